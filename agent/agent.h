@@ -1,0 +1,77 @@
+/* The agent: one node's worker group. Starts, watches, logs, restarts, stops, reports.
+ *
+ * No command line and no process-global state: a front end fills a `struct agent_job`, runs the loop
+ * and gets a result. Source of the behaviour: torchrun (docs/usage.md lists where we differ). */
+#ifndef AGENT_AGENT_H
+#define AGENT_AGENT_H
+
+#include "base/error.h"
+#include "rendezvous/rendezvous.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#define AGENT_WORKERS_MAX 4096 /* workers on one node */
+
+enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ERR = 2 };
+
+/* The job description: everything a launcher can ask for. Borrowed until agent_run's on_done. */
+struct agent_job {
+    struct rendezvous_options rendezvous;
+
+    /* What is started. argv[0] is an absolute or relative path, already looked up in PATH; all later
+     * arguments go through the $-template (${local_rank}, $$) for each worker. NULL-terminated. */
+    char *const *argv;
+    const char *title; /* what the failure report calls the program */
+    uint32_t max_restarts;
+
+    /* GPU and threads */
+    int virtual_local_rank;
+    int set_omp_num_threads; /* 1: OMP_NUM_THREADS=1 for the workers (torchrun's rule has fired) */
+
+    /* Logs. Masks are AGENT_STREAM_ bits, one a local rank, local_world_size of them. */
+    const char *log_dir; /* NULL: a new folder in the temp directory; "/dev/null": none at all */
+    const uint8_t *redirects, *tee;
+    const uint8_t *console; /* 0 = this local rank is kept off the console; NULL = all are shown */
+    const char *log_line_prefix_template; /* NULL or "" = "[${role_name}${local_rank}]:" */
+    char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
+
+    /* Ending. */
+    int64_t stop_timeout_ms;     /* SIGTERM to SIGKILL when the group is stopped; 30 s */
+    int64_t shutdown_timeout_ms; /* the same after a signal to the launcher; --shutdown-timeout */
+
+    const char *own_error_file; /* the launcher's TORCHELASTIC_ERROR_FILE, or NULL */
+    int console_events;         /* --event-log-handler=console */
+};
+
+enum agent_outcome {
+    AGENT_SUCCEEDED,
+    AGENT_FAILED,   /* workers failed, budget spent: `report` is the failure report */
+    AGENT_SIGNALED, /* agent_signal() ended it */
+    AGENT_ERROR,    /* could not go on: `error` says why */
+};
+
+struct agent_result {
+    enum agent_outcome outcome;
+    int signal;            /* AGENT_SIGNALED */
+    struct cr_error error; /* AGENT_ERROR */
+    const char *report;    /* AGENT_FAILED: text for stderr, ends in a newline; borrowed */
+};
+
+struct agent;
+
+/* Checks what can be checked before anything starts (log folder, program, ports) and begins.
+ * on_done runs once, on the loop, when no worker and no handle of the agent is left.
+ * Returns 0, or a negative errno with a text; then nothing was started and on_done never runs. */
+int agent_start(uv_loop_t *loop, const struct agent_job *job,
+                void (*on_done)(void *arg, const struct agent_result *result), void *arg,
+                struct agent **out, struct cr_error *err);
+
+/* The launcher got a handled signal: the workers get the same one, then SIGKILL after
+ * shutdown_timeout_ms. A second call hastens: SIGTERM and the timeout anew. */
+void agent_signal(struct agent *agent, int signum);
+
+void agent_free(struct agent *agent); /* after on_done */
+
+#endif

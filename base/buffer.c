@@ -1,0 +1,66 @@
+#include "base/buffer.h"
+
+#include "base/assert.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cr_buffer_done(struct cr_buffer *b) {
+    free(b->data);
+    *b = (struct cr_buffer){0};
+}
+
+void cr_buffer_clear(struct cr_buffer *b) { b->len = 0; }
+
+int cr_buffer_reserve(struct cr_buffer *b, size_t extra) {
+    if (extra <= b->cap - b->len) return 0;
+    if (extra > (size_t) -1 / 2 - b->len) return -ENOMEM;
+    size_t cap = b->cap < 64 ? 64 : b->cap;
+    while (cap - b->len < extra) cap *= 2;
+    char *data = realloc(b->data, cap);
+    if (data == NULL) return -ENOMEM;
+    b->data = data;
+    b->cap = cap;
+    return 0;
+}
+
+int cr_buffer_append(struct cr_buffer *b, const void *data, size_t len) {
+    if (len == 0) return 0;
+    int rc = cr_buffer_reserve(b, len);
+    if (rc < 0) return rc;
+    memcpy(b->data + b->len, data, len);
+    b->len += len;
+    return 0;
+}
+
+int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0) return -ENOMEM;
+    int rc = cr_buffer_reserve(b, (size_t) n + 1);
+    if (rc < 0) return rc;
+    va_start(ap, fmt);
+    (void) vsnprintf(b->data + b->len, (size_t) n + 1, fmt, ap);
+    va_end(ap);
+    b->len += (size_t) n;
+    return 0;
+}
+
+void cr_buffer_consume(struct cr_buffer *b, size_t n) {
+    CR_ASSERT(n <= b->len);
+    b->len -= n;
+    if (b->len > 0) memmove(b->data, b->data + n, b->len);
+}
+
+char *cr_asprintf(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    char *text = NULL;
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    return n < 0 ? NULL : text;
+}

@@ -1,0 +1,27 @@
+#include "base/clock.h"
+
+#include <limits.h>
+#include <time.h>
+
+static int64_t read_clock(clockid_t id) {
+    struct timespec ts;
+    (void) clock_gettime(id, &ts); /* cannot fail for these two ids */
+    return (int64_t) ts.tv_sec * CR_NS_PER_S + ts.tv_nsec;
+}
+
+int64_t cr_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+int64_t cr_monotonic_ms(void) { return read_clock(CLOCK_MONOTONIC) / CR_NS_PER_MS; }
+int64_t cr_wall_ns(void) { return read_clock(CLOCK_REALTIME); }
+
+int64_t cr_deadline_ms(int64_t timeout_ms) {
+    if (timeout_ms < 0) timeout_ms = 0;
+    int64_t now = cr_monotonic_ms();
+    return timeout_ms > CR_FOREVER - now ? CR_FOREVER : now + timeout_ms;
+}
+
+int cr_poll_timeout(int64_t deadline_ms) {
+    if (deadline_ms == CR_FOREVER) return -1;
+    int64_t left = deadline_ms - cr_monotonic_ms();
+    if (left <= 0) return 0;
+    return left >= INT_MAX ? INT_MAX : (int) left + 1; /* the clock reading was rounded down */
+}

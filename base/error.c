@@ -1,0 +1,50 @@
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void cr_error_clear(struct cr_error *err) {
+    if (err == NULL) return;
+    err->code = 0;
+    err->text[0] = '\0';
+}
+
+int cr_fail(struct cr_error *err, int code, const char *fmt, ...) {
+    if (err == NULL) return code;
+    err->code = code;
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int cr_fail_errno(struct cr_error *err, const char *fmt, ...) {
+    int code = errno != 0 ? -errno : -EIO;
+    if (err == NULL) return code;
+    err->code = code;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    va_end(ap);
+    if (n < 0 || (size_t) n >= sizeof(err->text)) return code;
+    char reason[128];
+    const char *why = strerror_r(-code, reason, sizeof(reason)); /* GNU form: returns the text */
+    (void) snprintf(err->text + n, sizeof(err->text) - (size_t) n, ": %s", why);
+    return code;
+}
+
+int cr_wrap(struct cr_error *err, const char *fmt, ...) {
+    if (err == NULL) return -EIO;
+    char context[CR_ERROR_TEXT_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(context, sizeof(context), fmt, ap);
+    va_end(ap);
+    if (n < 0) return err->code;
+    size_t used = (size_t) n < sizeof(context) ? (size_t) n : sizeof(context) - 1;
+    (void) snprintf(context + used, sizeof(context) - used, ": %s", err->text);
+    memcpy(err->text, context, sizeof(err->text));
+    return err->code;
+}

@@ -1,0 +1,1 @@
+base_SRCS := $(wildcard base/*.c)

@@ -1,0 +1,1 @@
+launcher_SRCS := $(filter-out launcher/crun.c,$(wildcard launcher/*.c))

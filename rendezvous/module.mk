@@ -1,0 +1,1 @@
+rendezvous_SRCS := $(wildcard rendezvous/*.c)

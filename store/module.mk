@@ -1,0 +1,3 @@
+# What may live in other people's processes (libcrunrt): no libuv, no jansson, no threads.
+store_client_SRCS := $(filter-out store/server%.c store/client_async%.c store/crun_store.c store/command_%.c,$(wildcard store/*.c))
+store_SRCS        := $(filter-out store/crun_store.c store/command_%.c,$(wildcard store/*.c))

@@ -1,0 +1,117 @@
+/* base/: parsing is strict, buffers grow and shrink, error text is assembled in order. */
+#include "base/address.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/parse.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+START_TEST(test_parse_i64) {
+    int64_t v = -1;
+    ck_assert_int_eq(cr_parse_i64("42", 0, 100, &v), 0);
+    ck_assert_int_eq(v, 42);
+    ck_assert_int_eq(cr_parse_i64("101", 0, 100, &v), -ERANGE);
+    ck_assert_int_eq(cr_parse_i64("99999999999999999999", 0, INT64_MAX, &v), -ERANGE);
+    const char *const bad[] = {"", " 1", "1 ", "x", "1x", "0x10", "1.5"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_int_eq(cr_parse_i64(bad[i], 0, 100, &v), -EINVAL);
+    }
+    ck_assert_int_eq(cr_parse_i64(NULL, 0, 100, &v), -EINVAL);
+    ck_assert_int_eq(v, 42);
+}
+END_TEST
+
+START_TEST(test_parse_bool) {
+    int v = -1;
+    ck_assert_int_eq(cr_parse_bool("Yes", &v), 0);
+    ck_assert_int_eq(v, 1);
+    ck_assert_int_eq(cr_parse_bool("F", &v), 0);
+    ck_assert_int_eq(v, 0);
+    ck_assert_int_eq(cr_parse_bool("maybe", &v), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_error_text) {
+    struct cr_error err;
+    cr_error_clear(&err);
+    errno = ENOENT;
+    ck_assert_int_eq(cr_fail_errno(&err, "cannot open '%s'", "/x"), -ENOENT);
+    ck_assert_int_eq(cr_wrap(&err, "start worker %d", 3), -ENOENT);
+    ck_assert_str_eq(err.text, "start worker 3: cannot open '/x': No such file or directory");
+    ck_assert_int_eq(cr_fail(NULL, -EIO, "unseen"), -EIO);
+}
+END_TEST
+
+START_TEST(test_buffer) {
+    struct cr_buffer b = {0};
+    for (int i = 0; i < 1000; i++) ck_assert_int_eq(cr_buffer_printf(&b, "%03d", i), 0);
+    ck_assert_uint_eq(b.len, 3000);
+    cr_buffer_consume(&b, 2997);
+    ck_assert_int_eq(memcmp(b.data, "999", 3), 0);
+    cr_buffer_done(&b);
+    ck_assert_ptr_null(b.data);
+}
+END_TEST
+
+START_TEST(test_endpoint) {
+    struct cr_endpoint e;
+    struct cr_error err;
+    ck_assert_int_eq(cr_endpoint_parse("node1:1234", 29400, &e, &err), 0);
+    ck_assert_str_eq(e.host, "node1");
+    ck_assert_uint_eq(e.port, 1234);
+    ck_assert_int_eq(cr_endpoint_parse(" node1 ", 29400, &e, &err), 0);
+    ck_assert_uint_eq(e.port, 29400);
+    ck_assert_int_eq(cr_endpoint_parse("[::1]:80", 1, &e, &err), 0);
+    ck_assert_str_eq(e.host, "::1");
+    ck_assert_uint_eq(e.port, 80);
+    ck_assert_int_eq(cr_endpoint_parse("[fe80::1]", 7, &e, &err), 0);
+    ck_assert_str_eq(e.host, "fe80::1");
+    ck_assert_uint_eq(e.port, 7);
+    ck_assert_int_eq(cr_endpoint_parse("", 7, &e, &err), 0);
+    ck_assert_str_eq(e.host, "localhost");
+    const char *const bad[] = {"h:99999", "h:", "h:x", "a b:1", "h:123456", ":80", "h:-1", "h:+1"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_int_eq(cr_endpoint_parse(bad[i], 7, &e, &err), -EINVAL);
+        ck_assert_ptr_nonnull(strstr(err.text, bad[i]));
+    }
+}
+END_TEST
+
+START_TEST(test_clock) {
+    ck_assert_int_eq(cr_poll_timeout(CR_FOREVER), -1);
+    ck_assert_int_eq(cr_poll_timeout(cr_monotonic_ms() - 1), 0);
+    ck_assert(cr_deadline_ms(CR_FOREVER) == CR_FOREVER);
+    ck_assert_int_gt(cr_poll_timeout(cr_deadline_ms(1000)), 500);
+}
+END_TEST
+
+START_TEST(test_log_level) {
+    ck_assert_int_eq(cr_log_parse_level("INFO", CR_LOG_WARN), CR_LOG_INFO);
+    ck_assert_int_eq(cr_log_parse_level("10", CR_LOG_WARN), CR_LOG_DEBUG);
+    ck_assert_int_eq(cr_log_parse_level("loud", CR_LOG_WARN), CR_LOG_WARN);
+    ck_assert_int_eq(cr_log_parse_level(NULL, CR_LOG_WARN), CR_LOG_WARN);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("base");
+    TCase *t = tcase_create("base");
+    tcase_add_test(t, test_parse_i64);
+    tcase_add_test(t, test_parse_bool);
+    tcase_add_test(t, test_error_text);
+    tcase_add_test(t, test_buffer);
+    tcase_add_test(t, test_endpoint);
+    tcase_add_test(t, test_clock);
+    tcase_add_test(t, test_log_level);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,1 @@
+/* libcrunrt: the worker runtime of crun. Placeholder, replaced by the worker_runtime work. */
