@@ -37,14 +37,15 @@ int cr_fail_errno(struct cr_error *err, const char *fmt, ...) {
 
 int cr_wrap(struct cr_error *err, const char *fmt, ...) {
     if (err == NULL) return -EIO;
-    char context[CR_ERROR_TEXT_MAX];
+    char inner[CR_ERROR_TEXT_MAX];
+    memcpy(inner, err->text, sizeof(inner));
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(context, sizeof(context), fmt, ap);
+    int n = vsnprintf(err->text, sizeof(err->text), fmt, ap);
     va_end(ap);
-    if (n < 0) return err->code;
-    size_t used = (size_t) n < sizeof(context) ? (size_t) n : sizeof(context) - 1;
-    (void) snprintf(context + used, sizeof(context) - used, ": %s", err->text);
-    memcpy(err->text, context, sizeof(err->text));
+    if (n >= 0 && (size_t) n < sizeof(err->text)) {
+        size_t room = sizeof(err->text) - (size_t) n;
+        (void) snprintf(err->text + n, room, ": %.*s", (int) room, inner);
+    }
     return err->code;
 }
