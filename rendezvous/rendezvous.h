@@ -37,6 +37,7 @@ struct rendezvous_options {
     int64_t keep_alive_interval_ms;
     uint32_t keep_alive_max_attempt;
     int64_t read_timeout_ms;   /* connecting to the coordinator; 60 s */
+    int64_t coordinator_wait_ms; /* how long to wait for a lost coordinator to come back; 0 */
     int is_host;               /* 1, 0, or -1 = find out */
 };
 
@@ -57,35 +58,58 @@ enum rendezvous_outcome {
     RENDEZVOUS_LOST,      /* the coordinator is gone, or the round timed out; see the text */
 };
 
-/* Exactly one of these is called at a time, on the loop thread, never from inside a call below. */
+/* Called on the loop thread, one at a time, never from inside a call below. Inside a callback every
+ * call below is allowed.
+ *
+ * A node's life: join -> on_round -> one of
+ *   all workers ended well   rendezvous_succeeded(), then on_end (all nodes did), or on_stop (a node
+ *                            failed or was lost meanwhile: everybody runs again), then join
+ *   a worker failed          rendezvous_failed(), stop the other workers without being told, then
+ *                            join. If the budget is spent, on_end(FAILED) comes instead, before or
+ *                            after that join
+ *   on_stop                  stop the workers, then join
+ *   on_end                   stop the workers if there are any; nothing follows */
 struct rendezvous_events {
     void (*on_round)(void *arg, const struct rendezvous_round *round);
-    /* `why` is one line for the log; the workers of this round must be gone before the next join. */
-    void (*on_stop)(void *arg, const char *why);
-    /* Last callback but on_close's. `err` is filled for RENDEZVOUS_LOST. */
+    /* The round is over. `why` is one line for the log. Workers get at most grace_max_ms between
+     * SIGTERM and SIGKILL (CR_FOREVER: the job's own stop timeout): a node that is cut off from the
+     * coordinator has only the rest of its lease, for then its ranks run elsewhere. All of them must
+     * be gone before the next join. Comes once a round, and not after rendezvous_failed(), except
+     * that a bounded one (grace_max_ms < CR_FOREVER) may follow at any time while workers are being
+     * stopped: then hasten. */
+    void (*on_stop)(void *arg, int64_t grace_max_ms, const char *why);
+    /* Last callback but on_close's. `err` is never NULL: for LOST what happened and the remedy; for
+     * FAILED the first failure as its node told it (`what` of rendezvous_failed); else empty. */
     void (*on_end)(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err);
 };
 
-/* Opens what this node hosts (the store's thread, the coordinator) but joins nothing yet.
- * `options` is copied. Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL… with a text. */
+/* Opens what this node hosts (the store's thread, the coordinator, the first round's store) but joins
+ * nothing yet. `options` and what it points to are copied; `events` is borrowed.
+ * Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL… with a text; then nothing is left open. */
 int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err);
 
-/* Asks to be in the next round: at the start, and after on_stop once all workers are gone. */
+/* Asks to be in the next round: at the start, and again once all workers of a stopped or failed
+ * round are gone. Answered by on_round or on_end. */
 void rendezvous_join(struct rendezvous *r);
 
-/* A worker of this node failed in `round` (first failure of the node only). `what` is one line that
- * other nodes may print: rank, host, exit code or signal. Answered by on_stop or on_end. */
+/* A worker of this node failed in `round` (first failure of the node only; a round that is no longer
+ * ours is ignored). `what` is one line that other nodes may print: rank, host, exit code or signal.
+ * Spends one restart of the job's budget, once a round, wherever the failure was. */
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what);
 
-/* All workers of this node ended well in `round`. Answered by on_end once all nodes said so. */
+/* All workers of this node ended well in `round`. Answered by on_end once all nodes said so, or by
+ * on_stop. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
-/* This node goes away (a signal to the launcher); no callback follows but on_close's. */
+/* This node goes away (a signal to the launcher); no callback follows but on_close's. Its workers
+ * may still be running: what this node hosts stays open until rendezvous_close(). */
 void rendezvous_leave(struct rendezvous *r);
 
-/* Frees, after the loop has run `on_close`. Allowed in every state. */
+/* Frees, after the loop has run `on_close` (NULL is fine). Allowed in every state; no callback but
+ * on_close follows. A host tells the other nodes first, and waits for them to hang up, at most
+ * close_timeout_ms. */
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg));
 
 #endif
