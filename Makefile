@@ -93,7 +93,7 @@ $(BUILD)/lib/room/lib$(1).a: $(call objects,$($(1)_SRCS))
 	@mkdir -p $$(@D)
 	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $$^
 endef
-$(foreach r,base store rendezvous agent launcher,$(eval $(call room,$(r))))
+$(foreach r,base store rendezvous agent launcher worker_runtime,$(eval $(call room,$(r))))
 programs: $(BUILD)/bin/crun $(BUILD)/bin/crun-store
 
 $(BUILD)/bin/crun: $(call objects,launcher/crun.c) $(call rooms,launcher agent rendezvous store base)

@@ -1,5 +1,29 @@
-# libcrunrt needs libc alone: the runtime, the store's clients and base, nothing else.
-crunrt_SRCS := $(wildcard worker_runtime/*.c) $(store_client_SRCS) $(base_SRCS)
+# libcrunrt needs libc alone: the runtime, the store's clients and base, nothing else. What needs more
+# is a module under lib/crunrt/, loaded when it is asked for.
+worker_runtime_SRCS := $(wildcard worker_runtime/*.c)
+crunrt_SRCS := $(worker_runtime_SRCS) $(store_client_SRCS) $(base_SRCS)
+crunrt_SONAME := libcrunrt.so.0
 
 library: $(BUILD)/lib/libcrunrt.so $(BUILD)/lib/libcrunrt.a
-backends:
+
+# No name may stay open, except where the sanitizers leave theirs to the program.
+crunrt_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,defs)
+
+$(BUILD)/lib/$(crunrt_SONAME): $(call objects,$(crunrt_SRCS))
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(crunrt_SONAME) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/lib/libcrunrt.so: $(BUILD)/lib/$(crunrt_SONAME)
+	$(Q)ln -sf $(crunrt_SONAME) $@
+
+# One object whose hidden names are made local, so that a static program sees crunrt_* and no more.
+$(BUILD)/lib/libcrunrt.a: $(call objects,$(crunrt_SRCS))
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)$(LD) -r -o $(BUILD)/obj/worker_runtime/libcrunrt.o $^
+	$(Q)$(OBJCOPY) --localize-hidden $(BUILD)/obj/worker_runtime/libcrunrt.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $(BUILD)/obj/worker_runtime/libcrunrt.o
+
+LD      ?= ld
+OBJCOPY ?= objcopy

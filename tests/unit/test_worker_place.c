@@ -1,0 +1,130 @@
+/* env://: which variables say who we are, in which precedence, and what the error names when none do. */
+#include "worker_runtime/worker_place_internal.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "NAME=value" texts, NULL-terminated. */
+static const char *from_list(void *arg, const char *name) {
+    const char *const *list = arg;
+    size_t n = strlen(name);
+    for (; *list != NULL; list++) {
+        if (strncmp(*list, name, n) == 0 && (*list)[n] == '=') return *list + n + 1;
+    }
+    return NULL;
+}
+
+#define READ(place, err, ...)                                                                      \
+    worker_place_read(from_list, (void *) (const char *[]){__VA_ARGS__, NULL}, -1, -1, place, err)
+
+#define ADDRESS "MASTER_ADDR=node7", "MASTER_PORT=29500"
+
+START_TEST(torchrun_variables) {
+    struct worker_place p;
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1",
+                          "LOCAL_WORLD_SIZE=2", "TORCHELASTIC_RESTART_COUNT=4",
+                          "TORCHELASTIC_USE_AGENT_STORE=True"), 0);
+    ck_assert_int_eq(p.rank, 3);
+    ck_assert_int_eq(p.world_size, 8);
+    ck_assert_int_eq(p.local_rank, 1);
+    ck_assert_int_eq(p.local_world_size, 2);
+    ck_assert_int_eq(p.restart_count, 4);
+    ck_assert_int_eq(p.agent_hosts_store, 1);
+    ck_assert_str_eq(p.master_addr, "node7");
+    ck_assert_uint_eq(p.master_port, 29500);
+    ck_assert_str_eq(p.source, "torchrun");
+}
+END_TEST
+
+START_TEST(agent_store_must_be_exactly_True) {
+    static const char *const values[] = {"TORCHELASTIC_USE_AGENT_STORE=true",
+                                         "TORCHELASTIC_USE_AGENT_STORE=1",
+                                         "TORCHELASTIC_USE_AGENT_STORE=False",
+                                         "TORCHELASTIC_USE_AGENT_STORE="};
+    for (size_t i = 0; i < 4; i++) {
+        struct worker_place p;
+        ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=0", "WORLD_SIZE=1", values[i]), 0);
+        ck_assert_int_eq(p.agent_hosts_store, 0);
+    }
+}
+END_TEST
+
+START_TEST(other_launchers_in_order) {
+    struct worker_place p;
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "SLURM_LOCALID=1",
+                          "SLURM_NTASKS_PER_NODE=2(x3)"), 0);
+    ck_assert_str_eq(p.source, "Slurm");
+    ck_assert_int_eq(p.rank, 5);
+    ck_assert_int_eq(p.local_rank, 1);
+    ck_assert_int_eq(p.local_world_size, -1); /* a hint that is not a number is no hint */
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "PMI_RANK=1",
+                          "PMI_SIZE=2"), 0);
+    ck_assert_str_eq(p.source, "PMI");
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "PMI_RANK=1", "PMI_SIZE=2", "OMPI_COMM_WORLD_RANK=2",
+                          "OMPI_COMM_WORLD_SIZE=3"), 0);
+    ck_assert_str_eq(p.source, "Open MPI");
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=3",
+                          "RANK=0", "WORLD_SIZE=1"), 0);
+    ck_assert_str_eq(p.source, "torchrun");
+    /* An incomplete or empty pair does not count. */
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=", "WORLD_SIZE=4", "PMI_RANK=1", "PMI_SIZE=2"), 0);
+    ck_assert_str_eq(p.source, "PMI");
+}
+END_TEST
+
+START_TEST(options_beat_the_environment) {
+    const char *list[] = {ADDRESS, "RANK=3", "WORLD_SIZE=8", NULL};
+    struct worker_place p;
+    ck_assert_int_eq(worker_place_read(from_list, (void *) list, 1, 2, &p, NULL), 0);
+    ck_assert_int_eq(p.rank, 1);
+    ck_assert_int_eq(p.world_size, 2);
+    const char *bare[] = {ADDRESS, NULL};
+    ck_assert_int_eq(worker_place_read(from_list, (void *) bare, 0, 2, &p, NULL), 0);
+    ck_assert_str_eq(p.source, "options");
+}
+END_TEST
+
+#define CK_TEXT(err, part)                                                                         \
+    ck_assert_msg(strstr((err).text, part) != NULL, "'%s' is not in '%s'", part, (err).text)
+
+START_TEST(errors_name_what_was_looked_for) {
+    struct worker_place p;
+    struct cr_error err;
+    ck_assert_int_eq(READ(&p, &err, "WORLD_SIZE=2"), -EINVAL);
+    CK_TEXT(err, "RANK unset, WORLD_SIZE set");
+    CK_TEXT(err, "OMPI_COMM_WORLD_RANK unset");
+    CK_TEXT(err, "SLURM_PROCID");
+    CK_TEXT(err, "crun");
+    ck_assert_int_eq(READ(&p, &err, ADDRESS, "RANK=x1", "WORLD_SIZE=2"), -EINVAL);
+    CK_TEXT(err, "RANK='x1'");
+    ck_assert_int_eq(READ(&p, &err, ADDRESS, "RANK=2", "WORLD_SIZE=2"), -EINVAL);
+    CK_TEXT(err, "rank 2");
+    ck_assert_int_eq(READ(&p, &err, "RANK=0", "WORLD_SIZE=2"), -EINVAL);
+    CK_TEXT(err, "MASTER_ADDR and MASTER_PORT are not set");
+    ck_assert_int_eq(READ(&p, &err, "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a"), -EINVAL);
+    CK_TEXT(err, ": MASTER_PORT is not set");
+    ck_assert_int_eq(READ(&p, &err, "RANK=0", "WORLD_SIZE=2", "MASTER_PORT=1"), -EINVAL);
+    CK_TEXT(err, ": MASTER_ADDR is not set");
+    ck_assert_int_eq(READ(&p, &err, "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=70000"),
+                     -EINVAL);
+    CK_TEXT(err, "MASTER_PORT='70000'");
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("worker_place");
+    TCase *c = tcase_create("env");
+    tcase_add_test(c, torchrun_variables);
+    tcase_add_test(c, agent_store_must_be_exactly_True);
+    tcase_add_test(c, other_launchers_in_order);
+    tcase_add_test(c, options_beat_the_environment);
+    tcase_add_test(c, errors_name_what_was_looked_for);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,38 @@
+/* What the files of the worker runtime share; never installed. */
+#ifndef CRUNRT_INTERNAL_H
+#define CRUNRT_INTERNAL_H
+
+#include "base/error.h"
+#include "store/store.h"
+#include "worker_runtime/worker_place_internal.h"
+
+#include <crunrt.h>
+
+#include <pthread.h>
+
+#define CRUNRT_TIMEOUT_MS INT64_C(300000) /* torch's default of a store */
+#define CRUNRT_KEY_MAX    ((size_t) 8000) /* bytes of a key, its prefixes included */
+
+/* The calling thread's error text. Every exported function fails through it:
+ *     return cr_fail(rt_last_error(), -EINVAL, "…"); */
+struct cr_error *rt_last_error(void);
+
+/* One connection, shared by a store and its prefixed views. */
+struct crunrt_store {
+    struct crunrt_store *parent; /* NULL: this one owns the client */
+    struct store_client *client; /* NULL in a view */
+    pthread_mutex_t lock;        /* turns on `client`; unused in a view */
+    int64_t timeout_ms;
+    char *prefix; /* "" or "a/b/", in front of every key */
+};
+
+struct crunrt {
+    struct worker_place place;
+    struct crunrt_store *store;
+    char prefix[64];    /* of the library's own keys in this attempt */
+    uint64_t group_seq; /* groups made so far, the same on every rank */
+};
+
+int64_t rt_timeout(int64_t timeout_ms, int64_t fallback_ms);
+
+#endif

@@ -1,0 +1,76 @@
+/* From the environment to a connected runtime: who am I, where is the store, who hosts it. */
+#include "worker_runtime/crunrt_internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *process_environment(void *arg, const char *name) {
+    (void) arg;
+    return getenv(name);
+}
+
+/* Copies only what the caller's version of the struct has; the rest keeps its default. */
+static int read_options(const crunrt_init_options *given, crunrt_init_options *out) {
+    *out = (crunrt_init_options) CRUNRT_INIT_OPTIONS_INIT;
+    if (given == NULL) return 0;
+    if (given->size < offsetof(crunrt_init_options, method)) {
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "initialise: the options' size is %zu; start from CRUNRT_INIT_OPTIONS_INIT",
+                       given->size);
+    }
+    memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
+    out->size = sizeof(*out);
+    if (out->method != NULL && strcmp(out->method, "env://") != 0) {
+        return cr_fail(rt_last_error(), -ENOTSUP, "initialise by '%s': unknown method; use 'env://'",
+                       out->method);
+    }
+    return 0;
+}
+
+static int connect_store(struct crunrt *rt, int64_t timeout_ms) {
+    const struct worker_place *p = &rt->place;
+    if (!p->agent_hosts_store && p->rank == 0) {
+        return cr_fail(rt_last_error(), -ENOTSUP,
+                       "host the store at '%s:%u': TORCHELASTIC_USE_AGENT_STORE is not 'True', so "
+                       "rank 0 would have to host it; start the program with crun, whose agent does",
+                       p->master_addr, p->master_port);
+    }
+    int rc = crunrt_store_open(p->master_addr, p->master_port, timeout_ms, &rt->store);
+    if (rc < 0) (void) cr_wrap(rt_last_error(), "rank %d of %d", p->rank, p->world_size);
+    return rc;
+}
+
+int crunrt_init(const crunrt_init_options *options, crunrt **out) {
+    crunrt_init_options o;
+    int rc = read_options(options, &o);
+    if (rc < 0) return rc;
+    struct crunrt *rt = calloc(1, sizeof(*rt));
+    if (rt == NULL) return cr_fail(rt_last_error(), -ENOMEM, "initialise: out of memory");
+    rc = worker_place_read(process_environment, NULL, o.rank, o.world_size, &rt->place, rt_last_error());
+    if (rc == 0) rc = connect_store(rt, o.timeout_ms > 0 ? o.timeout_ms : CRUNRT_TIMEOUT_MS);
+    if (rc < 0) {
+        crunrt_destroy(rt);
+        return rc;
+    }
+    /* Launchers older than ours keep one key space for all attempts, so the attempt is in the key. */
+    (void) snprintf(rt->prefix, sizeof(rt->prefix), "crunrt/%d", rt->place.restart_count);
+    *out = rt;
+    return 0;
+}
+
+void crunrt_destroy(crunrt *rt) {
+    if (rt == NULL) return;
+    crunrt_store_close(rt->store);
+    free(rt);
+}
+
+int crunrt_rank(const crunrt *rt) { return rt->place.rank; }
+int crunrt_world_size(const crunrt *rt) { return rt->place.world_size; }
+int crunrt_local_rank(const crunrt *rt) { return rt->place.local_rank; }
+int crunrt_local_world_size(const crunrt *rt) { return rt->place.local_world_size; }
+int crunrt_restart_count(const crunrt *rt) { return rt->place.restart_count; }
+crunrt_store *crunrt_job_store(crunrt *rt) { return rt->store; }

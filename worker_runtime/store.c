@@ -1,0 +1,235 @@
+/* The store as programs see it: the room store's blocking client, plus default timeouts, prefixes and
+ * turns between threads. A prefixed view holds no connection; it goes to its root. */
+#include "worker_runtime/crunrt_internal.h"
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t rt_timeout(int64_t timeout_ms, int64_t fallback_ms) {
+    return timeout_ms < 0 ? fallback_ms : timeout_ms;
+}
+
+/* ---- opening ---- */
+
+static int store_new(struct crunrt_store *parent, const char *prefix, int64_t timeout_ms,
+                     struct crunrt_store **out) {
+    struct crunrt_store *s = calloc(1, sizeof(*s));
+    char *copy = cr_asprintf("%s%s%s", parent != NULL ? parent->prefix : "", prefix,
+                             prefix[0] != '\0' ? "/" : "");
+    if (s == NULL || copy == NULL) {
+        free(s);
+        free(copy);
+        return cr_fail(rt_last_error(), -ENOMEM, "open a store: out of memory");
+    }
+    s->parent = parent;
+    s->prefix = copy;
+    s->timeout_ms = timeout_ms;
+    (void) pthread_mutex_init(&s->lock, NULL); /* cannot fail with default attributes */
+    *out = s;
+    return 0;
+}
+
+int crunrt_store_open(const char *host, int port, int64_t timeout_ms, crunrt_store **out) {
+    if (host == NULL || host[0] == '\0' || port < 1 || port > 65535) {
+        return cr_fail(rt_last_error(), -EINVAL, "open the store at '%s' port %d: not an address",
+                       host != NULL ? host : "", port);
+    }
+    struct crunrt_store *s = NULL;
+    int rc = store_new(NULL, "", rt_timeout(timeout_ms, CRUNRT_TIMEOUT_MS), &s);
+    if (rc < 0) return rc;
+    rc = store_client_connect(host, (uint16_t) port, STORE_PROTOCOL_PROBE, s->timeout_ms, &s->client,
+                              rt_last_error());
+    if (rc < 0) {
+        crunrt_store_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **out) {
+    if (store == NULL || prefix == NULL || prefix[0] == '\0') {
+        return cr_fail(rt_last_error(), -EINVAL, "prefix a store: no store or an empty prefix");
+    }
+    return store_new(store, prefix, store->timeout_ms, out);
+}
+
+void crunrt_store_close(crunrt_store *store) {
+    if (store == NULL) return;
+    store_client_close(store->client);
+    (void) pthread_mutex_destroy(&store->lock);
+    free(store->prefix);
+    free(store);
+}
+
+/* ---- one call: take the turn, build the raw key ---- */
+
+static struct crunrt_store *store_lock(struct crunrt_store *store) {
+    while (store->parent != NULL) store = store->parent;
+    (void) pthread_mutex_lock(&store->lock);
+    return store;
+}
+
+static int check_key(const struct crunrt_store *store, const char *key) {
+    if (store == NULL || key == NULL) return cr_fail(rt_last_error(), -EINVAL, "use a store: no store or key");
+    if (strlen(store->prefix) + strlen(key) > CRUNRT_KEY_MAX) {
+        return cr_fail(rt_last_error(), -EINVAL, "use the key '%.64s…': longer than %zu bytes", key,
+                       CRUNRT_KEY_MAX);
+    }
+    return 0;
+}
+
+/* The raw key, in `text`, which the caller frees. */
+static int raw_key(const struct crunrt_store *store, const char *key, char **text,
+                   struct store_bytes *out) {
+    int rc = check_key(store, key);
+    if (rc < 0) return rc;
+    *text = cr_asprintf("%s%s", store->prefix, key);
+    if (*text == NULL) return cr_fail(rt_last_error(), -ENOMEM, "use the key '%s': out of memory", key);
+    *out = STORE_BYTES(*text);
+    return 0;
+}
+
+int crunrt_store_set(crunrt_store *store, const char *key, const void *value, size_t len) {
+    CR_AUTO_FREE char *text = NULL;
+    struct store_bytes k;
+    int rc = raw_key(store, key, &text, &k);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    rc = store_client_set(root->client, k, (struct store_bytes){value, len}, root->timeout_ms,
+                          rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    return rc;
+}
+
+int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms, void **value,
+                     size_t *len) {
+    CR_AUTO_FREE char *text = NULL;
+    struct store_bytes k;
+    int rc = raw_key(store, key, &text, &k);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    size_t n = 0;
+    rc = store_client_get(root->client, k, rt_timeout(timeout_ms, store->timeout_ms), value, &n,
+                          rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    if (rc == 0 && len != NULL) *len = n;
+    return rc;
+}
+
+int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta, int64_t *total) {
+    CR_AUTO_FREE char *text = NULL;
+    struct store_bytes k;
+    int rc = raw_key(store, key, &text, &k);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    int64_t sum = 0;
+    rc = store_client_add(root->client, k, delta, store->timeout_ms, &sum, rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    if (rc == 0 && total != NULL) *total = sum;
+    return rc;
+}
+
+int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *expected,
+                             size_t expected_len, const void *desired, size_t desired_len,
+                             void **value, size_t *len) {
+    CR_AUTO_FREE char *text = NULL;
+    struct store_bytes k;
+    int rc = raw_key(store, key, &text, &k);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    void *held = NULL;
+    size_t n = 0;
+    rc = store_client_compare_set(root->client, k, (struct store_bytes){expected, expected_len},
+                                  (struct store_bytes){desired, desired_len}, store->timeout_ms,
+                                  &held, &n, rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    if (rc < 0) return rc;
+    if (len != NULL) *len = n;
+    if (value != NULL) *value = held;
+    else free(held);
+    return 0;
+}
+
+/* ---- calls on lists of keys ---- */
+
+struct key_list {
+    struct store_bytes *keys;
+    size_t count;
+};
+
+static void key_list_done(struct key_list *list) {
+    for (size_t i = 0; i < list->count; i++) free((void *) (uintptr_t) list->keys[i].data);
+    free(list->keys);
+}
+
+static int key_list_init(struct key_list *list, const struct crunrt_store *store,
+                         const char *const *keys, size_t key_count) {
+    *list = (struct key_list){NULL, 0};
+    if (store == NULL || (keys == NULL && key_count > 0) || key_count > STORE_LIST_MAX) {
+        return cr_fail(rt_last_error(), -EINVAL, "use a store: no store, no keys, or more than %zu keys",
+                       STORE_LIST_MAX);
+    }
+    list->keys = calloc(key_count > 0 ? key_count : 1, sizeof(*list->keys));
+    if (list->keys == NULL) return cr_fail(rt_last_error(), -ENOMEM, "use %zu keys: out of memory", key_count);
+    for (; list->count < key_count; list->count++) {
+        char *text = NULL;
+        int rc = raw_key(store, keys[list->count], &text, &list->keys[list->count]);
+        if (rc < 0) {
+            key_list_done(list);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_count,
+                      int64_t timeout_ms) {
+    struct key_list list;
+    int rc = key_list_init(&list, store, keys, key_count);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    rc = store_client_wait(root->client, list.keys, list.count,
+                           rt_timeout(timeout_ms, store->timeout_ms), rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    key_list_done(&list);
+    return rc;
+}
+
+int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_count, int *present) {
+    struct key_list list;
+    int rc = key_list_init(&list, store, keys, key_count);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    rc = store_client_check(root->client, list.keys, list.count, store->timeout_ms, present,
+                            rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    key_list_done(&list);
+    return rc;
+}
+
+int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
+    CR_AUTO_FREE char *text = NULL;
+    struct store_bytes k;
+    int rc = raw_key(store, key, &text, &k);
+    if (rc < 0) return rc;
+    struct crunrt_store *root = store_lock(store);
+    int existed = 0;
+    rc = store_client_delete(root->client, k, store->timeout_ms, &existed, rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    if (rc == 0 && deleted != NULL) *deleted = existed;
+    return rc;
+}
+
+int crunrt_store_num_keys(crunrt_store *store, int64_t *count) {
+    if (store == NULL || count == NULL) return cr_fail(rt_last_error(), -EINVAL, "count keys: no store");
+    struct crunrt_store *root = store_lock(store);
+    int rc = store_client_num_keys(root->client, store->timeout_ms, count, rt_last_error());
+    (void) pthread_mutex_unlock(&root->lock);
+    return rc;
+}
