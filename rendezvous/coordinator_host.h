@@ -1,0 +1,45 @@
+/* What a hosting node keeps open: the store's server, the coordinators of its jobs, and the nodes
+ * that speak to them. The libuv shell around coordinator.h.
+ *
+ * Every round has a key space of its own. Normally that is a new port, opened before the old one is
+ * closed; with a fixed port (backend static) the space is cleared between rounds. */
+#ifndef RENDEZVOUS_COORDINATOR_HOST_H
+#define RENDEZVOUS_COORDINATOR_HOST_H
+
+#include "base/error.h"
+#include "rendezvous/coordinator.h"
+
+#include <stdint.h>
+#include <uv.h>
+
+struct coordinator_host;
+struct host_peer;
+
+struct coordinator_host_options {
+    const char *store_host; /* where rounds' stores listen; "" = all interfaces */
+    uint16_t store_port;    /* 0 = a new port for each round, else this one for all */
+    const char *store_addr; /* numeric address to tell the workers; NULL = store_host */
+    int64_t close_timeout_ms;
+};
+
+/* Starts the store's thread and opens the first round's store. Copies what it needs. */
+int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
+                          struct coordinator_host **out, struct cr_error *err);
+
+/* A node of this very process. `deliver` gets bytes for the member and must only queue them; it is
+ * called with NULL when the coordinator hangs up. Returns NULL when memory is short. */
+struct host_peer *coordinator_host_add_local(struct coordinator_host *host,
+                                             void (*deliver)(void *arg, const char *data,
+                                                             size_t len),
+                                             void *arg);
+/* Bytes from that node: magic and frames. */
+void host_peer_receive(struct host_peer *peer, const char *data, size_t len);
+/* It hung up; frees the peer; `deliver` is not called any more. */
+void host_peer_gone(struct host_peer *peer, const char *why);
+
+/* Ends what still runs, for `why`, waits for remote nodes to hang up (close_timeout_ms at most),
+ * closes the stores, frees. The local peer must be gone. */
+void coordinator_host_close(struct coordinator_host *host, const char *why,
+                            void (*on_close)(void *arg), void *arg);
+
+#endif

@@ -1,0 +1,123 @@
+/* What members and the coordinator say to each other, and how it lies on the wire.
+ *
+ * A connection opens with the 8 bytes of RDZV_MAGIC, sent by the member. Then frames follow, in both
+ * directions:
+ *
+ *     u32 length of the rest | u8 type | fields in the order of the lists below
+ *
+ * Integers are big-endian. A text is a u16 length, its bytes and a NUL (counted), so that a decoded
+ * text is a C string inside the frame. The lists are the single truth: structs, encoder and decoder
+ * are made from them. HELLO and REFUSED never change, so that any two builds can at least tell each
+ * other why they part; all others belong to the version agreed on. */
+#ifndef RENDEZVOUS_MESSAGE_H
+#define RENDEZVOUS_MESSAGE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RDZV_MAGIC     "CRUNrdzv"
+#define RDZV_MAGIC_LEN ((size_t) 8)
+
+#define RDZV_VERSION_MIN 1 /* oldest and newest version this build speaks */
+#define RDZV_VERSION_MAX 1
+
+#define RDZV_FRAME_MAX ((size_t) 4096) /* length field included */
+#define RDZV_TEXT_MAX  ((size_t) 1024) /* bytes of one text, NUL included */
+
+/* clang-format off */
+/* F(type, name): u32, u64, i64 or text (const char *, never NULL once decoded). */
+#define RDZV_HELLO_FIELDS(F) /* first frame of a connection; frozen */ \
+    F(u32, version_min) F(u32, version_max) F(text, software) F(text, run_id) \
+    F(u64, epoch)               /* newest coordinator this node has obeyed; 0 = none */
+#define RDZV_JOIN_FIELDS(F) /* put me into the next round */ \
+    F(text, host) F(text, addr) F(u64, pid) \
+    F(u64, instance)            /* random, one a launcher: the same node coming back shows it */ \
+    F(text, role) \
+    F(i64, node_rank)           /* asked for by the user or the scheduler; -1 = none */ \
+    F(u32, local_world_size) \
+    F(u64, rounds_seen)         /* last round this node was in, plus one; 0 = none */ \
+    F(u32, restarts_seen)       /* restart count then */ \
+    F(i64, last_rank)           /* group rank then; -1 = none */ \
+    F(u32, min_nodes) F(u32, max_nodes) F(u32, max_restarts) F(u32, fixed_ranks) \
+    F(i64, join_timeout_ms) F(i64, last_call_timeout_ms) F(i64, close_timeout_ms) \
+    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
+#define RDZV_FAILED_FIELDS(F)    F(u64, round) F(text, what)
+#define RDZV_SUCCEEDED_FIELDS(F) F(u64, round)
+#define RDZV_LEAVE_FIELDS(F)     F(text, why)
+#define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms) /* the member's clock; comes back as it is */
+#define RDZV_WELCOME_FIELDS(F) /* answers HELLO */ \
+    F(u32, version) F(u64, epoch)
+#define RDZV_ACCEPTED_FIELDS(F) /* answers JOIN; the job's settings, which its first node brought */ \
+    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
+#define RDZV_ROUND_FIELDS(F) /* start your workers */ \
+    F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
+    F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \
+    F(text, master_addr) F(u32, master_port)
+#define RDZV_STOP_FIELDS(F)      F(u64, round) F(text, why)
+#define RDZV_END_FIELDS(F)       F(u32, outcome) F(text, why)
+#define RDZV_BEAT_ACK_FIELDS(F)  F(i64, sent_ms)
+#define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; frozen */ \
+    F(u32, version_min) F(u32, version_max) F(u64, epoch) F(text, why)
+
+/* M(NAME, name, wire type) */
+#define RDZV_MESSAGES(M) \
+    M(HELLO,     hello,     1) \
+    M(JOIN,      join,      2) \
+    M(FAILED,    failed,    3) \
+    M(SUCCEEDED, succeeded, 4) \
+    M(LEAVE,     leave,     5) \
+    M(BEAT,      beat,      6) \
+    M(WELCOME,   welcome,   65) \
+    M(ACCEPTED,  accepted,  66) \
+    M(ROUND,     round,     67) \
+    M(STOP,      stop,      68) \
+    M(END,       end,       69) \
+    M(BEAT_ACK,  beat_ack,  70) \
+    M(REFUSED,   refused,   71)
+/* clang-format on */
+
+typedef uint32_t rdzv_u32;
+typedef uint64_t rdzv_u64;
+typedef int64_t rdzv_i64;
+typedef const char *rdzv_text;
+
+enum rdzv_message_type {
+#define M(NAME, name, wire) RDZV_##NAME = (wire),
+    RDZV_MESSAGES(M)
+#undef M
+};
+
+#define F(type, name) rdzv_##type name;
+#define M(NAME, name, wire)                                                                        \
+    struct rdzv_##name {                                                                           \
+        RDZV_##NAME##_FIELDS(F)                                                                    \
+    };
+RDZV_MESSAGES(M)
+#undef M
+#undef F
+
+struct rdzv_message {
+    enum rdzv_message_type type;
+    union {
+#define M(NAME, name, wire) struct rdzv_##name name;
+        RDZV_MESSAGES(M)
+#undef M
+    };
+};
+
+/* "HELLO" and so on, or "?" for a number that is no message. */
+const char *rdzv_message_name(unsigned type);
+
+/* Appends one frame. Texts longer than RDZV_TEXT_MAX - 1 are cut. 0 or -ENOMEM. */
+int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out);
+
+/* Decodes the frame at the start of data. *used gets its size, or 0 if it is not complete yet.
+ * Texts in *m point into data. Returns 0, or -EPROTO with a text: unknown type, a frame too long or
+ * too short, a text that is not one. Nothing after that can be trusted. */
+int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
+                        struct cr_error *err);
+
+#endif

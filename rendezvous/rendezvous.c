@@ -1,0 +1,296 @@
+/* The front door: one member, its way to the coordinator, and, on the hosting node, the coordinator
+ * itself. What backend decides what is in backend.h.
+ *
+ * A member and a coordinator in one process speak the same bytes as over a socket, through two
+ * buffers that are emptied on the next turn of the loop: no socket, no delay, and no upcall from
+ * inside a call of the agent. */
+#include "rendezvous/rendezvous.h"
+
+#include "base/assert.h"
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/backend.h"
+#include "rendezvous/coordinator_host.h"
+#include "rendezvous/member.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+struct rendezvous {
+    uv_loop_t *loop;
+    const struct rendezvous_events *events;
+    void *arg;
+    struct member *member;
+    struct coordinator_host *host; /* NULL on a node that does not host */
+
+    struct host_peer *peer;                /* the hosted coordinator's view of us */
+    int connecting, hanging_up, hung_up;   /* facts for the next turn */
+    struct cr_buffer to_host, to_member;
+
+    uv_timer_t timer; /* the member's next deadline */
+    uv_idle_t turn;   /* runs once, when something is to be delivered */
+    int open_handles;
+    int closing;
+    void (*on_close)(void *arg);
+};
+
+static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
+
+static void on_timer(uv_timer_t *timer);
+static void on_turn(uv_idle_t *turn);
+
+static void arm_timer(struct rendezvous *r) {
+    if (r->closing) return;
+    int64_t when = member_deadline(r->member), now = now_ms(r);
+    if (when == CR_FOREVER) (void) uv_timer_stop(&r->timer);
+    else (void) uv_timer_start(&r->timer, on_timer, when > now ? (uint64_t) (when - now) : 0, 0);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct rendezvous *r = timer->data;
+    member_tick(r->member, now_ms(r));
+    arm_timer(r);
+}
+
+/* ---- the way to a coordinator in this process ---- */
+
+static void next_turn(struct rendezvous *r) {
+    if (!r->closing) (void) uv_idle_start(&r->turn, on_turn);
+}
+
+static void local_deliver(void *arg, const char *data, size_t len) {
+    struct rendezvous *r = arg;
+    if (data == NULL || cr_buffer_append(&r->to_member, data, len) < 0) r->hung_up = 1;
+    next_turn(r);
+}
+
+static void local_open(struct rendezvous *r) {
+    r->connecting = 0;
+    r->hung_up = 0;
+    r->peer = coordinator_host_add_local(r->host, local_deliver, r);
+    if (r->peer == NULL) {
+        member_unlinked(r->member, now_ms(r), "out of memory");
+        return;
+    }
+    (void) cr_buffer_append(&r->to_host, RDZV_MAGIC, RDZV_MAGIC_LEN);
+    member_linked(r->member, now_ms(r));
+}
+
+static void local_shut(struct rendezvous *r, const char *why) {
+    if (r->peer != NULL) host_peer_gone(r->peer, why);
+    r->peer = NULL;
+    r->hanging_up = r->hung_up = 0;
+    cr_buffer_clear(&r->to_host);
+    cr_buffer_clear(&r->to_member);
+}
+
+static void local_to_host(struct rendezvous *r) {
+    struct cr_buffer data = r->to_host;
+    r->to_host = (struct cr_buffer){0};
+    if (r->peer != NULL) host_peer_receive(r->peer, data.data, data.len);
+    cr_buffer_done(&data);
+}
+
+/* Frames that the coordinator sent. The member may hang up, and the agent close us, at any of them. */
+static void local_to_member(struct rendezvous *r) {
+    struct cr_error err = {0};
+    struct rdzv_message m;
+    size_t at = 0, used = 1;
+    struct cr_buffer data = r->to_member;
+    r->to_member = (struct cr_buffer){0};
+    while (!r->closing && used > 0) {
+        int rc = rdzv_message_decode(data.data + at, data.len - at, &m, &used, &err);
+        CR_ASSERT(rc == 0); /* our own coordinator wrote it */
+        if (used > 0) CR_ASSERT(member_receive(r->member, now_ms(r), &m, &err) == 0);
+        at += used;
+    }
+    cr_buffer_done(&data);
+}
+
+static void on_turn(uv_idle_t *turn) {
+    struct rendezvous *r = turn->data;
+    uv_update_time(r->loop);
+    while (!r->closing) {
+        if (r->connecting) {
+            local_open(r);
+        } else if (r->to_host.len > 0) {
+            local_to_host(r);
+        } else if (r->hanging_up) {
+            local_shut(r, "it hung up");
+        } else if (r->to_member.len > 0) {
+            local_to_member(r);
+        } else if (r->hung_up) {
+            local_shut(r, "it was hung up on");
+            member_unlinked(r->member, now_ms(r), "the coordinator hung up");
+        } else {
+            break;
+        }
+    }
+    if (!r->closing) (void) uv_idle_stop(&r->turn);
+    arm_timer(r);
+}
+
+/* ---- what the member wants ---- */
+
+static void do_connect(void *arg) {
+    struct rendezvous *r = arg;
+    r->connecting = 1;
+    next_turn(r);
+}
+
+static void do_send(void *arg, const struct rdzv_message *m) {
+    struct rendezvous *r = arg;
+    if (rdzv_message_encode(m, &r->to_host) < 0) r->hung_up = 1;
+    next_turn(r);
+}
+
+static void do_hang_up(void *arg) {
+    struct rendezvous *r = arg;
+    r->connecting = 0;
+    r->hanging_up = 1;
+    next_turn(r);
+}
+
+static void do_round(void *arg, const struct rdzv_round *m) {
+    struct rendezvous *r = arg;
+    struct rendezvous_round round = {
+        .round = m->round, .restart_count = m->restart_count,
+        .group_rank = m->group_rank, .group_world_size = m->group_world_size,
+        .first_rank = m->first_rank, .world_size = m->world_size,
+        .first_role_rank = m->first_role_rank, .role_world_size = m->role_world_size,
+        .master_port = (uint16_t) m->master_port};
+    (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s", m->master_addr);
+    if (!r->closing) r->events->on_round(r->arg, &round);
+}
+
+static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
+    struct rendezvous *r = arg;
+    if (!r->closing) r->events->on_stop(r->arg, grace_max_ms, why);
+}
+
+static void do_end(void *arg, int outcome, const char *why) {
+    struct rendezvous *r = arg;
+    struct cr_error err = {0};
+    if (outcome == RENDEZVOUS_FAILED) (void) cr_fail(&err, -ECHILD, "%s", why);
+    if (outcome == RENDEZVOUS_LOST) (void) cr_fail(&err, -ENOTCONN, "%s", why);
+    if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
+}
+
+static const struct member_actions member_actions = {
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up,
+    .on_round = do_round, .on_stop = do_stop, .on_end = do_end};
+
+/* ---- the agent's calls ---- */
+
+void rendezvous_join(struct rendezvous *r) {
+    member_join(r->member, now_ms(r));
+    arm_timer(r);
+}
+
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what) {
+    member_failed(r->member, now_ms(r), round, what);
+    arm_timer(r);
+}
+
+void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
+    member_succeeded(r->member, now_ms(r), round);
+    arm_timer(r);
+}
+
+void rendezvous_leave(struct rendezvous *r) {
+    member_leave(r->member, now_ms(r), "its launcher was told to end");
+    arm_timer(r);
+}
+
+/* ---- opening ---- */
+
+static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
+                     const struct backend_plan *plan, struct cr_error *err) {
+    char host[CR_HOST_MAX] = "localhost";
+    (void) gethostname(host, sizeof(host) - 1);
+    uint64_t instance = 0;
+    if (getrandom(&instance, sizeof(instance), 0) != (ssize_t) sizeof(instance)) {
+        return cr_fail_errno(err, "cannot draw a random number");
+    }
+    struct member_settings s = {
+        .run_id = o->run_id, .where = plan->where, .local = plan->hosting,
+        .connect_timeout_ms = o->read_timeout_ms,
+        .coordinator_wait_ms = o->coordinator_wait_ms,
+        .self = {.host = host, .addr = plan->own_addr, .pid = (uint64_t) getpid(),
+                 .instance = instance, .role = o->role, .node_rank = plan->node_rank,
+                 .local_world_size = o->local_world_size,
+                 .min_nodes = o->min_nodes, .max_nodes = o->max_nodes,
+                 .max_restarts = o->max_restarts, .fixed_ranks = (uint32_t) plan->fixed_ranks,
+                 .join_timeout_ms = o->join_timeout_ms,
+                 .last_call_timeout_ms = o->last_call_timeout_ms,
+                 .close_timeout_ms = o->close_timeout_ms,
+                 .keep_alive_interval_ms = o->keep_alive_interval_ms,
+                 .keep_alive_max_attempt = o->keep_alive_max_attempt}};
+    r->member = member_new(&s, &member_actions, r);
+    return r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+}
+
+int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
+                    const struct rendezvous_events *events, void *arg, struct rendezvous **out,
+                    struct cr_error *err) {
+    struct backend_plan plan;
+    int rc = backend_plan(options, &plan, err);
+    if (rc < 0) return rc;
+    struct rendezvous *r = calloc(1, sizeof(*r));
+    if (r == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+    r->loop = loop;
+    r->events = events;
+    r->arg = arg;
+    rc = member_of(r, options, &plan, err);
+    if (rc == 0) {
+        struct coordinator_host_options h = {
+            .store_host = plan.store_host, .store_port = plan.store_port,
+            .store_addr = plan.store_addr, .close_timeout_ms = options->close_timeout_ms};
+        rc = coordinator_host_open(loop, &h, &r->host, err);
+    }
+    if (rc < 0) {
+        member_free(r->member);
+        free(r);
+        return rc;
+    }
+    (void) uv_timer_init(loop, &r->timer);
+    (void) uv_idle_init(loop, &r->turn);
+    r->timer.data = r->turn.data = r;
+    r->open_handles = 2;
+    *out = r;
+    return 0;
+}
+
+/* ---- closing: our handles, then the host, then everything ---- */
+
+static void on_host_closed(void *arg) {
+    struct rendezvous *r = arg;
+    void (*on_close)(void *) = r->on_close;
+    void *user = r->arg;
+    member_free(r->member);
+    cr_buffer_done(&r->to_host);
+    cr_buffer_done(&r->to_member);
+    free(r);
+    if (on_close != NULL) on_close(user);
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct rendezvous *r = handle->data;
+    if (--r->open_handles > 0) return;
+    local_shut(r, "it closed");
+    coordinator_host_close(r->host, "the node that hosts the rendezvous has ended",
+                           on_host_closed, r);
+}
+
+void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {
+    CR_ASSERT(!r->closing);
+    r->closing = 1;
+    r->on_close = on_close;
+    uv_close((uv_handle_t *) &r->timer, on_handle_closed);
+    uv_close((uv_handle_t *) &r->turn, on_handle_closed);
+}
