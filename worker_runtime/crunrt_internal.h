@@ -33,6 +33,12 @@ struct crunrt {
     uint64_t group_seq; /* groups made so far, the same on every rank */
 };
 
+#define RT_ADDRESS_MAX 64 /* a numeric address, NUL included */
+
+/* The numeric address of this host by which the other ranks reach it. */
+int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr_error *err);
+
+/* `timeout_ms`, or the fallback if it is CRUNRT_TIMEOUT_DEFAULT. */
 int64_t rt_timeout(int64_t timeout_ms, int64_t fallback_ms);
 
 #endif

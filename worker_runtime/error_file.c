@@ -1,9 +1,10 @@
 /* The error file: what a launcher shows as the cause of a failed worker.
  *
- *   {"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "<epoch seconds>"}}}
+ *   {"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "<epoch
+ *   seconds>"}}}
  *
- * is what torch's @record writes; the launcher takes the smallest timestamp as the root cause. The file
- * is written beside its place and renamed, so that a launcher never reads half of one. */
+ * is what torch's @record writes; the launcher takes the smallest timestamp as the root cause. The
+ * file is written beside its place and renamed, so that a launcher never reads half of one. */
 #include "worker_runtime/crunrt_internal.h"
 
 #include "base/buffer.h"
@@ -22,8 +23,8 @@
 
 /* ---- JSON text ---- */
 
-/* Bytes of the UTF-8 character at p[0…n), or 0 if it is none: overlong forms, surrogates and numbers
- * above U+10FFFF included. */
+/* Bytes of the UTF-8 character at p[0…n), or 0 if it is none: overlong forms, surrogates and
+ * numbers above U+10FFFF included. */
 static size_t utf8_len(const unsigned char *p, size_t n) {
     if (p[0] < 0x80) return 1;
     size_t len = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
@@ -44,11 +45,16 @@ static int append_json_string(struct cr_buffer *b, const char *text) {
     int rc = cr_buffer_append(b, "\"", 1);
     while (rc == 0 && left > 0) {
         size_t len = utf8_len(p, left);
-        if (len == 0) rc = cr_buffer_printf(b, "\\ufffd");
-        else if (*p == '"' || *p == '\\') rc = cr_buffer_printf(b, "\\%c", *p);
-        else if (*p == '\n') rc = cr_buffer_printf(b, "\\n");
-        else if (*p < 0x20 || *p == 0x7f) rc = cr_buffer_printf(b, "\\u%04x", *p);
-        else rc = cr_buffer_append(b, p, len);
+        if (len == 0)
+            rc = cr_buffer_printf(b, "\\ufffd");
+        else if (*p == '"' || *p == '\\')
+            rc = cr_buffer_printf(b, "\\%c", *p);
+        else if (*p == '\n')
+            rc = cr_buffer_printf(b, "\\n");
+        else if (*p < 0x20 || *p == 0x7f)
+            rc = cr_buffer_printf(b, "\\u%04x", *p);
+        else
+            rc = cr_buffer_append(b, p, len);
         p += len > 0 ? len : 1;
         left -= len > 0 ? len : 1;
     }
@@ -60,8 +66,9 @@ static int format_error(struct cr_buffer *b, const char *message, const char *de
     if (rc == 0) rc = append_json_string(b, message);
     if (rc == 0) rc = cr_buffer_printf(b, ", \"extraInfo\": {\"py_callstack\": ");
     if (rc == 0) rc = append_json_string(b, detail);
-    if (rc == 0) rc = cr_buffer_printf(b, ", \"timestamp\": \"%lld\"}}}\n",
-                                       (long long) (cr_wall_ns() / CR_NS_PER_S));
+    if (rc == 0)
+        rc = cr_buffer_printf(b, ", \"timestamp\": \"%lld\"}}}\n",
+                              (long long) (cr_wall_ns() / CR_NS_PER_S));
     return rc;
 }
 
@@ -80,7 +87,8 @@ static int write_all(int fd, const char *data, size_t len) {
 
 static int write_file(const char *path, const char *data, size_t len) {
     CR_AUTO_FREE char *temp = cr_asprintf("%s.%d", path, (int) getpid());
-    if (temp == NULL) return cr_fail(rt_last_error(), -ENOMEM, "write the error file: out of memory");
+    if (temp == NULL)
+        return cr_fail(rt_last_error(), -ENOMEM, "write the error file: out of memory");
     CR_AUTO_FD int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) return cr_fail_errno(rt_last_error(), "create the error file '%s'", temp);
     int rc = write_all(fd, data, len);
@@ -103,13 +111,16 @@ int crunrt_report_error(const char *message, const char *detail) {
     if (message == NULL) message = cause.text;
     const char *path = error_file_path();
     if (path == NULL) {
-        return cr_fail(rt_last_error(), -ENOENT,
-                       "report an error: TORCHELASTIC_ERROR_FILE is not set; no launcher asked for one");
+        return cr_fail(
+            rt_last_error(), -ENOENT,
+            "report an error: TORCHELASTIC_ERROR_FILE is not set; no launcher asked for one");
     }
     struct cr_buffer json = {0};
     int rc = format_error(&json, message, detail != NULL ? detail : message);
-    if (rc < 0) rc = cr_fail(rt_last_error(), rc, "report an error: out of memory");
-    else rc = write_file(path, json.data, json.len);
+    if (rc < 0)
+        rc = cr_fail(rt_last_error(), rc, "report an error: out of memory");
+    else
+        rc = write_file(path, json.data, json.len);
     cr_buffer_done(&json);
     return rc;
 }
@@ -160,7 +171,8 @@ static void on_fatal_signal(int signum, siginfo_t *info, void *context) {
     p = put_number(put_text(p, fatal_name(signum)), address, 16);
     p = put_text(p, "\", \"extraInfo\": {\"py_callstack\": \"");
     p = put_number(put_text(p, fatal_name(signum)), address, 16);
-    p = put_number(put_text(p, "\", \"timestamp\": \""), (uint64_t) (cr_wall_ns() / CR_NS_PER_S), 10);
+    p = put_number(put_text(p, "\", \"timestamp\": \""), (uint64_t) (cr_wall_ns() / CR_NS_PER_S),
+                   10);
     p = put_text(p, "\"}}}\n");
     int fd = open(fatal.temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd >= 0) {
@@ -181,7 +193,8 @@ int crunrt_report_fatal_signals(void) {
     (void) snprintf(fatal.path, sizeof(fatal.path), "%s", path);
     (void) snprintf(fatal.temp, sizeof(fatal.temp), "%s.%d", path, (int) getpid());
     stack_t alternate = {.ss_sp = fatal.stack, .ss_size = sizeof(fatal.stack)};
-    if (sigaltstack(&alternate, NULL) < 0) return cr_fail_errno(rt_last_error(), "report fatal signals");
+    if (sigaltstack(&alternate, NULL) < 0)
+        return cr_fail_errno(rt_last_error(), "report fatal signals");
     struct sigaction action = {.sa_sigaction = on_fatal_signal,
                                .sa_flags = SA_SIGINFO | SA_ONSTACK | (int) SA_RESETHAND};
     (void) sigemptyset(&action.sa_mask);

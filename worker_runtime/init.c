@@ -25,8 +25,8 @@ static int read_options(const crunrt_init_options *given, crunrt_init_options *o
     memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
     out->size = sizeof(*out);
     if (out->method != NULL && strcmp(out->method, "env://") != 0) {
-        return cr_fail(rt_last_error(), -ENOTSUP, "initialise by '%s': unknown method; use 'env://'",
-                       out->method);
+        return cr_fail(rt_last_error(), -ENOTSUP,
+                       "initialise by '%s': unknown method; use 'env://'", out->method);
     }
     return 0;
 }
@@ -34,10 +34,11 @@ static int read_options(const crunrt_init_options *given, crunrt_init_options *o
 static int connect_store(struct crunrt *rt, int64_t timeout_ms) {
     const struct worker_place *p = &rt->place;
     if (!p->agent_hosts_store && p->rank == 0) {
-        return cr_fail(rt_last_error(), -ENOTSUP,
-                       "host the store at '%s:%u': TORCHELASTIC_USE_AGENT_STORE is not 'True', so "
-                       "rank 0 would have to host it; start the program with crun, whose agent does",
-                       p->master_addr, p->master_port);
+        return cr_fail(
+            rt_last_error(), -ENOTSUP,
+            "host the store at '%s:%u': TORCHELASTIC_USE_AGENT_STORE is not 'True', so "
+            "rank 0 would have to host it; start the program with crun, whose agent does",
+            p->master_addr, p->master_port);
     }
     int rc = crunrt_store_open(p->master_addr, p->master_port, timeout_ms, &rt->store);
     if (rc < 0) (void) cr_wrap(rt_last_error(), "rank %d of %d", p->rank, p->world_size);
@@ -50,13 +51,15 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     if (rc < 0) return rc;
     struct crunrt *rt = calloc(1, sizeof(*rt));
     if (rt == NULL) return cr_fail(rt_last_error(), -ENOMEM, "initialise: out of memory");
-    rc = worker_place_read(process_environment, NULL, o.rank, o.world_size, &rt->place, rt_last_error());
+    rc = worker_place_read(process_environment, NULL, o.rank, o.world_size, &rt->place,
+                           rt_last_error());
     if (rc == 0) rc = connect_store(rt, o.timeout_ms > 0 ? o.timeout_ms : CRUNRT_TIMEOUT_MS);
     if (rc < 0) {
         crunrt_destroy(rt);
         return rc;
     }
-    /* Launchers older than ours keep one key space for all attempts, so the attempt is in the key. */
+    /* Launchers older than ours keep one key space for all attempts, so the attempt is in the
+     * key. */
     (void) snprintf(rt->prefix, sizeof(rt->prefix), "crunrt/%d", rt->place.restart_count);
     *out = rt;
     return 0;

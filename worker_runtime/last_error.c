@@ -5,7 +5,9 @@
 
 static _Thread_local struct cr_error thread_error;
 
-struct cr_error *rt_last_error(void) { return &thread_error; }
+struct cr_error *rt_last_error(void) {
+    return &thread_error;
+}
 
 const char *crunrt_last_error(void) { return thread_error.text; }
 

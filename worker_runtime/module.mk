@@ -27,3 +27,22 @@ $(BUILD)/lib/libcrunrt.a: $(call objects,$(crunrt_SRCS))
 
 LD      ?= ld
 OBJCOPY ?= objcopy
+
+# ---- backends: modules with one exported table each, worker_runtime/backend.h ----
+
+backend_common := $(call objects,base/error.c worker_runtime/backends/reduce.c)
+$(call objects,worker_runtime/backends/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
+
+ifneq ($(HAVE_GLOO),)
+backends: $(BUILD)/lib/crunrt/gloo.so
+else
+backends: say-no-gloo
+endif
+say-no-gloo:
+	@echo '  the gloo backend is left out: gloo/context.h was not found (Debian: libgloo-dev)$(if $(filter no,$(GLOO)), since GLOO=no)'
+.PHONY: say-no-gloo
+
+$(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(backend_common)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ -lgloo $(LDLIBS)

@@ -1,5 +1,5 @@
-/* The store as programs see it: the room store's blocking client, plus default timeouts, prefixes and
- * turns between threads. A prefixed view holds no connection; it goes to its root. */
+/* The store as programs see it: the room store's blocking client, plus default timeouts, prefixes
+ * and turns between threads. A prefixed view holds no connection; it goes to its root. */
 #include "worker_runtime/crunrt_internal.h"
 
 #include "base/buffer.h"
@@ -42,8 +42,8 @@ int crunrt_store_open(const char *host, int port, int64_t timeout_ms, crunrt_sto
     struct crunrt_store *s = NULL;
     int rc = store_new(NULL, "", rt_timeout(timeout_ms, CRUNRT_TIMEOUT_MS), &s);
     if (rc < 0) return rc;
-    rc = store_client_connect(host, (uint16_t) port, STORE_PROTOCOL_PROBE, s->timeout_ms, &s->client,
-                              rt_last_error());
+    rc = store_client_connect(host, (uint16_t) port, STORE_PROTOCOL_PROBE, s->timeout_ms,
+                              &s->client, rt_last_error());
     if (rc < 0) {
         crunrt_store_close(s);
         return rc;
@@ -76,7 +76,8 @@ static struct crunrt_store *store_lock(struct crunrt_store *store) {
 }
 
 static int check_key(const struct crunrt_store *store, const char *key) {
-    if (store == NULL || key == NULL) return cr_fail(rt_last_error(), -EINVAL, "use a store: no store or key");
+    if (store == NULL || key == NULL)
+        return cr_fail(rt_last_error(), -EINVAL, "use a store: no store or key");
     if (strlen(store->prefix) + strlen(key) > CRUNRT_KEY_MAX) {
         return cr_fail(rt_last_error(), -EINVAL, "use the key '%.64s…': longer than %zu bytes", key,
                        CRUNRT_KEY_MAX);
@@ -90,7 +91,8 @@ static int raw_key(const struct crunrt_store *store, const char *key, char **tex
     int rc = check_key(store, key);
     if (rc < 0) return rc;
     *text = cr_asprintf("%s%s", store->prefix, key);
-    if (*text == NULL) return cr_fail(rt_last_error(), -ENOMEM, "use the key '%s': out of memory", key);
+    if (*text == NULL)
+        return cr_fail(rt_last_error(), -ENOMEM, "use the key '%s': out of memory", key);
     *out = STORE_BYTES(*text);
     return 0;
 }
@@ -151,8 +153,10 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
     (void) pthread_mutex_unlock(&root->lock);
     if (rc < 0) return rc;
     if (len != NULL) *len = n;
-    if (value != NULL) *value = held;
-    else free(held);
+    if (value != NULL)
+        *value = held;
+    else
+        free(held);
     return 0;
 }
 
@@ -172,11 +176,12 @@ static int key_list_init(struct key_list *list, const struct crunrt_store *store
                          const char *const *keys, size_t key_count) {
     *list = (struct key_list){NULL, 0};
     if (store == NULL || (keys == NULL && key_count > 0) || key_count > STORE_LIST_MAX) {
-        return cr_fail(rt_last_error(), -EINVAL, "use a store: no store, no keys, or more than %zu keys",
-                       STORE_LIST_MAX);
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "use a store: no store, no keys, or more than %zu keys", STORE_LIST_MAX);
     }
     list->keys = calloc(key_count > 0 ? key_count : 1, sizeof(*list->keys));
-    if (list->keys == NULL) return cr_fail(rt_last_error(), -ENOMEM, "use %zu keys: out of memory", key_count);
+    if (list->keys == NULL)
+        return cr_fail(rt_last_error(), -ENOMEM, "use %zu keys: out of memory", key_count);
     for (; list->count < key_count; list->count++) {
         char *text = NULL;
         int rc = raw_key(store, keys[list->count], &text, &list->keys[list->count]);
@@ -201,7 +206,8 @@ int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_c
     return rc;
 }
 
-int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_count, int *present) {
+int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_count,
+                       int *present) {
     struct key_list list;
     int rc = key_list_init(&list, store, keys, key_count);
     if (rc < 0) return rc;
@@ -227,7 +233,8 @@ int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
 }
 
 int crunrt_store_num_keys(crunrt_store *store, int64_t *count) {
-    if (store == NULL || count == NULL) return cr_fail(rt_last_error(), -EINVAL, "count keys: no store");
+    if (store == NULL || count == NULL)
+        return cr_fail(rt_last_error(), -EINVAL, "count keys: no store");
     struct crunrt_store *root = store_lock(store);
     int rc = store_client_num_keys(root->client, store->timeout_ms, count, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);

@@ -41,14 +41,16 @@ static int read_number(const struct environment *env, const char *name, int64_t 
     const char *value = look_up(env, name);
     int rc = cr_parse_i64(value, min, max, &n);
     if (rc < 0) {
-        return cr_fail(err, -EINVAL, "read %s='%s' from the environment: not a number from %lld to %lld",
-                       name, value != NULL ? value : "", (long long) min, (long long) max);
+        return cr_fail(err, -EINVAL,
+                       "read %s='%s' from the environment: not a number from %lld to %lld", name,
+                       value != NULL ? value : "", (long long) min, (long long) max);
     }
     *out = (int) n;
     return 0;
 }
 
-/* Hints only: a launcher may leave them out or write them in a form of its own (Slurm's "4(x2)"). */
+/* Hints only: a launcher may leave them out or write them in a form of its own (Slurm's
+ * "4(x2)"). */
 static int read_hint(const struct environment *env, const char *name, int64_t min) {
     int64_t n = 0;
     return cr_parse_i64(look_up(env, name), min, INT_MAX, &n) == 0 ? (int) n : -1;
@@ -91,8 +93,9 @@ static int read_ranks(const struct environment *env, int rank, int world_size,
     if (rc == 0 && rank < 0) rc = read_number(env, l->rank, 0, INT_MAX, &out->rank, err);
     if (rc < 0) return rc;
     if (out->world_size < 1 || out->rank >= out->world_size) {
-        return cr_fail(err, -EINVAL, "take part as rank %d: the world size is %d, ranks are 0 to %d",
-                       out->rank, out->world_size, out->world_size - 1);
+        return cr_fail(err, -EINVAL,
+                       "take part as rank %d: the world size is %d, ranks are 0 to %d", out->rank,
+                       out->world_size, out->world_size - 1);
     }
     out->local_rank = l != NULL ? read_hint(env, l->local_rank, 0) : -1;
     out->local_world_size = l != NULL ? read_hint(env, l->local_size, 1) : -1;
@@ -110,7 +113,8 @@ static int read_address(const struct environment *env, struct worker_place *out,
                        addr == NULL && port == NULL ? " and MASTER_PORT are"
                        : addr == NULL               ? " is"
                                                     : "",
-                       addr != NULL ? "MASTER_PORT is" : "", out->rank, out->world_size, out->source);
+                       addr != NULL ? "MASTER_PORT is" : "", out->rank, out->world_size,
+                       out->source);
     }
     if (strlen(addr) >= sizeof(out->master_addr)) {
         return cr_fail(err, -EINVAL, "find the store: MASTER_ADDR is longer than %zu bytes",
@@ -125,7 +129,7 @@ static int read_address(const struct environment *env, struct worker_place *out,
 }
 
 int worker_place_read(worker_place_get_fn get, void *arg, int rank, int world_size,
-                     struct worker_place *out, struct cr_error *err) {
+                      struct worker_place *out, struct cr_error *err) {
     struct environment env = {get, arg};
     struct worker_place place = {.restart_count = 0};
     int rc = read_ranks(&env, rank, world_size, &place, err);

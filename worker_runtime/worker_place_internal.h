@@ -1,5 +1,5 @@
-/* Who this process is, read from what its launcher left in the environment. Pure: the environment is
- * handed in, so that every case can be tested. */
+/* Who this process is, read from what its launcher left in the environment. Pure: the environment
+ * is handed in, so that every case can be tested. */
 #ifndef WORKER_PLACE_INTERNAL_H
 #define WORKER_PLACE_INTERNAL_H
 
@@ -22,6 +22,6 @@ struct worker_place {
 /* `rank` and `world_size` of -1 are looked up. 0, or -EINVAL with a text that lists what was looked
  * for. An empty variable counts as unset, as torch has it. */
 int worker_place_read(worker_place_get_fn get, void *arg, int rank, int world_size,
-                     struct worker_place *out, struct cr_error *err);
+                      struct worker_place *out, struct cr_error *err);
 
 #endif

@@ -25,7 +25,8 @@ START_TEST(torchrun_variables) {
     struct worker_place p;
     ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1",
                           "LOCAL_WORLD_SIZE=2", "TORCHELASTIC_RESTART_COUNT=4",
-                          "TORCHELASTIC_USE_AGENT_STORE=True"), 0);
+                          "TORCHELASTIC_USE_AGENT_STORE=True"),
+                     0);
     ck_assert_int_eq(p.rank, 3);
     ck_assert_int_eq(p.world_size, 8);
     ck_assert_int_eq(p.local_rank, 1);
@@ -39,10 +40,9 @@ START_TEST(torchrun_variables) {
 END_TEST
 
 START_TEST(agent_store_must_be_exactly_True) {
-    static const char *const values[] = {"TORCHELASTIC_USE_AGENT_STORE=true",
-                                         "TORCHELASTIC_USE_AGENT_STORE=1",
-                                         "TORCHELASTIC_USE_AGENT_STORE=False",
-                                         "TORCHELASTIC_USE_AGENT_STORE="};
+    static const char *const values[] = {
+        "TORCHELASTIC_USE_AGENT_STORE=true", "TORCHELASTIC_USE_AGENT_STORE=1",
+        "TORCHELASTIC_USE_AGENT_STORE=False", "TORCHELASTIC_USE_AGENT_STORE="};
     for (size_t i = 0; i < 4; i++) {
         struct worker_place p;
         ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=0", "WORLD_SIZE=1", values[i]), 0);
@@ -54,22 +54,26 @@ END_TEST
 START_TEST(other_launchers_in_order) {
     struct worker_place p;
     ck_assert_int_eq(READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "SLURM_LOCALID=1",
-                          "SLURM_NTASKS_PER_NODE=2(x3)"), 0);
+                          "SLURM_NTASKS_PER_NODE=2(x3)"),
+                     0);
     ck_assert_str_eq(p.source, "Slurm");
     ck_assert_int_eq(p.rank, 5);
     ck_assert_int_eq(p.local_rank, 1);
     ck_assert_int_eq(p.local_world_size, -1); /* a hint that is not a number is no hint */
-    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "PMI_RANK=1",
-                          "PMI_SIZE=2"), 0);
+    ck_assert_int_eq(
+        READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "PMI_RANK=1", "PMI_SIZE=2"), 0);
     ck_assert_str_eq(p.source, "PMI");
     ck_assert_int_eq(READ(&p, NULL, ADDRESS, "PMI_RANK=1", "PMI_SIZE=2", "OMPI_COMM_WORLD_RANK=2",
-                          "OMPI_COMM_WORLD_SIZE=3"), 0);
+                          "OMPI_COMM_WORLD_SIZE=3"),
+                     0);
     ck_assert_str_eq(p.source, "Open MPI");
     ck_assert_int_eq(READ(&p, NULL, ADDRESS, "OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=3",
-                          "RANK=0", "WORLD_SIZE=1"), 0);
+                          "RANK=0", "WORLD_SIZE=1"),
+                     0);
     ck_assert_str_eq(p.source, "torchrun");
     /* An incomplete or empty pair does not count. */
-    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=", "WORLD_SIZE=4", "PMI_RANK=1", "PMI_SIZE=2"), 0);
+    ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=", "WORLD_SIZE=4", "PMI_RANK=1", "PMI_SIZE=2"),
+                     0);
     ck_assert_str_eq(p.source, "PMI");
 }
 END_TEST

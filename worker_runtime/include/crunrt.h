@@ -14,8 +14,9 @@
  * are written only on success. Nothing is printed, nothing exits, no signal is raised.
  *
  * Threads. Different objects may be used by different threads at the same time. One crunrt_store is
- * safe to share (calls on it take turns, so a long wait holds the others up). One crunrt_group takes
- * one call at a time: the collectives of a group must come in the same order on every rank anyway.
+ * safe to share (calls on it take turns, so a long wait holds the others up). One crunrt_group
+ * takes one call at a time: the collectives of a group must come in the same order on every rank
+ * anyway.
  *
  * Fork. Do not call this library in a child forked after crunrt_init().
  *
@@ -53,9 +54,9 @@ extern "C" {
  * Static storage. */
 CRUNRT_API const char *crunrt_version(void);
 
-/* The text of the last failure on this thread, one line without a newline; "" if none. It names what
- * was tried, on what, why it failed and what can be done. Valid until the next call of this library
- * on this thread. */
+/* The text of the last failure on this thread, one line without a newline; "" if none. It names
+ * what was tried, on what, why it failed and what can be done. Valid until the next call of this
+ * library on this thread. */
 CRUNRT_API const char *crunrt_last_error(void);
 
 /* ---- this process's place in the job ---- */
@@ -102,8 +103,8 @@ typedef struct crunrt_init_options {
 CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
 
 /* Closes the store's connection and frees. Groups must have been destroyed before; stores from
- * crunrt_job_store() end here. NULL is fine. If this process hosts the store it is closed, so rank 0
- * should come last (a barrier before does it). */
+ * crunrt_job_store() end here. NULL is fine. If this process hosts the store it is closed, so rank
+ * 0 should come last (a barrier before does it). */
 CRUNRT_API void crunrt_destroy(crunrt *rt);
 
 CRUNRT_API int crunrt_rank(const crunrt *rt);             /* 0 … world size - 1 */
@@ -112,16 +113,16 @@ CRUNRT_API int crunrt_local_rank(const crunrt *rt);       /* on this node; -1 = 
 CRUNRT_API int crunrt_local_world_size(const crunrt *rt); /* on this node; -1 = not known */
 CRUNRT_API int crunrt_restart_count(const crunrt *rt);    /* attempts before this one */
 
-/* The job's store, connected; borrowed, ends with the runtime. Keys are shared with every process of
- * the job, torch.distributed.TCPStore in Python included. Keys that begin with "crunrt/" are the
+/* The job's store, connected; borrowed, ends with the runtime. Keys are shared with every process
+ * of the job, torch.distributed.TCPStore in Python included. Keys that begin with "crunrt/" are the
  * library's own. */
 CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
 
 /* ---- the store: small values that all processes of a job share ----
  *
- * Keys are NUL-terminated text of at most 8,000 bytes; values are (pointer, length) of at most 64 MiB.
- * After -ECONNRESET, -EPIPE or -EPROTO a store is broken: every later call returns the same error. So
- * it is after a timeout of any call but get and wait.
+ * Keys are NUL-terminated text of at most 8,000 bytes; values are (pointer, length) of at most 64
+ * MiB. After -ECONNRESET, -EPIPE or -EPROTO a store is broken: every later call returns the same
+ * error. So it is after a timeout of any call but get and wait.
  * Source: torch's TCPStore; the protocol is docs/protocols/store.md. */
 
 /* One more connection, to any TCPStore-compatible server (crun-store, torch's, an agent's).
@@ -130,39 +131,45 @@ CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
  *   timeout_ms    of connecting, and the default of every call; 300,000 is torch's
  *
  * Returns 0, -EINVAL, -ENOENT (host unknown), -ETIMEDOUT, -EPROTO, -ENOMEM. */
-CRUNRT_API int crunrt_store_open(const char *host, int port, int64_t timeout_ms, crunrt_store **out);
+CRUNRT_API int crunrt_store_open(const char *host, int port, int64_t timeout_ms,
+                                 crunrt_store **out);
 
 /* Ends what crunrt_store_open() and crunrt_store_prefix() gave. NULL is fine. */
 CRUNRT_API void crunrt_store_close(crunrt_store *store);
 
-/* A view of a store whose keys get "<prefix>/" in front, as torch's PrefixStore does. Borrows `store`,
- * which must outlive it; may be nested. Returns 0, -EINVAL, -ENOMEM. */
+/* A view of a store whose keys get "<prefix>/" in front, as torch's PrefixStore does. Borrows
+ * `store`, which must outlive it; may be nested. Returns 0, -EINVAL, -ENOMEM. */
 CRUNRT_API int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **out);
 
 /* Sets key to value[len]. Copied. The server does not acknowledge: 0 means handed to the kernel.
  * Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
-CRUNRT_API int crunrt_store_set(crunrt_store *store, const char *key, const void *value, size_t len);
+CRUNRT_API int crunrt_store_set(crunrt_store *store, const char *key, const void *value,
+                                size_t len);
 
-/* Waits for the key and returns a new copy of its value, for crunrt_free(). One NUL stands behind it,
- * not counted in *len; len may be NULL. Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
+/* Waits for the key and returns a new copy of its value, for crunrt_free(). One NUL stands behind
+ * it, not counted in *len; len may be NULL. Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET,
+ * -ENOMEM. */
 CRUNRT_API int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms,
                                 void **value, size_t *len);
 
 /* Adds delta to a decimal counter (absent = 0), atomically; *total gets the sum and may be NULL.
- * Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET (also when the value is not a number: the server closes
- * the connection). */
-CRUNRT_API int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta, int64_t *total);
+ * Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET (also when the value is not a number: the server
+ * closes the connection). */
+CRUNRT_API int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta,
+                                int64_t *total);
 
 /* Sets key to desired[desired_len] if it holds expected[expected_len], or if it is absent and
  * expected_len is 0; atomically. *value gets a new copy of what the key holds afterwards, for
- * crunrt_free(); for an absent key and a non-empty `expected` it is `expected`, and nothing was set.
- * value and len may be NULL. Returns 0 (also when nothing was set), -EINVAL, -ETIMEDOUT, -ECONNRESET,
+ * crunrt_free(); for an absent key and a non-empty `expected` it is `expected`, and nothing was
+ * set. value and len may be NULL. Returns 0 (also when nothing was set), -EINVAL, -ETIMEDOUT,
+ * -ECONNRESET,
  * -ENOMEM. */
 CRUNRT_API int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *expected,
                                         size_t expected_len, const void *desired,
                                         size_t desired_len, void **value, size_t *len);
 
-/* Waits until all of keys[key_count] exist. Returns 0, -EINVAL, -ETIMEDOUT (the text names the keys),
+/* Waits until all of keys[key_count] exist. Returns 0, -EINVAL, -ETIMEDOUT (the text names the
+ * keys),
  * -ECONNRESET. */
 CRUNRT_API int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_count,
                                  int64_t timeout_ms);
@@ -182,22 +189,212 @@ CRUNRT_API int crunrt_store_num_keys(crunrt_store *store, int64_t *count);
 /* Frees what this library returned as new. NULL is fine. */
 CRUNRT_API void crunrt_free(void *memory);
 
+/* ---- process groups ----
+ *
+ * A group is a set of ranks that communicate through one backend. Ranks in its calls are the
+ * group's own, 0 … size - 1, in the order of the list that made it.
+ *
+ * Every operation is a collective of the group: all its ranks call it, in the same order, with the
+ * same counts, types and roots; send and recv are matched by peer and tag. Each call returns when
+ * this rank's part is done and its buffers may be used again.
+ *
+ * A failure is a return value, within the group's timeout; a peer whose connection breaks is
+ * reported at once. The text names operation, group, sequence number and the ranks that gave no
+ * sign. The connections of the group are then closed, so that the other ranks fail promptly too,
+ * and every later call returns -EPIPE: destroy the group. */
+
+typedef struct crunrt_group crunrt_group;
+
+/* Data types; the comments give the bytes of an element. */
+typedef enum crunrt_dtype {
+    CRUNRT_INT8 = 0,    /* 1 */
+    CRUNRT_UINT8 = 1,   /* 1 */
+    CRUNRT_INT32 = 2,   /* 4 */
+    CRUNRT_UINT32 = 3,  /* 4 */
+    CRUNRT_INT64 = 4,   /* 8 */
+    CRUNRT_UINT64 = 5,  /* 8 */
+    CRUNRT_FLOAT16 = 6, /* 2, IEEE binary16 */
+    CRUNRT_FLOAT32 = 7, /* 4 */
+    CRUNRT_FLOAT64 = 8, /* 8 */
+    CRUNRT_BFLOAT16 = 9 /* 2, the upper half of a FLOAT32 */
+} crunrt_dtype;
+
+typedef enum crunrt_reduce_op {
+    CRUNRT_SUM = 0,
+    CRUNRT_PRODUCT = 1,
+    CRUNRT_MAX = 2,
+    CRUNRT_MIN = 3,
+    CRUNRT_AVG = 4,  /* sum / size; floating types (nccl: integers too, rounded towards zero) */
+    CRUNRT_BAND = 5, /* bitwise, integer types; not on nccl */
+    CRUNRT_BOR = 6,
+    CRUNRT_BXOR = 7
+} crunrt_reduce_op;
+
+typedef enum crunrt_op_kind {
+    CRUNRT_OP_ALL_REDUCE = 0,
+    CRUNRT_OP_REDUCE = 1,
+    CRUNRT_OP_BROADCAST = 2,
+    CRUNRT_OP_ALL_GATHER = 3,
+    CRUNRT_OP_GATHER = 4,
+    CRUNRT_OP_SCATTER = 5,
+    CRUNRT_OP_REDUCE_SCATTER = 6,
+    CRUNRT_OP_ALL_TO_ALL = 7,
+    CRUNRT_OP_ALL_TO_ALL_COUNTS = 8,
+    CRUNRT_OP_BARRIER = 9,
+    CRUNRT_OP_SEND = 10,
+    CRUNRT_OP_RECV = 11
+} crunrt_op_kind;
+
+typedef struct crunrt_group_options {
+    size_t size; /* sizeof(crunrt_group_options) */
+
+    /* "gloo" (buffers in host memory), "nccl" (buffers in GPU memory), or NULL: CRUNRT_BACKEND from
+     * the environment, else "gloo". A backend asked for by name is never replaced by another. */
+    const char *backend;
+
+    const char *name; /* for messages; NULL = "world" or "group <n>" */
+    const int *ranks; /* ranks[rank_count] of the job, each once; NULL = all of them */
+    size_t rank_count;
+    int64_t timeout_ms; /* of every operation and of each phase of creation; 0 = 600,000 */
+    int device;         /* nccl: CUDA device; -1 = the local rank */
+    void *stream;       /* nccl: cudaStream_t of the operations, borrowed; NULL = one of its own */
+} crunrt_group_options;
+
+#define CRUNRT_GROUP_OPTIONS_INIT                                                                  \
+    { sizeof(crunrt_group_options), NULL, NULL, NULL, 0, 0, -1, NULL }
+
+/* Makes a group. Every rank of the job calls this in the same order, also those that are not in
+ * `ranks`: they get *out = NULL and 0.
+ *
+ *   options   borrowed; NULL = all ranks on the default backend
+ *   out       the new group, to be given to crunrt_group_destroy() before crunrt_destroy()
+ *
+ * Phases, each within the timeout: arrival of all ranks in the store, exchange of addresses through
+ * the store, connection. Returns 0, or
+ *   -EINVAL      options, or ranks that are not ranks of the job
+ *   -ENOENT      the backend's module cannot be found or loaded; the text lists the places
+ *   -ENODEV      nccl: no usable GPU; the text has the CUDA error code
+ *   -ETIMEDOUT   a phase took too long; the text names it and the absent ranks
+ *   -ECONNRESET  the store or a peer went away
+ *   -EIO         the backend's own failure; the text has its words
+ *   -ENOMEM */
+CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
+                                crunrt_group **out);
+
+/* Closes the connections and frees. Local: a rank that still waits for this one fails with
+ * -ECONNRESET, so end with a barrier. NULL is fine. */
+CRUNRT_API void crunrt_group_destroy(crunrt_group *group);
+
+CRUNRT_API int crunrt_group_rank(const crunrt_group *group);
+CRUNRT_API int crunrt_group_size(const crunrt_group *group);
+CRUNRT_API const char *crunrt_group_backend(const crunrt_group *group); /* "gloo", … */
+
+/* Bytes of an element; 0 if there is no such type. */
+CRUNRT_API size_t crunrt_dtype_size(crunrt_dtype dtype);
+
+/* One operation, described. The functions below are short forms of it. */
+typedef struct crunrt_op {
+    size_t size; /* sizeof(crunrt_op) */
+    crunrt_op_kind kind;
+    crunrt_dtype dtype;
+    crunrt_reduce_op reduce;
+    int root;         /* of broadcast, reduce, gather, scatter; peer of send, recv */
+    uint32_t tag;     /* send, recv */
+    const void *send; /* borrowed until the operation is done */
+    void *recv;
+    size_t count;                            /* elements, see the functions */
+    const size_t *send_counts, *recv_counts; /* [group size], elements; all-to-all with counts */
+    int64_t timeout_ms;                      /* CRUNRT_TIMEOUT_DEFAULT = the group's */
+    void *stream;                            /* nccl: NULL = the group's */
+} crunrt_op;
+
+#define CRUNRT_OP_INIT                                                                             \
+    {                                                                                              \
+        sizeof(crunrt_op), CRUNRT_OP_BARRIER, CRUNRT_UINT8, CRUNRT_SUM, 0, 0, NULL, NULL, 0, NULL, \
+            NULL, CRUNRT_TIMEOUT_DEFAULT, NULL                                                     \
+    }
+
+/* Runs an operation to its end. All the functions below return what this does: 0, or
+ *   -EINVAL      rank, type, operation or pointers make no sense; nothing was sent, the group is
+ *   fine
+ *   -ENOTSUP     the backend has no such type or operation; nothing was sent, the group is fine
+ *   -ETIMEDOUT   not done in time: a peer hangs or never came; the group is broken
+ *   -ECONNRESET  a peer went away; the group is broken
+ *   -EIO         the backend's own failure; the group is broken
+ *   -EPIPE       the group was broken before; the text repeats the first failure
+ *   -ENOMEM */
+CRUNRT_API int crunrt_group_run(crunrt_group *group, const crunrt_op *op);
+
+/* recv[count] = the reduction over all ranks of send[count]. In place when send == recv. At a fixed
+ * group size the order of the reduction, hence every bit of the result, is the same in every
+ * run. */
+CRUNRT_API int crunrt_group_all_reduce(crunrt_group *group, const void *send, void *recv,
+                                       size_t count, crunrt_dtype dtype, crunrt_reduce_op reduce);
+
+/* The same, on `root` only; recv is not touched elsewhere and may be NULL there. */
+CRUNRT_API int crunrt_group_reduce(crunrt_group *group, const void *send, void *recv, size_t count,
+                                   crunrt_dtype dtype, crunrt_reduce_op reduce, int root);
+
+/* buffer[count] of `root` is copied to all. */
+CRUNRT_API int crunrt_group_broadcast(crunrt_group *group, void *buffer, size_t count,
+                                      crunrt_dtype dtype, int root);
+
+/* recv[size * count] = every rank's send[count], in rank order. In place when
+ * send == recv + rank * count elements. */
+CRUNRT_API int crunrt_group_all_gather(crunrt_group *group, const void *send, void *recv,
+                                       size_t count, crunrt_dtype dtype);
+
+/* The same, on `root` only; recv may be NULL elsewhere. */
+CRUNRT_API int crunrt_group_gather(crunrt_group *group, const void *send, void *recv, size_t count,
+                                   crunrt_dtype dtype, int root);
+
+/* recv[count] = this rank's part of root's send[size * count]; send may be NULL elsewhere. */
+CRUNRT_API int crunrt_group_scatter(crunrt_group *group, const void *send, void *recv, size_t count,
+                                    crunrt_dtype dtype, int root);
+
+/* recv[count] = this rank's part of the reduction over all ranks of send[size * count]. */
+CRUNRT_API int crunrt_group_reduce_scatter(crunrt_group *group, const void *send, void *recv,
+                                           size_t count, crunrt_dtype dtype,
+                                           crunrt_reduce_op reduce);
+
+/* send and recv are [size * count]: part i of send goes to rank i, part i of recv comes from it.
+ * Not in place. */
+CRUNRT_API int crunrt_group_all_to_all(crunrt_group *group, const void *send, void *recv,
+                                       size_t count, crunrt_dtype dtype);
+
+/* The same with send_counts[i] elements to rank i and recv_counts[i] from it, packed one after the
+ * other. Not in place. */
+CRUNRT_API int crunrt_group_all_to_all_counts(crunrt_group *group, const void *send,
+                                              const size_t *send_counts, void *recv,
+                                              const size_t *recv_counts, crunrt_dtype dtype);
+
+/* Returns when every rank has called it. */
+CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
+
+/* To and from one other rank. Messages with the same tag between two ranks keep their order; counts
+ * must match. nccl: no tags. */
+CRUNRT_API int crunrt_group_send(crunrt_group *group, const void *buffer, size_t count,
+                                 crunrt_dtype dtype, int peer, uint32_t tag);
+CRUNRT_API int crunrt_group_recv(crunrt_group *group, void *buffer, size_t count,
+                                 crunrt_dtype dtype, int peer, uint32_t tag);
+
 /* ---- telling the launcher why ---- */
 
-/* Writes the error file that the launcher shows in its failure report, as torch's @record does: to the
- * path in TORCHELASTIC_ERROR_FILE, whole or not at all, replacing an earlier one.
+/* Writes the error file that the launcher shows in its failure report, as torch's @record does: to
+ * the path in TORCHELASTIC_ERROR_FILE, whole or not at all, replacing an earlier one.
  *
  *   message   one line, "kind: what happened"; NULL = crunrt_last_error()
  *   detail    more lines (a stack, what was being done); NULL = none
  * Bytes that are not UTF-8 are written as U+FFFD; each text is cut at 64 KiB.
  *
- * Returns 0, -ENOENT (no launcher asked for one: TORCHELASTIC_ERROR_FILE is unset or empty), or what
- * the file system said. Does not change crunrt_last_error() on success. */
+ * Returns 0, -ENOENT (no launcher asked for one: TORCHELASTIC_ERROR_FILE is unset or empty), or
+ * what the file system said. Does not change crunrt_last_error() on success. */
 CRUNRT_API int crunrt_report_error(const char *message, const char *detail);
 
 /* From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT write the error file (signal, address)
  * before they end the process as they would have. Once per process, from the main thread; handlers
- * that the program installs later replace it. Returns 0, -ENOENT (no error file asked for), -ENOMEM. */
+ * that the program installs later replace it. Returns 0, -ENOENT (no error file asked for),
+ * -ENOMEM. */
 CRUNRT_API int crunrt_report_fatal_signals(void);
 
 #ifdef __cplusplus

@@ -1,0 +1,78 @@
+/* What a communication backend is to the runtime: a module lib/crunrt/<name>.so that exports one
+ * table of functions, `crunrt_backend`. A module is loaded when the first group asks for it and
+ * stays.
+ *
+ * Everything above bytes on the wire is the process group's: numbering, arguments, deadlines'
+ * defaults, who is missing, what is broken. A backend connects, runs one described operation within
+ * a timeout, and breaks off. */
+#ifndef CRUNRT_BACKEND_H
+#define CRUNRT_BACKEND_H
+
+#include <crunrt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "base/error.h"
+
+#define CRUNRT_BACKEND_ABI 1
+
+/* The group's corner of the store; keys are relative to it. 0 or a negative errno with a text. */
+struct backend_store {
+    void *arg;
+    int (*set)(void *arg, const char *key, const void *value, size_t len, struct cr_error *err);
+    /* Waits for the key. *value is malloc'ed. */
+    int (*get)(void *arg, const char *key, int64_t timeout_ms, void **value, size_t *len,
+               struct cr_error *err);
+    int (*wait)(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,
+                struct cr_error *err);
+    int (*remove)(void *arg, const char *key, struct cr_error *err);
+};
+
+struct backend_group {
+    const char *name; /* for messages */
+    int rank, size;
+    int64_t timeout_ms; /* of each phase of open() */
+    int device;         /* -1: none given and no local rank known */
+    void *stream;
+    const char *bind_address; /* numeric address of this host by which the others reach it */
+    struct backend_store store;
+};
+
+/* `seq` is the group's number of this collective, the same on all ranks; op has been checked and
+ * its timeout filled in. */
+struct backend_call {
+    const crunrt_op *op;
+    uint32_t seq;
+    size_t element_size; /* bytes */
+};
+
+struct crunrt_backend {
+    uint32_t abi; /* CRUNRT_BACKEND_ABI */
+    const char *name;
+
+    /* What would make open() fail on this machine whatever the peers do (no GPU, no library), so
+     * that it is said before anybody waits. May be NULL. */
+    int (*probe)(const struct backend_group *group, struct cr_error *err);
+
+    /* Connects all ranks of the group. `group` is borrowed during the call. */
+    int (*open)(const struct backend_group *group, void **state, struct cr_error *err);
+
+    /* Runs one operation to its end. After anything but 0, -EINVAL and -ENOTSUP, abort()
+     * follows. */
+    int (*run)(void *state, const struct backend_call *call, struct cr_error *err);
+
+    /* Breaks off: peers must notice, nothing may block for long. Only close() follows. */
+    void (*abort)(void *state);
+
+    void (*close)(void *state);
+};
+
+#define CRUNRT_BACKEND_SYMBOL "crunrt_backend"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

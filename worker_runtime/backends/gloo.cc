@@ -1,0 +1,416 @@
+// The Gloo backend: collectives on host memory over TCP.
+//
+// The only C++ in the tree, and thin: each operation is one call of Gloo. No exception passes the
+// border: guard() turns every one into an error of ours. Gloo meets its peers through the group's
+// corner of the store. Collectives carry the group's sequence number as Gloo's tag; sends and
+// receives use the caller's tag as the slot, as torch's Gloo backend does.
+//
+// Determinism: Gloo's ring all-reduce splits by the group's size and count alone and reduces in
+// ring order, so a fixed group size gives the same bits in every run.
+#include "worker_runtime/backend.h"
+#include "worker_runtime/backends/reduce.h"
+
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/alltoallv.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/gather.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/scatter.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// ---- the border ----
+
+// A failure of the store on its way through Gloo's frames.
+struct StoreError : std::runtime_error {
+    explicit StoreError(const cr_error &e) : std::runtime_error(e.text), code(e.code) {}
+    int code;
+};
+
+// Gloo tells timeouts and lost peers apart by words only.
+int io_error_code(const char *text) {
+    if (std::strstr(text, "imed out") != nullptr || std::strstr(text, "imeout") != nullptr) {
+        return -ETIMEDOUT;
+    }
+    return -ECONNRESET;
+}
+
+// Without the "[/build/…/file.cc:12] " that Gloo puts in front.
+const char *without_place(const char *text) {
+    const char *end = text[0] == '[' ? std::strstr(text, "] ") : nullptr;
+    return end != nullptr ? end + 2 : text;
+}
+
+template <typename Body> int guard(cr_error *err, Body body) {
+    try {
+        return body();
+    } catch (const StoreError &e) {
+        return cr_fail(err, e.code, "%s", e.what());
+    } catch (const gloo::IoException &e) {
+        return cr_fail(err, io_error_code(e.what()), "%s", without_place(e.what()));
+    } catch (const std::bad_alloc &) {
+        return cr_fail(err, -ENOMEM, "out of memory");
+    } catch (const std::exception &e) {
+        return cr_fail(err, -EIO, "%s", without_place(e.what()));
+    } catch (...) {
+        return cr_fail(err, -EIO, "unknown C++ exception");
+    }
+}
+
+milliseconds to_milliseconds(int64_t ms) {
+    constexpr int64_t year = INT64_C(365) * 24 * 3600 * 1000; // Gloo adds it to a clock
+    return milliseconds(ms < 1 ? 1 : ms > year ? year : ms);  // and takes 0 as "no limit"
+}
+
+// ---- meeting ----
+
+class GroupStore : public gloo::rendezvous::Store {
+  public:
+    GroupStore(const backend_store &store, int64_t timeout_ms)
+        : store_(store), timeout_ms_(timeout_ms) {}
+
+    void set(const std::string &key, const std::vector<char> &data) override {
+        cr_error err = {};
+        if (store_.set(store_.arg, key.c_str(), data.data(), data.size(), &err) < 0)
+            throw StoreError(err);
+    }
+
+    std::vector<char> get(const std::string &key) override {
+        cr_error err = {};
+        void *value = nullptr;
+        size_t len = 0;
+        if (store_.get(store_.arg, key.c_str(), timeout_ms_, &value, &len, &err) < 0)
+            throw StoreError(err);
+        const char *bytes = static_cast<const char *>(value);
+        std::unique_ptr<void, decltype(&std::free)> owner(value, &std::free);
+        return std::vector<char>(bytes, bytes + len);
+    }
+
+    void wait(const std::vector<std::string> &keys) override { wait_ms(keys, timeout_ms_); }
+
+    void wait(const std::vector<std::string> &keys, const milliseconds &timeout) override {
+        wait_ms(keys, timeout.count());
+    }
+
+  private:
+    void wait_ms(const std::vector<std::string> &keys, int64_t timeout_ms) {
+        cr_error err = {};
+        std::vector<const char *> names;
+        for (const std::string &key : keys) names.push_back(key.c_str());
+        if (store_.wait(store_.arg, names.data(), names.size(), timeout_ms, &err) < 0)
+            throw StoreError(err);
+    }
+
+    backend_store store_;
+    int64_t timeout_ms_;
+};
+
+// One device, that is one thread and one listening address, serves all groups of this process.
+std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address) {
+    static std::mutex mutex;
+    static std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices;
+    gloo::transport::tcp::attr attr;
+    const char *iface = std::getenv("GLOO_SOCKET_IFNAME");
+    if (iface != nullptr && iface[0] != '\0')
+        attr.iface = std::string(iface, std::strcspn(iface, ","));
+    else
+        attr.hostname = bind_address;
+    std::lock_guard<std::mutex> lock(mutex);
+    auto &entry = devices[attr.iface + "/" + attr.hostname];
+    auto device = entry.lock();
+    if (device == nullptr) {
+        device = gloo::transport::tcp::CreateDevice(attr);
+        entry = device;
+    }
+    return device;
+}
+
+struct State {
+    std::shared_ptr<gloo::rendezvous::Context> context;
+    int rank, size;
+};
+
+int gloo_open(const backend_group *group, void **out, cr_error *err) {
+    return guard(err, [&] {
+        auto state = std::make_unique<State>();
+        state->rank = group->rank;
+        state->size = group->size;
+        state->context = std::make_shared<gloo::rendezvous::Context>(group->rank, group->size);
+        state->context->setTimeout(to_milliseconds(group->timeout_ms));
+        GroupStore store(group->store, group->timeout_ms);
+        auto device = shared_device(group->bind_address);
+        state->context->connectFullMesh(store, device);
+        *out = state.release();
+        return 0;
+    });
+}
+
+void gloo_abort(void *arg) {
+    (void) guard(nullptr, [&] {
+        static_cast<State *>(arg)->context->closeConnections();
+        return 0;
+    });
+}
+
+void gloo_close(void *arg) {
+    (void) guard(nullptr, [&] {
+        delete static_cast<State *>(arg);
+        return 0;
+    });
+}
+
+// ---- operations ----
+
+struct Call {
+    State *state;
+    const crunrt_op *op;
+    uint32_t tag;
+    milliseconds timeout;
+    size_t element, bytes; // of one element, of count elements
+
+    const std::shared_ptr<gloo::Context> context() const { return state->context; }
+    void *send() const { return const_cast<void *>(op->send); }
+    char *send_part(int rank) const {
+        return static_cast<char *>(send()) + bytes * static_cast<size_t>(rank);
+    }
+    char *recv_part(int rank) const {
+        return static_cast<char *>(op->recv) + bytes * static_cast<size_t>(rank);
+    }
+    bool in_place() const { return op->send == op->recv; }
+    reduce_fn reduction() const { return reduce_function(op->dtype, op->reduce); }
+};
+
+template <typename Options> void set_common(Options &options, const Call &c) {
+    options.setTag(c.tag);
+    options.setTimeout(c.timeout);
+}
+
+// Gloo wants a type for its size alone.
+template <typename Options> void set_input(Options &o, const Call &c, void *data, size_t count) {
+    switch (c.element) {
+    case 1: o.setInput(static_cast<uint8_t *>(data), count); break;
+    case 2: o.setInput(static_cast<uint16_t *>(data), count); break;
+    case 4: o.setInput(static_cast<uint32_t *>(data), count); break;
+    default: o.setInput(static_cast<uint64_t *>(data), count); break;
+    }
+}
+
+template <typename Options> void set_output(Options &o, const Call &c, void *data, size_t count) {
+    switch (c.element) {
+    case 1: o.setOutput(static_cast<uint8_t *>(data), count); break;
+    case 2: o.setOutput(static_cast<uint16_t *>(data), count); break;
+    case 4: o.setOutput(static_cast<uint32_t *>(data), count); break;
+    default: o.setOutput(static_cast<uint64_t *>(data), count); break;
+    }
+}
+
+void all_reduce(const Call &c) {
+    gloo::AllreduceOptions o(c.context());
+    set_common(o, c);
+    if (!c.in_place()) set_input(o, c, c.send(), c.op->count);
+    set_output(o, c, c.op->recv, c.op->count);
+    o.setReduceFunction(c.reduction());
+    gloo::allreduce(o);
+    reduce_finish(c.op->recv, c.op->count, c.op->dtype, c.op->reduce, c.state->size);
+}
+
+// Gloo's reduce uses the output buffer on every rank.
+void reduce(const Call &c) {
+    bool root = c.state->rank == c.op->root;
+    std::vector<char> scratch(root ? 0 : c.bytes);
+    void *out = root ? c.op->recv : scratch.data();
+    gloo::ReduceOptions o(c.context());
+    set_common(o, c);
+    o.setRoot(c.op->root);
+    if (c.send() != out) set_input(o, c, c.send(), c.op->count);
+    set_output(o, c, out, c.op->count);
+    o.setReduceFunction(c.reduction());
+    gloo::reduce(o);
+    if (root) reduce_finish(out, c.op->count, c.op->dtype, c.op->reduce, c.state->size);
+}
+
+void broadcast(const Call &c) {
+    gloo::BroadcastOptions o(c.context());
+    set_common(o, c);
+    o.setRoot(c.op->root);
+    set_output(o, c, c.op->recv, c.op->count);
+    gloo::broadcast(o);
+}
+
+void all_gather(const Call &c) {
+    gloo::AllgatherOptions o(c.context());
+    set_common(o, c);
+    if (c.send() != c.recv_part(c.state->rank)) {
+        // Gloo copies the input itself; in place it takes the output alone.
+        set_input(o, c, c.send(), c.op->count);
+    }
+    set_output(o, c, c.op->recv, c.op->count * static_cast<size_t>(c.state->size));
+    gloo::allgather(o);
+}
+
+void gather(const Call &c) {
+    gloo::GatherOptions o(c.context());
+    set_common(o, c);
+    o.setRoot(c.op->root);
+    set_input(o, c, c.send(), c.op->count);
+    if (c.state->rank == c.op->root) {
+        set_output(o, c, c.op->recv, c.op->count * static_cast<size_t>(c.state->size));
+    }
+    gloo::gather(o);
+}
+
+void scatter(const Call &c) {
+    gloo::ScatterOptions o(c.context());
+    set_common(o, c);
+    o.setRoot(c.op->root);
+    if (c.state->rank == c.op->root) {
+        std::vector<uint8_t *> parts;
+        for (int r = 0; r < c.state->size; r++)
+            parts.push_back(reinterpret_cast<uint8_t *>(c.send_part(r)));
+        o.setInputs(parts, c.bytes);
+    }
+    o.setOutput(static_cast<uint8_t *>(c.op->recv), c.bytes);
+    gloo::scatter(o);
+}
+
+// Gloo has no tagged reduce-scatter, so: a ring. In step s each rank passes the partial sum of part
+// rank-1-s on to its right and adds its own to what comes from the left; after size-1 steps it
+// holds part `rank`.
+void reduce_scatter(const Call &c) {
+    const int n = c.state->size, rank = c.state->rank;
+    const int left = (rank + n - 1) % n, right = (rank + 1) % n;
+    const uint64_t slot = UINT64_C(0xF0) << 56 | static_cast<uint64_t>(c.tag) << 8;
+    std::vector<char> passing(c.bytes), coming(c.bytes);
+    std::memcpy(passing.data(), c.send_part(left), c.bytes);
+    for (int step = 0; step < n - 1; step++) {
+        auto out = c.context()->createUnboundBuffer(passing.data(), c.bytes);
+        auto in = c.context()->createUnboundBuffer(coming.data(), c.bytes);
+        in->recv(left, slot);
+        out->send(right, slot);
+        in->waitRecv(c.timeout);
+        out->waitSend(c.timeout);
+        const int part = (rank + 2 * n - 2 - step) % n;
+        c.reduction()(passing.data(), coming.data(), c.send_part(part), c.op->count);
+    }
+    std::memcpy(c.op->recv, passing.data(), c.bytes);
+    reduce_finish(c.op->recv, c.op->count, c.op->dtype, c.op->reduce, n);
+}
+
+void all_to_all(const Call &c) {
+    gloo::AlltoallOptions o(c.context());
+    set_common(o, c);
+    const size_t total = c.op->count * static_cast<size_t>(c.state->size);
+    set_input(o, c, c.send(), total);
+    set_output(o, c, c.op->recv, total);
+    gloo::alltoall(o);
+}
+
+void all_to_all_counts(const Call &c) {
+    gloo::AlltoallvOptions o(c.context());
+    set_common(o, c);
+    std::vector<int64_t> out, in;
+    for (int r = 0; r < c.state->size; r++) {
+        out.push_back(static_cast<int64_t>(c.op->send_counts[r] * c.element));
+        in.push_back(static_cast<int64_t>(c.op->recv_counts[r] * c.element));
+    }
+    o.setInput(static_cast<uint8_t *>(c.send()), out);
+    o.setOutput(static_cast<uint8_t *>(c.op->recv), in);
+    gloo::alltoallv(o);
+}
+
+void barrier(const Call &c) {
+    gloo::BarrierOptions o(c.context());
+    set_common(o, c);
+    gloo::barrier(o);
+}
+
+void send_one(const Call &c) {
+    auto buffer = c.context()->createUnboundBuffer(c.send(), c.bytes);
+    buffer->send(c.op->root, c.op->tag);
+    buffer->waitSend(c.timeout);
+}
+
+void recv_one(const Call &c) {
+    auto buffer = c.context()->createUnboundBuffer(c.op->recv, c.bytes);
+    buffer->recv(c.op->root, c.op->tag);
+    buffer->waitRecv(c.timeout);
+}
+
+// A group of one talks to nobody: every collective is a copy.
+void run_alone(const Call &c) {
+    size_t bytes =
+        c.op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS ? c.op->send_counts[0] * c.element : c.bytes;
+    bool copies = c.op->kind != CRUNRT_OP_BARRIER && c.op->kind != CRUNRT_OP_BROADCAST;
+    if (copies && bytes > 0 && !c.in_place()) std::memcpy(c.op->recv, c.op->send, bytes);
+}
+
+void dispatch(const Call &c) {
+    switch (c.op->kind) {
+    case CRUNRT_OP_ALL_REDUCE: return all_reduce(c);
+    case CRUNRT_OP_REDUCE: return reduce(c);
+    case CRUNRT_OP_BROADCAST: return broadcast(c);
+    case CRUNRT_OP_ALL_GATHER: return all_gather(c);
+    case CRUNRT_OP_GATHER: return gather(c);
+    case CRUNRT_OP_SCATTER: return scatter(c);
+    case CRUNRT_OP_REDUCE_SCATTER: return reduce_scatter(c);
+    case CRUNRT_OP_ALL_TO_ALL: return all_to_all(c);
+    case CRUNRT_OP_ALL_TO_ALL_COUNTS: return all_to_all_counts(c);
+    case CRUNRT_OP_BARRIER: return barrier(c);
+    case CRUNRT_OP_SEND: return send_one(c);
+    case CRUNRT_OP_RECV: return recv_one(c);
+    }
+}
+
+int check_supported(const crunrt_op *op, cr_error *err) {
+    bool reduces = op->kind == CRUNRT_OP_ALL_REDUCE || op->kind == CRUNRT_OP_REDUCE ||
+                   op->kind == CRUNRT_OP_REDUCE_SCATTER;
+    if (!reduces || reduce_function(op->dtype, op->reduce) != nullptr) return 0;
+    return cr_fail(err, -ENOTSUP,
+                   "gloo has no reduce operation %d for data type %d; an average needs a "
+                   "floating type",
+                   op->reduce, op->dtype);
+}
+
+int gloo_run(void *arg, const backend_call *call, cr_error *err) {
+    int rc = check_supported(call->op, err);
+    if (rc < 0) return rc;
+    return guard(err, [&] {
+        Call c;
+        c.state = static_cast<State *>(arg);
+        c.op = call->op;
+        c.tag = call->seq;
+        c.timeout = to_milliseconds(call->op->timeout_ms);
+        c.element = call->element_size;
+        c.bytes = call->op->count * c.element;
+        if (c.state->size == 1)
+            run_alone(c);
+        else
+            dispatch(c);
+        return 0;
+    });
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const crunrt_backend crunrt_backend = {
+    CRUNRT_BACKEND_ABI, "gloo", nullptr, gloo_open, gloo_run, gloo_abort, gloo_close,
+};

@@ -1,0 +1,76 @@
+/* One rank's failure becomes everybody's, promptly and with a name.
+ *
+ * The rank that notices breaks its connections, so the failure runs through the group as fast as
+ * sockets close. Each leaves state/<rank> in the store; who leaves none within a short grace is
+ * dead or hangs, and is named. The first to write `failure` is the first that noticed; the others
+ * quote it. */
+#include "worker_runtime/group_internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long the others have to say that they are alive. After a timeout they all come to their own
+ * at about the same time; after a broken connection they hear of it in milliseconds. */
+#define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
+#define GRACE_AFTER_RESET_MS   INT64_C(100)
+
+/* Asking about each rank costs a request a rank. */
+#define ASK_RANKS_MAX 512
+
+static void leave_state(struct crunrt_group *g, const char *what) {
+    char key[32];
+    (void) snprintf(key, sizeof(key), "state/%d", g->rank);
+    (void) crunrt_store_set(g->store, key, what,
+                            strlen(what)); /* best effort: the store may be gone */
+}
+
+/* "" or what the first rank to fail said, if that was another. */
+static void exchange_failure(struct crunrt_group *g, const char *own, char *out, size_t out_size) {
+    CR_AUTO_FREE char *first = NULL;
+    size_t len = 0;
+    void *held = NULL;
+    out[0] = '\0';
+    if (crunrt_store_compare_set(g->store, "failure", "", 0, own, strlen(own), &held, &len) < 0)
+        return;
+    first = held;
+    if (strcmp(first, own) != 0) (void) snprintf(out, out_size, "%s", first);
+}
+
+/* "" or "no sign of rank 2". */
+static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, size_t out_size) {
+    out[0] = '\0';
+    if (g->size > ASK_RANKS_MAX) return;
+    CR_AUTO_FREE char(*keys)[32] = calloc((size_t) g->size, sizeof(*keys));
+    CR_AUTO_FREE const char **list = calloc((size_t) g->size, sizeof(*list));
+    if (keys == NULL || list == NULL) return;
+    for (int r = 0; r < g->size; r++) {
+        (void) snprintf(keys[r], sizeof(keys[r]), "state/%d", r);
+        list[r] = keys[r];
+    }
+    char names[256];
+    if (crunrt_store_wait(g->store, list, (size_t) g->size, grace_ms) != -ETIMEDOUT) return;
+    if (group_absent_ranks(g, "state", names, sizeof(names)) <= 0) return;
+    (void) snprintf(out, out_size, "; no sign of rank %s", names);
+}
+
+int group_break(struct crunrt_group *g, const char *what, struct cr_error *err) {
+    struct cr_error cause = *err; /* the store's calls below write the thread's text */
+    if (g->state != NULL) g->backend->abort(g->state);
+
+    char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320];
+    (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);
+    leave_state(g, what);
+    exchange_failure(g, own, first, sizeof(first));
+    find_silent(g, cause.code == -ETIMEDOUT ? GRACE_AFTER_TIMEOUT_MS : GRACE_AFTER_RESET_MS, silent,
+                sizeof(silent));
+
+    (void) cr_fail(&g->broken, cause.code, "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s",
+                   what, g->name, g->backend->name, g->rank, g->size, cause.text, silent,
+                   first[0] != '\0' ? "; first seen by " : "", first);
+    *err = g->broken;
+    return err->code;
+}

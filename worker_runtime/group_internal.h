@@ -1,0 +1,47 @@
+/* A process group, as its own files see it. */
+#ifndef GROUP_INTERNAL_H
+#define GROUP_INTERNAL_H
+
+#include "worker_runtime/backend.h"
+#include "worker_runtime/crunrt_internal.h"
+
+#define GROUP_TIMEOUT_MS INT64_C(600000)
+
+struct crunrt_group {
+    struct crunrt *rt;
+    struct crunrt_store *store; /* view on "crunrt/<attempt>/pg/<number>/" */
+    char name[64];
+    int rank, size;
+    int64_t timeout_ms;
+    void *stream;
+    const struct crunrt_backend *backend;
+    void *state;             /* of the backend */
+    uint32_t collective_seq; /* of the next one; the same on all ranks */
+    uint32_t p2p_seq;        /* sends and receives so far; local */
+    struct cr_error broken;  /* code 0 while the group is whole */
+};
+
+/* "all_reduce" … */
+const char *op_kind_name(crunrt_op_kind kind);
+
+/* ---- group_store.c: the group's keys ---- */
+
+struct backend_store group_backend_store(struct crunrt_group *g);
+
+/* Waits until all ranks of the group have called this for `phase`, each name once a group.
+ * 0, or -ETIMEDOUT with a text that names the absent ranks, or the store's failure. */
+int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
+                 struct cr_error *err);
+
+#define GROUP_NAMED_MAX 16 /* ranks that a text lists; of more it gives the number */
+
+/* Writes the ranks without a key <phase>/<rank>, "1, 4", and returns how many they are. */
+int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size);
+
+/* ---- group_failure.c ---- */
+
+/* The group cannot go on: breaks it off, tells the others through the store, finds out who gives no
+ * sign, and completes the text in *err, which begins with the cause. Returns err->code. */
+int group_break(struct crunrt_group *g, const char *what, struct cr_error *err);
+
+#endif

@@ -1,0 +1,268 @@
+/* One operation: its arguments are checked, it gets its number, the backend runs it, and a failure
+ * breaks the group. All short forms end in crunrt_group_run(). */
+#include "worker_runtime/group_internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kind_names[] = {
+    [CRUNRT_OP_ALL_REDUCE] = "all_reduce",
+    [CRUNRT_OP_REDUCE] = "reduce",
+    [CRUNRT_OP_BROADCAST] = "broadcast",
+    [CRUNRT_OP_ALL_GATHER] = "all_gather",
+    [CRUNRT_OP_GATHER] = "gather",
+    [CRUNRT_OP_SCATTER] = "scatter",
+    [CRUNRT_OP_REDUCE_SCATTER] = "reduce_scatter",
+    [CRUNRT_OP_ALL_TO_ALL] = "all_to_all",
+    [CRUNRT_OP_ALL_TO_ALL_COUNTS] = "all_to_all_counts",
+    [CRUNRT_OP_BARRIER] = "barrier",
+    [CRUNRT_OP_SEND] = "send",
+    [CRUNRT_OP_RECV] = "recv",
+};
+
+const char *op_kind_name(crunrt_op_kind kind) {
+    return (size_t) kind < CR_ARRAY_LEN(kind_names) ? kind_names[kind] : "unknown operation";
+}
+
+size_t crunrt_dtype_size(crunrt_dtype dtype) {
+    static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    return (size_t) dtype < CR_ARRAY_LEN(sizes) ? sizes[dtype] : 0;
+}
+
+/* ---- arguments ---- */
+
+static int is_p2p(crunrt_op_kind k) { return k == CRUNRT_OP_SEND || k == CRUNRT_OP_RECV; }
+
+static int has_root(crunrt_op_kind k) {
+    return k == CRUNRT_OP_REDUCE || k == CRUNRT_OP_BROADCAST || k == CRUNRT_OP_GATHER ||
+           k == CRUNRT_OP_SCATTER || is_p2p(k);
+}
+
+static int reduces(crunrt_op_kind k) {
+    return k == CRUNRT_OP_ALL_REDUCE || k == CRUNRT_OP_REDUCE || k == CRUNRT_OP_REDUCE_SCATTER;
+}
+
+static int is_floating(crunrt_dtype t) {
+    return t == CRUNRT_FLOAT16 || t == CRUNRT_FLOAT32 || t == CRUNRT_FLOAT64 ||
+           t == CRUNRT_BFLOAT16;
+}
+
+static int needs_send(const struct crunrt_group *g, const crunrt_op *op) {
+    if (op->kind == CRUNRT_OP_SCATTER) return g->rank == op->root;
+    return op->kind != CRUNRT_OP_RECV && op->kind != CRUNRT_OP_BROADCAST &&
+           op->kind != CRUNRT_OP_BARRIER;
+}
+
+static int needs_recv(const struct crunrt_group *g, const crunrt_op *op) {
+    if (op->kind == CRUNRT_OP_REDUCE || op->kind == CRUNRT_OP_GATHER) return g->rank == op->root;
+    return op->kind != CRUNRT_OP_SEND && op->kind != CRUNRT_OP_BARRIER;
+}
+
+static int check_types(const crunrt_op *op, struct cr_error *err) {
+    if (crunrt_dtype_size(op->dtype) == 0)
+        return cr_fail(err, -EINVAL, "no data type %d", (int) op->dtype);
+    if (!reduces(op->kind)) return 0;
+    if ((unsigned) op->reduce > CRUNRT_BXOR) {
+        return cr_fail(err, -EINVAL, "no reduce operation %d", (int) op->reduce);
+    }
+    if (op->reduce >= CRUNRT_BAND && is_floating(op->dtype)) {
+        return cr_fail(err, -EINVAL, "bitwise reductions need an integer type");
+    }
+    return 0;
+}
+
+static int check_ranks(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
+    if (!has_root(op->kind)) return 0;
+    const char *role = is_p2p(op->kind) ? "peer" : "root";
+    if (op->root < 0 || op->root >= g->size) {
+        return cr_fail(err, -EINVAL, "%s %d is not a rank of the group; ranks are 0 to %d", role,
+                       op->root, g->size - 1);
+    }
+    if (is_p2p(op->kind) && op->root == g->rank) {
+        return cr_fail(err, -EINVAL, "the peer is this rank itself; copy instead");
+    }
+    return 0;
+}
+
+static int check_buffers(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
+    if (op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS) {
+        if (op->send_counts == NULL || op->recv_counts == NULL) {
+            return cr_fail(err, -EINVAL, "send_counts or recv_counts is NULL");
+        }
+        return 0;
+    }
+    if (op->count > SIZE_MAX / 8 / (size_t) g->size)
+        return cr_fail(err, -EINVAL, "count is too large");
+    if (op->count == 0) return 0;
+    if (needs_send(g, op) && op->send == NULL)
+        return cr_fail(err, -EINVAL, "the send buffer is NULL");
+    if (needs_recv(g, op) && op->recv == NULL)
+        return cr_fail(err, -EINVAL, "the receive buffer is NULL");
+    return 0;
+}
+
+static int check_op(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
+    if ((size_t) op->kind >= CR_ARRAY_LEN(kind_names)) {
+        return cr_fail(err, -EINVAL, "no operation %d", (int) op->kind);
+    }
+    int rc = check_types(op, err);
+    if (rc == 0) rc = check_ranks(g, op, err);
+    if (rc == 0) rc = check_buffers(g, op, err);
+    return rc;
+}
+
+/* ---- running ---- */
+
+static int read_op(const crunrt_op *given, crunrt_op *out) {
+    *out = (crunrt_op) CRUNRT_OP_INIT;
+    if (given == NULL || given->size < offsetof(crunrt_op, dtype)) {
+        return cr_fail(
+            rt_last_error(), -EINVAL,
+            "run an operation: no operation, or its size is wrong; start from CRUNRT_OP_INIT");
+    }
+    memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
+    return 0;
+}
+
+static int fail_broken(const struct crunrt_group *g, const crunrt_op *op) {
+    (void) cr_fail(rt_last_error(), -EPIPE, "%s in group '%s': the group is broken since: %s",
+                   op_kind_name(op->kind), g->name, g->broken.text);
+    return -EPIPE;
+}
+
+/* "all_reduce #17". */
+static void name_op(const struct crunrt_group *g, const crunrt_op *op, char out[48]) {
+    uint32_t seq = is_p2p(op->kind) ? g->p2p_seq : g->collective_seq;
+    (void) snprintf(out, 48, "%s #%u", op_kind_name(op->kind), seq);
+}
+
+static int nothing_to_do(const crunrt_op *op) {
+    return op->count == 0 && op->kind != CRUNRT_OP_BARRIER &&
+           op->kind != CRUNRT_OP_ALL_TO_ALL_COUNTS;
+}
+
+int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
+    struct cr_error *err = rt_last_error();
+    crunrt_op op;
+    int rc =
+        group == NULL ? cr_fail(err, -EINVAL, "run an operation: no group") : read_op(given, &op);
+    if (rc < 0) return rc;
+    if (group->broken.code != 0) return fail_broken(group, &op);
+    rc = check_op(group, &op, err);
+    if (rc < 0) {
+        (void) cr_wrap(err, "%s in group '%s'", op_kind_name(op.kind), group->name);
+        return rc;
+    }
+    op.timeout_ms = rt_timeout(op.timeout_ms, group->timeout_ms);
+    if (op.stream == NULL) op.stream = group->stream;
+
+    struct backend_call call = {
+        .op = &op, .seq = group->collective_seq, .element_size = crunrt_dtype_size(op.dtype)};
+    rc = nothing_to_do(&op) ? 0 : group->backend->run(group->state, &call, err);
+    if (rc == -EINVAL || rc == -ENOTSUP) {
+        (void) cr_wrap(err, "%s in group '%s'", op_kind_name(op.kind), group->name);
+        return rc;
+    }
+    if (rc < 0) {
+        char what[48];
+        name_op(group, &op, what);
+        return group_break(group, what, err);
+    }
+    if (is_p2p(op.kind))
+        group->p2p_seq++;
+    else
+        group->collective_seq++;
+    return 0;
+}
+
+/* ---- short forms ---- */
+
+static crunrt_op describe(crunrt_op_kind kind, const void *send, void *recv, size_t count,
+                          crunrt_dtype dtype) {
+    crunrt_op op = CRUNRT_OP_INIT;
+    op.kind = kind;
+    op.send = send;
+    op.recv = recv;
+    op.count = count;
+    op.dtype = dtype;
+    return op;
+}
+
+static int run_reduction(crunrt_group *group, crunrt_op op, crunrt_reduce_op reduce, int root) {
+    op.reduce = reduce;
+    op.root = root;
+    return crunrt_group_run(group, &op);
+}
+
+static int run_rooted(crunrt_group *group, crunrt_op op, int root, uint32_t tag) {
+    op.root = root;
+    op.tag = tag;
+    return crunrt_group_run(group, &op);
+}
+
+int crunrt_group_all_reduce(crunrt_group *group, const void *send, void *recv, size_t count,
+                            crunrt_dtype dtype, crunrt_reduce_op reduce) {
+    return run_reduction(group, describe(CRUNRT_OP_ALL_REDUCE, send, recv, count, dtype), reduce,
+                         0);
+}
+
+int crunrt_group_reduce(crunrt_group *group, const void *send, void *recv, size_t count,
+                        crunrt_dtype dtype, crunrt_reduce_op reduce, int root) {
+    return run_reduction(group, describe(CRUNRT_OP_REDUCE, send, recv, count, dtype), reduce, root);
+}
+
+int crunrt_group_reduce_scatter(crunrt_group *group, const void *send, void *recv, size_t count,
+                                crunrt_dtype dtype, crunrt_reduce_op reduce) {
+    return run_reduction(group, describe(CRUNRT_OP_REDUCE_SCATTER, send, recv, count, dtype),
+                         reduce, 0);
+}
+
+int crunrt_group_broadcast(crunrt_group *group, void *buffer, size_t count, crunrt_dtype dtype,
+                           int root) {
+    return run_rooted(group, describe(CRUNRT_OP_BROADCAST, NULL, buffer, count, dtype), root, 0);
+}
+
+int crunrt_group_all_gather(crunrt_group *group, const void *send, void *recv, size_t count,
+                            crunrt_dtype dtype) {
+    return run_rooted(group, describe(CRUNRT_OP_ALL_GATHER, send, recv, count, dtype), 0, 0);
+}
+
+int crunrt_group_gather(crunrt_group *group, const void *send, void *recv, size_t count,
+                        crunrt_dtype dtype, int root) {
+    return run_rooted(group, describe(CRUNRT_OP_GATHER, send, recv, count, dtype), root, 0);
+}
+
+int crunrt_group_scatter(crunrt_group *group, const void *send, void *recv, size_t count,
+                         crunrt_dtype dtype, int root) {
+    return run_rooted(group, describe(CRUNRT_OP_SCATTER, send, recv, count, dtype), root, 0);
+}
+
+int crunrt_group_all_to_all(crunrt_group *group, const void *send, void *recv, size_t count,
+                            crunrt_dtype dtype) {
+    return run_rooted(group, describe(CRUNRT_OP_ALL_TO_ALL, send, recv, count, dtype), 0, 0);
+}
+
+int crunrt_group_all_to_all_counts(crunrt_group *group, const void *send, const size_t *send_counts,
+                                   void *recv, const size_t *recv_counts, crunrt_dtype dtype) {
+    crunrt_op op = describe(CRUNRT_OP_ALL_TO_ALL_COUNTS, send, recv, 0, dtype);
+    op.send_counts = send_counts;
+    op.recv_counts = recv_counts;
+    return crunrt_group_run(group, &op);
+}
+
+int crunrt_group_barrier(crunrt_group *group) {
+    return run_rooted(group, describe(CRUNRT_OP_BARRIER, NULL, NULL, 0, CRUNRT_UINT8), 0, 0);
+}
+
+int crunrt_group_send(crunrt_group *group, const void *buffer, size_t count, crunrt_dtype dtype,
+                      int peer, uint32_t tag) {
+    return run_rooted(group, describe(CRUNRT_OP_SEND, buffer, NULL, count, dtype), peer, tag);
+}
+
+int crunrt_group_recv(crunrt_group *group, void *buffer, size_t count, crunrt_dtype dtype, int peer,
+                      uint32_t tag) {
+    return run_rooted(group, describe(CRUNRT_OP_RECV, NULL, buffer, count, dtype), peer, tag);
+}

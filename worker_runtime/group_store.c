@@ -1,0 +1,124 @@
+/* What a group keeps in the store, under crunrt/<attempt>/pg/<number>/:
+ *
+ *   <phase>/<rank>     set by each rank that arrived        <phase>/count, <phase>/ready
+ *   backend/<key>      the backend's own: addresses, ids
+ *   state/<rank>       "all_reduce #17": what a rank was in when the group broke
+ *   failure            what the first rank to fail had to say
+ *
+ * The number counts the groups of the attempt, so no key ever serves two groups. */
+#include "worker_runtime/group_internal.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the backend's corner ---- */
+
+static int from_store(int rc, struct cr_error *err) {
+    if (rc < 0 && err != NULL && err != rt_last_error()) *err = *rt_last_error();
+    return rc;
+}
+
+static int backend_key(const char *key, char out[128], struct cr_error *err) {
+    int n = snprintf(out, 128, "backend/%s", key);
+    return n < 128 ? 0 : cr_fail(err, -EINVAL, "use the key '%s': too long", key);
+}
+
+static int on_set(void *arg, const char *key, const void *value, size_t len, struct cr_error *err) {
+    struct crunrt_group *g = arg;
+    char full[128];
+    int rc = backend_key(key, full, err);
+    return rc < 0 ? rc : from_store(crunrt_store_set(g->store, full, value, len), err);
+}
+
+static int on_get(void *arg, const char *key, int64_t timeout_ms, void **value, size_t *len,
+                  struct cr_error *err) {
+    struct crunrt_group *g = arg;
+    char full[128];
+    int rc = backend_key(key, full, err);
+    return rc < 0 ? rc : from_store(crunrt_store_get(g->store, full, timeout_ms, value, len), err);
+}
+
+static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,
+                   struct cr_error *err) {
+    int64_t deadline = cr_deadline_ms(timeout_ms);
+    for (size_t i = 0; i < key_count; i++) {
+        struct crunrt_group *g = arg;
+        char full[128];
+        int rc = backend_key(keys[i], full, err);
+        if (rc < 0) return rc;
+        int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
+        const char *one = full;
+        rc = from_store(crunrt_store_wait(g->store, &one, 1, left > 0 ? left : 0), err);
+        if (rc < 0) return rc;
+    }
+    return 0;
+}
+
+static int on_remove(void *arg, const char *key, struct cr_error *err) {
+    struct crunrt_group *g = arg;
+    char full[128];
+    int rc = backend_key(key, full, err);
+    return rc < 0 ? rc : from_store(crunrt_store_delete(g->store, full, NULL), err);
+}
+
+struct backend_store group_backend_store(struct crunrt_group *g) {
+    return (struct backend_store){g, on_set, on_get, on_wait, on_remove};
+}
+
+/* ---- arrival ---- */
+
+static int fail_with_absent(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
+                            struct cr_error *err) {
+    char names[256] = "";
+    int rc = group_absent_ranks(g, phase, names, sizeof(names));
+    if (rc < 0)
+        return cr_fail(err, -ETIMEDOUT, "%s timed out after %lld ms", phase,
+                       (long long) timeout_ms);
+    return cr_fail(err, -ETIMEDOUT, "%s timed out after %lld ms: no sign of rank %s of %d", phase,
+                   (long long) timeout_ms, names, g->size);
+}
+
+int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size) {
+    size_t len = 0;
+    int absent = 0;
+    out[0] = '\0';
+    for (int r = 0; r < g->size; r++) {
+        char key[64];
+        (void) snprintf(key, sizeof(key), "%s/%d", phase, r);
+        const char *one = key;
+        int present = 0;
+        int rc = crunrt_store_check(g->store, &one, 1, &present);
+        if (rc < 0) return rc;
+        if (present) continue;
+        absent++;
+        if (absent > GROUP_NAMED_MAX) continue;
+        int n = snprintf(out + len, out_size - len, "%s%d", absent > 1 ? ", " : "", r);
+        if (n > 0 && (size_t) n < out_size - len) len += (size_t) n;
+    }
+    if (absent > GROUP_NAMED_MAX) {
+        (void) snprintf(out + len, out_size - len, " and %d more", absent - GROUP_NAMED_MAX);
+    }
+    return absent;
+}
+
+int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
+                 struct cr_error *err) {
+    char mine[64], count[64], ready[64];
+    (void) snprintf(mine, sizeof(mine), "%s/%d", phase, g->rank);
+    (void) snprintf(count, sizeof(count), "%s/count", phase);
+    (void) snprintf(ready, sizeof(ready), "%s/ready", phase);
+    int64_t arrived = 0;
+    int rc = crunrt_store_set(g->store, mine, "", 0);
+    if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
+    if (rc == 0 && arrived == g->size)
+        return from_store(crunrt_store_set(g->store, ready, "", 0), err);
+    const char *one = ready;
+    if (rc == 0) rc = crunrt_store_wait(g->store, &one, 1, timeout_ms);
+    if (rc == -ETIMEDOUT) return fail_with_absent(g, phase, timeout_ms, err);
+    return from_store(rc, err);
+}
