@@ -99,11 +99,11 @@ programs: $(BUILD)/bin/crun $(BUILD)/bin/crun-store
 $(BUILD)/bin/crun: $(call objects,launcher/crun.c) $(call rooms,launcher agent rendezvous store base)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
 
 $(BUILD)/bin/crun-store: $(call objects,store/crun_store.c $(wildcard store/command_*.c)) $(call rooms,store base)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

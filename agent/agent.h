@@ -55,6 +55,7 @@ enum agent_outcome {
 struct agent_result {
     enum agent_outcome outcome;
     int signal;            /* AGENT_SIGNALED */
+    int workers_started;   /* a worker was started at least once */
     struct cr_error error; /* AGENT_ERROR */
     const char *report;    /* AGENT_FAILED: text for stderr, ends in a newline; borrowed */
 };

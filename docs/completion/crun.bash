@@ -1,0 +1,41 @@
+# bash completion for crun. Written by `make docs` from launcher/options.h; do not edit.
+_crun() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i
+    # "--name=value" comes as three words
+    [[ $cur == '=' ]] && cur=
+    [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
+    case ${prev//_/-} in
+        --nnodes) COMPREPLY=($(compgen -W "1 1:1" -- "$cur")); return ;;
+        --nproc-per-node) COMPREPLY=($(compgen -W "auto cpu gpu" -- "$cur")); return ;;
+        --node-rank) COMPREPLY=($(compgen -W "0" -- "$cur")); return ;;
+        --role) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --numa-binding) COMPREPLY=($(compgen -W "node socket exclusive core-complex" -- "$cur")); return ;;
+        --start-method) COMPREPLY=($(compgen -W "spawn fork forkserver" -- "$cur")); return ;;
+        --master-addr) COMPREPLY=($(compgen -W "127.0.0.1 localhost" -- "$cur")); return ;;
+        --master-port) COMPREPLY=($(compgen -W "0 29500" -- "$cur")); return ;;
+        --local-addr) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --rdzv-backend) COMPREPLY=($(compgen -W "c10d static" -- "$cur")); return ;;
+        --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
+        --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= read_timeout= is_host= timeout=" -- "$cur")); return ;;
+        --max-restarts) COMPREPLY=($(compgen -W "0 1 3" -- "$cur")); return ;;
+        --monitor-interval) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --shutdown-timeout) COMPREPLY=($(compgen -W "0 30" -- "$cur")); return ;;
+        --signals-to-handle) COMPREPLY=($(compgen -W "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2" -- "$cur")); return ;;
+        --log-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
+        --redirects|-r) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
+        --tee|-t) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
+        --local-ranks-filter) COMPREPLY=($(compgen -W "0" -- "$cur")); return ;;
+        --duplicate-stdout-filters) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --duplicate-stderr-filters) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --logs-specs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
+    esac
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "$_crun_options" -- "${cur//_/-}"))
+    else
+        COMPREPLY=($(compgen -f -- "$cur") $(compgen -c -- "$cur"))
+    fi
+}
+complete -o bashdefault -o default -F _crun crun
+_crun_options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --log-dir --redirects --tee --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --help --version"

@@ -1,0 +1,243 @@
+/* crun: reads the command line, builds the job, runs the agent on one loop, and turns its result into an
+ * exit status.
+ *
+ *   2  the command line is wrong or the program cannot be run: nothing was started
+ *   1  the machine refused, workers failed, or a handled signal ended the job
+ *   0  all workers ended well
+ *
+ * Signals are handled from before the first worker on. One that comes earlier still ends us the orderly
+ * way (nothing is left behind), but then we die by it, as torchrun does: a supervisor sees 143, not 1. */
+#include "agent/agent.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "launcher/device_count.h"
+#include "launcher/job.h"
+#include "launcher/options.h"
+#include "launcher/program.h"
+#include "launcher/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+struct launcher {
+    uv_loop_t loop;
+    struct agent *agent;
+    struct agent_result result;
+    int done;
+    uv_signal_t signals[NSIG];
+    unsigned signal_count;
+};
+
+/* ---- the world that a job is built in ---- */
+
+static const char *lookup_environment(void *arg, const char *name) {
+    (void) arg;
+    return getenv(name);
+}
+
+static uint32_t count_cpus(void *arg) {
+    (void) arg;
+    return device_cpu_count();
+}
+
+static int count_gpus(void *arg, const char *visible, uint32_t *count, struct cr_error *err) {
+    (void) arg;
+    return device_gpu_count(&device_places_default, visible, count, err);
+}
+
+static int draw_random(void *arg, unsigned char out[16]) {
+    (void) arg;
+    return getrandom(out, 16, 0) == 16 ? 0 : -errno;
+}
+
+static const struct job_world real_world = {
+    .lookup = lookup_environment,
+    .cpu_count = count_cpus,
+    .gpu_count = count_gpus,
+    .random = draw_random,
+};
+
+/* ---- ending ---- */
+
+/* Says why, on stderr and in the error file that whoever started us may read. */
+static int fail(int status, const char *text) {
+    report_line(text);
+    (void) report_file(getenv("TORCHELASTIC_ERROR_FILE"), text);
+    return status;
+}
+
+static void die_by(int signum) {
+    sigset_t set;
+    (void) signal(signum, SIG_DFL);
+    (void) sigemptyset(&set);
+    (void) sigaddset(&set, signum);
+    (void) sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void) raise(signum);
+}
+
+static int fail_by_signal(const struct agent_result *result) {
+    char text[128];
+    if (!result->workers_started) die_by(result->signal);
+    (void) snprintf(text, sizeof(text), "SignalException: Process %d got signal: %d (SIG%s)",
+                    (int) getpid(), result->signal, sigabbrev_np(result->signal));
+    return fail(EXIT_FAILED, text);
+}
+
+static int conclude(const struct agent_result *result) {
+    switch (result->outcome) {
+    case AGENT_SUCCEEDED: return EXIT_OK;
+    case AGENT_FAILED:
+        (void) fputs(result->report, stderr);
+        return EXIT_FAILED;
+    case AGENT_SIGNALED: return fail_by_signal(result);
+    case AGENT_ERROR: return fail(EXIT_FAILED, result->error.text);
+    }
+    return EXIT_FAILED;
+}
+
+/* ---- running ---- */
+
+static void on_signal(uv_signal_t *handle, int signum) {
+    struct launcher *l = handle->data;
+    if (l->done) return;
+    cr_warn("Received %d death signal, shutting down workers", signum);
+    agent_signal(l->agent, signum);
+}
+
+static void close_signals(struct launcher *l) {
+    for (unsigned i = 0; i < l->signal_count; i++) uv_close((uv_handle_t *) &l->signals[i], NULL);
+}
+
+static void on_agent_done(void *arg, const struct agent_result *result) {
+    struct launcher *l = arg;
+    l->result = *result;
+    l->done = 1;
+    close_signals(l);
+}
+
+/* A launcher under nohup keeps ignoring SIGHUP unless it is named on the command line. */
+static int is_left_ignored(int signum, const struct options *options) {
+    struct sigaction old;
+    return signum == SIGHUP && options->source[OPTION_SIGNALS] == OPTION_FROM_DEFAULT &&
+           sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
+}
+
+static void watch_signals(struct launcher *l, const struct job *job, const struct options *options) {
+    for (int signum = 1; signum < NSIG; signum++) {
+        if (sigismember(&job->signals, signum) != 1 || is_left_ignored(signum, options)) continue;
+        uv_signal_t *handle = &l->signals[l->signal_count];
+        if (uv_signal_init(&l->loop, handle) < 0) continue;
+        l->signal_count++;
+        handle->data = l;
+        uv_unref((uv_handle_t *) handle); /* waiting for a signal is no reason to stay */
+        int rc = uv_signal_start(handle, on_signal, signum);
+        if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
+    }
+}
+
+static int run_loop(struct launcher *l, struct job *job, const struct options *options) {
+    struct cr_error err = {0};
+    watch_signals(l, job, options);
+    if (agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err) < 0) {
+        close_signals(l);
+        (void) uv_run(&l->loop, UV_RUN_DEFAULT);
+        return fail(EXIT_FAILED, err.text);
+    }
+    for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
+    (void) uv_run(&l->loop, UV_RUN_DEFAULT);
+    int status = conclude(&l->result);
+    agent_free(l->agent);
+    return status;
+}
+
+static int run_job(struct job *job, const struct options *options) {
+    struct launcher *l = calloc(1, sizeof(*l));
+    if (l == NULL) return fail(EXIT_FAILED, "no memory left");
+    int rc = uv_loop_init(&l->loop);
+    if (rc < 0) {
+        free(l);
+        return fail(EXIT_FAILED, uv_strerror(rc));
+    }
+    (void) signal(SIGPIPE, SIG_IGN); /* ours only: workers start with the default again */
+    (void) setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", job->signals_text, 1);
+    cr_info("starting %u workers of '%s': run id '%s', backend %s, %u restarts",
+            job->agent.rendezvous.local_world_size, job->agent.title, job->agent.rendezvous.run_id,
+            job->agent.rendezvous.backend, job->agent.max_restarts);
+    int status = run_loop(l, job, options);
+    (void) uv_loop_close(&l->loop);
+    free(l);
+    return status;
+}
+
+/* ---- from the command line to a job ---- */
+
+static int find_program(const struct options *o, struct program *out, struct cr_error *err) {
+    struct program_request request = {
+        .program = o->program,
+        .args = o->args,
+        .module = o->value[OPTION_MODULE] != NULL,
+        .no_python = o->value[OPTION_NO_PYTHON] != NULL,
+        .run_path = o->value[OPTION_RUN_PATH] != NULL,
+        .python_exec = getenv("PYTHON_EXEC"),
+        .path = getenv("PATH"),
+    };
+    return program_resolve(&request, out, err);
+}
+
+static int launch(const struct options *options) {
+    struct job job;
+    struct program program = {0};
+    struct cr_error err = {0};
+    int rc = job_build(options, &real_world, &job, &err);
+    if (rc == 0) rc = find_program(options, &program, &err);
+    job.agent.argv = program.argv;
+    job.agent.title = program.title;
+    int status = rc < 0 ? fail(EXIT_USAGE, err.text) : run_job(&job, options);
+    program_done(&program);
+    job_done(&job);
+    return status;
+}
+
+static int print(int (*write_text)(struct cr_buffer *)) {
+    struct cr_buffer b = {0};
+    int ok = write_text(&b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len && fflush(stdout) == 0;
+    cr_buffer_done(&b);
+    return ok ? EXIT_OK : EXIT_FAILED;
+}
+
+static int write_version(struct cr_buffer *b) {
+    return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for torchrun; not "
+                               "the OCI container runtime of the same name)\n");
+}
+
+/* Whoever started us may have closed 0, 1 or 2; the next files opened must not become them. */
+static void keep_standard_files(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void) open("/dev/null", O_RDWR);
+    }
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    struct cr_error err = {0};
+    (void) argc;
+    keep_standard_files();
+    cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN), NULL, NULL);
+    if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
+        return fail(EXIT_USAGE, err.text);
+    }
+    switch (options.wanted) {
+    case OPTIONS_HELP: return print(options_write_help);
+    case OPTIONS_VERSION: return print(write_version);
+    case OPTIONS_RUN: break;
+    }
+    return launch(&options);
+}

@@ -1,0 +1,469 @@
+/* From texts to a job, in the order in which a reader would ask: how many workers, who takes part, what
+ * goes where, how it ends. Each step fails with its option's name in front. */
+#include "launcher/job.h"
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "launcher/values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define C10D_PORT      29400
+#define ETCD_PORT      2379
+#define STOP_MS        30000
+#define STATIC_JOIN_MS 900000 /* torchrun's `timeout` for this backend */
+
+/* What one step hands to the next. */
+struct builder {
+    const struct options *options;
+    const struct job_world *world;
+    struct job *job;
+    struct cr_error *err; /* never NULL */
+};
+
+struct job_block {
+    struct job_block *next;
+    char bytes[];
+};
+
+/* ---- small things ---- */
+
+static const char *text_of(const struct builder *b, enum option_id id) {
+    return b->options->value[id];
+}
+
+static int is_on(const struct builder *b, enum option_id id) { return text_of(b, id) != NULL; }
+
+static int is_given(const struct builder *b, enum option_id id) {
+    return b->options->source[id] != OPTION_FROM_DEFAULT;
+}
+
+static const char *variable(const struct builder *b, const char *name) {
+    return b->world->lookup(b->world->arg, name);
+}
+
+/* Puts the option's name in front of a failure; passes success through. */
+static int blame(const struct builder *b, enum option_id id, int rc) {
+    char label[OPTION_LABEL_MAX];
+    if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
+    return rc;
+}
+
+/* Zeroed memory that lives as long as the job; NULL with the error set. */
+static void *allocate(struct builder *b, size_t size) {
+    struct job_block *block = calloc(1, sizeof(*block) + size);
+    if (block == NULL) {
+        (void) cr_fail(b->err, -ENOMEM, "no memory left to describe the job");
+        return NULL;
+    }
+    block->next = b->job->memory;
+    b->job->memory = block;
+    return block->bytes;
+}
+
+__attribute__((format(printf, 2, 3))) static void warn(struct builder *b, const char *fmt, ...) {
+    if (b->job->warning_count == JOB_WARNINGS_MAX) return;
+    va_list ap;
+    va_start(ap, fmt);
+    char *text = NULL;
+    if (vasprintf(&text, fmt, ap) >= 0) b->job->warnings[b->job->warning_count++] = text;
+    va_end(ap);
+}
+
+/* ---- what this version does not do: refused by name, never ignored ---- */
+
+static int refuse(struct builder *b, enum option_id id, const char *why) {
+    return blame(b, id, cr_fail(b->err, -ENOTSUP, "'%.100s' %s", text_of(b, id), why));
+}
+
+static int refuse_unavailable(struct builder *b) {
+    const struct rendezvous_options *r = &b->job->agent.rendezvous;
+    if (r->max_nodes != 1) {
+        return refuse(b, OPTION_NNODES,
+                      "is not available in this version, which runs one node; use --nnodes=1");
+    }
+    if (r->node_rank > 0) {
+        return refuse(b, OPTION_NODE_RANK,
+                      "is not available in this version, which runs one node; use --node-rank=0");
+    }
+    if (strncmp(r->backend, "etcd", 4) == 0) {
+        return refuse(b, OPTION_RDZV_BACKEND,
+                      "is not available in this version; use c10d or static");
+    }
+    if (text_of(b, OPTION_NUMA_BINDING) != NULL) {
+        return refuse(b, OPTION_NUMA_BINDING,
+                      "is not available in this version; bind with numactl or taskset in front of "
+                      "the program");
+    }
+    if (text_of(b, OPTION_LOGS_SPECS) != NULL) {
+        return refuse(b, OPTION_LOGS_SPECS,
+                      "names a Python plug-in, which a native launcher cannot load; use --log-dir, "
+                      "--redirects and --tee");
+    }
+    return 0;
+}
+
+/* ---- workers ---- */
+
+static int fail_nproc(struct builder *b, const char *text) {
+    return cr_fail(b->err, -EINVAL,
+                   "'%.200s' is not a number of workers; give 1 to %d, or cpu, gpu, auto", text,
+                   AGENT_WORKERS_MAX);
+}
+
+static int count_gpus(struct builder *b, uint32_t *count) {
+    return b->world->gpu_count(b->world->arg, variable(b, "CUDA_VISIBLE_DEVICES"), count, b->err);
+}
+
+static int fail_no_gpu(struct builder *b) {
+    const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
+    if (list != NULL) {
+        return cr_fail(b->err, -ENODEV,
+                       "'gpu': CUDA is not available: CUDA_VISIBLE_DEVICES='%.200s' leaves no GPU; "
+                       "correct it, or give a number or cpu",
+                       list);
+    }
+    return cr_fail(b->err, -ENODEV,
+                   "'gpu': CUDA is not available: no NVIDIA GPU found by NVML, in /dev or in "
+                   "/proc/driver/nvidia; give a number or cpu");
+}
+
+static int count_workers(struct builder *b, const char *text, uint32_t *out) {
+    if (strcmp(text, "xpu") == 0) {
+        return cr_fail(b->err, -ENOTSUP,
+                       "'xpu': no XPU found: crun cannot count Intel GPUs; give their number");
+    }
+    if (strcmp(text, "cpu") == 0) return *out = b->world->cpu_count(b->world->arg), 0;
+    if (strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0) {
+        int rc = count_gpus(b, out);
+        if (rc < 0 || *out > 0) return rc;
+        if (text[0] == 'g') return fail_no_gpu(b);
+        return *out = b->world->cpu_count(b->world->arg), 0;
+    }
+    if (value_count(text, "", 1, AGENT_WORKERS_MAX, out, b->err) < 0) return fail_nproc(b, text);
+    return 0;
+}
+
+static void decide_threads(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    uint32_t n = a->rendezvous.local_world_size;
+    if (n <= 1 || variable(b, "OMP_NUM_THREADS") != NULL) return;
+    a->set_omp_num_threads = 1;
+    warn(b, "OMP_NUM_THREADS is not set: setting it to 1 for each of the %u workers, so that they "
+            "do not fight for CPUs; set it yourself for the best speed", n);
+}
+
+/* --virtual-local-rank gives worker i the i-th entry of the list; each needs one. */
+static int check_virtual(struct builder *b) {
+    const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
+    uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
+    b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
+    if (!b->job->agent.virtual_local_rank || list == NULL) return 0;
+    for (const char *at = list; *at != '\0'; at++) entries += *at == ',';
+    if (entries >= n) return 0;
+    return blame(b, OPTION_VIRTUAL_LOCAL_RANK,
+                 cr_fail(b->err, -EINVAL,
+                         "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
+                         "for each, or lower --nproc-per-node",
+                         list, entries, n));
+}
+
+static int build_workers(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    int rc = count_workers(b, text_of(b, OPTION_NPROC), &r->local_world_size);
+    if (rc == 0 && r->local_world_size > AGENT_WORKERS_MAX) {
+        r->local_world_size = AGENT_WORKERS_MAX;
+    }
+    if (rc < 0) return blame(b, OPTION_NPROC, rc);
+    r->role = text_of(b, OPTION_ROLE);
+    if (strlen(r->role) >= RENDEZVOUS_ROLE_MAX) {
+        return blame(b, OPTION_ROLE,
+                     cr_fail(b->err, -ENAMETOOLONG, "the name is too long; give at most %d bytes",
+                             RENDEZVOUS_ROLE_MAX - 1));
+    }
+    rc = check_virtual(b);
+    if (rc == 0) decide_threads(b);
+    return rc;
+}
+
+/* ---- rendezvous ---- */
+
+/* A random version 4 UUID: as text, or as the decimal number that torchrun writes for an empty id. */
+static const char *random_id(struct builder *b, int as_number) {
+    unsigned char u[16];
+    char *text = allocate(b, 48);
+    if (text == NULL) return NULL;
+    int rc = b->world->random(b->world->arg, u);
+    if (rc < 0) {
+        (void) cr_fail(b->err, rc, "cannot draw a random job id: %s; give --rdzv-id", strerror(-rc));
+        return NULL;
+    }
+    u[6] = (unsigned char) ((u[6] & 0x0f) | 0x40);
+    u[8] = (unsigned char) ((u[8] & 0x3f) | 0x80);
+    if (!as_number) {
+        (void) snprintf(text, 48,
+                        "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+                        u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+                        u[13], u[14], u[15]);
+        return text;
+    }
+    unsigned __int128 number = 0;
+    for (int i = 0; i < 16; i++) number = number << 8 | u[i];
+    char *at = text + 47;
+    do {
+        *--at = (char) ('0' + (int) (number % 10));
+        number /= 10;
+    } while (number != 0);
+    return at;
+}
+
+/* torchrun's rule since 2.10: with nothing said about where to meet, one node meets itself. */
+static int is_standalone(const struct builder *b) {
+    if (is_on(b, OPTION_STANDALONE)) return 1;
+    return strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0 &&
+           text_of(b, OPTION_RDZV_ENDPOINT)[0] == '\0' && !is_given(b, OPTION_MASTER_PORT) &&
+           b->job->agent.rendezvous.max_nodes == 1;
+}
+
+static int build_standalone(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    r->standalone = 1;
+    r->backend = "c10d";
+    (void) snprintf(r->endpoint.host, sizeof(r->endpoint.host), "localhost");
+    if (is_on(b, OPTION_STANDALONE)) {
+        static const enum option_id overridden[] = {OPTION_RDZV_BACKEND, OPTION_RDZV_ENDPOINT,
+                                                    OPTION_RDZV_ID};
+        for (size_t i = 0; i < CR_ARRAY_LEN(overridden); i++) {
+            char label[OPTION_LABEL_MAX];
+            if (!is_given(b, overridden[i])) continue;
+            warn(b, "%s='%.200s' has no effect: --standalone chooses a free port and a random id",
+                 option_label(b->options, overridden[i], label), text_of(b, overridden[i]));
+        }
+    }
+    r->run_id = random_id(b, 0);
+    return r->run_id == NULL ? -ENOMEM : 0;
+}
+
+static int build_run_id(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    r->run_id = text_of(b, OPTION_RDZV_ID);
+    if (r->run_id[0] == '\0') {
+        r->run_id = random_id(b, 1);
+        if (r->run_id == NULL) return -ENOMEM;
+        warn(b, "--rdzv-id is empty: using the random id %s", r->run_id);
+    }
+    return 0;
+}
+
+/* The static backend without an endpoint: --master-addr and --master-port. */
+static int build_master(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    uint32_t port = 0;
+    int rc = value_count(text_of(b, OPTION_MASTER_PORT), "a port", 0, UINT16_MAX, &port, b->err);
+    if (rc < 0) return blame(b, OPTION_MASTER_PORT, rc);
+    CR_AUTO_FREE char *text = cr_asprintf("%.300s:%u", text_of(b, OPTION_MASTER_ADDR), port);
+    if (text == NULL) return cr_fail(b->err, -ENOMEM, "no memory left");
+    rc = cr_endpoint_parse(text, 0, &r->endpoint, b->err);
+    return blame(b, OPTION_MASTER_ADDR, rc);
+}
+
+static int build_endpoint(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    const char *text = text_of(b, OPTION_RDZV_ENDPOINT);
+    int is_static = strcmp(r->backend, "static") == 0;
+    if (is_static && text[0] == '\0') return build_master(b);
+
+    struct cr_endpoint other;
+    uint16_t port = strncmp(r->backend, "etcd", 4) == 0 ? ETCD_PORT : C10D_PORT;
+    int rc = cr_endpoint_parse(text, port, &r->endpoint, b->err);
+    if (rc < 0) return blame(b, OPTION_RDZV_ENDPOINT, rc);
+    (void) cr_endpoint_parse(text, 0, &other, NULL); /* tells "no port" from "this very port" */
+    if (is_static && other.port != r->endpoint.port) {
+        return blame(b, OPTION_RDZV_ENDPOINT,
+                     cr_fail(b->err, -EINVAL,
+                             "port is missing in endpoint: '%.200s'; write HOST:PORT, or use "
+                             "--master-addr and --master-port",
+                             text));
+    }
+    return 0;
+}
+
+static int build_rdzv_conf(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    char unknown[VALUE_NAME_MAX];
+    int rc = value_rdzv_conf(text_of(b, OPTION_RDZV_CONF), r, unknown, b->err);
+    if (rc < 0) return blame(b, OPTION_RDZV_CONF, rc);
+    if (unknown[0] != '\0') warn(b, "--rdzv-conf: the key '%s' is not known and has no effect", unknown);
+    return 0;
+}
+
+static int build_node(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    uint32_t rank = 0;
+    int is_static = strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0;
+    int rc = value_nnodes(text_of(b, OPTION_NNODES), &r->min_nodes, &r->max_nodes, b->err);
+    if (rc < 0) return blame(b, OPTION_NNODES, rc);
+    rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
+    if (rc < 0) return blame(b, OPTION_NODE_RANK, rc);
+    r->node_rank = is_static || is_given(b, OPTION_NODE_RANK) ? (int64_t) rank : -1;
+    r->local_addr = text_of(b, OPTION_LOCAL_ADDR);
+    if (r->local_addr != NULL && r->local_addr[0] == '\0') r->local_addr = NULL;
+    return 0;
+}
+
+static int build_rendezvous(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    int rc = build_node(b);
+    if (rc < 0) return rc;
+    r->backend = text_of(b, OPTION_RDZV_BACKEND);
+    rc = value_word(r->backend, "c10d static etcd-v2 etcd", b->err);
+    if (rc < 0) return blame(b, OPTION_RDZV_BACKEND, rc);
+    int is_static = strcmp(r->backend, "static") == 0;
+    r->is_host = is_static ? r->node_rank == 0 : -1;
+    if (is_static) r->join_timeout_ms = STATIC_JOIN_MS;
+    rc = build_rdzv_conf(b);
+    if (rc < 0) return rc;
+    if (is_standalone(b)) return build_standalone(b);
+    rc = build_run_id(b);
+    return rc < 0 ? rc : build_endpoint(b);
+}
+
+/* ---- logs ---- */
+
+static int build_masks(struct builder *b, enum option_id id, const uint8_t **out) {
+    uint32_t n = b->job->agent.rendezvous.local_world_size;
+    uint8_t *masks = allocate(b, n);
+    if (masks == NULL) return -ENOMEM;
+    *out = masks;
+    return blame(b, id, value_stream_masks(text_of(b, id), masks, n, b->err));
+}
+
+static int build_console(struct builder *b) {
+    uint32_t n = b->job->agent.rendezvous.local_world_size;
+    const char *text = text_of(b, OPTION_LOCAL_RANKS_FILTER);
+    if (text[0] == '\0') return 0;
+    uint8_t *shown = allocate(b, n);
+    if (shown == NULL) return -ENOMEM;
+    b->job->agent.console = shown;
+    return blame(b, OPTION_LOCAL_RANKS_FILTER, value_local_ranks(text, shown, n, b->err));
+}
+
+/* Not given: an empty list. Given and empty: one empty text, which every line holds. */
+static int build_filters(struct builder *b, enum option_id id, char *const **out) {
+    const char *text = text_of(b, id);
+    if (text == NULL) return 0;
+    size_t count = 1;
+    for (const char *at = text; *at != '\0'; at++) count += *at == ',';
+    char **items = allocate(b, (count + 1) * sizeof(*items));
+    char *store = allocate(b, strlen(text) + 1);
+    if (items == NULL || store == NULL) return -ENOMEM;
+    value_filters(text, store, items, &count);
+    *out = items;
+    return 0;
+}
+
+static int build_logs(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
+    int rc = build_masks(b, OPTION_REDIRECTS, &a->redirects);
+    if (rc == 0) rc = build_masks(b, OPTION_TEE, &a->tee);
+    if (rc == 0) rc = build_console(b);
+    if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
+    if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
+    if (rc == 0) rc = blame(b, OPTION_EVENT_LOG_HANDLER, value_word(events, "null console", b->err));
+    if (rc < 0) return rc;
+    a->console_events = strcmp(events, "console") == 0;
+    a->log_dir = text_of(b, OPTION_LOG_DIR);
+    if (a->log_dir != NULL && a->log_dir[0] == '\0') a->log_dir = NULL;
+    a->log_line_prefix_template = variable(b, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    a->own_error_file = variable(b, "TORCHELASTIC_ERROR_FILE");
+    if (a->own_error_file != NULL && a->own_error_file[0] == '\0') a->own_error_file = NULL;
+    return 0;
+}
+
+/* ---- restarting and ending ---- */
+
+static int build_shutdown_timeout(struct builder *b) {
+    int64_t *out = &b->job->agent.shutdown_timeout_ms;
+    const char *text = text_of(b, OPTION_SHUTDOWN_TIMEOUT);
+    if (text != NULL) {
+        return blame(b, OPTION_SHUTDOWN_TIMEOUT, value_seconds(text, 1, out, b->err));
+    }
+    text = variable(b, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    *out = STOP_MS;
+    if (text == NULL) return 0;
+    int rc = value_seconds(text, 1, out, b->err);
+    if (rc < 0) (void) cr_wrap(b->err, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    return rc;
+}
+
+static int build_signals(struct builder *b) {
+    char unknown[VALUE_NAME_MAX];
+    b->job->signals_text = text_of(b, OPTION_SIGNALS);
+    int rc = value_signals(b->job->signals_text, &b->job->signals, unknown, b->err);
+    if (rc < 0) return blame(b, OPTION_SIGNALS, rc);
+    if (unknown[0] != '\0') {
+        warn(b, "--signals-to-handle: the signal %s is not known and has no effect; names look like "
+                "SIGTERM", unknown);
+    }
+    return 0;
+}
+
+static int build_ending(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    int64_t unused;
+    int rc = value_count(text_of(b, OPTION_MAX_RESTARTS), "a number of restarts", 0, INT32_MAX,
+                         &a->max_restarts, b->err);
+    if (rc < 0) return blame(b, OPTION_MAX_RESTARTS, rc);
+    a->rendezvous.max_restarts = a->max_restarts;
+    rc = value_seconds(text_of(b, OPTION_MONITOR_INTERVAL), 0, &unused, b->err);
+    if (rc < 0) return blame(b, OPTION_MONITOR_INTERVAL, rc);
+    const char *method = text_of(b, OPTION_START_METHOD);
+    rc = value_word(method, option_specs[OPTION_START_METHOD].words, b->err);
+    if (rc < 0) return blame(b, OPTION_START_METHOD, rc);
+    a->stop_timeout_ms = STOP_MS;
+    rc = build_shutdown_timeout(b);
+    return rc < 0 ? rc : build_signals(b);
+}
+
+/* ---- all of it ---- */
+
+static const struct rendezvous_options rendezvous_defaults = {
+    .min_nodes = 1,
+    .max_nodes = 1,
+    .node_rank = -1,
+    .join_timeout_ms = 600000,
+    .last_call_timeout_ms = 30000,
+    .close_timeout_ms = 30000,
+    .heartbeat_timeout_ms = 5000,
+    .keep_alive_interval_ms = 5000,
+    .keep_alive_max_attempt = 3,
+    .read_timeout_ms = 60000,
+    .is_host = -1,
+};
+
+int job_build(const struct options *options, const struct job_world *world, struct job *out,
+              struct cr_error *err) {
+    struct cr_error reason = {0};
+    struct builder b = {.options = options, .world = world, .job = out, .err = &reason};
+    *out = (struct job){.agent.rendezvous = rendezvous_defaults};
+
+    int rc = build_workers(&b);
+    if (rc == 0) rc = build_rendezvous(&b);
+    if (rc == 0) rc = build_ending(&b);
+    if (rc == 0) rc = build_logs(&b);
+    if (rc == 0) rc = refuse_unavailable(&b);
+    return rc < 0 ? cr_fail(err, rc, "%s", reason.text) : 0;
+}
+
+void job_done(struct job *job) {
+    for (unsigned i = 0; i < job->warning_count; i++) free(job->warnings[i]);
+    for (struct job_block *block = job->memory, *next; block != NULL; block = next) {
+        next = block->next;
+        free(block);
+    }
+    *job = (struct job){0};
+}

@@ -1,0 +1,280 @@
+#include "launcher/program.h"
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define HEAD_MAX     256 /* bytes looked at; Linux itself reads as much of a #! line */
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+
+/* Runs argv[1] as __main__ with the rest as its arguments. An exception is written to the error file
+ * in the form that torch's @record uses, so that torchrun's readers and ours understand it; exit
+ * requests and Ctrl-C pass through untouched. Holds no '$': arguments go through a template. */
+static const char run_path_bootstrap[] =
+    "import faulthandler, json, os, runpy, sys, time, traceback\n"
+    "faulthandler.enable()\n"
+    "sys.argv = sys.argv[1:]\n"
+    "try:\n"
+    "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    "except Exception as e:\n"
+    "    path = os.environ.get('TORCHELASTIC_ERROR_FILE')\n"
+    "    if path:\n"
+    "        with open(path, 'w') as f:\n"
+    "            json.dump({'message': {'message': f'{type(e).__name__}: {e}', 'extraInfo': {\n"
+    "                'py_callstack': traceback.format_exc(),\n"
+    "                'timestamp': str(int(time.time()))}}}, f)\n"
+    "    raise\n";
+
+enum program_kind { KIND_EXECUTABLE, KIND_PYTHON, KIND_ABSENT };
+
+/* ---- PATH ---- */
+
+static int is_executable_file(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* malloc'ed, or NULL if nothing in `path` has that name. Empty entries mean the current folder. */
+static char *search_path(const char *name, const char *path) {
+    if (path == NULL) path = DEFAULT_PATH;
+    for (;;) {
+        int n = (int) strcspn(path, ":");
+        char *file = n == 0 ? cr_asprintf("./%s", name) : cr_asprintf("%.*s/%s", n, path, name);
+        if (file == NULL || is_executable_file(file)) return file;
+        free(file);
+        if (path[n] == '\0') return NULL;
+        path += n + 1;
+    }
+}
+
+/* execvp's rule. Returns a malloc'ed path or NULL with a text. */
+static char *find_executable(const char *name, const char *path, struct cr_error *err) {
+    struct stat st;
+    if (strchr(name, '/') == NULL) {
+        char *file = search_path(name, path);
+        if (file == NULL) {
+            (void) cr_fail(err, -ENOENT,
+                           "cannot find '%.200s' in PATH; check the name, or write it with a path, "
+                           "such as './%.100s'",
+                           name, name);
+        }
+        return file;
+    }
+    if (stat(name, &st) != 0) {
+        (void) cr_fail_errno(err, "cannot run '%.200s'", name);
+    } else if (S_ISDIR(st.st_mode)) {
+        (void) cr_fail(err, -EISDIR, "cannot run '%.200s': it is a folder; name a program", name);
+    } else if (access(name, X_OK) != 0) {
+        (void) cr_fail(err, -EACCES,
+                       "cannot run '%.200s': not executable; try: chmod +x '%.200s'", name, name);
+    } else {
+        return strdup(name);
+    }
+    return NULL;
+}
+
+static char *find_python(const struct program_request *r, struct cr_error *err) {
+    if (r->python_exec != NULL && r->python_exec[0] != '\0') {
+        char *file = find_executable(r->python_exec, r->path, err);
+        if (file == NULL) (void) cr_wrap(err, "PYTHON_EXEC");
+        return file;
+    }
+    char *file = search_path("python3", r->path);
+    if (file == NULL) file = search_path("python", r->path);
+    if (file == NULL) {
+        (void) cr_fail(err, -ENOENT,
+                       "cannot run '%.200s': it needs Python, and PATH has neither python3 nor "
+                       "python; set PYTHON_EXEC to an interpreter",
+                       r->program);
+    }
+    return file;
+}
+
+/* ---- what kind of file is it? ---- */
+
+static int ends_with(const char *text, const char *suffix) {
+    size_t n = strlen(text), m = strlen(suffix);
+    return n > m && strcmp(text + n - m, suffix) == 0;
+}
+
+/* Does a #! line start Python? The interpreter is the first word's last part; for env, the first
+ * word behind it that is neither an option nor an assignment. */
+static int names_python(const char *line) {
+    char buffer[HEAD_MAX + 1], *save = NULL;
+    memcpy(buffer, line, HEAD_MAX + 1);
+    buffer[strcspn(buffer, "\r\n")] = '\0';
+    char *word = strtok_r(buffer + 2, " \t", &save);
+    while (word != NULL) {
+        const char *slash = strrchr(word, '/');
+        const char *name = slash == NULL ? word : slash + 1;
+        if (strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0) return 1;
+        if (strcmp(name, "env") != 0 && word[0] != '-' && strchr(word, '=') == NULL) return 0;
+        word = strtok_r(NULL, " \t", &save);
+    }
+    return 0;
+}
+
+static int fail_mode(const char *program, struct cr_error *err) {
+    return cr_fail(err, -EACCES, "cannot run '%.200s': not executable; try: chmod +x '%.200s'",
+                   program, program);
+}
+
+/* A file without the .py suffix: by its first bytes and its mode. */
+static int classify_head(const char *program, const char *head, size_t len,
+                         enum program_kind *kind, struct cr_error *err) {
+    int executable = access(program, X_OK) == 0;
+    int is_elf = len >= 4 && memcmp(head, "\177ELF", 4) == 0;
+    int is_script = len >= 2 && memcmp(head, "#!", 2) == 0;
+    int is_archive = len >= 4 && memcmp(head, "PK\003\004", 4) == 0;
+    int is_binary = memchr(head, '\0', len) != NULL;
+
+    *kind = KIND_PYTHON;
+    if (is_elf || (is_script && !names_python(head))) {
+        if (!executable) return fail_mode(program, err);
+        *kind = KIND_EXECUTABLE;
+    } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
+        if (!executable) return fail_mode(program, err); /* executable: some binfmt_misc format */
+        *kind = KIND_EXECUTABLE;
+    }
+    return 0;
+}
+
+static int classify_folder(const char *program, enum program_kind *kind, struct cr_error *err) {
+    CR_AUTO_FREE char *main_file = cr_asprintf("%s/__main__.py", program);
+    if (main_file == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+    if (access(main_file, R_OK) != 0) {
+        return cr_fail(err, -EISDIR,
+                       "cannot run '%.200s': it is a folder without a __main__.py; name a program",
+                       program);
+    }
+    *kind = KIND_PYTHON;
+    return 0;
+}
+
+static int classify(const char *program, enum program_kind *kind, struct cr_error *err) {
+    struct stat st;
+    if (stat(program, &st) != 0) {
+        if (errno == ENOENT || errno == ENOTDIR) return *kind = KIND_ABSENT, 0;
+        return cr_fail_errno(err, "cannot run '%.200s'", program);
+    }
+    if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
+    *kind = KIND_PYTHON;
+    if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0; /* a pipe must not be read */
+
+    char head[HEAD_MAX + 1] = "";
+    CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
+        *kind = KIND_EXECUTABLE; /* execute-only */
+        return 0;
+    }
+    ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);
+    if (len < 0) return cr_fail_errno(err, "cannot read '%.200s'", program);
+    return classify_head(program, head, (size_t) len, kind, err);
+}
+
+static int fail_absent(const char *program, struct cr_error *err) {
+    if (strchr(program, '/') != NULL || ends_with(program, ".py")) {
+        return cr_fail(err, -ENOENT,
+                       "cannot run '%.200s': no such file; check the path, relative ones start at "
+                       "the current folder",
+                       program);
+    }
+    return cr_fail(err, -ENOENT,
+                   "cannot run '%.200s': neither a file in the current folder nor a program in "
+                   "PATH; check the name, or use -m if it is a Python module",
+                   program);
+}
+
+/* ---- the worker's argv ---- */
+
+static int copy(char **argv, size_t *n, const char *text) {
+    argv[*n] = strdup(text);
+    return argv[*n] != NULL ? ++*n, 1 : 0;
+}
+
+/* Takes `first`; copies the rest. A NULL among first … fourth is left out. */
+static int build(struct program *out, char *first, const char *const prefix[4],
+                 const struct program_request *r, struct cr_error *err) {
+    size_t n = 0, count = 6;
+    while (r->args[count - 6] != NULL) count++;
+    char **argv = first == NULL ? NULL : calloc(count + 1, sizeof(*argv));
+    if (argv == NULL) {
+        free(first);
+        return cr_fail(err, -ENOMEM, "no memory left for the program's arguments");
+    }
+    argv[n++] = first;
+    int complete = 1;
+    for (size_t i = 0; i < 4 && prefix[i] != NULL; i++) complete &= copy(argv, &n, prefix[i]);
+    for (char *const *arg = r->args; *arg != NULL; arg++) complete &= copy(argv, &n, *arg);
+    out->argv = argv;
+    out->title = r->program;
+    if (complete) return 0;
+    program_done(out);
+    return cr_fail(err, -ENOMEM, "no memory left for the program's arguments");
+}
+
+static int build_python(struct program *out, const char *const prefix[4],
+                        const struct program_request *r, struct cr_error *err) {
+    struct cr_error reason = {0};
+    char *python = find_python(r, &reason);
+    if (python == NULL) return cr_fail(err, reason.code, "%s", reason.text);
+    return build(out, python, prefix, r, err);
+}
+
+static int build_executable(struct program *out, char *file, const struct program_request *r,
+                            struct cr_error *err) {
+    return build(out, file, (const char *const[4]){NULL}, r, err);
+}
+
+static int resolve_by_kind(struct program *out, const struct program_request *r,
+                           struct cr_error *err) {
+    enum program_kind kind;
+    int rc = classify(r->program, &kind, err);
+    if (rc < 0) return rc;
+    if (kind == KIND_PYTHON) {
+        return build_python(out, (const char *const[4]){"-u", r->program}, r, err);
+    }
+    if (kind == KIND_EXECUTABLE) return build_executable(out, strdup(r->program), r, err);
+
+    char *file = strchr(r->program, '/') != NULL || r->program[0] == '\0'
+                     ? NULL
+                     : search_path(r->program, r->path);
+    if (file == NULL) return fail_absent(r->program, err);
+    return build_executable(out, file, r, err);
+}
+
+int program_resolve(const struct program_request *r, struct program *out, struct cr_error *err) {
+    if (r->run_path) {
+        enum program_kind kind;
+        int rc = classify(r->program, &kind, err);
+        if (rc == 0 && kind == KIND_ABSENT) rc = fail_absent(r->program, err);
+        if (rc < 0) return rc;
+        return build_python(
+            out, (const char *const[4]){"-u", "-c", run_path_bootstrap, r->program}, r, err);
+    }
+    if (r->no_python && r->module) {
+        return cr_fail(err, -EINVAL,
+                       "Don't use both the '--no-python' flag and the '--module' flag at the same "
+                       "time; a module needs Python");
+    }
+    if (r->no_python) {
+        struct cr_error reason = {0};
+        char *file = find_executable(r->program, r->path, &reason);
+        if (file == NULL) return cr_fail(err, reason.code, "%s", reason.text);
+        return build_executable(out, file, r, err);
+    }
+    if (r->module) return build_python(out, (const char *const[4]){"-u", "-m", r->program}, r, err);
+    return resolve_by_kind(out, r, err);
+}
+
+void program_done(struct program *p) {
+    if (p->argv == NULL) return;
+    for (char **arg = p->argv; *arg != NULL; arg++) free(*arg);
+    free(p->argv);
+    p->argv = NULL;
+}

@@ -1,0 +1,39 @@
+/* What is executed for each worker: an executable itself, or Python on a script.
+ *
+ *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args     (beats --no-python, as in torchrun)
+ *   --no-python            PROGRAM args, found through PATH; nothing is looked into
+ *   --module               PYTHON -u -m PROGRAM args
+ *   otherwise, by what PROGRAM is
+ *     *.py                 PYTHON -u PROGRAM args, whatever its mode bits
+ *     ELF, or a script whose #! line names something other than Python:  PROGRAM args
+ *     anything else        PYTHON -u PROGRAM args, as torchrun does (a Python script without suffix, a
+ *                          folder or archive with a __main__)
+ *     no such file, no '/' PROGRAM args, found through PATH
+ *
+ * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. What cannot be run is found out here,
+ * before anything is started. */
+#ifndef LAUNCHER_PROGRAM_H
+#define LAUNCHER_PROGRAM_H
+
+#include "base/error.h"
+
+struct program_request {
+    const char *program; /* as typed */
+    char *const *args;   /* NULL-terminated */
+    int module, no_python, run_path;
+    const char *python_exec; /* $PYTHON_EXEC, or NULL */
+    const char *path;        /* $PATH, or NULL for the usual folders */
+};
+
+struct program {
+    char **argv;   /* NULL-terminated, ours */
+    const char *title; /* borrowed from the request: what a failure report calls it */
+};
+
+/* Returns 0; or -ENOENT, -EACCES, -ENOEXEC, -EISDIR, -EINVAL with a text that names the program and
+ * the remedy. */
+int program_resolve(const struct program_request *request, struct program *out,
+                    struct cr_error *err);
+void program_done(struct program *p);
+
+#endif

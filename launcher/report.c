@@ -1,0 +1,47 @@
+#include "launcher/report.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX 4096
+
+void report_line(const char *text) {
+    char line[LINE_BYTES_MAX];
+    size_t n = (size_t) snprintf(line, sizeof(line), "crun: error: ");
+    for (; *text != '\0' && n + 6 < sizeof(line); text++) {
+        unsigned char c = (unsigned char) *text;
+        if (c >= 0x20 && c != 0x7f) line[n++] = (char) c;
+        else n += (size_t) snprintf(line + n, sizeof(line) - n, "\\x%02x", c);
+    }
+    line[n++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, n);
+    (void) written; /* nowhere left to complain */
+}
+
+static json_t *make_record(const char *text) {
+    char seconds[32];
+    (void) snprintf(seconds, sizeof(seconds), "%" PRId64, cr_wall_ns() / CR_NS_PER_S);
+    return json_pack("{s{sss{ssss}}}", "message", "message", text, "extraInfo", "py_callstack", text,
+                     "timestamp", seconds);
+}
+
+int report_file(const char *path, const char *text) {
+    if (path == NULL || path[0] == '\0') return 0;
+    json_auto_t *record = make_record(text);
+    if (record == NULL) { /* a path or argument in it is not UTF-8: keep what is ASCII */
+        CR_AUTO_FREE char *ascii = strdup(text);
+        if (ascii == NULL) return -ENOMEM;
+        for (char *at = ascii; *at != '\0'; at++) *at = (unsigned char) *at < 0x80 ? *at : '?';
+        record = make_record(ascii);
+    }
+    if (record == NULL) return -ENOMEM;
+    return json_dump_file(record, path, JSON_COMPACT) == 0 ? 0 : -EIO;
+}
