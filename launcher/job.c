@@ -228,25 +228,6 @@ static int is_standalone(const struct builder *b) {
            b->job->agent.rendezvous.max_nodes == 1;
 }
 
-static int build_standalone(struct builder *b) {
-    struct rendezvous_options *r = &b->job->agent.rendezvous;
-    r->standalone = 1;
-    r->backend = "c10d";
-    (void) snprintf(r->endpoint.host, sizeof(r->endpoint.host), "localhost");
-    if (is_on(b, OPTION_STANDALONE)) {
-        static const enum option_id overridden[] = {OPTION_RDZV_BACKEND, OPTION_RDZV_ENDPOINT,
-                                                    OPTION_RDZV_ID};
-        for (size_t i = 0; i < CR_ARRAY_LEN(overridden); i++) {
-            char label[OPTION_LABEL_MAX];
-            if (!is_given(b, overridden[i])) continue;
-            warn(b, "%s='%.200s' has no effect: --standalone chooses a free port and a random id",
-                 option_label(b->options, overridden[i], label), text_of(b, overridden[i]));
-        }
-    }
-    r->run_id = random_id(b, 0);
-    return r->run_id == NULL ? -ENOMEM : 0;
-}
-
 static int build_run_id(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     r->run_id = text_of(b, OPTION_RDZV_ID);
@@ -256,6 +237,30 @@ static int build_run_id(struct builder *b) {
         warn(b, "--rdzv-id is empty: using the random id %s", r->run_id);
     }
     return 0;
+}
+
+static void warn_of_overridden(struct builder *b) {
+    static const enum option_id overridden[] = {OPTION_RDZV_BACKEND, OPTION_RDZV_ENDPOINT,
+                                                OPTION_RDZV_ID};
+    for (size_t i = 0; i < CR_ARRAY_LEN(overridden); i++) {
+        char label[OPTION_LABEL_MAX];
+        if (!is_given(b, overridden[i])) continue;
+        warn(b, "%s='%.200s' has no effect: --standalone chooses a free port and a random id",
+             option_label(b->options, overridden[i], label), text_of(b, overridden[i]));
+    }
+}
+
+/* An id that was given is kept, as torchrun did before 2.10, unless --standalone was written out. */
+static int build_standalone(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    int asked_for = is_on(b, OPTION_STANDALONE);
+    r->standalone = 1;
+    r->backend = "c10d";
+    (void) snprintf(r->endpoint.host, sizeof(r->endpoint.host), "localhost");
+    if (asked_for) warn_of_overridden(b);
+    if (!asked_for && is_given(b, OPTION_RDZV_ID)) return build_run_id(b);
+    r->run_id = random_id(b, 0);
+    return r->run_id == NULL ? -ENOMEM : 0;
 }
 
 /* The static backend without an endpoint: --master-addr and --master-port. */

@@ -1,0 +1,178 @@
+/* Counting GPUs without one: a fake NVML library, built here, and fake /dev and /proc folders. */
+#include "launcher/device_count.h"
+
+#include <check.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[] = "/tmp/crun-devices-XXXXXX";
+static char nvml[64], dev[64], proc_nvidia[64];
+static struct device_places places;
+static struct cr_error err;
+
+/* GPUs, init's answer, and the UUIDs come from the environment. */
+static const char fake_nvml[] =
+    "#include <stdio.h>\n"
+    "#include <stdlib.h>\n"
+    "static int number(const char *n) { const char *t = getenv(n); return t ? atoi(t) : 0; }\n"
+    "int nvmlInit_v2(void) { return number(\"FAKE_INIT\"); }\n"
+    "int nvmlShutdown(void) { return 0; }\n"
+    "int nvmlDeviceGetCount_v2(unsigned *n) { *n = (unsigned) number(\"FAKE_GPUS\"); return 0; }\n"
+    "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *) (long) (i + 1); return 0; }\n"
+    "int nvmlDeviceGetUUID(void *d, char *t, unsigned n) {\n"
+    "    return snprintf(t, n, \"GPU-%ldb0\", (long) d) < 0; }\n"
+    "const char *nvmlErrorString(int code) { return code == 18 ? \"version mismatch\" : \"?\"; }\n";
+
+static void touch(const char *folder, const char *name) {
+    char path[256];
+    (void) snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    (void) fclose(f);
+}
+
+static void make_folder(const char *path) { ck_assert_int_eq(mkdir(path, 0755), 0); }
+
+static void build_nvml(void) {
+    char command[512], source[96];
+    (void) snprintf(source, sizeof(source), "%s/nvml.c", root);
+    FILE *f = fopen(source, "w");
+    ck_assert_ptr_nonnull(f);
+    (void) fputs(fake_nvml, f);
+    (void) fclose(f);
+    const char *cc = getenv("CC");
+    (void) snprintf(command, sizeof(command), "%s -shared -fPIC -o %s %s", cc == NULL ? "cc" : cc, nvml,
+                    source);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void setup(void) {
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    (void) snprintf(nvml, sizeof(nvml), "%s/libnvml.so", root);
+    (void) snprintf(dev, sizeof(dev), "%s/dev", root);
+    (void) snprintf(proc_nvidia, sizeof(proc_nvidia), "%s/nvidia", root);
+    make_folder(dev);
+    places = (struct device_places){.nvml = nvml, .dev = dev, .proc_nvidia = proc_nvidia};
+    cr_error_clear(&err);
+    (void) unsetenv("FAKE_INIT");
+    (void) setenv("FAKE_GPUS", "0", 1);
+}
+
+static void teardown(void) {
+    char command[128];
+    (void) snprintf(command, sizeof(command), "rm -rf '%s'", root);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static uint32_t count(const char *visible) {
+    uint32_t n = 99;
+    ck_assert_int_eq(device_gpu_count(&places, visible, &n, &err), 0);
+    return n;
+}
+
+START_TEST(nothing_at_all) {
+    ck_assert_uint_eq(count(NULL), 0);
+    ck_assert_uint_eq(count("0,1"), 0);
+}
+END_TEST
+
+START_TEST(device_files) {
+    touch(dev, "nvidia0");
+    touch(dev, "nvidia1");
+    touch(dev, "nvidia12");
+    touch(dev, "nvidiactl");
+    touch(dev, "nvidia-uvm");
+    touch(dev, "nvidia0x");
+    ck_assert_uint_eq(count(NULL), 3);
+    ck_assert_uint_eq(count("0,2"), 2);
+    ck_assert_uint_eq(count("GPU-abc,GPU-def"), 2); /* nobody to ask: taken at their word */
+}
+END_TEST
+
+START_TEST(driver_entries) {
+    char gpus[128];
+    (void) snprintf(gpus, sizeof(gpus), "%s/gpus", proc_nvidia);
+    make_folder(proc_nvidia);
+    make_folder(gpus);
+    touch(gpus, "0000:3b:00.0");
+    touch(gpus, "0000:af:00.0");
+    ck_assert_uint_eq(count(NULL), 2);
+}
+END_TEST
+
+START_TEST(nvml_decides) {
+    build_nvml();
+    touch(dev, "nvidia0");
+    (void) setenv("FAKE_GPUS", "4", 1);
+    ck_assert_uint_eq(count(NULL), 4);
+    (void) setenv("FAKE_GPUS", "0", 1);
+    ck_assert_uint_eq(count(NULL), 0);
+    (void) setenv("FAKE_INIT", "9", 1); /* no driver: the files may still know */
+    ck_assert_uint_eq(count(NULL), 1);
+    (void) setenv("FAKE_INIT", "18", 1);
+    uint32_t n = 99;
+    ck_assert_int_eq(device_gpu_count(&places, NULL, &n, &err), -ENODEV);
+    ck_assert_uint_eq(n, 99);
+    ck_assert_ptr_nonnull(strstr(err.text, "version mismatch"));
+    ck_assert_uint_eq(count(""), 0); /* no GPU wanted: nobody asked */
+}
+END_TEST
+
+START_TEST(visible_devices) {
+    static const struct {
+        const char *list;
+        uint32_t count;
+    } cases[] = {
+        {"", 0},      {"-1", 0},         {"0", 1},        {"3,1", 2},
+        {"0,2,-1,1", 2}, {"0,9,1", 1},   {" 0 , 1 ", 2},  {"0,0", 0},
+        {"0,", 1},    {"x", 0},          {"GPU-1", 1},    {"GPU-1b0,GPU-3b", 2},
+        {"GPU-", 0},  {"GPU-7", 0},      {"GPU-2,GPU-2b0", 0},
+        {"MIG-a,MIG-b,MIG-c", 3}, /* slices, not cards */
+    };
+    build_nvml();
+    (void) setenv("FAKE_GPUS", "4", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_msg(count(cases[i].list) == cases[i].count, "'%s' gives %u, not %u", cases[i].list,
+                      count(cases[i].list), cases[i].count);
+    }
+}
+END_TEST
+
+START_TEST(cpus_follow_the_affinity) {
+    cpu_set_t all, one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+    ck_assert_uint_eq(device_cpu_count(), (uint32_t) CPU_COUNT(&all));
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all)) continue;
+        CPU_SET(cpu, &one);
+        break;
+    }
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+    ck_assert_uint_eq(device_cpu_count(), 1);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("device_count");
+    TCase *t = tcase_create("count");
+    tcase_set_timeout(t, 60); /* one of them runs a compiler */
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, nothing_at_all);
+    tcase_add_test(t, device_files);
+    tcase_add_test(t, driver_entries);
+    tcase_add_test(t, nvml_decides);
+    tcase_add_test(t, visible_devices);
+    tcase_add_test(t, cpus_follow_the_affinity);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? 0 : 1;
+}

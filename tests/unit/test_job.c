@@ -1,0 +1,353 @@
+/* From a command line and an environment to the job: every grammar, every default, every rule that
+ * torchrun has about them, with a world of our own. */
+#include "launcher/job.h"
+#include "launcher/values.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const *environment;
+static uint32_t gpus;
+static int gpu_status;
+
+static const char *lookup(void *arg, const char *name) {
+    size_t n = strlen(name);
+    (void) arg;
+    for (const char *const *at = environment; at != NULL && *at != NULL; at++) {
+        if (strncmp(*at, name, n) == 0 && (*at)[n] == '=') return *at + n + 1;
+    }
+    return NULL;
+}
+
+static uint32_t count_cpus(void *arg) {
+    (void) arg;
+    return 6;
+}
+
+static int count_gpus(void *arg, const char *visible, uint32_t *count, struct cr_error *err) {
+    (void) arg;
+    (void) visible;
+    if (gpu_status < 0) return cr_fail(err, gpu_status, "broken driver");
+    *count = gpus;
+    return 0;
+}
+
+static int draw(void *arg, unsigned char out[16]) {
+    (void) arg;
+    for (int i = 0; i < 16; i++) out[i] = (unsigned char) (i * 17);
+    return 0;
+}
+
+static const struct job_world world = {
+    .lookup = lookup, .cpu_count = count_cpus, .gpu_count = count_gpus, .random = draw};
+
+static struct options o;
+static struct job job;
+static struct cr_error err;
+
+static int build(const char *const *argv) {
+    cr_error_clear(&err);
+    job_done(&job);
+    ck_assert_int_eq(options_parse((char *const *) (void *) argv, lookup, NULL, &o, &err), 0);
+    return job_build(&o, &world, &job, &err);
+}
+
+#define BUILD(...)    build((const char *const[]){"crun", __VA_ARGS__, "prog", NULL})
+#define WITH_ENV(...) environment = (const char *const[]) { __VA_ARGS__, NULL }
+#define FAILS(needle, ...)                                                                         \
+    do {                                                                                           \
+        ck_assert_int_lt(BUILD(__VA_ARGS__), 0);                                                   \
+        ck_assert_msg(strstr(err.text, needle) != NULL, "'%s' not in: %s", needle, err.text);      \
+    } while (0)
+
+#define R job.agent.rendezvous
+
+static void setup(void) {
+    environment = NULL;
+    gpus = 0;
+    gpu_status = 0;
+}
+
+static void teardown(void) { job_done(&job); }
+
+static int warned(const char *needle) {
+    for (unsigned i = 0; i < job.warning_count; i++) {
+        if (strstr(job.warnings[i], needle) != NULL) return 1;
+    }
+    return 0;
+}
+
+START_TEST(nothing_asked_for_is_one_worker_on_a_free_port) {
+    ck_assert_int_eq(build((const char *const[]){"crun", "prog", NULL}), 0);
+    ck_assert_uint_eq(R.local_world_size, 1);
+    ck_assert_int_eq(R.standalone, 1);
+    ck_assert_uint_eq(R.endpoint.port, 0);
+    ck_assert_str_eq(R.run_id, "00112233-4455-4677-8899-aabbccddeeff");
+    ck_assert_str_eq(R.role, "default");
+    ck_assert_uint_eq(R.max_nodes, 1);
+    ck_assert_int_eq(R.join_timeout_ms, 900000);
+    ck_assert_uint_eq(job.agent.max_restarts, 0);
+    ck_assert_int_eq(job.agent.stop_timeout_ms, 30000);
+    ck_assert_int_eq(job.agent.shutdown_timeout_ms, 30000);
+    ck_assert_ptr_null(job.agent.log_dir);
+    ck_assert_ptr_null(job.agent.console);
+    ck_assert_int_eq(job.agent.set_omp_num_threads, 0);
+    ck_assert_uint_eq(job.warning_count, 0);
+    ck_assert_int_eq(sigismember(&job.signals, SIGTERM), 1);
+    ck_assert_int_eq(sigismember(&job.signals, SIGUSR1), 0);
+}
+END_TEST
+
+START_TEST(where_to_meet) {
+    ck_assert_int_eq(BUILD("--master-port=29500"), 0);
+    ck_assert_int_eq(R.standalone, 0);
+    ck_assert_str_eq(R.backend, "static");
+    ck_assert_str_eq(R.run_id, "none");
+    ck_assert_str_eq(R.endpoint.host, "127.0.0.1");
+    ck_assert_uint_eq(R.endpoint.port, 29500);
+    ck_assert_int_eq(R.is_host, 1);
+    ck_assert_int_eq(R.node_rank, 0);
+    ck_assert_int_eq(BUILD("--rdzv-backend=c10d"), 0);
+    ck_assert_str_eq(R.endpoint.host, "localhost");
+    ck_assert_uint_eq(R.endpoint.port, 29400);
+    ck_assert_int_eq(R.node_rank, -1);
+    ck_assert_int_eq(R.is_host, -1);
+    ck_assert_int_eq(R.join_timeout_ms, 600000);
+    ck_assert_int_eq(BUILD("--rdzv-endpoint=n1:7", "--rdzv-id=j"), 0);
+    ck_assert_str_eq(R.backend, "static");
+    ck_assert_str_eq(R.run_id, "j");
+    ck_assert_uint_eq(R.endpoint.port, 7);
+    ck_assert_int_eq(BUILD("--master-addr=[::1]", "--master-port=5"), 0);
+    ck_assert_str_eq(R.endpoint.host, "::1");
+    WITH_ENV("PET_MASTER_PORT=29501");
+    ck_assert_int_eq(BUILD("--role=a"), 0);
+    ck_assert_str_eq(R.backend, "static");
+    ck_assert_uint_eq(R.endpoint.port, 29501);
+    ck_assert_int_eq(BUILD("--standalone"), 0);
+    ck_assert_int_eq(R.standalone, 1);
+}
+END_TEST
+
+START_TEST(job_ids) {
+    ck_assert_int_eq(BUILD("--rdzv-id=mine"), 0);
+    ck_assert_str_eq(R.run_id, "mine"); /* kept, though nothing else was said */
+    ck_assert_int_eq(BUILD("--standalone", "--rdzv-id=mine", "--rdzv-backend=static"), 0);
+    ck_assert_str_eq(R.run_id, "00112233-4455-4677-8899-aabbccddeeff");
+    ck_assert(warned("--rdzv-id='mine' has no effect"));
+    ck_assert(warned("--rdzv-backend='static' has no effect"));
+    ck_assert_int_eq(BUILD("--rdzv-id=", "--rdzv-backend=c10d"), 0);
+    ck_assert_str_eq(R.run_id, "88962710305976587138789898786303743"); /* the same 128 bits */
+    ck_assert(warned("--rdzv-id is empty"));
+}
+END_TEST
+
+START_TEST(worker_counts) {
+    ck_assert_int_eq(BUILD("--nproc-per-node=cpu"), 0);
+    ck_assert_uint_eq(R.local_world_size, 6);
+    ck_assert_int_eq(BUILD("--nproc-per-node=auto"), 0);
+    ck_assert_uint_eq(R.local_world_size, 6);
+    gpus = 3;
+    ck_assert_int_eq(BUILD("--nproc-per-node=auto"), 0);
+    ck_assert_uint_eq(R.local_world_size, 3);
+    ck_assert_int_eq(BUILD("--nproc-per-node=gpu"), 0);
+    ck_assert_uint_eq(R.local_world_size, 3);
+    gpus = 0;
+    FAILS("CUDA is not available", "--nproc-per-node=gpu");
+    WITH_ENV("CUDA_VISIBLE_DEVICES=-1");
+    FAILS("CUDA_VISIBLE_DEVICES='-1' leaves no GPU", "--nproc-per-node=gpu");
+    gpu_status = -ENODEV; /* a broken driver must not become "train on CPUs" */
+    FAILS("broken driver", "--nproc-per-node=auto");
+    FAILS("no XPU found", "--nproc-per-node=xpu");
+    FAILS("'foo' is not a number of workers", "--nproc-per-node=foo");
+    FAILS("--nproc-per-node: '0'", "--nproc-per-node=0");
+    FAILS("'-1'", "--nproc-per-node=-1");
+    FAILS("'4097'", "--nproc-per-node=4097");
+    FAILS("'1.5'", "--nproc-per-node=1.5");
+    FAILS("''", "--nproc-per-node=");
+    WITH_ENV("PET_NPROC_PER_NODE=many");
+    FAILS("PET_NPROC_PER_NODE: 'many'", "--role=a");
+}
+END_TEST
+
+START_TEST(threads_rule) {
+    ck_assert_int_eq(BUILD("--nproc-per-node=2"), 0);
+    ck_assert_int_eq(job.agent.set_omp_num_threads, 1);
+    ck_assert(warned("OMP_NUM_THREADS"));
+    WITH_ENV("OMP_NUM_THREADS=");
+    ck_assert_int_eq(BUILD("--nproc-per-node=2"), 0);
+    ck_assert_int_eq(job.agent.set_omp_num_threads, 0); /* set, if empty */
+    ck_assert_uint_eq(job.warning_count, 0);
+}
+END_TEST
+
+START_TEST(virtual_local_rank_needs_a_gpu_for_each) {
+    WITH_ENV("CUDA_VISIBLE_DEVICES=4,5", "OMP_NUM_THREADS=1");
+    ck_assert_int_eq(BUILD("--virtual-local-rank", "--nproc-per-node=2"), 0);
+    ck_assert_int_eq(job.agent.virtual_local_rank, 1);
+    FAILS("has 2 entries for 3 workers", "--virtual-local-rank", "--nproc-per-node=3");
+}
+END_TEST
+
+START_TEST(nodes) {
+    FAILS("'2:1'", "--nnodes=2:1");
+    FAILS("'0'", "--nnodes=0");
+    FAILS("'1:2:3'", "--nnodes=1:2:3");
+    FAILS("'abc'", "--nnodes=abc");
+    FAILS("''", "--nnodes=");
+    FAILS("':2'", "--nnodes=:2");
+    ck_assert_int_eq(BUILD("--nnodes=1:1"), 0);
+}
+END_TEST
+
+START_TEST(what_is_not_available_is_refused_by_name) {
+    FAILS("--rdzv-backend: 'foo'", "--rdzv-backend=foo");
+    FAILS("--numa-binding", "--numa-binding=node");
+    FAILS("--logs-specs", "--logs-specs=plugin");
+    FAILS("store_type", "--rdzv-conf=store_type=file");
+}
+END_TEST
+
+START_TEST(endpoints) {
+    FAILS("port of endpoint", "--rdzv-backend=c10d", "--rdzv-endpoint=h:99999");
+    FAILS("--rdzv-endpoint: the host", "--rdzv-backend=c10d", "--rdzv-endpoint=a b:1");
+    FAILS("port is missing in endpoint: 'h'", "--rdzv-endpoint=h");
+    FAILS("--master-port: 'x'", "--master-port=x");
+    FAILS("--master-port: '65536'", "--master-port=65536");
+    FAILS("--master-addr", "--master-port=1", "--master-addr=a b");
+}
+END_TEST
+
+START_TEST(rdzv_conf) {
+    ck_assert_int_eq(BUILD("--rdzv-backend=c10d",
+                           "--rdzv-conf= join_timeout = 3 ,last_call_timeout=0.5,is_host=T,"
+                           "keep_alive_max_attempt=7,read_timeout=2"), 0);
+    ck_assert_int_eq(R.join_timeout_ms, 3000);
+    ck_assert_int_eq(R.last_call_timeout_ms, 500);
+    ck_assert_int_eq(R.is_host, 1);
+    ck_assert_uint_eq(R.keep_alive_max_attempt, 7);
+    ck_assert_int_eq(R.read_timeout_ms, 2000);
+    ck_assert_int_eq(BUILD("--rdzv-conf=colour=blue"), 0);
+    ck_assert(warned("'colour'"));
+    FAILS("the key 'a' has no value", "--rdzv-conf=a");
+    FAILS("the key 'a' has no value", "--rdzv-conf=a= ");
+    FAILS("'=1' has no key", "--rdzv-conf==1");
+    FAILS("has no key", "--rdzv-conf=join_timeout=1,");
+    FAILS("join_timeout: '0'", "--rdzv-conf=join_timeout=0");
+    FAILS("join_timeout: 'x'", "--rdzv-conf=join_timeout=x");
+    FAILS("join_timeout: 'inf'", "--rdzv-conf=join_timeout=inf");
+    FAILS("is_host: 'maybe'", "--rdzv-conf=is_host=maybe");
+    FAILS("keep_alive_max_attempt: '0'", "--rdzv-conf=keep_alive_max_attempt=0");
+    FAILS("backend: it has an option of its own", "--rdzv-conf=backend=c10d");
+}
+END_TEST
+
+START_TEST(stream_masks) {
+    ck_assert_int_eq(BUILD("--nproc-per-node=12", "-r", "3", "-t", "0:1,11:2,99:3"), 0);
+    for (int i = 0; i < 12; i++) ck_assert_uint_eq(job.agent.redirects[i], 3);
+    ck_assert_uint_eq(job.agent.tee[0], 1);
+    ck_assert_uint_eq(job.agent.tee[1], 0);
+    ck_assert_uint_eq(job.agent.tee[11], 2); /* torchrun stops at one digit */
+    static const char *const wrong[] = {"4", "", "-1", "33", "0:4", "0:", ":1", "0:1,", "0 :1", "a:1",
+                                        "0:1;1:1", "99999999999999999999:1"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        FAILS("--redirects: '", "--redirects", wrong[i]);
+    }
+}
+END_TEST
+
+START_TEST(local_ranks_filter) {
+    ck_assert_int_eq(BUILD("--nproc-per-node=3", "--local-ranks-filter= 0 ,2,77"), 0);
+    ck_assert_uint_eq(job.agent.console[0], 1);
+    ck_assert_uint_eq(job.agent.console[1], 0);
+    ck_assert_uint_eq(job.agent.console[2], 1);
+    FAILS("--local-ranks-filter: 'a'", "--local-ranks-filter=a");
+    FAILS("--local-ranks-filter", "--local-ranks-filter=0,");
+}
+END_TEST
+
+START_TEST(duplicate_filters) {
+    ck_assert_int_eq(BUILD("--duplicate-stdout-filters=apple,a,,b", "--duplicate-stderr-filters="), 0);
+    ck_assert_str_eq(job.agent.duplicate_stdout_filters[0], "apple");
+    ck_assert_str_eq(job.agent.duplicate_stdout_filters[1], "a,b");
+    ck_assert_ptr_null(job.agent.duplicate_stdout_filters[2]);
+    ck_assert_str_eq(job.agent.duplicate_stderr_filters[0], ""); /* fits every line */
+    ck_assert_ptr_null(job.agent.duplicate_stderr_filters[1]);
+    ck_assert_int_eq(BUILD("--duplicate-stdout-filters=,,,a,"), 0);
+    ck_assert_str_eq(job.agent.duplicate_stdout_filters[0], ",");
+    ck_assert_str_eq(job.agent.duplicate_stdout_filters[1], "a");
+    ck_assert_str_eq(job.agent.duplicate_stdout_filters[2], "");
+    ck_assert_ptr_null(job.agent.duplicate_stdout_filters[3]);
+}
+END_TEST
+
+START_TEST(ending) {
+    ck_assert_int_eq(BUILD("--shutdown-timeout=0", "--max-restarts=2",
+                           "--signals-to-handle= SIGUSR1 ,SIGNOPE"), 0);
+    ck_assert_int_eq(job.agent.shutdown_timeout_ms, 0);
+    ck_assert_uint_eq(job.agent.max_restarts, 2);
+    ck_assert_uint_eq(R.max_restarts, 2);
+    ck_assert_int_eq(sigismember(&job.signals, SIGUSR1), 1);
+    ck_assert_int_eq(sigismember(&job.signals, SIGTERM), 0);
+    ck_assert(warned("SIGNOPE"));
+    WITH_ENV("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=5");
+    ck_assert_int_eq(BUILD("--role=a"), 0);
+    ck_assert_int_eq(job.agent.shutdown_timeout_ms, 5000);
+    WITH_ENV("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon");
+    FAILS("TORCH_ELASTIC_SHUTDOWN_TIMEOUT: 'soon'", "--role=a");
+    FAILS("--shutdown-timeout: '-1'", "--shutdown-timeout=-1");
+    FAILS("--max-restarts: '-1'", "--max-restarts=-1", "--shutdown-timeout=1");
+    FAILS("--max-restarts: 'x'", "--max-restarts=x", "--shutdown-timeout=1");
+    FAILS("--monitor-interval: '0'", "--monitor-interval=0", "--shutdown-timeout=1");
+    FAILS("--start-method: 'foo'", "--start-method=foo", "--shutdown-timeout=1");
+    FAILS("'SIGKILL' cannot be handled", "--signals-to-handle=SIGTERM,SIGKILL",
+          "--shutdown-timeout=1");
+    FAILS("--event-log-handler: 'syslog'", "--event-log-handler=syslog", "--shutdown-timeout=1");
+}
+END_TEST
+
+START_TEST(texts_from_the_environment) {
+    WITH_ENV("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=[${rank}]", "TORCHELASTIC_ERROR_FILE=/x/e.json");
+    ck_assert_int_eq(BUILD("--log-dir=/dev/null", "--event-log-handler=console"), 0);
+    ck_assert_str_eq(job.agent.log_line_prefix_template, "[${rank}]");
+    ck_assert_str_eq(job.agent.own_error_file, "/x/e.json");
+    ck_assert_str_eq(job.agent.log_dir, "/dev/null");
+    ck_assert_int_eq(job.agent.console_events, 1);
+    WITH_ENV("TORCHELASTIC_ERROR_FILE=");
+    ck_assert_int_eq(BUILD("--log-dir="), 0);
+    ck_assert_ptr_null(job.agent.own_error_file);
+    ck_assert_ptr_null(job.agent.log_dir);
+    char role[200];
+    memset(role, 'r', sizeof(role));
+    role[199] = '\0';
+    FAILS("--role: the name is too long", "--role", role);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("job");
+    TCase *t = tcase_create("build");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, nothing_asked_for_is_one_worker_on_a_free_port);
+    tcase_add_test(t, where_to_meet);
+    tcase_add_test(t, job_ids);
+    tcase_add_test(t, worker_counts);
+    tcase_add_test(t, threads_rule);
+    tcase_add_test(t, virtual_local_rank_needs_a_gpu_for_each);
+    tcase_add_test(t, nodes);
+    tcase_add_test(t, what_is_not_available_is_refused_by_name);
+    tcase_add_test(t, endpoints);
+    tcase_add_test(t, rdzv_conf);
+    tcase_add_test(t, stream_masks);
+    tcase_add_test(t, local_ranks_filter);
+    tcase_add_test(t, duplicate_filters);
+    tcase_add_test(t, ending);
+    tcase_add_test(t, texts_from_the_environment);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? 0 : 1;
+}

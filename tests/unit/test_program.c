@@ -1,0 +1,215 @@
+/* What is executed, for every kind of thing that a user may name, in a folder of our own. */
+#include "launcher/program.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/crun-program-XXXXXX";
+static struct program p;
+static struct cr_error err;
+
+static void make(const char *name, const void *bytes, size_t len, mode_t mode) {
+    FILE *f = fopen(name, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
+    (void) fclose(f);
+    ck_assert_int_eq(chmod(name, mode), 0);
+}
+
+#define MAKE(name, text, mode) make(name, text, sizeof(text) - 1, mode)
+
+static void setup(void) {
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    ck_assert_int_eq(mkdir("bin", 0755), 0);
+    MAKE("bin/python3", "#!/bin/sh\n", 0755);
+    MAKE("bin/mypython", "#!/bin/sh\n", 0755);
+    MAKE("bin/tool", "\177ELF....", 0755);
+    MAKE("bin/noexec", "\177ELF....", 0644);
+}
+
+static void teardown(void) {
+    program_done(&p);
+    char command[128];
+    ck_assert_int_eq(chdir("/"), 0);
+    (void) snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+
+static int resolve(const char *program, struct program_request r) {
+    static char *args[] = {(char *) "a", (char *) "-b", NULL};
+    program_done(&p);
+    cr_error_clear(&err);
+    r.program = program;
+    r.args = args;
+    if (r.path == NULL) r.path = "nowhere:bin";
+    return program_resolve(&r, &p, &err);
+}
+
+#define RESOLVE(program, ...) resolve(program, (struct program_request){.args = NULL, ##__VA_ARGS__})
+
+/* argv in one line */
+static const char *line(void) {
+    static char text[4096];
+    text[0] = '\0';
+    for (char **arg = p.argv; *arg != NULL; arg++) {
+        (void) snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
+                        arg == p.argv ? "" : " ", *arg);
+    }
+    return text;
+}
+
+#define RUNS(program, expected)                                                                    \
+    do {                                                                                           \
+        int rc_ = RESOLVE(program);                                                                \
+        ck_assert_msg(rc_ == 0, "%s: %s", program, err.text);                                      \
+        ck_assert_str_eq(line(), expected);                                                        \
+    } while (0)
+
+#define FAILS(code_, needle)                                                                       \
+    do {                                                                                           \
+        ck_assert_int_eq(err.code, code_);                                                         \
+        ck_assert_msg(strstr(err.text, needle) != NULL, "'%s' not in: %s", needle, err.text);      \
+    } while (0)
+
+START_TEST(python_scripts) {
+    MAKE("train.py", "print(1)\n", 0644);
+    MAKE("trainx.py", "#!/bin/sh\n", 0755);
+    RUNS("train.py", "bin/python3 -u train.py a -b");
+    RUNS("trainx.py", "bin/python3 -u trainx.py a -b"); /* the suffix decides, as in torchrun */
+    ck_assert_str_eq(p.title, "trainx.py");
+    MAKE("script", "#!/usr/bin/env -S python3 -O\n", 0755);
+    RUNS("script", "bin/python3 -u script a -b");
+    MAKE("script2", "#! /usr/bin/python3.11\n", 0644); /* needs no x bit */
+    RUNS("./script2", "bin/python3 -u ./script2 a -b");
+    MAKE("text", "print(2)\n", 0644);
+    RUNS("text", "bin/python3 -u text a -b");
+    MAKE("empty", "", 0644);
+    RUNS("empty", "bin/python3 -u empty a -b");
+    MAKE("zipped", "PK\003\004\0\0\0", 0644);
+    RUNS("zipped", "bin/python3 -u zipped a -b");
+    MAKE("m.pyc", "\xa7\r\r\n\0\0\0\0", 0644);
+    RUNS("m.pyc", "bin/python3 -u m.pyc a -b");
+    ck_assert_int_eq(mkdir("package", 0755), 0);
+    MAKE("package/__main__.py", "", 0644);
+    RUNS("package", "bin/python3 -u package a -b");
+}
+END_TEST
+
+START_TEST(executables) {
+    MAKE("prog", "\177ELF\2\1\1", 0755);
+    RUNS("prog", "prog a -b");
+    RUNS("./prog", "./prog a -b");
+    MAKE("run.sh", "#!/bin/sh\n", 0755);
+    RUNS("run.sh", "run.sh a -b");
+    MAKE("env.pl", "#!/usr/bin/env FOO=1 perl\n", 0755);
+    RUNS("env.pl", "env.pl a -b");
+    MAKE("foreign", "MZ\0\0\0\0", 0755);
+    RUNS("foreign", "foreign a -b");
+    RUNS("tool", "bin/tool a -b"); /* found through PATH */
+}
+END_TEST
+
+START_TEST(what_cannot_run_is_told_apart) {
+    MAKE("prog", "\177ELF\2\1\1", 0644);
+    ck_assert_int_lt(RESOLVE("prog"), 0);
+    FAILS(-EACCES, "not executable; try: chmod +x 'prog'");
+    MAKE("run.sh", "#!/bin/bash -e\n", 0644);
+    ck_assert_int_lt(RESOLVE("run.sh"), 0);
+    FAILS(-EACCES, "chmod +x 'run.sh'");
+    MAKE("blob", "\1\2\0\4", 0644);
+    ck_assert_int_lt(RESOLVE("blob"), 0);
+    FAILS(-EACCES, "chmod +x 'blob'");
+    ck_assert_int_lt(RESOLVE("missing"), 0);
+    FAILS(-ENOENT, "neither a file in the current folder nor a program in PATH");
+    ck_assert_int_lt(RESOLVE("noexec"), 0);
+    FAILS(-ENOENT, "'noexec'");
+    ck_assert_int_lt(RESOLVE("./missing"), 0);
+    FAILS(-ENOENT, "no such file");
+    ck_assert_int_lt(RESOLVE("missing.py"), 0);
+    FAILS(-ENOENT, "no such file");
+    ck_assert_int_lt(RESOLVE("bin/tool/x"), 0);
+    FAILS(-ENOENT, "no such file");
+    ck_assert_int_lt(RESOLVE("bin"), 0);
+    FAILS(-EISDIR, "folder without a __main__.py");
+    ck_assert_int_lt(RESOLVE(""), 0);
+    FAILS(-ENOENT, "''");
+    char longest[6000];
+    memset(longest, 'x', sizeof(longest));
+    longest[sizeof(longest) - 1] = '\0';
+    ck_assert_int_lt(RESOLVE(longest), 0);
+    FAILS(-ENAMETOOLONG, "cannot run");
+}
+END_TEST
+
+START_TEST(which_python) {
+    MAKE("train.py", "", 0644);
+    ck_assert_int_eq(RESOLVE("train.py", .python_exec = "mypython"), 0);
+    ck_assert_str_eq(p.argv[0], "bin/mypython");
+    ck_assert_int_eq(RESOLVE("train.py", .python_exec = "/bin/echo"), 0);
+    ck_assert_str_eq(p.argv[0], "/bin/echo");
+    ck_assert_int_eq(RESOLVE("train.py", .python_exec = ""), 0);
+    ck_assert_str_eq(p.argv[0], "bin/python3");
+    ck_assert_int_lt(RESOLVE("train.py", .python_exec = "nopython"), 0);
+    FAILS(-ENOENT, "PYTHON_EXEC: cannot find 'nopython'");
+    ck_assert_int_lt(RESOLVE("train.py", .path = "empty"), 0);
+    FAILS(-ENOENT, "set PYTHON_EXEC");
+    ck_assert_int_eq(mkdir("old", 0755), 0);
+    MAKE("old/python", "", 0755);
+    ck_assert_int_eq(RESOLVE("train.py", .path = "empty:old"), 0);
+    ck_assert_str_eq(p.argv[0], "old/python");
+    MAKE("python3", "", 0755);
+    ck_assert_int_eq(RESOLVE("train.py", .path = "x::bin"), 0); /* an empty entry: here */
+    ck_assert_str_eq(p.argv[0], "./python3");
+}
+END_TEST
+
+START_TEST(modes) {
+    ck_assert_int_eq(RESOLVE("pkg.mod", .module = 1), 0);
+    ck_assert_str_eq(line(), "bin/python3 -u -m pkg.mod a -b");
+    ck_assert_int_eq(RESOLVE("tool", .no_python = 1), 0);
+    ck_assert_str_eq(line(), "bin/tool a -b");
+    MAKE("here", "\177ELF", 0755);
+    ck_assert_int_lt(RESOLVE("here", .no_python = 1), 0); /* PATH only, like execvp */
+    FAILS(-ENOENT, "cannot find 'here' in PATH");
+    ck_assert_int_eq(RESOLVE("./here", .no_python = 1), 0);
+    MAKE("train.py", "", 0644);
+    ck_assert_int_lt(RESOLVE("./train.py", .no_python = 1), 0);
+    FAILS(-EACCES, "chmod +x");
+    ck_assert_int_lt(RESOLVE("./bin", .no_python = 1), 0);
+    FAILS(-EISDIR, "folder");
+    ck_assert_int_lt(RESOLVE("x", .no_python = 1, .module = 1), 0);
+    FAILS(-EINVAL, "Don't use both the '--no-python' flag and the '--module' flag at the same time");
+    ck_assert_int_eq(RESOLVE("train.py", .run_path = 1, .no_python = 1, .module = 1), 0);
+    ck_assert_str_eq(p.argv[1], "-u");
+    ck_assert_str_eq(p.argv[2], "-c");
+    ck_assert_ptr_null(strchr(p.argv[3], '$')); /* it goes through the argument template */
+    ck_assert_str_eq(p.argv[4], "train.py");
+    ck_assert_str_eq(p.argv[5], "a");
+    ck_assert_int_lt(RESOLVE("absent.py", .run_path = 1), 0);
+    FAILS(-ENOENT, "no such file");
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("program");
+    TCase *t = tcase_create("resolve");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, python_scripts);
+    tcase_add_test(t, executables);
+    tcase_add_test(t, what_cannot_run_is_told_apart);
+    tcase_add_test(t, which_python);
+    tcase_add_test(t, modes);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? 0 : 1;
+}
