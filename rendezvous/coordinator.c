@@ -24,7 +24,7 @@ struct coordinator_seat {
     enum seat_state state;
     int local;
     char *host, *addr, *role;
-    uint64_t pid, instance;
+    uint64_t pid, instance, link;
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank; /* in the last round of this coordinator; -1: was not in it */
@@ -208,7 +208,7 @@ static struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, 
     if (s == NULL) return NULL;
     *s = (struct coordinator_seat){
         .peer = peer, .index = c->seat_count, .state = SEAT_JOINED, .local = local,
-        .pid = join->pid, .instance = join->instance, .node_rank = join->node_rank,
+        .pid = join->pid, .instance = join->instance, .link = join->link, .node_rank = join->node_rank,
         .local_world_size = join->local_world_size, .group_rank = -1, .old_rank = join->last_rank,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = NEVER};
     if (seat_copy_texts(s, join) < 0) {
@@ -401,7 +401,7 @@ no_memory:
 /* Looks at what is true while a round is being formed, and takes the next step if there is one. */
 static void reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
-    int someone_stopping = c->in_state[SEAT_STOPPING] > 0;
+    int someone_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
     if (c->someone_stopping && !someone_stopping) c->forming_ms = now_ms; /* nodes wait from now */
     c->someone_stopping = someone_stopping;
     wake_by(c, now_ms + c->join_timeout_ms);
@@ -487,15 +487,22 @@ static int check_fixed_rank(struct coordinator *c, void *peer, const struct rdzv
     return 0;
 }
 
-/* A launcher that lost its connection is back before we noticed: the old one is dead. */
-static void replace_old_seat(struct coordinator *c, int64_t now_ms, uint64_t instance) {
+/* A launcher that lost its connection is back before we noticed: the old one is dead. What arrives
+ * late over an older connection than the one we know must not end the newer one. */
+static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
+                            const struct rdzv_join *j) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
-        if (s->instance != instance || s->local) continue;
+        if (s->instance != j->instance || s->local) continue;
+        if (s->link >= j->link) {
+            send_refused(c, peer, "this node has a newer connection");
+            return -ESTALE;
+        }
         c->actions->hang_up(c->arg, s->peer);
         coordinator_lost(c, now_ms, s, "it connected anew");
-        return;
+        break;
     }
+    return 0;
 }
 
 /* What a node remembers counts when the coordinator itself is new. */
@@ -527,7 +534,7 @@ static void welcome(struct coordinator *c, void *peer) {
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           int local, const struct rdzv_join *join) {
     if (check_join(c, peer, join) < 0) return NULL;
-    replace_old_seat(c, now_ms, join->instance);
+    if (replace_old_seat(c, now_ms, peer, join) < 0) return NULL;
     if (c->phase == COORDINATOR_ENDED) {
         char why[RDZV_TEXT_MAX];
         (void) snprintf(why, sizeof(why), "job '%.64s' has ended and takes no more nodes: %.800s",
@@ -602,6 +609,18 @@ static void seat_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     reconcile(c, now_ms);
 }
 
+/* Its workers may still run: the next round waits until it has hung up. */
+static void node_leaves(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                        const char *why) {
+    int was_running = s->state == SEAT_RUNNING;
+    if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
+    seat_enter(c, s, SEAT_LEAVING, now_ms);
+    if (s->group_rank >= 0) c->changed = 1;
+    if (c->phase != COORDINATOR_RUNNING || !was_running) return;
+    set_why(c, "node '%.200s' leaves: %s", s->host, why);
+    stop_round(c, now_ms);
+}
+
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     seat->heard_ms = now_ms;
@@ -623,7 +642,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
         c->actions->send(c->arg, seat->peer, &ack);
         return 0;
     }
-    case RDZV_LEAVE: seat_vacate(c, now_ms, seat, "left", m->leave.why); return 1;
+    case RDZV_LEAVE: node_leaves(c, now_ms, seat, m->leave.why); break;
     default:
         return cr_fail(err, -EPROTO, "refuse a %s message from a node",
                        rdzv_message_name((unsigned) m->type));
@@ -657,7 +676,7 @@ static void list_hosts(const struct coordinator *c, char *out, size_t room) {
 static void join_timed_out(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     char here[600] = "", why[RDZV_TEXT_MAX];
     list_hosts(c, here, sizeof(here));
-    if (s->state == SEAT_STOPPING) {
+    if (s->state != SEAT_JOINED) {
         (void) snprintf(why, sizeof(why), "its workers could not be stopped for %" PRId64 " s",
                         (now_ms - s->since_ms) / 1000);
     } else {
@@ -678,8 +697,9 @@ static int64_t confirm_ms(const struct coordinator *c) { return c->lease_ms / 8 
 /* When this seat's next time limit is, CR_FOREVER if it has none. */
 static int64_t seat_join_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     if (c->phase != COORDINATOR_FORMING) return CR_FOREVER;
-    if (s->state == SEAT_STOPPING) return s->since_ms + max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
-    if (s->state != SEAT_JOINED || c->in_state[SEAT_STOPPING] > 0) return CR_FOREVER;
+    int stopping = s->state == SEAT_STOPPING || s->state == SEAT_LEAVING;
+    if (stopping) return s->since_ms + max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
+    if (s->state != SEAT_JOINED || c->someone_stopping) return CR_FOREVER;
     return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
 }
 
@@ -716,8 +736,7 @@ static void find_next_wake(struct coordinator *c) {
         wake_by(c, seat_join_limit(c, c->seats[i]));
         wake_by(c, seat_lease_limit(c, c->seats[i]));
     }
-    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != NEVER &&
-        c->in_state[SEAT_STOPPING] == 0) {
+    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != NEVER && !c->someone_stopping) {
         wake_by(c, c->last_call_ms);
     }
 }

@@ -57,8 +57,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
                                           int local, const struct rdzv_join *join);
 
 /* Anything else that a seated node sent (JOIN again, FAILED, SUCCEEDED, LEAVE, BEAT).
- * Returns 0; 1 when the seat is gone now (it left); or -EPROTO for a message that no member sends:
- * then call coordinator_lost. */
+ * Returns 0, or -EPROTO for a message that no member sends: then call coordinator_lost. */
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
@@ -81,7 +80,8 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
     S(JOINED)    /* waits for a round; while one is running: parked */ \
     S(RUNNING)   /* has the round */ \
     S(SUCCEEDED) /* its workers ended well; waits for the others */ \
-    S(STOPPING)  /* its workers are being stopped; will join again */
+    S(STOPPING)  /* its workers are being stopped; will join again */ \
+    S(LEAVING)   /* its workers are being stopped; will hang up */
 /* clang-format on */
 
 enum coordinator_phase {

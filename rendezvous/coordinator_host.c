@@ -206,7 +206,6 @@ static void got_message(struct host_peer *peer, const struct rdzv_message *m) {
         else refuse(peer, "it does not begin with HELLO");
     } else if (peer->seat != NULL) {
         int rc = coordinator_receive(peer->job->coordinator, now_ms(host), peer->seat, m, &err);
-        if (rc == 1) peer->seat = NULL;
         if (rc < 0) {
             struct coordinator_seat *seat = peer->seat;
             refuse(peer, err.text);

@@ -22,6 +22,7 @@ struct member {
     enum member_state state;
     int linked;
     int linked_once;
+    uint64_t links; /* connections so far */
     uint64_t epoch; /* newest coordinator we have obeyed */
 
     /* the last round we were in */
@@ -124,13 +125,14 @@ static void enter(struct member *m, enum member_state next) {
 
 /* Last thing that a function does: the agent may call us again from inside. */
 static void end(struct member *m, int outcome, const char *why) {
+    enum member_state was = m->state;
     int was_connecting = m->attempt_ms != CR_FOREVER;
     enter(m, MEMBER_ENDED);
     if (m->linked || was_connecting) m->actions->hang_up(m->arg);
     m->linked = 0;
     m->beat_ms = CR_FOREVER;
     forget_connecting(m);
-    m->actions->on_end(m->arg, outcome, why);
+    if (was != MEMBER_LEAVING) m->actions->on_end(m->arg, outcome, why);
 }
 
 /* ---- connecting ---- */
@@ -194,6 +196,7 @@ static void plan_beat(struct member *m, int64_t now_ms) {
 static void send_join(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_JOIN};
     msg.join = m->set.self;
+    msg.join.link = m->links;
     msg.join.rounds_seen = m->rounds_seen;
     msg.join.restarts_seen = m->restarts_seen;
     msg.join.last_rank = m->last_rank;
@@ -205,6 +208,7 @@ void member_linked(struct member *m, int64_t now_ms) {
     if (m->state != MEMBER_LINKING) return;
     forget_connecting(m);
     m->linked = 1;
+    m->links++;
     m->acked_ms = now_ms;
     plan_beat(m, now_ms);
     struct rdzv_message hello = {.type = RDZV_HELLO};
@@ -229,11 +233,12 @@ static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:
     case MEMBER_FAILED:
-    case MEMBER_STOPPING: {
+    case MEMBER_STOPPING:
+    case MEMBER_LEAVING: {
         char text[RDZV_TEXT_MAX];
         (void) snprintf(text, sizeof(text), "lost the coordinator at '%.200s': %.500s",
                         m->set.where, why);
-        enter(m, MEMBER_STOPPING);
+        if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING);
         m->actions->on_stop(m->arg, grace, text);
         break;
     }
@@ -251,7 +256,7 @@ void member_unlinked(struct member *m, int64_t now_ms, const char *why) {
 /* ---- what the agent says ---- */
 
 void member_join(struct member *m, int64_t now_ms) {
-    if (m->state == MEMBER_ENDED) return; /* crossed with the end */
+    if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return; /* crossed with the end */
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
     if (m->linked) send_join(m);
     else start_linking(m, now_ms);
@@ -277,18 +282,14 @@ void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
 
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
     (void) now_ms;
-    if (m->state == MEMBER_ENDED) return;
-    int was_connecting = m->attempt_ms != CR_FOREVER;
-    if (m->linked) {
-        struct rdzv_message msg = {.type = RDZV_LEAVE};
-        msg.leave.why = why;
-        m->actions->send(m->arg, &msg);
-    }
-    enter(m, MEMBER_ENDED);
-    if (m->linked || was_connecting) m->actions->hang_up(m->arg);
-    m->linked = 0;
-    m->beat_ms = CR_FOREVER;
+    if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
+    if (m->attempt_ms != CR_FOREVER) m->actions->hang_up(m->arg);
     forget_connecting(m);
+    enter(m, MEMBER_LEAVING);
+    if (!m->linked) return;
+    struct rdzv_message msg = {.type = RDZV_LEAVE};
+    msg.leave.why = why;
+    m->actions->send(m->arg, &msg);
 }
 
 /* ---- what the coordinator says ---- */
@@ -339,6 +340,7 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
     if (!m->linked) return 0; /* we have hung up already */
+    if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_WELCOME: got_welcome(m, now_ms, &msg->welcome); return 0;
     case RDZV_ACCEPTED:

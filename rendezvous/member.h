@@ -5,7 +5,7 @@
  *                   ▲                 ▲                │ failed              │
  *                   │ cut off         │                ▼                     │
  *                   └─────── join ────┴──── STOPPING ◄─┴ FAILED ◄── STOP ────┘
- *   any ─END, REFUSED, LEAVE, time up─► ENDED
+ *   any ─leave─► LEAVING     any ─END, REFUSED, time up─► ENDED
  *
  * Being cut off (connection closed, or silent for most of the lease) stops the workers within the
  * lease: after that the coordinator may have given our ranks to others. */
@@ -49,6 +49,8 @@ void member_free(struct member *m);
 void member_join(struct member *m, int64_t now_ms);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
+/* No upcall follows but an on_stop that hastens. The connection stays, and is kept alive, until the shell closes it, when the
+ * workers are gone. */
 void member_leave(struct member *m, int64_t now_ms, const char *why);
 
 /* ---- what happens ---- */
@@ -62,7 +64,7 @@ int64_t member_deadline(const struct member *m);    /* CR_FOREVER: none */
 
 /* clang-format off */
 #define MEMBER_STATES(S) \
-    S(IDLE) S(LINKING) S(JOINING) S(RUNNING) S(SUCCEEDED) S(FAILED) S(STOPPING) S(ENDED)
+    S(IDLE) S(LINKING) S(JOINING) S(RUNNING) S(SUCCEEDED) S(FAILED) S(STOPPING) S(LEAVING) S(ENDED)
 /* clang-format on */
 enum member_state {
 #define S(name) MEMBER_##name,

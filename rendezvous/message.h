@@ -35,6 +35,7 @@
 #define RDZV_JOIN_FIELDS(F) /* put me into the next round */ \
     F(text, host) F(text, addr) F(u64, pid) \
     F(u64, instance)            /* random, one a launcher: the same node coming back shows it */ \
+    F(u64, link)                /* this launcher's how-many-eth connection; older ones lose */ \
     F(text, role) \
     F(i64, node_rank)           /* asked for by the user or the scheduler; -1 = none */ \
     F(u32, local_world_size) \

@@ -103,8 +103,10 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what);
  * on_stop. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
-/* This node goes away (a signal to the launcher); no callback follows but on_close's. Its workers
- * may still be running: what this node hosts stays open until rendezvous_close(). */
+/* This node goes away (a signal to the launcher); no callback follows but on_close's, and a bounded
+ * on_stop if the node is cut off while its workers end. Call it at once,
+ * so that the other nodes stop too; stop the workers; then rendezvous_close(): only then do the
+ * others form a round without this node. What this node hosts stays open until that close. */
 void rendezvous_leave(struct rendezvous *r);
 
 /* Frees, after the loop has run `on_close` (NULL is fine). Allowed in every state; no callback but
