@@ -31,12 +31,17 @@ struct store_bytes {
 struct store_server;
 struct store_space;
 
+/* Exceeding one of them closes the connection that did, with one line in the log. */
 struct store_server_options {
     size_t key_max, value_max, list_max; /* 0 = the limits above */
-    size_t memory_max;                   /* bytes of keys and values in one space; 0 = no limit */
+    size_t memory_max;                   /* bytes of one space: keys, values, waits, half requests,
+                                            unread replies; 0 = half of this machine's memory */
     size_t client_max;                   /* connections in one space; 0 = no limit */
-    size_t client_buffer_max;            /* unread replies of one connection; 0 = 256 MiB */
+    size_t client_buffer_max;            /* one request, and the unread replies of one connection;
+                                            0 = STORE_CLIENT_BUFFER_MAX */
 };
+
+#define STORE_CLIENT_BUFFER_MAX ((size_t) 256 << 20)
 
 /* Starts the thread. `options` may be NULL; it is copied. */
 int store_server_start(const struct store_server_options *options, struct store_server **out,
@@ -54,6 +59,27 @@ void store_space_clear(struct store_space *space);
 
 /* Closes the listener and every connection, frees the space. NULL is fine. */
 void store_space_close(struct store_space *space);
+
+/* "0.0.0.0:29500": the address it listens on, numeric. Borrowed from the space. */
+const char *store_space_address(const struct store_space *space);
+
+/* A connection that belongs to another room: the descriptor (non-blocking, now the receiver's) and
+ * the bytes that were read from it, magic included, borrowed for the call. */
+struct store_handoff {
+    struct store_space *space;
+    int fd;
+    const void *data;
+    size_t len;
+};
+
+/* Runs on the server's thread; it must not block. */
+typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff);
+
+/* From now on connections to any space that open with these four bytes are handed to `fn`. The
+ * first byte must be above 0x08, so that no torch client can send it. Returns 0, -EINVAL, -EEXIST or
+ * -ENOSPC (there is room for a few). */
+int store_server_register_magic(struct store_server *server, const void *magic,
+                                store_handoff_fn fn, void *arg);
 
 /* Closes all spaces, ends and joins the thread, frees. NULL is fine. */
 void store_server_stop(struct store_server *server);

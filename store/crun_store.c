@@ -1,0 +1,57 @@
+/* crun-store: a store server on its own, and the operator's tool to look into any. */
+#include "store/command_internal.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command {
+    const char *name, *summary;
+    command_fn run;
+} commands[] = {
+    {"serve", "run a store", command_serve},
+};
+
+int command_usage_error(const char *name, const char *fmt, ...) {
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    (void) fprintf(stderr, "crun-store %s: %s; try 'crun-store %s --help'\n", name, text, name);
+    return COMMAND_USAGE;
+}
+
+static void print_help(void) {
+    (void) printf("usage: crun-store COMMAND [options]\n\ncommands:\n");
+    for (size_t i = 0; i < CR_ARRAY_LEN(commands); i++) {
+        (void) printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+    }
+    (void) printf("\n'crun-store COMMAND --help' shows the options of one.\n");
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    cr_log_setup("crun-store", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN), NULL, NULL);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help();
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        (void) printf("crun-store %s\n", CRUN_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < CR_ARRAY_LEN(commands); i++) {
+        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    }
+    if (argc < 2) {
+        (void) fprintf(stderr, "crun-store: no command given; try 'crun-store --help'\n");
+    } else {
+        (void) fprintf(stderr, "crun-store: unknown command '%s'; try 'crun-store --help'\n", name);
+    }
+    return COMMAND_USAGE;
+}

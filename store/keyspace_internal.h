@@ -1,0 +1,81 @@
+/* The key space: what the operations mean. Requests in, replies and wake-ups out.
+ *
+ * Pure: no sockets, no clock (time is passed in), no globals. A session is one client as the key
+ * space sees it: what it must be sent, what it waits for, what it watches. The caller embeds it.
+ *
+ *     apply(request of A) ──► A's output grows, and for each session that it woke,
+ *                             that one's output grows and it is in the ready list
+ *
+ * Costs: waking a key is its waiters; a session that leaves or cancels is its own registrations. */
+#ifndef STORE_KEYSPACE_INTERNAL_H
+#define STORE_KEYSPACE_INTERNAL_H
+
+#include "store/key_table_internal.h"
+#include "store/output_internal.h"
+#include "store/wire.h"
+
+#include <stdbool.h>
+
+/* One missing key of one wait, hanging in that key's list in order of arrival. */
+struct store_registration {
+    struct store_registration *next, *prev;
+    struct store_entry *entry; /* NULL once the key was written */
+    struct store_wait *wait;
+};
+
+struct store_wait {
+    struct store_wait *next, *prev; /* all waits, the oldest first */
+    struct store_session *session;
+    int64_t since_ms;
+    size_t missing; /* keys that were not written since; released at 0 */
+    size_t count;
+    bool barrier;
+    struct store_registration registrations[];
+};
+
+struct store_watch {
+    struct store_watch *next, *prev; /* of the same key */
+    struct store_watch *next_own;    /* of the same session */
+    struct store_entry *entry;
+    struct store_session *session;
+};
+
+/* Zero-initialise; store_keyspace_leave() ends it. */
+struct store_session {
+    struct store_output out;
+    struct store_wait *wait; /* at most one; NULL = none */
+    struct store_watch *watches;
+    struct store_session *ready_next, *ready_prev;
+    bool ready;  /* in the ready list */
+    bool lost;   /* a push could not be queued: out of step, must be closed */
+    bool legacy; /* a new request proves that its pending wait was given up (it cannot say so) */
+};
+
+struct store_keyspace {
+    struct store_key_table table;
+    size_t reply_max;  /* bytes of one reply, so of one stored value too; below 4 GiB */
+    size_t memory_max; /* 0 = no limit */
+    size_t memory;     /* in use: keys, values, waits; the caller adds what it buffers */
+    struct store_wait *wait_first, *wait_last;
+    struct store_session *ready_first;
+    uint64_t op_count[STORE_OP_COUNT];
+    size_t key_count, queue_count, wait_count;
+    size_t key_bytes, value_bytes; /* of existing keys; values in queues count too */
+};
+
+void store_keyspace_init(struct store_keyspace *ks, const uint64_t seed[2]);
+void store_keyspace_done(struct store_keyspace *ks); /* after all sessions left */
+
+/* Carries out one request. Returns 0, or a negative errno after which the session must be closed;
+ * *reason (static text) then says why: -EPROTO (a counter that is no number), -EMSGSIZE (value or
+ * reply over reply_max), -ENOSPC (memory_max), -ENOMEM. */
+int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
+                         const struct store_request *r, int64_t now_ms, const char **reason);
+
+/* Takes the next session whose output grew by someone else's request, or NULL. */
+struct store_session *store_keyspace_take_ready(struct store_keyspace *ks);
+
+/* Drops its wait, watches and output. */
+void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s);
+
+#endif

@@ -1,0 +1,445 @@
+/* One client: bytes in, requests through the key space, bytes out.
+ *
+ *     readable ─► read ─► serve: parse, apply, parse, apply… ─► flush own replies
+ *                                    │                          └► flush those whom it woke
+ *                                    └ half a request: kept in rx; a big value: its block
+ *
+ * All requests of one read are answered by one send. A client that does not read its replies is
+ * not read from; one that goes away half-way is finished quietly. */
+#include "store/server_internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SMALL_RX    ((size_t) 16 << 10) /* up to here a half request is moved in front of the next read */
+#define IOVECS_MAX  64
+#define SPARE_MAX   ((size_t) 1 << 20)  /* lent output memory that grew over this is given back */
+
+static void on_event(uv_poll_t *poll, int status, int events);
+
+/* ---- life ---- */
+
+static void watch_events(struct store_connection *c) {
+    int events = 0;
+    if (!c->stalled && !c->finished) events |= UV_READABLE;
+    if (c->session.out.pending > 0) events |= UV_WRITABLE;
+    if (events == c->events) return;
+    c->events = events;
+    (void) uv_poll_start(&c->poll, events, on_event);
+}
+
+static void link_connection(struct store_space *space, struct store_connection *c) {
+    c->next = space->connections;
+    if (c->next != NULL) c->next->prev = c;
+    space->connections = c;
+    space->connection_count++;
+}
+
+static void unlink_connection(struct store_connection *c) {
+    struct store_space *space = c->space;
+    if (c->next != NULL) c->next->prev = c->prev;
+    if (c->prev != NULL) {
+        c->prev->next = c->next;
+    } else {
+        space->connections = c->next;
+    }
+    space->connection_count--;
+    if (c->admin) space->admin_count--;
+}
+
+static bool too_many(const struct store_space *space) {
+    size_t max = space->server->options.client_max;
+    return max > 0 && space->connection_count - space->admin_count >= max;
+}
+
+void store_connection_open(struct store_space *space, int fd, const union store_peer *peer) {
+    struct store_connection *c = too_many(space) ? NULL : calloc(1, sizeof(*c));
+    if (c == NULL) {
+        store_server_log(space->server, peer, too_many(space) ? "too many clients" : "out of memory");
+        (void) close(fd);
+        return;
+    }
+    c->space = space;
+    c->fd = fd;
+    c->peer = *peer;
+    c->parser.limits = &space->server->limits;
+    if (uv_poll_init(&space->server->loop, &c->poll, fd) < 0) {
+        (void) close(fd);
+        free(c);
+        return;
+    }
+    link_connection(space, c);
+    watch_events(c);
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct store_connection *c = CR_CONTAINER_OF(handle, struct store_connection, poll);
+    store_parser_done(&c->parser);
+    cr_buffer_done(&c->rx);
+    free(c);
+}
+
+/* Takes it out of the space; what remains is memory, freed when the loop let go of the handle. */
+static void leave(struct store_connection *c) {
+    struct store_space *space = c->space;
+    c->closing = true;
+    store_keyspace_leave(&space->keys, &c->session);
+    space->keys.memory -= c->charged;
+    store_value_unref(c->block);
+    c->block = NULL;
+    unlink_connection(c);
+    uv_close((uv_handle_t *) &c->poll, on_closed);
+    store_listener_resume(space);
+}
+
+/* Unread input would turn our FIN into a RST, which 1.13.1 clients do not survive. */
+static void close_softly(int fd) {
+    for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {}
+    (void) shutdown(fd, SHUT_WR);
+    (void) close(fd);
+}
+
+static int send_pending(struct store_connection *c);
+
+void store_connection_close(struct store_connection *c, const char *reason) {
+    if (c->closing) return;
+    if (reason != NULL) {
+        store_server_log(c->space->server, &c->peer, reason);
+        (void) send_pending(c); /* answers that were earned; no second try */
+    }
+    leave(c);
+    close_softly(c->fd);
+}
+
+/* Counts what the connection holds in the space's memory; over the limit, it is closed. */
+static void charge(struct store_connection *c) {
+    struct store_keyspace *keys = &c->space->keys;
+    size_t held = c->rx.cap + c->session.out.pending + (c->block == NULL ? 0 : c->block->len);
+    if (held == c->charged) return;
+    keys->memory += held - c->charged;
+    bool grew = held > c->charged;
+    c->charged = held;
+    if (grew && keys->memory_max > 0 && keys->memory > keys->memory_max) {
+        store_connection_close(c, "memory limit of the store reached");
+    }
+}
+
+/* ---- bytes out ---- */
+
+static void borrow_output(struct store_connection *c) {
+    struct store_server *server = c->space->server;
+    if (c->session.out.bytes.data != NULL) return;
+    c->session.out.bytes = server->out;
+    server->out = (struct cr_buffer){0};
+}
+
+static void return_output(struct store_connection *c) {
+    struct store_server *server = c->space->server;
+    struct store_output *out = &c->session.out;
+    if (out->pending > 0) return;
+    if (server->out.data == NULL && out->bytes.cap <= SPARE_MAX) {
+        server->out = out->bytes;
+        out->bytes = (struct cr_buffer){0};
+    }
+    store_output_done(out);
+}
+
+/* Sends until nothing is left or the kernel has enough. 0, or negative when the peer is gone. */
+static int send_pending(struct store_connection *c) {
+    struct store_output *out = &c->session.out;
+    while (out->pending > 0) {
+        ssize_t n;
+        if (out->chunk_count == 0) {
+            n = send(c->fd, out->bytes.data + out->bytes_sent, out->pending, MSG_NOSIGNAL);
+        } else {
+            struct iovec iov[IOVECS_MAX];
+            struct msghdr message = {.msg_iov = iov};
+            message.msg_iovlen = (size_t) store_output_iov(out, iov, IOVECS_MAX);
+            n = sendmsg(c->fd, &message, MSG_NOSIGNAL);
+        }
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+        c->space->bytes_out += (uint64_t) n;
+        store_output_sent(out, (size_t) n);
+    }
+    return 0;
+}
+
+/* Sends what there is, and settles what the connection waits for next. */
+static void flush(struct store_connection *c) {
+    size_t max = c->space->server->options.client_buffer_max + STORE_OUTPUT_PAUSE;
+    if (c->session.lost || send_pending(c) < 0) {
+        store_connection_close(c, NULL);
+        return;
+    }
+    if (c->session.out.pending > max) {
+        store_connection_close(c, "it does not read its replies");
+        return;
+    }
+    if (c->finished && c->session.out.pending == 0) {
+        store_connection_close(c, NULL);
+        return;
+    }
+    return_output(c);
+    watch_events(c);
+    charge(c);
+}
+
+static void flush_woken(struct store_space *space) {
+    struct store_session *s;
+    while ((s = store_keyspace_take_ready(&space->keys)) != NULL) {
+        flush(CR_CONTAINER_OF(s, struct store_connection, session));
+    }
+}
+
+/* ---- requests ---- */
+
+static void count_rate(struct store_space *space) {
+    uint64_t now = uv_now(&space->server->loop);
+    if (now - space->rate_since_ms < 1000) return;
+    space->rate = (double) (space->operations - space->rate_operations) * 1000.0 /
+                  (double) (now - space->rate_since_ms);
+    space->rate_since_ms = now;
+    space->rate_operations = space->operations;
+}
+
+static void apply(struct store_connection *c, const struct store_request *request) {
+    struct store_space *space = c->space;
+    const char *reason = NULL;
+    int64_t now = (int64_t) uv_now(&space->server->loop);
+    space->operations++;
+    int rc = store_keyspace_apply(&space->keys, &c->session, request, now, &reason);
+    if (rc < 0) store_connection_close(c, reason);
+}
+
+/* Hands the descriptor to the room whose magic it sent; the connection is no longer ours. */
+static void hand_over(struct store_connection *c, const uint8_t *data, size_t len) {
+    struct store_server *server = c->space->server;
+    for (size_t i = 0; i < server->magic_count; i++) {
+        const struct store_magic *m = &server->magics[i];
+        if (memcmp(m->magic, data, STORE_MAGIC_LEN) != 0) continue;
+        struct store_handoff handoff = {.space = c->space, .fd = c->fd, .data = data, .len = len};
+        (void) uv_poll_stop(&c->poll); /* before anybody else polls this descriptor */
+        leave(c);
+        m->fn(m->arg, &handoff);
+        return;
+    }
+    store_connection_close(c, "it speaks no protocol of the store");
+}
+
+/* Who is it? Returns the bytes that are done with; the dialect stays NONE while it cannot be said. */
+static size_t greet(struct store_connection *c, const uint8_t *data, size_t len) {
+    size_t consumed = 0;
+    enum store_dialect dialect = STORE_DIALECT_NONE;
+    if (store_detect(data, len, &dialect, &consumed) == 0) return 0;
+    c->parser.dialect = dialect;
+    c->session.legacy = dialect == STORE_DIALECT_LEGACY_A;
+    if (dialect == STORE_DIALECT_ADMIN) {
+        c->admin = true;
+        c->space->admin_count++;
+    }
+    if (dialect == STORE_DIALECT_FOREIGN) hand_over(c, data, len);
+    return consumed;
+}
+
+static void serve_admin(struct store_connection *c, uint8_t request) {
+    struct cr_buffer text = {0};
+    struct store_output *out = &c->session.out;
+    if (request != STORE_ADMIN_STAT) {
+        store_connection_close(c, "unknown administration request");
+        return;
+    }
+    count_rate(c->space);
+    int rc = store_stat(c->space, &text);
+    if (rc == 0) rc = store_output_u64(out, text.len);
+    if (rc == 0) rc = store_output_bytes(out, text.data, text.len);
+    cr_buffer_done(&text);
+    if (rc < 0) store_connection_close(c, "out of memory");
+}
+
+/* The tail of a big value is missing: from now on its bytes go straight into its block.
+ * Returns the bytes of the request that must be kept: those in front of the value. */
+static size_t begin_block(struct store_connection *c, const uint8_t *data, size_t len) {
+    size_t head;
+    size_t full = store_parser_block(&c->parser, &head);
+    if (full == 0) return len;
+    c->block = store_value_new(full);
+    if (c->block == NULL) {
+        store_connection_close(c, "out of memory");
+        return 0;
+    }
+    c->block_len = full;
+    c->block->len = (uint32_t) (len - head);
+    memcpy(c->block->data, data + head, len - head);
+    return head;
+}
+
+/* Stops serving a client that lets its replies pile up, until it has read them. */
+static bool stall(struct store_connection *c) {
+    if (c->session.out.pending < STORE_OUTPUT_PAUSE) return false;
+    if (send_pending(c) < 0) {
+        store_connection_close(c, NULL);
+        return true;
+    }
+    c->stalled = c->session.out.pending >= STORE_OUTPUT_PAUSE;
+    return c->stalled;
+}
+
+struct progress {
+    size_t used; /* bytes that are done with */
+    size_t kept; /* bytes behind them to keep, when fewer than all */
+};
+
+/* Serves every whole request in data[0..len). */
+static struct progress serve(struct store_connection *c, const uint8_t *data, size_t len) {
+    size_t at = 0;
+    if (c->parser.dialect == STORE_DIALECT_NONE) at = greet(c, data, len);
+    while (at < len && !c->closing) {
+        if (c->parser.dialect == STORE_DIALECT_NONE || stall(c)) break;
+        if (c->parser.dialect == STORE_DIALECT_ADMIN) {
+            serve_admin(c, data[at++]);
+            continue;
+        }
+        struct store_request request;
+        int rc = store_parse(&c->parser, data + at, len - at, &request);
+        if (rc == 0) return (struct progress){at, begin_block(c, data + at, len - at)};
+        if (rc < 0) {
+            store_connection_close(c, c->parser.reason);
+            break;
+        }
+        at += request.size;
+        apply(c, &request);
+        store_parser_next(&c->parser);
+    }
+    return (struct progress){at, len - at};
+}
+
+/* ---- bytes in ---- */
+
+/* The peer will send no more. Its waits are over; its replies still go out. */
+static void finish(struct store_connection *c) {
+    struct store_output out = c->session.out;
+    c->finished = true;
+    c->session.out = (struct store_output){0};
+    store_keyspace_leave(&c->space->keys, &c->session);
+    c->session.out = out;
+    flush(c);
+}
+
+/* What recv() said: true if there are bytes. */
+static bool received(struct store_connection *c, ssize_t n) {
+    if (n > 0) {
+        c->space->bytes_in += (uint64_t) n;
+        return true;
+    }
+    if (n == 0) {
+        finish(c);
+    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+        store_connection_close(c, NULL);
+    }
+    return false;
+}
+
+static void keep(struct store_connection *c, const uint8_t *data, size_t len) {
+    c->rx.len = 0;
+    if (cr_buffer_append(&c->rx, data, len) < 0) store_connection_close(c, "out of memory");
+    if (len == 0) cr_buffer_done(&c->rx);
+}
+
+/* Replies, wake-ups, bookkeeping: after anything was served. */
+static void settle(struct store_connection *c) {
+    struct store_space *space = c->space;
+    count_rate(space);
+    if (!c->closing) flush(c);
+    flush_woken(space);
+}
+
+/* The usual case: everything happens in the shared read buffer. */
+static void read_small(struct store_connection *c) {
+    uint8_t *rx = c->space->server->rx;
+    size_t before = c->rx.len;
+    if (before > 0) memcpy(rx, c->rx.data, before);
+    ssize_t n = recv(c->fd, rx + before, STORE_READ_SIZE - before, 0);
+    if (!received(c, n)) return;
+    borrow_output(c);
+    struct progress p = serve(c, rx, before + (size_t) n);
+    if (!c->closing && (before > 0 || p.kept > 0)) keep(c, rx + p.used, p.kept);
+    settle(c);
+}
+
+static void serve_kept(struct store_connection *c) {
+    borrow_output(c);
+    struct progress p = serve(c, (const uint8_t *) c->rx.data, c->rx.len);
+    if (!c->closing) {
+        c->rx.len = p.used + p.kept;
+        cr_buffer_consume(&c->rx, p.used);
+        if (c->rx.len == 0) cr_buffer_done(&c->rx);
+    }
+    settle(c);
+}
+
+/* A long list on its way: read behind what is there. */
+static void read_large(struct store_connection *c) {
+    if (cr_buffer_reserve(&c->rx, STORE_READ_SIZE) < 0) {
+        store_connection_close(c, "out of memory");
+        return;
+    }
+    ssize_t n = recv(c->fd, c->rx.data + c->rx.len, STORE_READ_SIZE, 0);
+    if (!received(c, n)) return;
+    c->rx.len += (size_t) n;
+    serve_kept(c);
+}
+
+static void block_complete(struct store_connection *c) {
+    struct store_request request;
+    struct store_value *block = c->block;
+    c->block = NULL;
+    store_parser_finish(&c->parser, c->rx.data, block, &request);
+    borrow_output(c);
+    apply(c, &request);
+    store_value_unref(block);
+    store_parser_next(&c->parser);
+    if (!c->closing) cr_buffer_done(&c->rx);
+    settle(c);
+}
+
+static void read_block(struct store_connection *c) {
+    struct store_value *v = c->block;
+    ssize_t n = recv(c->fd, v->data + v->len, c->block_len - v->len, 0);
+    if (!received(c, n)) return;
+    v->len += (uint32_t) n;
+    charge(c);
+    if (!c->closing && v->len == c->block_len) block_complete(c);
+}
+
+/* ---- events ---- */
+
+static void on_writable(struct store_connection *c) {
+    flush(c);
+    if (c->closing || !c->stalled || c->session.out.pending > STORE_OUTPUT_PAUSE / 2) return;
+    c->stalled = false;
+    serve_kept(c);
+}
+
+static void on_event(uv_poll_t *poll, int status, int events) {
+    struct store_connection *c = CR_CONTAINER_OF(poll, struct store_connection, poll);
+    if (status < 0) {
+        store_connection_close(c, NULL);
+        return;
+    }
+    if (events & UV_WRITABLE) on_writable(c);
+    if (c->closing || !(events & UV_READABLE) || c->stalled || c->finished) return;
+    if (c->block != NULL) {
+        read_block(c);
+    } else if (c->rx.len > SMALL_RX) {
+        read_large(c);
+    } else {
+        read_small(c);
+    }
+}

@@ -1,0 +1,132 @@
+/* The server's own structs, shared by its four files:
+ *
+ *   server.c             the thread, its loop, calls from other threads, spaces
+ *   server_listen.c      binding, accepting, pausing when descriptors run out
+ *   server_connection.c  bytes in, requests, bytes out, closing
+ *   server_stat.c        the answer to 'crun-store stat'
+ *
+ * Everything below belongs to the server's thread, except what stands under `lock`. */
+#ifndef STORE_SERVER_INTERNAL_H
+#define STORE_SERVER_INTERNAL_H
+
+#include "base/buffer.h"
+#include "store/keyspace_internal.h"
+#include "store/store.h"
+#include "store/wire.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#define STORE_READ_SIZE     ((size_t) 256 << 10) /* at most that much a wake-up of one client */
+#define STORE_OUTPUT_PAUSE  ((size_t) 1 << 20)   /* unread replies at which we stop reading requests */
+#define STORE_MAGICS_MAX    8
+#define STORE_ACCEPTS_MAX   1024 /* a wake-up */
+#define STORE_RESUME_MS     200  /* accept again, after descriptors ran out */
+#define STORE_LOGS_MAX      20   /* lines about clients in one window; the others are counted */
+#define STORE_LOG_WINDOW_MS 10000
+
+/* A peer is dead after a minute of silence plus six lost probes, or when data stays
+ * unacknowledged, or its window shut, for two minutes. */
+#define STORE_KEEPALIVE_IDLE_S     60
+#define STORE_KEEPALIVE_INTERVAL_S 10
+#define STORE_KEEPALIVE_PROBES     6
+#define STORE_USER_TIMEOUT_MS      120000u
+
+union store_peer {
+    struct sockaddr sa;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+struct store_connection {
+    uv_poll_t poll;
+    struct store_session session;
+    struct store_parser parser;
+    struct store_connection *next, *prev; /* of the space */
+    struct store_space *space;            /* NULL once it left */
+    struct cr_buffer rx;                  /* the beginning of a request whose end has not come */
+    struct store_value *block;            /* a big value being received; rx has its head */
+    size_t block_len;                     /* its full length */
+    size_t charged;                       /* bytes of it counted in the key space's memory */
+    union store_peer peer;
+    int fd;
+    int events;      /* what the poll handle watches */
+    bool stalled;    /* it does not read its replies: neither do we its requests */
+    bool finished;   /* it closed its sending side; closed when everything is sent */
+    bool closing;
+    bool admin;
+};
+
+struct store_space {
+    uv_poll_t poll;
+    uv_timer_t resume;
+    struct store_server *server;
+    struct store_space *next, *prev;
+    struct store_keyspace keys;
+    struct store_connection *connections;
+    size_t connection_count, admin_count;
+    int fd;
+    int open_handles;
+    bool paused; /* not accepting */
+    bool closing;
+    char address[80];
+    uint64_t opened_ms;
+    uint64_t bytes_in, bytes_out;
+    uint64_t operations, rate_operations, rate_since_ms; /* rate_…: when the window began */
+    double rate;
+};
+
+struct store_magic {
+    uint8_t magic[STORE_MAGIC_LEN];
+    store_handoff_fn fn;
+    void *arg;
+};
+
+struct store_server {
+    uv_loop_t loop;
+    uv_async_t wake;
+    pthread_t thread;
+    struct store_server_options options; /* defaults filled in */
+    struct store_limits limits;
+    struct store_space *spaces;
+    struct store_magic magics[STORE_MAGICS_MAX];
+    size_t magic_count;
+    uint8_t *rx;           /* one read at a time lands here */
+    struct cr_buffer out;  /* spare output memory, lent to who is being served */
+    uint64_t log_since_ms;
+    unsigned log_count, log_suppressed;
+
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    struct store_call *calls; /* under lock: what other threads ask for */
+};
+
+/* ---- server_listen.c ---- */
+
+/* A listening, non-blocking socket, its options set so that accepted ones inherit them. */
+int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
+                 struct cr_error *err);
+void store_listener_attach(struct store_space *space);
+void store_listener_resume(struct store_space *space); /* a descriptor became free */
+
+/* ---- server_connection.c ---- */
+
+void store_connection_open(struct store_space *space, int fd, const union store_peer *peer);
+/* Says FIN and frees. With a reason it is logged. Nothing of c may be used afterwards, but the
+ * memory stays until the loop's next turn. */
+void store_connection_close(struct store_connection *c, const char *reason);
+
+/* ---- server_stat.c ---- */
+
+/* Appends the JSON text; 0 or -ENOMEM. */
+int store_stat(const struct store_space *space, struct cr_buffer *out);
+
+/* ---- server.c ---- */
+
+/* One line about a client, unless there were many just now. */
+void store_server_log(struct store_server *server, const union store_peer *peer,
+                      const char *reason);
+
+#endif
