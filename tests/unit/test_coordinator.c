@@ -1,0 +1,529 @@
+/* The coordinator's rules one by one, on a virtual clock: when a round forms and with whom, which
+ * ranks stay, what a failure costs, who is told what at the end. */
+#include "base/clock.h"
+#include "rendezvous/coordinator.h"
+#include "rendezvous/rendezvous.h"
+
+#include <check.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one node was told last. */
+struct peer {
+    struct coordinator_seat *seat;
+    int rounds, stops, ends, refused, hung_up;
+    struct rdzv_round round;
+    uint32_t outcome;
+    char why[RDZV_TEXT_MAX];
+};
+
+static struct coordinator *c;
+static struct rdzv_join defaults;
+static int stores_opened, store_error;
+static int64_t now;
+
+static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
+    struct peer *p = peer;
+    (void) arg;
+    const char *why = NULL;
+    if (m->type == RDZV_ROUND) p->rounds++, p->round = m->round;
+    if (m->type == RDZV_STOP) p->stops++, why = m->stop.why;
+    if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
+    if (m->type == RDZV_REFUSED) p->refused++, why = m->refused.why;
+    if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
+}
+
+static void on_hang_up(void *arg, void *peer) {
+    (void) arg;
+    ((struct peer *) peer)->hung_up++;
+    ((struct peer *) peer)->seat = NULL;
+}
+
+static int on_open_store(void *arg, uint64_t round, struct coordinator_store *out,
+                         struct cr_error *err) {
+    (void) arg;
+    (void) round;
+    if (store_error != 0) return cr_fail(err, store_error, "no store today");
+    (void) snprintf(out->addr, sizeof(out->addr), "10.0.0.1");
+    out->port = (uint16_t) (7000 + ++stores_opened);
+    return 0;
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    (void) level;
+    (void) text;
+}
+
+static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
+
+static void setup(uint32_t min, uint32_t max, uint32_t restarts) {
+    now = 1000;
+    stores_opened = store_error = 0;
+    defaults = (struct rdzv_join){.host = "?", .addr = "?", .role = "default", .node_rank = -1,
+                                  .local_world_size = 2, .last_rank = -1, .min_nodes = min,
+                                  .max_nodes = max, .max_restarts = restarts,
+                                  .join_timeout_ms = 600000, .last_call_timeout_ms = 30000,
+                                  .close_timeout_ms = 30000, .keep_alive_interval_ms = 5000,
+                                  .keep_alive_max_attempt = 3};
+    c = coordinator_new("job", &actions, NULL);
+}
+
+static void join_as(struct peer *p, const struct rdzv_join *j) {
+    p->seat = coordinator_join(c, now, p, 0, j);
+}
+
+static void join(struct peer *p, const char *host) {
+    static uint64_t instances;
+    struct rdzv_join j = defaults;
+    j.host = j.addr = host;
+    j.instance = ++instances;
+    join_as(p, &j);
+}
+
+static void say(struct peer *p, enum rdzv_message_type type, uint64_t round) {
+    struct rdzv_message m = {.type = type};
+    if (type == RDZV_JOIN) m.join = defaults;
+    if (type == RDZV_FAILED) m.failed = (struct rdzv_failed){.round = round, .what = "rank 3 on b: exit code 7"};
+    if (type == RDZV_SUCCEEDED) m.succeeded.round = round;
+    if (type == RDZV_LEAVE) m.leave.why = "signal 15";
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+static void lose(struct peer *p) {
+    coordinator_lost(c, now, p->seat, "connection closed");
+    p->seat = NULL;
+}
+
+/* Lets time pass, waking the coordinator exactly when it asks to be woken. */
+static void pass(int64_t ms) {
+    int64_t end = now + ms;
+    while (coordinator_deadline(c) <= end) {
+        if (coordinator_deadline(c) > now) now = coordinator_deadline(c);
+        coordinator_tick(c, now);
+    }
+    now = end;
+}
+
+static void beat(struct peer *p) { say(p, RDZV_BEAT, 0); }
+
+static enum coordinator_phase phase(void) {
+    struct coordinator_view v;
+    coordinator_look(c, &v);
+    return v.phase;
+}
+
+START_TEST(min_equal_max_starts_at_the_last_join) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    join(&a, "n10");
+    pass(5000);
+    ck_assert_int_eq(a.rounds, 0);
+    join(&b, "n2");
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
+    ck_assert_uint_eq(b.round.group_rank, 0); /* n2 before n10 */
+    ck_assert_uint_eq(a.round.group_rank, 1);
+    ck_assert_uint_eq(a.round.first_rank, 2);
+    ck_assert_uint_eq(a.round.world_size, 4);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.master_port, 7001);
+    ck_assert_uint_eq(b.round.master_port, 7001);
+}
+END_TEST
+
+START_TEST(last_call_runs_from_the_minimum) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 4, 0);
+    join(&a, "a");
+    pass(10000);
+    join(&b, "b");
+    beat(&a);
+    pass(14000); beat(&a); beat(&b);
+    join(&d, "d");
+    pass(14000); beat(&a); beat(&b); beat(&d);
+    pass(1999);
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds + b.rounds + d.rounds, 3);
+    ck_assert_uint_eq(d.round.group_world_size, 3);
+}
+END_TEST
+
+START_TEST(roles_and_sizes_may_differ) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(3, 3, 0);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.role = "A", j.local_world_size = 2, j.instance = 901;
+    join_as(&a, &j);
+    j.host = "b", j.role = "B", j.local_world_size = 3, j.instance = 902;
+    join_as(&b, &j);
+    j.host = "d", j.role = "A", j.local_world_size = 1, j.instance = 903;
+    join_as(&d, &j);
+    ck_assert_uint_eq(b.round.first_rank, 2);
+    ck_assert_uint_eq(b.round.first_role_rank, 0);
+    ck_assert_uint_eq(b.round.role_world_size, 3);
+    ck_assert_uint_eq(d.round.first_rank, 5);
+    ck_assert_uint_eq(d.round.first_role_rank, 2);
+    ck_assert_uint_eq(d.round.role_world_size, 3);
+    ck_assert_uint_eq(d.round.world_size, 6);
+}
+END_TEST
+
+START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.stops, 1);
+    ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
+    ck_assert_int_eq(b.stops, 0); /* it knows */
+    say(&a, RDZV_FAILED, 0); /* a victim that died meanwhile: free of charge */
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(b.rounds, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+    ck_assert_uint_eq(b.round.round, 1);
+    ck_assert_uint_eq(a.round.master_port, 7002); /* a store of its own */
+    say(&a, RDZV_FAILED, 0); /* about a round that is over */
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    say(&a, RDZV_FAILED, 1);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+    ck_assert_int_eq(a.ends + b.ends, 2);
+    ck_assert_uint_eq(b.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(b.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+START_TEST(after_a_failure_an_elastic_group_does_not_wait_for_more) {
+    struct peer a = {0}, b = {0};
+    setup(1, 4, 3);
+    join(&a, "a");
+    join(&b, "b");
+    pass(14000); beat(&a); beat(&b); pass(14000); beat(&a); beat(&b);
+    pass(2000);
+    ck_assert_int_eq(a.rounds, 1);
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+}
+END_TEST
+
+START_TEST(a_late_joiner_causes_a_round_for_free) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "b");
+    pass(14000); beat(&a); pass(14000); beat(&a); pass(2000);
+    ck_assert_int_eq(a.rounds, 1);
+    join(&b, "a");
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.group_rank, 0); /* it had rank 0: it keeps it */
+    ck_assert_uint_eq(b.round.group_rank, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(surplus_is_parked_and_steps_in_without_moving_ranks) {
+    struct peer p[3] = {{0}}, spare = {0};
+    setup(2, 3, 0);
+    join(&p[0], "a");
+    join(&p[1], "b");
+    join(&p[2], "d");
+    join(&spare, "0"); /* would sort first */
+    ck_assert_int_eq(spare.rounds + p[0].stops, 0);
+    for (int i = 0; i < 100; i++) { /* no time limit while parked */
+        pass(10000);
+        for (int k = 0; k < 3; k++) beat(&p[k]);
+        beat(&spare);
+    }
+    ck_assert_int_eq(spare.ends, 0);
+    lose(&p[1]);
+    ck_assert_int_eq(p[0].stops, 1);
+    ck_assert_ptr_nonnull(strstr(p[0].why, "'b' was lost"));
+    say(&p[0], RDZV_JOIN, 0);
+    say(&p[2], RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_uint_eq(p[0].round.group_rank, 0);
+    ck_assert_uint_eq(spare.round.group_rank, 1);
+    ck_assert_uint_eq(p[2].round.group_rank, 2);
+    ck_assert_uint_eq(p[2].round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_node_that_returns_gets_its_rank_back) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&d, "d");
+    lose(&a);
+    say(&b, RDZV_JOIN, 0);
+    say(&d, RDZV_JOIN, 0);
+    pass(14000); beat(&b); beat(&d); pass(14000); beat(&b); beat(&d); pass(2000);
+    ck_assert_uint_eq(b.round.group_world_size, 2);
+    ck_assert_uint_eq(b.round.group_rank, 1);
+    ck_assert_uint_eq(d.round.group_rank, 0); /* 2 is no rank any more: it fills the hole */
+    join(&a, "a");
+    say(&b, RDZV_JOIN, 0);
+    say(&d, RDZV_JOIN, 0);
+    ck_assert_uint_eq(b.round.group_rank, 1);
+    ck_assert_uint_eq(d.round.group_rank, 0);
+    ck_assert_uint_eq(a.round.group_rank, 2);
+}
+END_TEST
+
+START_TEST(success_needs_everybody_and_tells_the_spare) {
+    struct peer a = {0}, b = {0}, spare = {0}, late = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    say(&a, RDZV_SUCCEEDED, 0);
+    ck_assert_int_eq(a.ends, 0);
+    lose(&a); /* its work is done; it may go */
+    ck_assert_int_eq(b.stops, 0);
+    say(&b, RDZV_SUCCEEDED, 0);
+    ck_assert_uint_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
+    ck_assert_int_eq(b.ends + spare.ends, 2);
+    ck_assert_uint_eq(spare.outcome, RENDEZVOUS_SUCCEEDED);
+    join(&late, "z");
+    ck_assert_ptr_null(late.seat);
+    ck_assert_uint_eq(late.outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(late.why, "has ended and takes no more nodes"));
+    ck_assert(coordinator_deadline(c) == CR_FOREVER);
+}
+END_TEST
+
+START_TEST(a_joiner_waits_while_the_job_ends_well) {
+    struct peer a = {0}, b = {0}, late = {0};
+    setup(2, 3, 0);
+    join(&a, "a");
+    join(&b, "b");
+    pass(14000); beat(&a); beat(&b); pass(14000); beat(&a); beat(&b); pass(2000);
+    ck_assert_int_eq(a.rounds, 1);
+    say(&a, RDZV_SUCCEEDED, 0);
+    join(&late, "z");
+    ck_assert_int_eq(b.stops, 0);
+    say(&b, RDZV_SUCCEEDED, 0);
+    ck_assert_uint_eq(late.outcome, RENDEZVOUS_SUCCEEDED);
+    ck_assert_int_eq(late.ends, 1);
+}
+END_TEST
+
+START_TEST(missing_nodes_are_a_timeout_that_says_who_came) {
+    struct peer a = {0};
+    setup(2, 2, 0);
+    defaults.join_timeout_ms = 3000;
+    join(&a, "alpha");
+    pass(2999);
+    ck_assert_int_eq(a.ends, 0);
+    pass(1);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(a.why, "timed out after 3 s: 1 of at least 2 nodes came: alpha"));
+    ck_assert_int_eq(a.hung_up, 1);
+}
+END_TEST
+
+START_TEST(a_slow_stop_does_not_time_the_others_out) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    defaults.join_timeout_ms = 3000;
+    join(&a, "a");
+    join(&b, "b");
+    say(&b, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    for (int i = 0; i < 3; i++) pass(10000), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+}
+END_TEST
+
+START_TEST(silence_is_judged_after_the_lease_and_a_second_look) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    pass(10000);
+    beat(&a);
+    pass(4999);
+    ck_assert_int_eq(b.hung_up, 0);
+    pass(1); /* the lease of b is over: a look */
+    ck_assert_int_eq(b.hung_up, 0);
+    beat(&a);
+    pass(2000);
+    ck_assert_int_eq(b.hung_up, 1);
+    ck_assert_int_eq(a.stops, 1);
+    ck_assert_ptr_nonnull(strstr(a.why, "nothing heard from it"));
+}
+END_TEST
+
+START_TEST(a_coordinator_that_was_asleep_judges_nobody) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    now += 3600000;
+    coordinator_tick(c, now); /* timers run before what lies in the sockets is read */
+    beat(&a);
+    beat(&b);
+    pass(14000);
+    ck_assert_int_eq(a.hung_up + b.hung_up + a.stops + b.stops, 0);
+    now += 1000; /* both are over the lease: suspected */
+    coordinator_tick(c, now);
+    now += 3600000; /* asleep again between the two looks */
+    coordinator_tick(c, now);
+    ck_assert_int_eq(a.hung_up + b.hung_up, 0);
+}
+END_TEST
+
+START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    say(&b, RDZV_LEAVE, 0);
+    ck_assert_ptr_nonnull(strstr(a.why, "'b' leaves: signal 15"));
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 0); /* b's workers may still run */
+    lose(&b);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(a.rounds, 2);
+}
+END_TEST
+
+START_TEST(fixed_ranks_are_node_ranks_and_unique) {
+    struct peer a = {0}, b = {0}, again = {0}, far = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.host = "z", j.node_rank = 0, j.instance = 801;
+    join_as(&a, &j);
+    j.host = "y", j.instance = 802;
+    join_as(&again, &j);
+    ck_assert_int_eq(again.refused, 1);
+    ck_assert_ptr_nonnull(strstr(again.why, "node rank 0: 'z'"));
+    j.node_rank = 2, j.instance = 803;
+    join_as(&far, &j);
+    ck_assert_ptr_nonnull(strstr(far.why, "node ranks 0 to 1"));
+    j.host = "a", j.node_rank = 1, j.instance = 804;
+    join_as(&b, &j);
+    ck_assert_uint_eq(a.round.group_rank, 0);
+    ck_assert_uint_eq(b.round.group_rank, 1);
+}
+END_TEST
+
+START_TEST(an_older_connection_never_ends_a_newer_one) {
+    struct peer first = {0}, second = {0}, stale = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 5, j.link = 1;
+    join_as(&first, &j);
+    j.link = 3;
+    join_as(&second, &j);
+    ck_assert_int_eq(first.hung_up, 1);
+    j.link = 2;
+    join_as(&stale, &j);
+    ck_assert_ptr_null(stale.seat);
+    ck_assert_int_eq(second.hung_up, 0);
+}
+END_TEST
+
+START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 5);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 1, j.rounds_seen = 7, j.restarts_seen = 2, j.last_rank = 1;
+    join_as(&a, &j);
+    j.host = "b", j.instance = 2, j.rounds_seen = 6, j.restarts_seen = 1, j.last_rank = 0;
+    join_as(&b, &j);
+    ck_assert_uint_eq(a.round.round, 7);
+    ck_assert_uint_eq(a.round.restart_count, 2);
+    ck_assert_uint_eq(a.round.group_rank, 1);
+    ck_assert_uint_eq(b.round.group_rank, 0);
+}
+END_TEST
+
+START_TEST(bad_joins_and_messages_are_refused) {
+    struct peer a = {0};
+    struct cr_error err = {0};
+    setup(1, 1, 0);
+    struct rdzv_join j = defaults;
+    j.min_nodes = 2;
+    join_as(&a, &j);
+    ck_assert_ptr_null(a.seat);
+    j = defaults, j.local_world_size = 0;
+    join_as(&a, &j);
+    j = defaults, j.keep_alive_interval_ms = INT64_MAX;
+    join_as(&a, &j);
+    j = defaults, j.join_timeout_ms = -1;
+    join_as(&a, &j);
+    ck_assert_int_eq(a.refused, 4);
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
+    join(&a, "a");
+    struct rdzv_message m = {.type = RDZV_JOIN};
+    m.join = defaults;
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, &err), -EPROTO);
+    ck_assert_str_eq(err.text, "refuse a JOIN from a node that is RUNNING");
+    m.type = RDZV_STOP;
+    m.stop.why = "";
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, &err), -EPROTO);
+}
+END_TEST
+
+START_TEST(a_store_that_cannot_open_ends_the_job) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    store_error = -EMFILE;
+    join(&a, "a");
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(a.why, "no store today"));
+}
+END_TEST
+
+static void teardown(void) {
+    coordinator_free(c);
+    c = NULL;
+}
+
+int main(void) {
+    Suite *s = suite_create("coordinator");
+    TCase *t = tcase_create("rules");
+    tcase_set_timeout(t, 30);
+    tcase_add_checked_fixture(t, NULL, teardown);
+    tcase_add_test(t, min_equal_max_starts_at_the_last_join);
+    tcase_add_test(t, last_call_runs_from_the_minimum);
+    tcase_add_test(t, roles_and_sizes_may_differ);
+    tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
+    tcase_add_test(t, after_a_failure_an_elastic_group_does_not_wait_for_more);
+    tcase_add_test(t, a_late_joiner_causes_a_round_for_free);
+    tcase_add_test(t, surplus_is_parked_and_steps_in_without_moving_ranks);
+    tcase_add_test(t, a_node_that_returns_gets_its_rank_back);
+    tcase_add_test(t, success_needs_everybody_and_tells_the_spare);
+    tcase_add_test(t, a_joiner_waits_while_the_job_ends_well);
+    tcase_add_test(t, missing_nodes_are_a_timeout_that_says_who_came);
+    tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
+    tcase_add_test(t, silence_is_judged_after_the_lease_and_a_second_look);
+    tcase_add_test(t, a_coordinator_that_was_asleep_judges_nobody);
+    tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
+    tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
+    tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
+    tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
+    tcase_add_test(t, bad_joins_and_messages_are_refused);
+    tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,287 @@
+/* The member's rules on a virtual clock: keeping alive, being cut off, connecting again, giving up. */
+#include "base/clock.h"
+#include "rendezvous/member.h"
+#include "rendezvous/rendezvous.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct member *m;
+static int64_t now;
+static int connects, hang_ups, rounds, stops, ends, beats, joins, fails, leaves, last_outcome;
+static int64_t last_grace, last_beat;
+static struct rdzv_join last_join;
+static char why[RDZV_TEXT_MAX];
+
+static void on_connect(void *arg) { (void) arg; connects++; }
+static void on_hang_up(void *arg) { (void) arg; hang_ups++; }
+static void on_send(void *arg, const struct rdzv_message *msg) {
+    (void) arg;
+    if (msg->type == RDZV_BEAT) beats++, last_beat = msg->beat.sent_ms;
+    if (msg->type == RDZV_JOIN) joins++, last_join = msg->join;
+    if (msg->type == RDZV_FAILED) fails++;
+    if (msg->type == RDZV_LEAVE) leaves++;
+}
+static void on_round(void *arg, const struct rdzv_round *r) { (void) arg; (void) r; rounds++; }
+static void on_stop(void *arg, int64_t grace, const char *text) {
+    (void) arg;
+    stops++;
+    last_grace = grace;
+    (void) snprintf(why, sizeof(why), "%s", text);
+}
+static void on_end(void *arg, int outcome, const char *text) {
+    (void) arg;
+    ends++;
+    last_outcome = outcome;
+    (void) snprintf(why, sizeof(why), "%s", text);
+}
+static const struct member_actions actions = {on_connect, on_send, on_hang_up,
+                                              on_round, on_stop, on_end};
+
+static void setup(int64_t wait_ms) {
+    now = 1000;
+    connects = hang_ups = rounds = stops = ends = beats = joins = fails = leaves = 0;
+    struct member_settings s = {
+        .run_id = "job", .where = "n0:29400", .connect_timeout_ms = 3000,
+        .coordinator_wait_ms = wait_ms,
+        .self = {.host = "n1", .addr = "n1", .role = "default", .instance = 9, .node_rank = -1,
+                 .local_world_size = 1, .min_nodes = 1, .max_nodes = 2,
+                 .keep_alive_interval_ms = 5000, .keep_alive_max_attempt = 3}};
+    m = member_new(&s, &actions, NULL);
+}
+
+static void pass(int64_t ms) {
+    int64_t end = now + ms;
+    while (member_deadline(m) <= end) {
+        if (member_deadline(m) > now) now = member_deadline(m);
+        member_tick(m, now);
+    }
+    now = end;
+}
+
+static void hear(const struct rdzv_message *msg) {
+    ck_assert_int_eq(member_receive(m, now, msg, NULL), 0);
+}
+
+static void hear_round(uint64_t round) {
+    struct rdzv_message msg = {.type = RDZV_ROUND};
+    msg.round = (struct rdzv_round){.round = round, .restart_count = 4, .group_rank = 1, .master_addr = "x"};
+    hear(&msg);
+}
+
+static void hear_ack(void) {
+    struct rdzv_message msg = {.type = RDZV_BEAT_ACK};
+    msg.beat_ack.sent_ms = last_beat;
+    hear(&msg);
+}
+
+static void start(int64_t wait_ms) {
+    setup(wait_ms);
+    member_join(m, now);
+    member_linked(m, now);
+    hear_round(0);
+    ck_assert_int_eq(rounds, 1);
+}
+
+START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
+    start(0);
+    pass(5000);
+    ck_assert_int_eq(beats, 1);
+    hear_ack();
+    int64_t acked = now;
+    pass(12499);
+    ck_assert_int_eq(stops, 0);
+    pass(1); /* five sixths of 15 s */
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(last_grace, acked + 15000 - now);
+    ck_assert_int_eq(hang_ups, 1);
+    ck_assert_ptr_nonnull(strstr(why, "lost the coordinator at 'n0:29400': it has not answered"));
+}
+END_TEST
+
+START_TEST(an_old_or_future_ack_does_not_extend_the_lease) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_BEAT_ACK};
+    pass(5000);
+    hear_ack();
+    pass(1000);
+    msg.beat_ack.sent_ms = now + 100000; /* a broken coordinator */
+    hear(&msg);
+    msg.beat_ack.sent_ms = 0;
+    hear(&msg);
+    pass(11500);
+    ck_assert_int_eq(stops, 1);
+}
+END_TEST
+
+START_TEST(the_coordinators_settings_count) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_ACCEPTED};
+    msg.accepted = (struct rdzv_accepted){.keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3};
+    hear(&msg);
+    pass(100);
+    ck_assert_int_eq(beats, 1);
+    pass(200);
+    ck_assert_int_eq(stops, 1);
+}
+END_TEST
+
+START_TEST(a_lost_coordinator_is_the_end_unless_told_to_wait) {
+    start(0);
+    member_unlinked(m, now, "connection reset");
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(ends, 0);
+    member_join(m, now);
+    ck_assert_int_eq(connects, 2); /* one try is always made */
+    member_unlinked(m, now, "connection refused");
+    ck_assert_int_eq(ends, 1);
+    ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(why, "connection reset"));
+    ck_assert_ptr_nonnull(strstr(why, "coordinator_wait"));
+}
+END_TEST
+
+START_TEST(waiting_for_it_goes_on_with_what_was_known) {
+    start(10000);
+    member_unlinked(m, now, "connection reset");
+    member_join(m, now);
+    for (int i = 0; i < 8; i++) {
+        member_unlinked(m, now, "connection refused");
+        ck_assert_int_eq(ends, 0);
+        int before = connects;
+        pass(1000);
+        ck_assert_int_eq(connects, before + 1);
+    }
+    member_linked(m, now);
+    ck_assert_int_eq(joins, 2);
+    ck_assert_uint_eq(last_join.rounds_seen, 1);
+    ck_assert_uint_eq(last_join.restarts_seen, 4);
+    ck_assert_int_eq(last_join.last_rank, 1);
+    ck_assert_uint_eq(last_join.link, 2);
+    hear_round(1);
+    ck_assert_int_eq(rounds, 2);
+}
+END_TEST
+
+START_TEST(the_first_connection_is_tried_until_its_time_is_up) {
+    setup(0);
+    member_join(m, now);
+    while (ends == 0) {
+        member_unlinked(m, now, "connection refused");
+        if (ends == 0) pass(member_deadline(m) - now);
+        ck_assert_int_le(now, 1000 + 3000);
+    }
+    ck_assert_int_ge(now, 1000 + 1500);
+    ck_assert_int_gt(connects, 5);
+    ck_assert_ptr_nonnull(strstr(why, "cannot reach the rendezvous at 'n0:29400' within 3 s: connection refused"));
+}
+END_TEST
+
+START_TEST(a_black_hole_is_an_attempt_without_answer) {
+    setup(0);
+    member_join(m, now);
+    pass(20000);
+    ck_assert_int_eq(ends, 1);
+    ck_assert_int_ge(hang_ups, 1);
+    ck_assert_ptr_nonnull(strstr(why, "no answer"));
+}
+END_TEST
+
+START_TEST(a_node_that_failed_is_only_hastened) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_STOP};
+    msg.stop.why = "the same";
+    member_failed(m, now, 0, "rank 0");
+    member_failed(m, now, 0, "rank 1");
+    ck_assert_int_eq(fails, 1);
+    hear(&msg);
+    ck_assert_int_eq(stops, 0);
+    member_unlinked(m, now, "connection reset");
+    ck_assert_int_eq(stops, 1);
+    ck_assert(last_grace < CR_FOREVER);
+}
+END_TEST
+
+START_TEST(old_rounds_do_not_count) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_STOP};
+    msg.stop = (struct rdzv_stop){.round = 9, .why = "?"};
+    hear(&msg);
+    member_failed(m, now, 9, "rank 0");
+    member_succeeded(m, now, 9);
+    ck_assert_int_eq(stops + fails, 0);
+    ck_assert_int_eq(member_state(m), MEMBER_RUNNING);
+}
+END_TEST
+
+START_TEST(an_older_coordinator_is_not_obeyed) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_WELCOME};
+    msg.welcome.epoch = 7;
+    hear(&msg);
+    msg.welcome.epoch = 6;
+    hear(&msg);
+    ck_assert_int_eq(stops, 1);
+    ck_assert_ptr_nonnull(strstr(why, "it has epoch 6, but epoch 7 has taken over"));
+}
+END_TEST
+
+START_TEST(leaving_stays_connected_and_says_no_more) {
+    start(0);
+    member_leave(m, now, "signal 15");
+    member_leave(m, now, "signal 15");
+    ck_assert_int_eq(leaves, 1);
+    ck_assert_int_eq(hang_ups, 0);
+    pass(5000);
+    ck_assert_int_eq(beats, 1);
+    struct rdzv_message msg = {.type = RDZV_END};
+    msg.end.why = "";
+    hear(&msg);
+    ck_assert_int_eq(ends, 0);
+}
+END_TEST
+
+START_TEST(what_no_coordinator_says_is_refused) {
+    start(0);
+    struct cr_error err = {0};
+    struct rdzv_message msg = {.type = RDZV_JOIN};
+    ck_assert_int_eq(member_receive(m, now, &msg, &err), -EPROTO);
+    ck_assert_str_eq(err.text, "refuse a JOIN message from a coordinator");
+    msg.type = RDZV_ACCEPTED;
+    msg.accepted = (struct rdzv_accepted){0};
+    ck_assert_int_eq(member_receive(m, now, &msg, &err), -EPROTO);
+}
+END_TEST
+
+static void teardown(void) {
+    member_free(m);
+    m = NULL;
+}
+
+int main(void) {
+    Suite *s = suite_create("member");
+    TCase *t = tcase_create("rules");
+    tcase_set_timeout(t, 30);
+    tcase_add_checked_fixture(t, NULL, teardown);
+    tcase_add_test(t, it_beats_at_the_interval_and_is_fenced_before_the_lease_ends);
+    tcase_add_test(t, an_old_or_future_ack_does_not_extend_the_lease);
+    tcase_add_test(t, the_coordinators_settings_count);
+    tcase_add_test(t, a_lost_coordinator_is_the_end_unless_told_to_wait);
+    tcase_add_test(t, waiting_for_it_goes_on_with_what_was_known);
+    tcase_add_test(t, the_first_connection_is_tried_until_its_time_is_up);
+    tcase_add_test(t, a_black_hole_is_an_attempt_without_answer);
+    tcase_add_test(t, a_node_that_failed_is_only_hastened);
+    tcase_add_test(t, old_rounds_do_not_count);
+    tcase_add_test(t, an_older_coordinator_is_not_obeyed);
+    tcase_add_test(t, leaving_stays_connected_and_says_no_more);
+    tcase_add_test(t, what_no_coordinator_says_is_refused);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? 0 : 1;
+}
