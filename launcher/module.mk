@@ -12,3 +12,4 @@ docs: $(BUILD)/tools/crun-doc ## write docs/crun.1 and the shell completion anew
 	$(Q)$< man > docs/crun.1
 	$(Q)$< completion > docs/completion/crun.bash
 .PHONY: docs
+programs: $(BUILD)/tools/crun-doc
