@@ -1,12 +1,19 @@
 /* Worker processes: started so that no exit is lost, watched without polling, ended with everything
  * that they started. Knows nothing of ranks, logs or policy.
  *
- * A nursery is the set of processes of one worker group. Nothing in it outlives it, and nothing in it
+ * A nursery holds the processes of one worker group. Nothing in it outlives it, and nothing in it
  * outlives this process, however this process dies:
  *   - each worker leads a session and process group of its own and has the parent-death signal;
  *   - where a cgroup v2 is delegated to us, the group lives in one and is ended by cgroup.kill;
  *   - this process is the sub-reaper of what the workers leave behind;
- *   - a small warden process, started with the nursery, ends all of it should we die first. */
+ *   - a small warden process, started with the nursery, ends all of it should we die first.
+ *
+ * What the kernel cannot give us: without a delegated cgroup, a process that cleared its environment,
+ * made a session of its own and lost its parent is unknown to the warden (we ourselves, while we
+ * live, know it as our adopted child). A process in an uninterruptible sleep dies when it wakes.
+ *
+ * CRUN_CGROUP=0 in the environment keeps a nursery away from cgroups. Each worker finds a token in
+ * CRUN_NURSERY (nested ones are joined by ':'), by which a warden knows its processes. */
 #ifndef AGENT_WORKER_PROCESS_H
 #define AGENT_WORKER_PROCESS_H
 
@@ -21,51 +28,71 @@ struct nursery;
 struct worker_process;
 
 struct worker_spawn {
-    const char *path;         /* executable, already looked up */
+    const char *path; /* executable, already looked up */
     char *const *argv, *const *envp;
-    int stdin_fd, stdout_fd, stderr_fd; /* -1 = inherit ours; borrowed, the caller closes its copy */
+    int stdin_fd, stdout_fd,
+        stderr_fd; /* -1 = inherit ours; borrowed, the caller closes its copy */
 };
 
 /* How a worker ended. */
 struct worker_exit {
     pid_t pid;
-    int exit_code;            /* 0…255, or minus the signal */
+    int exit_code; /* 0…255, or minus the signal */
     int core_dumped;
-    uint64_t order;           /* 1, 2, 3 … in the kernel's order of death within the nursery */
-    int64_t died_monotonic_ns, died_wall_ns;
-    int signal_sent;          /* last signal that we had sent it before it died, or 0: a victim */
-    struct rusage usage;
+    uint64_t order; /* 1, 2, 3 … in the kernel's order of death within the nursery */
+    int64_t died_monotonic_ns,
+        died_wall_ns;    /* when we saw it: `order` is right even if we were late */
+    int signal_sent;     /* last signal that we had sent it before it died, or 0: a victim */
+    struct rusage usage; /* of the worker and of the children that it waited for */
 };
 
 struct nursery_events {
-    /* Once a worker, on the loop thread, never from inside worker_spawn. `w` is freed afterwards. */
+    /* Once a worker, on the loop thread, in order of death, never from inside a call below. `w` is
+     * freed afterwards. The callback may call anything here. */
     void (*on_exit)(void *arg, struct worker_process *w, const struct worker_exit *how);
-    /* The last process of the nursery is gone: no worker, no descendant (as far as the kernel lets us
-     * know). Only after nursery_end(). */
+    /* The last process of the nursery is gone: no worker, no descendant. Once a nursery_end(), after
+     * the last on_exit; from then on the nursery may be filled again, or closed. */
     void (*on_empty)(void *arg);
 };
 
+/* Makes this process fit to hold nurseries: sub-reaper of its descendants, and SIGCHLD not ignored.
+ * Process-wide, and therefore the choice of a front end, in main, before threads start. From then on
+ * a child in a foreign session that nobody here started is taken for an orphan of a worker: reaped
+ * when it dies and killed at the nursery's end. Children that this process already has when a nursery
+ * opens, and children in our own session (popen, uv_spawn), are never touched.
+ * Without this call a nursery knows its workers' process groups only.
+ * Returns 0, or a negative errno with a text. */
+int nursery_claim_process(struct cr_error *err);
+
+/* `events` is copied. The calling thread must live as long as the nursery: the parent-death signal
+ * is bound to the thread that starts a worker. Costs one fork (the warden), so open it early, before
+ * memory is large; -EINVAL when this process ignores SIGCHLD, else what fork and epoll say. */
 int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg,
                  struct nursery **out, struct cr_error *err);
 
-/* Starts one worker. The executable's own failure (ENOENT, EACCES, ENOEXEC…) is reported here, not as
- * an exit status. Returns 0 and the worker, or a negative errno with a text naming path and reason. */
+/* Starts one worker: in a session of its own, all signals at their default and none blocked, no
+ * descriptor above 2 but the three given, everything else inherited. The executable's own failure
+ * (ENOENT, EACCES, ENOEXEC…) is reported here, not as an exit status.
+ * Returns 0 and the worker, or a negative errno with a text naming path, reason and remedy. */
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err);
 
 pid_t worker_pid(const struct worker_process *w);
 void *worker_arg(const struct worker_process *w);
 
-/* To the worker's whole process group. */
+/* To the worker's whole process group. A worker that the kernel already counts as dead is not signalled
+ * (and is no victim), even if on_exit has not run yet. */
 void worker_signal(struct worker_process *w, int signum);
 
-/* Ends everything in the nursery: `signum` to every worker's group now, SIGKILL to all that is left
- * (descendants in other sessions too) after grace_ms; then on_empty. Calling again restarts the
- * grace with the new signal and time. With no process left, on_empty comes on the next turn. */
+/* Ends everything in the nursery: `signum` now to every worker's group and to what dead workers left
+ * behind (a stopped process is continued so that it can obey), SIGKILL after grace_ms to all that is
+ * left, descendants in other sessions too; then on_empty. grace_ms 0 kills at once. Calling again
+ * restarts the grace with the new signal and time. With no process left, on_empty comes on the next
+ * turn. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
 
-/* Frees once its handles are closed. The nursery must be empty (on_empty came) or never have
- * started a worker. */
+/* Frees once its handles are closed; on_close may be NULL. The nursery must be empty (on_empty came)
+ * or never have started a worker. */
 void nursery_close(struct nursery *n, void (*on_close)(void *arg));
 
 #endif

@@ -1,0 +1,634 @@
+/* agent/worker_process.h: failures to start are told at once; no exit is lost, however late we look;
+ * deaths come in the kernel's order; ending leaves nothing, in whatever session it hides; our own
+ * death takes all of it along. Everything runs thrice where the way of starting matters: borrowed
+ * memory, fork, and fork on a kernel without pidfds; containment with and without a cgroup. */
+#include "agent/nursery_internal.h"
+#include "agent/proc_internal.h"
+#include "agent/spawn_internal.h"
+#include "agent/worker_process.h"
+#include "base/cleanup.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORKERS_MAX 256
+#define PATIENCE_MS 30000
+
+static struct spawn_test_hooks hooks;
+const struct spawn_test_hooks *spawn_test_hooks = &hooks;
+
+extern char **environ;
+
+/* ---- a nursery with a memory ---- */
+
+struct place {
+    uv_loop_t loop;
+    struct nursery *n;
+    struct worker_exit ended[WORKERS_MAX];
+    void *who[WORKERS_MAX];
+    size_t ended_count;
+    int empty, closed;
+};
+
+static void on_exit_noted(void *arg, struct worker_process *w, const struct worker_exit *how) {
+    struct place *p = arg;
+    ck_assert_uint_lt(p->ended_count, WORKERS_MAX);
+    ck_assert_int_eq(worker_pid(w), how->pid);
+    p->who[p->ended_count] = worker_arg(w);
+    p->ended[p->ended_count++] = *how;
+    uv_stop(&p->loop);
+}
+
+static void on_empty_noted(void *arg) {
+    struct place *p = arg;
+    p->empty++;
+    uv_stop(&p->loop);
+}
+
+static void on_close_noted(void *arg) { ((struct place *) arg)->closed++; }
+
+static const struct nursery_events noting = {.on_exit = on_exit_noted, .on_empty = on_empty_noted};
+
+static void place_open(struct place *p) {
+    struct cr_error err;
+    memset(p, 0, sizeof *p);
+    ck_assert_int_eq(nursery_claim_process(&err), 0);
+    ck_assert_int_eq(uv_loop_init(&p->loop), 0);
+    ck_assert_msg(nursery_open(&p->loop, &noting, p, &p->n, &err) == 0, "%s", err.text);
+}
+
+static void run_until_ended(struct place *p, size_t count) {
+    while (p->ended_count < count) (void) uv_run(&p->loop, UV_RUN_DEFAULT);
+}
+
+static void end_all(struct place *p, int signum, int64_t grace_ms) {
+    int before = p->empty;
+    nursery_end(p->n, signum, grace_ms);
+    ck_assert_int_eq(p->empty, before); /* never from inside the call */
+    while (p->empty == before) (void) uv_run(&p->loop, UV_RUN_DEFAULT);
+}
+
+static void place_close(struct place *p) {
+    nursery_close(p->n, on_close_noted);
+    (void) uv_run(&p->loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(p->closed, 1);
+    ck_assert_int_eq(uv_loop_close(&p->loop), 0);
+}
+
+static struct worker_process *start(struct place *p, char *const *argv, int out_fd, void *arg) {
+    struct cr_error err;
+    struct worker_process *w = NULL;
+    struct worker_spawn how = {.path = argv[0],
+                               .argv = argv,
+                               .envp = environ,
+                               .stdin_fd = -1,
+                               .stdout_fd = out_fd,
+                               .stderr_fd = -1};
+    ck_assert_msg(worker_spawn(p->n, &how, arg, &w, &err) == 0, "%s", err.text);
+    return w;
+}
+
+static struct worker_process *start_shell(struct place *p, const char *script, int out_fd,
+                                          void *arg) {
+    char *argv[] = {(char *) "/bin/sh", (char *) "-c", (char *) script, NULL};
+    return start(p, argv, out_fd, arg);
+}
+
+/* A worker that writes what it has to say; the pipe's reading end. */
+static int start_talking(struct place *p, const char *script, struct worker_process **out) {
+    int ends[2];
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    *out = start_shell(p, script, ends[1], NULL);
+    (void) close(ends[1]);
+    return ends[0];
+}
+
+static void read_line(int fd, char *line, size_t size) {
+    size_t len = 0;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (len + 1 < size) {
+        int answer = poll(&ready, 1, PATIENCE_MS);
+        if (answer < 0 && errno == EINTR) continue; /* SIGCHLD */
+        ck_assert_int_eq(answer, 1);
+        ck_assert_int_eq(read(fd, line + len, 1), 1);
+        if (line[len] == '\n') break;
+        len++;
+    }
+    line[len] = '\0';
+}
+
+static pid_t read_pid(int fd) {
+    char line[32];
+    read_line(fd, line, sizeof line);
+    return (pid_t) atoi(line);
+}
+
+static int is_alive(pid_t pid) {
+    struct proc_stat stat;
+    return proc_stat(pid, &stat) == 0 && stat.alive;
+}
+
+static void await_death(pid_t pid) {
+    int fd = (int) syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return;
+    struct pollfd dead = {.fd = fd, .events = POLLIN};
+    ck_assert_msg(poll(&dead, 1, PATIENCE_MS) == 1, "process %d lives on", (int) pid);
+    (void) close(fd);
+}
+
+static int open_fds(void) {
+    struct proc_dir dir;
+    int count = 0;
+    ck_assert_int_eq(proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd"), 0);
+    while (proc_dir_next(&dir) != NULL) count++;
+    proc_dir_close(&dir);
+    return count;
+}
+
+static void choose_way(int way) {
+    hooks.force_fork = way > 0;
+    hooks.force_no_pidfd = way > 1;
+}
+
+static void choose_containment(int way) {
+    ck_assert_int_eq(setenv("CRUN_CGROUP", way ? "1" : "0", 1), 0);
+}
+
+/* ---- starting ---- */
+
+static int try_start(struct place *p, const char *path, struct cr_error *err) {
+    char *argv[] = {(char *) path, NULL};
+    struct worker_process *w;
+    struct worker_spawn how = {.path = path,
+                               .argv = argv,
+                               .envp = environ,
+                               .stdin_fd = -1,
+                               .stdout_fd = -1,
+                               .stderr_fd = -1};
+    return worker_spawn(p->n, &how, NULL, &w, err);
+}
+
+static void write_file(const char *path, const char *text, mode_t mode) {
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    (void) fputs(text, f);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+START_TEST(test_failures_to_start_are_told) {
+    struct place p;
+    struct cr_error err;
+    char dir[] = "/tmp/crun-spawn-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    choose_way(_i);
+    place_open(&p);
+    ck_assert_int_eq(try_start(&p, "/nonexistent/program", &err), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(err.text, "cannot execute '/nonexistent/program': No such file"));
+    (void) snprintf(path, sizeof path, "%s/f", dir);
+    write_file(path, "text", 0644);
+    ck_assert_int_eq(try_start(&p, path, &err), -EACCES);
+    ck_assert_ptr_nonnull(strstr(err.text, "chmod +x"));
+    write_file(path, "no header", 0755);
+    ck_assert_int_eq(try_start(&p, path, &err), -ENOEXEC);
+    write_file(path, "#!/nonexistent/interpreter\n", 0755);
+    ck_assert_int_eq(try_start(&p, path, &err), -ENOENT);
+    ck_assert_int_eq(try_start(&p, dir, &err), -EACCES);
+    (void) unlink(path);
+    (void) rmdir(dir);
+    end_all(&p, SIGTERM, PATIENCE_MS); /* and none of them is a worker */
+    ck_assert_uint_eq(p.ended_count, 0);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_exit_codes_and_signals) {
+    struct place p;
+    choose_way(_i);
+    place_open(&p);
+    const char *const scripts[] = {"exit 0", "exit 7", "exit 255", "kill -9 $$", "kill -TERM $$"};
+    const int codes[] = {0, 7, 255, -SIGKILL, -SIGTERM};
+    for (size_t i = 0; i < CR_ARRAY_LEN(scripts); i++) {
+        (void) start_shell(&p, scripts[i], -1, NULL);
+        run_until_ended(&p, i + 1);
+        ck_assert_int_eq(p.ended[i].exit_code, codes[i]);
+        ck_assert_int_eq(p.ended[i].signal_sent, 0);
+        ck_assert_uint_eq(p.ended[i].order, i + 1);
+        ck_assert_int_gt(p.ended[i].usage.ru_maxrss, 0);
+    }
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_a_worker_starts_clean) {
+    struct place p;
+    struct worker_process *w;
+    char line[256];
+    sigset_t block;
+    choose_way(_i);
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) sigemptyset(&block);
+    (void) sigaddset(&block, SIGUSR1);
+    (void) sigprocmask(SIG_BLOCK, &block, NULL);
+    ck_assert_int_eq(dup2(0, 57), 57); /* inheritable, and must not be inherited */
+    place_open(&p);
+    CR_AUTO_FD int in = start_talking(
+        &p,
+        "grep -c 'Sig[BI][lg][kn]:.0*$' /proc/self/status; ls /proc/$$/fd | tr '\\n' ' '; echo; "
+        "cut -d' ' -f1,5,6 /proc/$$/stat; echo $PPID; echo $CRUN_NURSERY",
+        &w);
+    read_line(in, line, sizeof line);
+    ck_assert_str_eq(line, "2"); /* nothing blocked, nothing ignored */
+    read_line(in, line, sizeof line);
+    ck_assert_str_eq(line, "0 1 2 ");
+    char expected[64];
+    (void) snprintf(expected, sizeof expected, "%d %d %d", worker_pid(w), worker_pid(w),
+                    worker_pid(w));
+    read_line(in, line, sizeof line);
+    ck_assert_str_eq(line, expected); /* leads its group and its session */
+    ck_assert_int_eq(read_pid(in), getpid());
+    read_line(in, line, sizeof line);
+    ck_assert_str_eq(line, p.n->token);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+    sigset_t now; /* and starting it changed nothing here */
+    (void) sigprocmask(SIG_BLOCK, NULL, &now);
+    ck_assert(sigismember(&now, SIGUSR1) && !sigismember(&now, SIGTERM));
+}
+END_TEST
+
+START_TEST(test_streams_may_be_swapped) {
+    struct place p;
+    int a[2], b[2];
+    char text[8] = {0};
+    choose_way(_i);
+    ck_assert_int_eq(pipe2(a, O_CLOEXEC), 0);
+    ck_assert_int_eq(pipe2(b, O_CLOEXEC), 0);
+    int keep[2] = {fcntl(1, F_DUPFD_CLOEXEC, 20), fcntl(2, F_DUPFD_CLOEXEC, 20)};
+    place_open(&p);
+    (void) dup2(a[1], 1);
+    (void) dup2(b[1], 2);
+    char *argv[] = {(char *) "/bin/sh", (char *) "-c", (char *) "echo out; echo err >&2", NULL};
+    struct worker_process *w;
+    struct worker_spawn how = {.path = argv[0],
+                               .argv = argv,
+                               .envp = environ,
+                               .stdin_fd = -1,
+                               .stdout_fd = 2,
+                               .stderr_fd = 1};
+    int code = worker_spawn(p.n, &how, NULL, &w, NULL);
+    (void) dup2(keep[0], 1);
+    (void) dup2(keep[1], 2);
+    ck_assert_int_eq(code, 0);
+    run_until_ended(&p, 1);
+    ck_assert_int_eq(read(a[0], text, sizeof text), 4);
+    ck_assert_mem_eq(text, "err\n", 4);
+    ck_assert_int_eq(read(b[0], text, sizeof text), 4);
+    ck_assert_mem_eq(text, "out\n", 4);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_no_descriptor_leaks) {
+    struct place p;
+    choose_way(_i);
+    place_open(&p);
+    (void) start_shell(&p, "exit 0", -1, NULL); /* the first may give up the cgroup */
+    run_until_ended(&p, 1);
+    int opened = open_fds();
+    for (size_t i = 0; i < 60; i++) {
+        struct cr_error err;
+        (void) start_shell(&p, "exit 0", -1, NULL);
+        ck_assert_int_eq(try_start(&p, "/nonexistent", &err), -ENOENT);
+    }
+    run_until_ended(&p, 61);
+    ck_assert_int_eq(open_fds(), opened);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    ck_assert_int_eq(open_fds(), opened);
+    place_close(&p);
+}
+END_TEST
+
+/* ---- no exit is lost ---- */
+
+static void until_zombie(pid_t pid) {
+    while (is_alive(pid)) (void) poll(NULL, 0, 1);
+}
+
+START_TEST(test_exit_before_the_pid_is_noted) {
+    struct place p;
+    choose_way(_i);
+    hooks.after_clone = until_zombie; /* the window, stretched until the worker is surely dead */
+    place_open(&p);
+    for (size_t i = 0; i < 20; i++) (void) start_shell(&p, "exit 3", -1, NULL);
+    run_until_ended(&p, 20);
+    for (size_t i = 0; i < 20; i++) {
+        ck_assert_int_eq(p.ended[i].exit_code, 3);
+        ck_assert_uint_eq(p.ended[i].order, i + 1);
+    }
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    ck_assert_uint_eq(p.ended_count, 20);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_order_of_death_when_we_are_late) {
+    struct place p;
+    struct worker_process *w[100];
+    place_open(&p);
+    for (size_t i = 0; i < 100; i++) w[i] = start_shell(&p, "exec sleep 1000", -1, (void *) i);
+    pid_t pid[100];
+    for (size_t i = 0; i < 100; i++) pid[i] = worker_pid(w[i]);
+    for (size_t i = 0; i < 100; i++) { /* more than one batch, in an order of no regularity */
+        pid_t victim = pid[i * 37 % 100];
+        ck_assert_int_eq(kill(victim, SIGKILL), 0);
+        until_zombie(victim);
+    }
+    run_until_ended(&p, 100);
+    for (size_t i = 0; i < 100; i++) {
+        ck_assert_uint_eq((size_t) p.who[i], i * 37 % 100);
+        ck_assert_uint_eq(p.ended[i].order, i + 1);
+    }
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_the_dead_are_no_victims) {
+    struct place p;
+    place_open(&p);
+    struct worker_process *first = start_shell(&p, "exit 5", -1, (void *) 1);
+    struct worker_process *second = start_shell(&p, "exec sleep 1000", -1, (void *) 2);
+    (void) second;
+    until_zombie(worker_pid(first));
+    worker_signal(first, SIGTERM); /* dead, though we were not told yet */
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    ck_assert_uint_eq(p.ended_count, 2);
+    ck_assert_int_eq(p.ended[0].signal_sent, 0);
+    ck_assert_int_eq(p.ended[0].exit_code, 5);
+    ck_assert_int_eq(p.ended[1].signal_sent, SIGTERM);
+    ck_assert_int_eq(p.ended[1].exit_code, -SIGTERM);
+    place_close(&p);
+}
+END_TEST
+
+/* ---- ending ---- */
+
+START_TEST(test_grace_then_kill) {
+    struct place p;
+    struct worker_process *w;
+    choose_containment(_i & 1);
+    choose_way(_i >> 1);
+    place_open(&p);
+    CR_AUTO_FD int in = start_talking(&p, "trap '' TERM; sleep 1000 & echo $!; wait; wait", &w);
+    pid_t child = read_pid(in);
+    end_all(&p, SIGTERM, 200);
+    ck_assert_int_eq(p.ended[0].exit_code, -SIGKILL);
+    ck_assert_int_eq(p.ended[0].signal_sent, SIGKILL);
+    ck_assert(!is_alive(child));
+    /* The nursery may be filled again. */
+    (void) start_shell(&p, "exit 4", -1, NULL);
+    run_until_ended(&p, 2);
+    ck_assert_int_eq(p.ended[1].exit_code, 4);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_a_stopped_worker_obeys) {
+    struct place p;
+    struct worker_process *w;
+    place_open(&p);
+    CR_AUTO_FD int in =
+        start_talking(&p, "trap 'exit 9' TERM; echo; while :; do sleep 0.05; done", &w);
+    (void) read_pid(in);
+    worker_signal(w, SIGSTOP);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    ck_assert_int_eq(p.ended[0].exit_code, 9);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_ending_again_hastens) {
+    struct place p;
+    struct worker_process *w;
+    place_open(&p);
+    CR_AUTO_FD int in =
+        start_talking(&p, "trap 'echo term' TERM; echo; while :; do sleep 0.02; done", &w);
+    (void) read_pid(in);
+    nursery_end(p.n, SIGTERM, 10 * PATIENCE_MS);
+    char line[16];
+    read_line(in, line, sizeof line);
+    ck_assert_str_eq(line, "term");
+    end_all(&p, SIGTERM, 100);
+    ck_assert_int_eq(p.ended[0].exit_code, -SIGKILL);
+    place_close(&p);
+}
+END_TEST
+
+/* What workers leave behind; each prints the pid of a process that must not outlive the nursery. */
+static const char *const hostile[] = {
+    /* a child in the group, its leader gone */
+    "sleep 1000 & echo $!",
+    /* the same, deaf to SIGTERM */
+    "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 1000) &",
+    /* a session of its own */
+    "setsid sh -c 'echo $$; exec sleep 1000' &",
+    /* double fork, session, closed streams, deaf */
+    "setsid sh -c '(trap \"\" TERM HUP INT; sh -c \"echo \\$PPID\"; exec sleep 1000 <&- >&- 2>&-) "
+    "&' &",
+    /* and an environment that is not ours any more */
+    "env -i setsid sh -c 'echo $$; exec sleep 1000 <&- >&- 2>&-' &",
+};
+#define HOSTILE ((int) CR_ARRAY_LEN(hostile))
+
+START_TEST(test_nothing_is_left_behind) {
+    struct place p;
+    struct worker_process *w;
+    choose_containment(_i / HOSTILE);
+    place_open(&p);
+    CR_AUTO_FD int in = start_talking(&p, hostile[_i % HOSTILE], &w);
+    pid_t left = read_pid(in);
+    run_until_ended(&p, 1);
+    ck_assert(is_alive(left));
+    end_all(&p, SIGTERM, 100);
+    ck_assert_msg(!is_alive(left), "process %d lives on", (int) left);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_hostile_children_of_the_living) {
+    struct place p;
+    struct worker_process *w;
+    char script[512];
+    choose_containment(_i / HOSTILE);
+    (void) snprintf(script, sizeof script, "%s\ntrap '' TERM; while :; do sleep 1; done",
+                    hostile[_i % HOSTILE]);
+    place_open(&p);
+    CR_AUTO_FD int in = start_talking(&p, script, &w);
+    pid_t left = read_pid(in);
+    end_all(&p, SIGTERM, 0);
+    ck_assert_msg(!is_alive(left), "process %d lives on", (int) left);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_adopted_zombies_are_reaped) {
+    struct place p;
+    struct worker_process *w;
+    place_open(&p);
+    CR_AUTO_FD int in =
+        start_talking(&p, "setsid sh -c 'sleep 0.1 & echo $!' & wait; exec sleep 1000", &w);
+    pid_t adopted = read_pid(in);
+    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE); /* a zombie would answer */
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
+START_TEST(test_children_of_others_are_spared) {
+    struct place p, q;
+    struct worker_process *w;
+    char path[PROC_PATH_MAX];
+    int gate[2];
+    ck_assert_int_eq(pipe(gate), 0);
+    pid_t before = fork(); /* from before the claim, in a session of its own */
+    if (before == 0) {
+        (void) setsid();
+        (void) !write(gate[1], "x", 1);
+        for (;;) (void) pause();
+    }
+    ck_assert_int_eq(read(gate[0], path, 1), 1);
+    place_open(&p);
+    pid_t ours = fork(); /* in our session, like popen's */
+    if (ours == 0)
+        for (;;) (void) pause();
+    place_open(&q);
+    CR_AUTO_FD int in = start_talking(&q, "setsid sleep 1000 & echo; exec sleep 1000", &w);
+    (void) read_pid(in);
+    (void) start_shell(&p, "exec sleep 1000", -1, NULL);
+    end_all(&p, SIGKILL, 0);
+    place_close(&p);
+    ck_assert(is_alive(before) && is_alive(ours) && is_alive(worker_pid(w)));
+    ck_assert(is_alive(q.n->warden.pid));
+    end_all(&q, SIGKILL, 0);
+    place_close(&q);
+    ck_assert(is_alive(before) && is_alive(ours));
+    (void) kill(before, SIGKILL);
+    (void) kill(ours, SIGKILL);
+    ck_assert_int_eq(waitpid(before, NULL, 0), before);
+    ck_assert_int_eq(waitpid(ours, NULL, 0), ours);
+}
+END_TEST
+
+/* ---- our own death ---- */
+
+/* In a process of its own: a nursery with every hostile worker; tells the pids; dies by SIGKILL. */
+static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
+    static struct place p;
+    struct worker_process *w;
+    place_open(&p);
+    if (replace_warden) {
+        pid_t first = p.n->warden.pid;
+        (void) kill(first, SIGKILL);
+        while (p.n->warden.pid == first) (void) uv_run(&p.loop, UV_RUN_ONCE);
+    }
+    for (int i = 0; i < HOSTILE; i++) {
+        /* Nobody but a sub-reaper could know one that has left all of these behind. */
+        if (i == HOSTILE - 1 && p.n->cgroup.fd < 0) continue;
+        int in = start_talking(&p, hostile[i], &w);
+        (void) dprintf(tell, "%d\n", read_pid(in));
+    }
+    (void) start_talking(&p, "trap '' TERM; while :; do sleep 1; done", &w);
+    (void) dprintf(tell, "%d\n", worker_pid(w));
+    (void) dprintf(tell, "%d\n", p.n->warden.pid);
+    (void) dprintf(tell, "%s\n", p.n->cgroup.fd >= 0 ? p.n->cgroup.path : "");
+    (void) kill(0, SIGKILL); /* the whole process group, as a shell's kill -9 -PGID */
+    abort();
+}
+
+START_TEST(test_our_death_takes_all_along) {
+    int ends[2], status;
+    char line[PATH_MAX];
+    choose_containment(_i & 1);
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1),
+                     0); /* so that is_alive cannot meet a reused pid */
+    pid_t launcher = fork();
+    if (launcher == 0) {
+        (void) setpgid(0, 0);
+        die_with_a_nursery(ends[1], _i >> 1);
+    }
+    (void) close(ends[1]);
+    ck_assert_int_eq(waitpid(launcher, &status, 0), launcher);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    FILE *told = fdopen(ends[0], "r");
+    size_t count = 0;
+    line[0] = '\0';
+    while (fgets(line, sizeof line, told) != NULL && line[0] >= '0' && line[0] <= '9') {
+        await_death((pid_t) atoi(line));
+        count++;
+    }
+    ck_assert_uint_ge(count, HOSTILE + 1);
+    line[strcspn(line, "\n")] = '\0';
+    if (line[0] != '\0') ck_assert_msg(access(line, F_OK) < 0, "cgroup %s is left", line);
+    (void) fclose(told);
+}
+END_TEST
+
+START_TEST(test_sigchld_ignored_is_refused) {
+    struct nursery *n;
+    struct cr_error err;
+    uv_loop_t loop;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    (void) signal(SIGCHLD, SIG_IGN);
+    ck_assert_int_eq(nursery_open(&loop, &noting, NULL, &n, &err), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "nursery_claim_process"));
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("worker_process");
+    TCase *starting = tcase_create("starting");
+    tcase_set_timeout(starting, 120);
+    tcase_add_loop_test(starting, test_failures_to_start_are_told, 0, 3);
+    tcase_add_loop_test(starting, test_exit_codes_and_signals, 0, 3);
+    tcase_add_loop_test(starting, test_a_worker_starts_clean, 0, 3);
+    tcase_add_loop_test(starting, test_streams_may_be_swapped, 0, 3);
+    tcase_add_loop_test(starting, test_no_descriptor_leaks, 0, 3);
+    tcase_add_loop_test(starting, test_exit_before_the_pid_is_noted, 0, 3);
+    tcase_add_test(starting, test_sigchld_ignored_is_refused);
+    suite_add_tcase(s, starting);
+    TCase *ending = tcase_create("ending");
+    tcase_set_timeout(ending, 120);
+    tcase_add_test(ending, test_order_of_death_when_we_are_late);
+    tcase_add_test(ending, test_the_dead_are_no_victims);
+    tcase_add_loop_test(ending, test_grace_then_kill, 0, 6);
+    tcase_add_test(ending, test_a_stopped_worker_obeys);
+    tcase_add_test(ending, test_ending_again_hastens);
+    tcase_add_loop_test(ending, test_nothing_is_left_behind, 0, 2 * HOSTILE);
+    tcase_add_loop_test(ending, test_hostile_children_of_the_living, 0, 2 * HOSTILE);
+    tcase_add_test(ending, test_adopted_zombies_are_reaped);
+    tcase_add_test(ending, test_children_of_others_are_spared);
+    tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);
+    suite_add_tcase(s, ending);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
