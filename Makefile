@@ -23,6 +23,7 @@ CXX ?= c++
 AR  ?= ar
 
 VERSION := 0.1.0
+comma   := ,
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wswitch-enum -Wvla -Wwrite-strings -Wformat=2 -Wundef
@@ -44,7 +45,6 @@ ours_CFLAGS   := $(filter-out -O2,$(ours_CFLAGS)) -O0 --coverage
 ours_CXXFLAGS := $(filter-out -O2,$(ours_CXXFLAGS)) -O0 --coverage
 ours_LDFLAGS  += --coverage
 endif
-comma := ,
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-6s %s\n' '$(1)' '$(2)')

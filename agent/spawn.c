@@ -61,9 +61,9 @@ struct child {
 /* ---- the child: system calls only, from here to exec ---- */
 
 static _Noreturn void child_fail(struct child *c, enum step step) {
-    c->report.code = -errno;
-    c->report.step = step;
-    if (c->report_fd >= 0) (void) !write(c->report_fd, &c->report, sizeof c->report);
+    struct report report = {.code = -errno, .step = step};
+    c->report = report;
+    if (c->report_fd >= 0) (void) !write(c->report_fd, &report, sizeof report);
     _exit(127);
 }
 
