@@ -1,0 +1,149 @@
+"""What the tests that run real processes share.
+
+    from crun_test import crun, run_tests
+
+    def test_exit_code(tmp):
+        done = crun("--no-python", "false", cwd=tmp)
+        assert done.returncode == 1, done
+
+    if __name__ == "__main__":
+        run_tests(globals())
+
+Every function test_*(tmp) gets an empty folder of its own. skip("reason") skips the whole file.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
+CRUN = str(BUILD / "bin" / "crun")
+CRUN_STORE = str(BUILD / "bin" / "crun-store")
+SCALE = float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
+TIMEOUT_S = 60 * SCALE
+
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def skip(reason):
+    print(f"SKIP: {reason}")
+    sys.exit(77)
+
+
+def torch_python():
+    """A Python that can import torch, or None. CRUN_TEST_TORCH_PYTHON names another one."""
+    for python in (os.environ.get("CRUN_TEST_TORCH_PYTHON"), DEBIAN_PYTHON, shutil.which("python3")):
+        if python and os.path.exists(python):
+            found = subprocess.run([python, "-c", "import torch.distributed"], capture_output=True)
+            if found.returncode == 0:
+                return python
+    return None
+
+
+def clean_env(**more):
+    """Our environment without what a launcher around the tests may have left; None removes."""
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(("PET_", "TORCHELASTIC_", "CRUN_")) or k == "CRUN_TEST_RUN"}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "LOGLEVEL"):
+        env.pop(name, None)
+    for name, value in more.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = str(value)
+    return env
+
+
+class Finished(subprocess.CompletedProcess):
+    def __repr__(self):
+        return (f"exit status {self.returncode} of {self.args}\n--- stdout\n{self.stdout}\n"
+                f"--- stderr\n{self.stderr}")
+
+
+def run(argv, timeout=TIMEOUT_S, env=None, **how):
+    """Runs to the end with output captured as text."""
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, errors="replace",
+                          timeout=timeout, env=env or clean_env(), stdin=how.pop("stdin", subprocess.DEVNULL),
+                          **how)
+    return Finished(done.args, done.returncode, done.stdout, done.stderr)
+
+
+def crun(*args, **how):
+    return run([CRUN, *args], **how)
+
+
+def start(argv, env=None, **how):
+    """Starts with stdout and stderr as text pipes (unless told otherwise)."""
+    how.setdefault("stdout", subprocess.PIPE)
+    how.setdefault("stderr", subprocess.PIPE)
+    how.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen([str(a) for a in argv], text=True, errors="replace",
+                            env=env or clean_env(), **how)
+
+
+def wait_for(condition, what, timeout=TIMEOUT_S):
+    """Calls condition() until it gives something true, and returns that."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout:.0f} s in vain for {what}")
+        time.sleep(0.01)
+
+
+def alive(pid):
+    """Whether the process is there and not a zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def read_text(path):
+    """The file's text, or "" while it is not there."""
+    try:
+        return pathlib.Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def script(folder, name, text):
+    """Writes an executable script and returns its path."""
+    path = pathlib.Path(folder, name)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def run_tests(names):
+    """Runs every test_* function of a module; the exit status says whether all passed."""
+    failed = 0
+    for name, test in list(names.items()):
+        if not name.startswith("test_") or not callable(test):
+            continue
+        if len(sys.argv) > 1 and not any(text in name for text in sys.argv[1:]):
+            continue
+        tmp = tempfile.mkdtemp(prefix=f"crun-{name}-")
+        begin = time.monotonic()
+        try:
+            test(pathlib.Path(tmp))
+            print(f"ok     {name} ({time.monotonic() - begin:.2f} s)", flush=True)
+        except Exception:  # every other test of the file still runs
+            failed += 1
+            print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
+        finally:
+            shutil.rmtree(tmp, ignore_errors=True)
+    sys.exit(1 if failed else 0)
+
+
+__all__ = ["BUILD", "CRUN", "CRUN_STORE", "DEBIAN_PYTHON", "ROOT", "SCALE", "TIMEOUT_S", "alive",
+           "clean_env", "crun", "read_text", "run", "run_tests", "script", "signal", "skip", "start",
+           "torch_python", "wait_for"]

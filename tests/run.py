@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Runs the tests: unit programs and the scripts of the other kinds.
+
+    tests/run.py [--build DIR] [--jobs N] [--filter TEXT] [KIND ...]
+
+KIND is unit, integration, fault, interop, golden, sim or fuzz; all of them by default. A test is a
+program build/tests/unit/test_* or an executable tests/<kind>/test_*.{py,sh}, run from the root of
+the tree with BUILD in its environment. Exit 0 passes, 77 skips (its line "SKIP: reason" is shown),
+anything else fails. A test that leaves a process behind fails, and so does one that takes too long
+(120 s, or what its line "# timeout: SECONDS" says, times CK_TIMEOUT_MULTIPLIER). A line
+"# exclusive" keeps a test from running beside others. What a failed test printed is shown whole.
+The last line is "N passed, N failed, N skipped".
+"""
+import argparse
+import concurrent.futures
+import ctypes
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KINDS = ["unit", "golden", "integration", "fault", "sim", "fuzz", "interop"]
+SKIP = 77
+TIMEOUT_S = 120
+MARK = "CRUN_TEST_RUN"  # inherited by everything a test starts, so that what it leaves can be found
+
+
+class Test:
+    def __init__(self, kind, path):
+        self.kind, self.path = kind, path
+        self.name = f"{kind}/{path.stem}"
+        head = "" if kind == "unit" else path.read_text(errors="replace")[:2000]
+        stated = re.search(r"^# timeout: (\d+)", head, re.M)
+        factor = float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
+        self.timeout = (int(stated.group(1)) if stated else TIMEOUT_S) * factor
+        self.exclusive = bool(re.search(r"^# exclusive", head, re.M))
+
+
+def find_tests(build, kinds, text):
+    tests = []
+    for kind in kinds:
+        folder = build / "tests" / "unit" if kind == "unit" else ROOT / "tests" / kind
+        for path in sorted(folder.glob("test_*")):
+            if kind == "unit" and path.suffix:
+                continue
+            if kind != "unit" and path.suffix not in (".py", ".sh"):
+                continue
+            test = Test(kind, path)
+            if os.access(path, os.X_OK) and text in test.name:
+                tests.append(test)
+    return tests
+
+
+def processes_marked(mark):
+    """Processes whose environment holds this run's mark: descendants, wherever they hid."""
+    needle = f"{MARK}={mark}".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environ = pathlib.Path(entry.path, "environ").read_bytes().split(b"\0")
+            if needle in environ:
+                line = pathlib.Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ")
+                found.append((int(entry.name), line.decode(errors="replace").strip()))
+        except OSError:
+            continue  # gone, or not ours
+    return found
+
+
+def end_leftovers(mark, patience_s):
+    """What a test left behind after `patience_s`, killed. A normal end takes a moment."""
+    deadline = time.monotonic() + patience_s
+    left = processes_marked(mark)
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)
+        left = processes_marked(mark)
+    for pid, _ in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    return left
+
+
+def run_one(test, build, serial):
+    mark = f"{os.getpid()}-{serial}"
+    env = dict(os.environ, BUILD=os.path.relpath(build, ROOT), PYTHONDONTWRITEBYTECODE="1",
+               PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"), os.environ.get("PYTHONPATH", "")]),
+               CK_FORK="yes", **{MARK: mark})
+    begin = time.monotonic()
+    timed_out = False
+    with tempfile.TemporaryFile() as output:
+        try:
+            child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                                     stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            status = child.wait(test.timeout)
+        except subprocess.TimeoutExpired:
+            timed_out, status = True, None
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        except OSError as error:
+            return "failed", f"cannot start: {error}", "", 0.0
+        left = end_leftovers(mark, 0 if timed_out else 3)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    seconds = time.monotonic() - begin
+    if timed_out:
+        return "failed", f"timed out after {test.timeout:.0f} s", text, seconds
+    if left:
+        return "failed", f"left processes behind: {left}", text, seconds
+    if status == SKIP:
+        reason = re.search(r"^SKIP: *(.*)", text, re.M)
+        return "skipped", reason.group(1) if reason else "no reason given", text, seconds
+    if status != 0:
+        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        return "failed", how, text, seconds
+    return "passed", "", text, seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--filter", default="", help="only tests whose name holds this text")
+    parser.add_argument("--repeat", type=int, default=1, help="run each test so many times")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", default=[])
+    args = parser.parse_args()
+    unknown = [k for k in args.kinds if k not in KINDS]
+    if unknown:
+        parser.error(f"unknown kind '{unknown[0]}', known: {', '.join(KINDS)}")
+    build = (ROOT / args.build).resolve()
+    tests = find_tests(build, args.kinds or KINDS, args.filter) * args.repeat
+
+    # Orphans of a test come to us rather than to init, so that they can be told apart and reaped.
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    failures = []
+
+    def report(test, result):
+        outcome, why, text, seconds = result
+        counts[outcome] += 1
+        word = {"passed": "ok", "failed": "FAILED", "skipped": "SKIP"}[outcome]
+        print(f"{word:6} {test.name} ({seconds:.1f} s){': ' if why else ''}{why}", flush=True)
+        if outcome == "failed":
+            failures.append(f"{test.name}: {why}")
+            print("".join(f"    | {line}\n" for line in text.splitlines()), end="", flush=True)
+
+    together = [t for t in tests if not t.exclusive]
+    alone = [t for t in tests if t.exclusive]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, args.jobs)) as pool:
+        running = {pool.submit(run_one, t, build, n): t for n, t in enumerate(together)}
+        for done in concurrent.futures.as_completed(running):
+            report(running[done], done.result())
+    for n, test in enumerate(alone):
+        report(test, run_one(test, build, len(together) + n))
+
+    for line in failures:
+        print(f"failed: {line}")
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    return 1 if counts["failed"] or not tests else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
