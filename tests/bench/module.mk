@@ -1,12 +1,22 @@
 # Benchmarks: each prints a ratio against a peer that ran in the same run. Never part of `check`.
 bench_programs := $(BUILD)/tests/bench/spawn_floor $(BUILD)/tests/bench/launch
+exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_with
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+$(BUILD)/tests/bench/instant_exits: $(call rooms,agent rendezvous store base)
+$(BUILD)/tests/bench/instant_exits: LDLIBS += $(UV_LIBS)
+$(BUILD)/tests/bench/exit_with: LDFLAGS += -static
+
 bench-launch: $(bench_programs) programs ## launching N workers, against torchrun, mpirun and hydra
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/launch
 
-.PHONY: bench-launch
+EXITS ?= 20000
+bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lost, and the cost of one
+	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS)
+	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS) --stretch
+
+.PHONY: bench-launch bench-exits
