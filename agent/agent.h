@@ -62,6 +62,14 @@ struct agent_result {
 
 struct agent;
 
+/* Makes this process fit to hold workers: sub-reaper of its descendants, and SIGCHLD not ignored.
+ * Process-wide, and therefore the choice of a front end, in main, before threads start. From then on
+ * a child in a foreign session that nobody here started is taken for an orphan of a worker: reaped
+ * when it dies and killed when the worker group ends. Children that this process already has by now,
+ * and children in our own session (popen, uv_spawn), are never touched.
+ * Returns 0, or a negative errno with a text. */
+int agent_claim_process(struct cr_error *err);
+
 /* Checks what can be checked before anything starts (log folder, program, ports) and begins.
  * on_done runs once, on the loop, when no worker and no handle of the agent is left.
  * Returns 0, or a negative errno with a text; then nothing was started and on_done never runs. */

@@ -5,6 +5,7 @@
  *       └──────────── nothing is left: on_empty ◄─────┘            OPEN ──nursery_close──► CLOSING
  *
  * Callbacks of the loop only lead here: nursery_turn is the whole story of a turn. */
+#include "agent/agent.h"
 #include "agent/known_children_internal.h"
 #include "agent/nursery_internal.h"
 #include "agent/proc_internal.h"
@@ -176,7 +177,7 @@ static void stop_warden(struct nursery *n) {
 
 /* ---- opening ---- */
 
-int nursery_claim_process(struct cr_error *err) {
+int agent_claim_process(struct cr_error *err) {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         return cr_fail_errno(err, "cannot become the reaper of orphaned processes");
     struct sigaction now;
@@ -195,7 +196,7 @@ static int check_sigchld(struct cr_error *err) {
     if (now.sa_handler != SIG_IGN && (now.sa_flags & SA_NOCLDWAIT) == 0) return 0;
     return cr_fail(err, -EINVAL,
                    "cannot open a nursery: this process ignores SIGCHLD, so exit "
-                   "statuses are lost; call nursery_claim_process() first");
+                   "statuses are lost; call agent_claim_process() first");
 }
 
 static int make_token(struct nursery *n) {

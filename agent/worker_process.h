@@ -55,18 +55,12 @@ struct nursery_events {
     void (*on_empty)(void *arg);
 };
 
-/* Makes this process fit to hold nurseries: sub-reaper of its descendants, and SIGCHLD not ignored.
- * Process-wide, and therefore the choice of a front end, in main, before threads start. From then on
- * a child in a foreign session that nobody here started is taken for an orphan of a worker: reaped
- * when it dies and killed at the nursery's end. Children that this process already has when a nursery
- * opens, and children in our own session (popen, uv_spawn), are never touched.
- * Without this call a nursery knows its workers' process groups only.
- * Returns 0, or a negative errno with a text. */
-int nursery_claim_process(struct cr_error *err);
-
 /* `events` is copied. The calling thread must live as long as the nursery: the parent-death signal
  * is bound to the thread that starts a worker. Costs one fork (the warden), so open it early, before
- * memory is large; -EINVAL when this process ignores SIGCHLD, else what fork and epoll say. */
+ * memory is large; Where main did not call
+ * agent_claim_process() (agent.h) it knows no orphans, only its workers' process groups.
+ * Returns 0, or a negative errno with a text: -EINVAL when this process ignores SIGCHLD, else what
+ * fork and epoll say. */
 int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg,
                  struct nursery **out, struct cr_error *err);
 

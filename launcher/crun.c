@@ -159,6 +159,8 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
 }
 
 static int run_job(struct job *job, const struct options *options) {
+    struct cr_error err = {0};
+    if (agent_claim_process(&err) < 0) return fail(EXIT_FAILED, err.text);
     struct launcher *l = calloc(1, sizeof(*l));
     if (l == NULL) return fail(EXIT_FAILED, "no memory left");
     int rc = uv_loop_init(&l->loop);

@@ -2,6 +2,7 @@
  * deaths come in the kernel's order; ending leaves nothing, in whatever session it hides; our own
  * death takes all of it along. Everything runs thrice where the way of starting matters: borrowed
  * memory, fork, and fork on a kernel without pidfds; containment with and without a cgroup. */
+#include "agent/agent.h"
 #include "agent/nursery_internal.h"
 #include "agent/proc_internal.h"
 #include "agent/spawn_internal.h"
@@ -63,7 +64,7 @@ static const struct nursery_events noting = {.on_exit = on_exit_noted, .on_empty
 static void place_open(struct place *p) {
     struct cr_error err;
     memset(p, 0, sizeof *p);
-    ck_assert_int_eq(nursery_claim_process(&err), 0);
+    ck_assert_int_eq(agent_claim_process(&err), 0);
     ck_assert_int_eq(uv_loop_init(&p->loop), 0);
     ck_assert_msg(nursery_open(&p->loop, &noting, p, &p->n, &err) == 0, "%s", err.text);
 }
@@ -596,7 +597,7 @@ START_TEST(test_sigchld_ignored_is_refused) {
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     (void) signal(SIGCHLD, SIG_IGN);
     ck_assert_int_eq(nursery_open(&loop, &noting, NULL, &n, &err), -EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.text, "nursery_claim_process"));
+    ck_assert_ptr_nonnull(strstr(err.text, "agent_claim_process"));
     ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 END_TEST
