@@ -44,13 +44,15 @@ static int replied(struct call *c, int rc) { return rc < 0 ? no_memory(c) : 0; }
 /* ---- memory ---- */
 
 #define MALLOC_OVERHEAD 16 /* what the allocator adds to a block, about */
+#define VALUE_OVERHEAD  (sizeof(struct store_value) + MALLOC_OVERHEAD)
+#define QUEUED_OVERHEAD (MALLOC_OVERHEAD + VALUE_OVERHEAD)
 
 static size_t entry_cost(size_t key_len) {
     return sizeof(struct store_entry) + key_len + MALLOC_OVERHEAD + 2 * sizeof(void *);
 }
 
 static size_t value_cost(const struct store_value *v) {
-    return v == NULL ? 0 : sizeof(*v) + v->cap + MALLOC_OVERHEAD;
+    return v == NULL ? 0 : VALUE_OVERHEAD + v->cap;
 }
 
 static size_t wait_cost(size_t count) {
@@ -74,7 +76,7 @@ static struct store_entry *find(struct call *c, struct store_bytes key) {
  * settle() it. */
 static struct store_entry *obtain(struct call *c, struct store_bytes key, int *rc) {
     size_t before = c->ks->table.count;
-    *rc = afford(c, entry_cost(key.len));
+    *rc = afford(c, entry_cost(key.len) + sizeof(struct store_extra));
     if (*rc < 0) {
         struct store_entry *known = find(c, key);
         if (known != NULL) *rc = 0;
@@ -339,7 +341,7 @@ static bool overwrite(struct store_keyspace *ks, struct store_entry *e, struct s
 static int put_value(struct call *c, struct store_entry *e, struct store_bytes bytes,
                      struct store_value *block) {
     if (block == NULL && overwrite(c->ks, e, bytes)) return 0;
-    int rc = afford(c, bytes.len);
+    int rc = afford(c, VALUE_OVERHEAD + bytes.len);
     if (rc < 0) return rc;
     if (bytes.len + 8 > c->ks->reply_max) return fail(c, -EMSGSIZE, "value too long");
     struct store_value *v = value_of(bytes, block);
@@ -610,7 +612,7 @@ static int apply_queue_push(struct call *c) {
     int rc;
     struct store_entry *e = obtain(c, r->key, &rc);
     if (e == NULL) return rc;
-    rc = afford(c, r->value.len);
+    rc = afford(c, sizeof(struct store_queued) + QUEUED_OVERHEAD + r->value.len);
     if (rc == 0 && r->value.len + 16 > ks->reply_max) rc = fail(c, -EMSGSIZE, "value too long");
     struct store_queued *q = rc < 0 ? NULL : calloc(1, sizeof(*q));
     struct store_value *v = q == NULL ? NULL : value_of(r->value, r->block);
