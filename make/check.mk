@@ -27,3 +27,9 @@ demo: ## install what is missing, build, train on real data through a crash
 	$(Q)BUILD=$(BUILD) examples/demo.sh
 
 .PHONY: check check-all check-integration check-fault check-golden check-fuzz check-interop asan tsan demo
+
+lint: ## the arrows between the rooms; cppcheck and clang-tidy where they are installed
+	$(Q)make/lint_arrows.py
+	$(Q)if command -v cppcheck >/dev/null; then cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr -I. -Iworker_runtime/include -D_GNU_SOURCE base store rendezvous agent launcher worker_runtime; else echo 'lint: cppcheck is not installed, left out'; fi
+	$(Q)if command -v clang-tidy >/dev/null; then clang-tidy --quiet --warnings-as-errors='*' --checks='-*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-assignment-in-if-condition,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*' $(filter-out worker_runtime/backends/%,$(wildcard */*.c)) -- $(ours_CPPFLAGS) -std=gnu11 2>/dev/null; else echo 'lint: clang-tidy is not installed, left out'; fi
+.PHONY: lint

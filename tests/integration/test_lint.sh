@@ -1,0 +1,9 @@
+#!/bin/sh
+# The rooms keep their arrows; no line ends in blanks; the public header names no other library.
+status=0
+make/lint_arrows.py || status=1
+if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files -z '*.[ch]' '*.cc' '*.py' '*.sh' '*.mk' '*.md' Makefile |
+        xargs -0 grep -nE '[[:blank:]]+$' && { echo 'FAIL: lines that end in blanks'; status=1; }
+fi
+exit $status
