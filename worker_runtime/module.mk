@@ -46,3 +46,13 @@ $(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(b
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ -lgloo $(LDLIBS)
+
+# Programs on libcrunrt that the integration tests start.
+test_workers := $(patsubst tests/workers/%.c,$(BUILD)/tests/workers/%,$(wildcard tests/workers/*.c))
+test-workers: $(test_workers) backends
+.PHONY: test-workers
+
+$(BUILD)/tests/workers/%: $(BUILD)/obj/tests/workers/%.o $(BUILD)/lib/libcrunrt.so
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Peers that die, hang, come late or never: every survivor's call ends with an error in time, which names
+the operation, the group and the ranks that gave no sign."""
+import os
+import re
+import signal
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from workers import BUILD, Store, expect, fail, run_workers, skip, start_workers, wait_for
+
+if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
+    skip("the gloo backend was not built (libgloo-dev)")
+
+
+def milliseconds(workers, rank):
+    return int(re.search(r"error -\d+ after (\d+) ms", workers[rank].text())[1])
+
+
+def lose(how, size, victim, victim_code, code, limit_ms):
+    with Store() as store:
+        workers = start_workers(store, size, ["crunrt_worker", "lose", how, str(victim)])
+        survivors = [r for r in range(size) if r != victim]
+        wait_for(workers, survivors)
+        for r in survivors:
+            expect(workers, r, 3, f"error {code}", "all_reduce #10 in group 'world'", f"rank {r} of {size}",
+                   f"no sign of rank {victim}")
+            if milliseconds(workers, r) > limit_ms:
+                fail(workers, f"rank {r} needed more than {limit_ms} ms")
+        expect(workers, victim, victim_code)
+        if sum("first seen by rank" in workers[r].text() for r in survivors) != len(survivors) - 1:
+            fail(workers, "the survivors do not agree on who noticed first")
+    print(f"{how}: {size} ranks")
+
+
+# A broken connection is told at once: far below the group's timeout of 2,000 ms.
+lose("kill", 4, 1, -signal.SIGKILL, -104, 1900)
+lose("exit", 3, 2, 0, -104, 1900)
+# A hung peer is told by the timeout (2,000 ms and a grace of 1,000 ms), with room for a slow machine.
+lose("stop", 3, 1, -signal.SIGKILL, -110, 30000)
+
+with Store() as store:
+    workers = run_workers(store, 4, ["crunrt_worker", "late"])
+    for r in range(3):
+        expect(workers, r, 3, "error -", "barrier #0 in group 'world'", "no sign of rank 3")
+
+with Store() as store:  # rank 2 of 3 is never started
+    workers = run_workers(store, 2, ["crunrt_worker", "absent"], world=3)
+    for r in range(2):
+        expect(workers, r, 3, "error -110", "arrival", "no sign of rank 2 of 3")
+print("PASS")

@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Process groups over real processes: every collective against numbers computed by the worker, nonsense
+refused, sub-groups."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from workers import BUILD, Store, expect_all, run_workers, skip
+
+if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
+    skip("the gloo backend was not built (libgloo-dev)")
+
+for size in (1, 2, 3, 4):
+    with Store() as store:
+        expect_all(run_workers(store, size, ["crunrt_worker", "collectives"]), 0, "collectives right")
+        print(f"collectives: {size} ranks")
+with Store() as store:
+    expect_all(run_workers(store, 3, ["crunrt_worker", "arguments"]), 0, "arguments checked")
+with Store() as store:
+    expect_all(run_workers(store, 5, ["crunrt_worker", "subgroups"]), 0, "sub-groups right")
+print("PASS")

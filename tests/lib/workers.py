@@ -1,0 +1,120 @@
+"""Starts a store and N workers with the environment contract, without a launcher.
+
+    with Store() as store:
+        results = run_workers(store, 4, ["crunrt_worker", "collectives"])
+        expect_all(results, 0, "collectives right")
+
+A worker is waited for with a deadline; past it everything is killed and the test fails with all that the
+workers wrote.
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.environ.get("BUILD", "build")
+DEADLINE_S = float(os.environ.get("CRUN_TEST_DEADLINE", "120"))
+
+
+class Store:
+    """A crun-store on a free port of loopback."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            [f"{BUILD}/bin/crun-store", "serve", "--host", "127.0.0.1", "--port", "0"],
+            stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if ":" not in line:
+            raise SystemExit(f"FAIL: crun-store printed {line!r} instead of its address")
+        self.port = int(line.strip().rsplit(":", 1)[1])
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+class Worker:
+    def __init__(self, argv, environment):
+        self.out = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL,
+                                        stdout=self.out, stderr=subprocess.STDOUT)
+
+    def text(self):
+        self.out.seek(0)
+        return self.out.read()
+
+    @property
+    def code(self):
+        return self.process.returncode
+
+
+def program(name):
+    return f"{BUILD}/tests/workers/{name}"
+
+
+def contract(store, rank, world, **extra):
+    """The environment of one worker; None removes a variable."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TORCHELASTIC_", "SLURM_", "PMI_", "OMPI_"))}
+    env.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world),
+               MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port if store else 1),
+               TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
+    env.update({k: v for k, v in extra.items() if v is not None})
+    for k in [k for k, v in extra.items() if v is None]:
+        env.pop(k, None)
+    return env
+
+
+def start_workers(store, count, argv, world=None, **extra):
+    argv = [program(argv[0])] + argv[1:] if "/" not in argv[0] else argv
+    return [Worker(argv, contract(store, r, world or count, **extra)) for r in range(count)]
+
+
+def wait_for(workers, among=None):
+    """Waits for `among` (default: all), then kills whoever is left."""
+    deadline = time.monotonic() + DEADLINE_S
+    late = []
+    for w in workers if among is None else [workers[i] for i in among]:
+        try:
+            w.process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            late.append(w)
+    for w in workers:
+        if w.process.poll() is None:
+            w.process.send_signal(signal.SIGKILL)
+            w.process.wait()
+    if late:
+        fail(workers, f"{len(late)} workers did not end within {DEADLINE_S:g} s")
+    return workers
+
+
+def run_workers(store, count, argv, world=None, **extra):
+    return wait_for(start_workers(store, count, argv, world, **extra))
+
+
+def fail(workers, why):
+    print(f"FAIL: {why}")
+    for rank, w in enumerate(workers):
+        print(f"---- rank {rank}, exit {w.code}\n{w.text()}", end="")
+    sys.exit(1)
+
+
+def expect(workers, rank, code, *texts):
+    text = workers[rank].text()
+    if workers[rank].code != code:
+        fail(workers, f"rank {rank} ended with {workers[rank].code}, expected {code}")
+    for part in texts:
+        if part not in text:
+            fail(workers, f"rank {rank} did not say {part!r}")
+
+
+def expect_all(workers, code, *texts):
+    for rank in range(len(workers)):
+        expect(workers, rank, code, *texts)
+
+
+def skip(reason):
+    print(f"SKIP: {reason}")
+    sys.exit(77)

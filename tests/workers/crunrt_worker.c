@@ -1,0 +1,576 @@
+/* A worker for the tests of libcrunrt: crunrt_worker MODE [argument]. Each mode proves one thing and
+ * prints what it saw; a broken promise ends it with status 1 and a line that names it. */
+#include <crunrt.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static crunrt *rt;
+static crunrt_group *world;
+static int rank, size;
+
+#define REQUIRE(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("FAILED at line %d: %s: ", __LINE__, #condition);                               \
+            printf(__VA_ARGS__);                                                                   \
+            printf(" [%s]\n", crunrt_last_error());                                                \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static int64_t now_ms(void) {
+    struct timespec ts;
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void open_runtime(void) {
+    REQUIRE(crunrt_init(NULL, &rt) == 0, "init");
+    rank = crunrt_rank(rt);
+    size = crunrt_world_size(rt);
+}
+
+static void open_world(int64_t timeout_ms) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.timeout_ms = timeout_ms;
+    open_runtime();
+    REQUIRE(crunrt_group_new(rt, &o, &world) == 0, "world");
+}
+
+static void close_world(void) {
+    REQUIRE(crunrt_group_barrier(world) == 0, "last barrier");
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+}
+
+/* "error -110 after 512 ms: text": what the scripts look at. */
+static void print_error(int rc, int64_t since_ms) {
+    printf("error %d after %lld ms: %s\n", rc, (long long) (now_ms() - since_ms),
+           crunrt_last_error());
+    (void) fflush(stdout);
+}
+
+/* ---- collectives: every operation, type and reduction against numbers computed here ---- */
+
+static uint32_t bits_of(float f) {
+    uint32_t b;
+    memcpy(&b, &f, sizeof(b));
+    return b;
+}
+
+/* Whole numbers below 2,048 and their fractions that every type holds exactly. */
+static void put(void *buffer, size_t i, crunrt_dtype dtype, double value) {
+    float f = (float) value;
+    switch (dtype) {
+    case CRUNRT_INT8: ((int8_t *) buffer)[i] = (int8_t) (int64_t) value; return;
+    case CRUNRT_UINT8: ((uint8_t *) buffer)[i] = (uint8_t) (int64_t) value; return;
+    case CRUNRT_INT32: ((int32_t *) buffer)[i] = (int32_t) value; return;
+    case CRUNRT_UINT32: ((uint32_t *) buffer)[i] = (uint32_t) value; return;
+    case CRUNRT_INT64: ((int64_t *) buffer)[i] = (int64_t) value; return;
+    case CRUNRT_UINT64: ((uint64_t *) buffer)[i] = (uint64_t) value; return;
+    case CRUNRT_FLOAT32: ((float *) buffer)[i] = f; return;
+    case CRUNRT_FLOAT64: ((double *) buffer)[i] = value; return;
+    case CRUNRT_BFLOAT16: ((uint16_t *) buffer)[i] = (uint16_t) (bits_of(f) >> 16); return;
+    case CRUNRT_FLOAT16:
+        ((uint16_t *) buffer)[i] =
+            value == 0 ? 0
+                       : (uint16_t) (((bits_of(f) >> 23) - 112) << 10 | (bits_of(f) >> 13 & 0x3ff));
+        return;
+    }
+}
+
+static double value_at(int r, size_t i, crunrt_reduce_op op) {
+    if (op == CRUNRT_PRODUCT) return (double) (1 + (i + (size_t) r) % 2);
+    return (double) (1 + (i * 7 + (size_t) r * 3) % 5);
+}
+
+static double reduced(size_t i, crunrt_reduce_op op) {
+    double acc = value_at(0, i, op);
+    for (int r = 1; r < size; r++) {
+        double v = value_at(r, i, op);
+        if (op == CRUNRT_SUM || op == CRUNRT_AVG)
+            acc += v;
+        else if (op == CRUNRT_PRODUCT)
+            acc *= v;
+        else if (op == CRUNRT_MAX)
+            acc = v > acc ? v : acc;
+        else if (op == CRUNRT_MIN)
+            acc = v < acc ? v : acc;
+        else if (op == CRUNRT_BAND)
+            acc = (double) ((int) acc & (int) v);
+        else if (op == CRUNRT_BOR)
+            acc = (double) ((int) acc | (int) v);
+        else
+            acc = (double) ((int) acc ^ (int) v);
+    }
+    return op == CRUNRT_AVG ? acc / size : acc;
+}
+
+static int is_floating(crunrt_dtype t) {
+    return t == CRUNRT_FLOAT16 || t == CRUNRT_FLOAT32 || t == CRUNRT_FLOAT64 ||
+           t == CRUNRT_BFLOAT16;
+}
+
+struct buffers {
+    char *send, *recv, *want;
+    size_t bytes;
+};
+
+static struct buffers buffers_new(size_t count, crunrt_dtype dtype) {
+    struct buffers b = {.bytes = count * crunrt_dtype_size(dtype)};
+    b.send = malloc(b.bytes + 1);
+    b.recv = malloc(b.bytes + 1);
+    b.want = malloc(b.bytes + 1);
+    memset(b.recv, 0x5a, b.bytes + 1);
+    return b;
+}
+
+static void buffers_done(struct buffers *b, const char *what, crunrt_dtype dtype, int op,
+                         int compare) {
+    if (compare) {
+        REQUIRE(memcmp(b->recv, b->want, b->bytes) == 0, "%s type %d op %d, %zu bytes", what,
+                (int) dtype, op, b->bytes);
+    }
+    REQUIRE(b->recv[b->bytes] == 0x5a, "%s wrote behind the buffer", what);
+    free(b->send);
+    free(b->recv);
+    free(b->want);
+}
+
+static void test_reductions(size_t n, crunrt_dtype dtype, crunrt_reduce_op op) {
+    struct buffers b = buffers_new(n, dtype);
+    for (size_t i = 0; i < n; i++) {
+        put(b.send, i, dtype, value_at(rank, i, op));
+        put(b.want, i, dtype, reduced(i, op));
+    }
+    REQUIRE(crunrt_group_all_reduce(world, b.send, b.recv, n, dtype, op) == 0, "all_reduce");
+    REQUIRE(memcmp(b.recv, b.want, b.bytes) == 0, "all_reduce type %d op %d n %zu", (int) dtype,
+            (int) op, n);
+    memcpy(b.recv, b.send, b.bytes);
+    REQUIRE(crunrt_group_all_reduce(world, b.recv, b.recv, n, dtype, op) == 0, "in place");
+    buffers_done(&b, "all_reduce in place", dtype, (int) op, 1);
+
+    int root = (int) (n % (size_t) size);
+    b = buffers_new(n, dtype);
+    for (size_t i = 0; i < n; i++) {
+        put(b.send, i, dtype, value_at(rank, i, op));
+        put(b.want, i, dtype, reduced(i, op));
+    }
+    REQUIRE(crunrt_group_reduce(world, b.send, rank == root ? b.recv : NULL, n, dtype, op, root) ==
+                0,
+            "reduce");
+    buffers_done(&b, "reduce", dtype, (int) op, rank == root);
+
+    /* reduce_scatter: element i of part p is global element p * n + i */
+    struct buffers all = buffers_new(n * (size_t) size, dtype);
+    b = buffers_new(n, dtype);
+    for (size_t i = 0; i < n * (size_t) size; i++) put(all.send, i, dtype, value_at(rank, i, op));
+    for (size_t i = 0; i < n; i++) put(b.want, i, dtype, reduced((size_t) rank * n + i, op));
+    REQUIRE(crunrt_group_reduce_scatter(world, all.send, b.recv, n, dtype, op) == 0,
+            "reduce_scatter");
+    buffers_done(&b, "reduce_scatter", dtype, (int) op, 1);
+    buffers_done(&all, "reduce_scatter input", dtype, (int) op, 0);
+}
+
+/* What rank `from` has for rank `to`, element i. */
+static double message(int from, int to, size_t i) {
+    return (double) ((size_t) from * 31 % 61 + (size_t) to * 7 % 13 + i % 11);
+}
+
+static void test_movements(size_t n, crunrt_dtype dtype) {
+    int root = size - 1;
+    size_t all_n = n * (size_t) size;
+    struct buffers b = buffers_new(n, dtype);
+    for (size_t i = 0; i < n; i++) {
+        put(b.want, i, dtype, message(root, 0, i));
+        if (rank == root) put(b.recv, i, dtype, message(root, 0, i));
+    }
+    REQUIRE(crunrt_group_broadcast(world, b.recv, n, dtype, root) == 0, "broadcast");
+    buffers_done(&b, "broadcast", dtype, -1, 1);
+
+    b = buffers_new(all_n, dtype);
+    for (size_t i = 0; i < n; i++) put(b.send, i, dtype, message(rank, 0, i));
+    for (size_t i = 0; i < all_n; i++) put(b.want, i, dtype, message((int) (i / n), 0, i % n));
+    REQUIRE(crunrt_group_all_gather(world, b.send, b.recv, n, dtype) == 0, "all_gather");
+    REQUIRE(memcmp(b.recv, b.want, b.bytes) == 0, "all_gather type %d", (int) dtype);
+    memset(b.recv, 0, b.bytes);
+    char *own = b.recv + (size_t) rank * n * crunrt_dtype_size(dtype);
+    memcpy(own, b.send, n * crunrt_dtype_size(dtype));
+    REQUIRE(crunrt_group_all_gather(world, own, b.recv, n, dtype) == 0, "all_gather in place");
+    REQUIRE(memcmp(b.recv, b.want, b.bytes) == 0, "all_gather in place type %d", (int) dtype);
+    memset(b.recv, 0x5a, b.bytes);
+    REQUIRE(crunrt_group_gather(world, b.send, rank == root ? b.recv : NULL, n, dtype, root) == 0,
+            "gather");
+    buffers_done(&b, "gather", dtype, -1, rank == root);
+
+    b = buffers_new(n, dtype);
+    char *parts = malloc(all_n * crunrt_dtype_size(dtype));
+    for (size_t i = 0; i < all_n; i++) put(parts, i, dtype, message(root, (int) (i / n), i % n));
+    for (size_t i = 0; i < n; i++) put(b.want, i, dtype, message(root, rank, i));
+    REQUIRE(crunrt_group_scatter(world, rank == root ? parts : NULL, b.recv, n, dtype, root) == 0,
+            "scatter");
+    buffers_done(&b, "scatter", dtype, -1, 1);
+    free(parts);
+
+    b = buffers_new(all_n, dtype);
+    for (size_t i = 0; i < all_n; i++) {
+        put(b.send, i, dtype, message(rank, (int) (i / n), i % n));
+        put(b.want, i, dtype, message((int) (i / n), rank, i % n));
+    }
+    REQUIRE(crunrt_group_all_to_all(world, b.send, b.recv, n, dtype) == 0, "all_to_all");
+    buffers_done(&b, "all_to_all", dtype, -1, 1);
+}
+
+/* Rank r sends r + p + 1 elements to rank p (none at all from 0 to the last). */
+static size_t count_between(int from, int to) {
+    return from == 0 && to == size - 1 ? 0 : (size_t) (from + to + 1);
+}
+
+static void test_counts(crunrt_dtype dtype) {
+    size_t send_counts[64], recv_counts[64], sent = 0, received = 0;
+    for (int p = 0; p < size; p++) {
+        sent += send_counts[p] = count_between(rank, p);
+        received += recv_counts[p] = count_between(p, rank);
+    }
+    struct buffers out = buffers_new(sent, dtype), in = buffers_new(received, dtype);
+    for (size_t p = 0, k = 0; p < (size_t) size; p++) {
+        for (size_t i = 0; i < send_counts[p]; i++)
+            put(out.send, k++, dtype, message(rank, (int) p, i));
+    }
+    for (size_t p = 0, k = 0; p < (size_t) size; p++) {
+        for (size_t i = 0; i < recv_counts[p]; i++)
+            put(in.want, k++, dtype, message((int) p, rank, i));
+    }
+    REQUIRE(crunrt_group_all_to_all_counts(world, out.send, send_counts, in.recv, recv_counts,
+                                           dtype) == 0,
+            "all_to_all_counts");
+    buffers_done(&in, "all_to_all_counts", dtype, -1, 1);
+    buffers_done(&out, "all_to_all_counts input", dtype, -1, 0);
+}
+
+/* A token goes round the ring, and two messages with tags overtake nothing. */
+static void test_messages(void) {
+    if (size == 1) return;
+    int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    int64_t token = 0, tagged[2] = {100 + rank, 200 + rank}, got[2] = {0, 0};
+    if (rank == 0) {
+        token = 1;
+        REQUIRE(crunrt_group_send(world, &token, 1, CRUNRT_INT64, right, 7) == 0, "send");
+    }
+    REQUIRE(crunrt_group_recv(world, &token, 1, CRUNRT_INT64, left, 7) == 0, "recv");
+    if (rank != 0) {
+        token++;
+        REQUIRE(crunrt_group_send(world, &token, 1, CRUNRT_INT64, right, 7) == 0, "pass on");
+    }
+    REQUIRE(token == (rank == 0 ? size : rank + 1), "token %lld", (long long) token);
+    if (rank / 2 * 2 + 1 >= size) return;
+    int peer = rank ^ 1;
+    if (rank % 2 == 0) {
+        REQUIRE(crunrt_group_send(world, &tagged[0], 1, CRUNRT_INT64, peer, 1) == 0, "tag 1");
+        REQUIRE(crunrt_group_send(world, &tagged[1], 1, CRUNRT_INT64, peer, 2) == 0, "tag 2");
+    } else {
+        REQUIRE(crunrt_group_recv(world, &got[0], 1, CRUNRT_INT64, peer, 1) == 0, "tag 1");
+        REQUIRE(crunrt_group_recv(world, &got[1], 1, CRUNRT_INT64, peer, 2) == 0, "tag 2");
+        REQUIRE(got[0] == 100 + peer && got[1] == 200 + peer, "tags mixed up");
+    }
+}
+
+static void mode_collectives(void) {
+    static const size_t counts[] = {1, 3, 1000, 70001};
+    open_world(60000);
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        for (int t = 0; t <= CRUNRT_BFLOAT16; t++) {
+            if (counts[c] > 1000 && t != CRUNRT_FLOAT32 && t != CRUNRT_INT8) continue; /* time */
+            crunrt_dtype dtype = (crunrt_dtype) t;
+            for (int op = CRUNRT_SUM; op <= CRUNRT_BXOR; op++) {
+                if (op == CRUNRT_AVG && (!is_floating(dtype) || (size & (size - 1)) != 0)) continue;
+                if (op >= CRUNRT_BAND && is_floating(dtype)) continue;
+                test_reductions(counts[c], dtype, (crunrt_reduce_op) op);
+            }
+            test_movements(counts[c], dtype);
+            test_counts(dtype);
+        }
+    }
+    test_messages();
+    REQUIRE(crunrt_group_all_reduce(world, NULL, NULL, 0, CRUNRT_INT8, CRUNRT_SUM) == 0,
+            "zero count");
+    printf("collectives right on rank %d of %d\n", rank, size);
+    close_world();
+}
+
+/* ---- arguments: nonsense is refused, and the group goes on ---- */
+
+static void mode_arguments(void) {
+    open_world(20000);
+    int x = 1, y = 0;
+    REQUIRE(crunrt_group_all_reduce(world, &x, &y, 1, (crunrt_dtype) 99, CRUNRT_SUM) == -EINVAL,
+            "type");
+    REQUIRE(strstr(crunrt_last_error(), "data type 99") != NULL, "text");
+    REQUIRE(crunrt_group_all_reduce(world, &x, &y, 1, CRUNRT_INT32, (crunrt_reduce_op) 77) ==
+                -EINVAL,
+            "op");
+    REQUIRE(crunrt_group_all_reduce(world, &x, NULL, 1, CRUNRT_INT32, CRUNRT_SUM) == -EINVAL,
+            "recv NULL");
+    REQUIRE(crunrt_group_all_reduce(world, NULL, &y, 1, CRUNRT_INT32, CRUNRT_SUM) == -EINVAL,
+            "send NULL");
+    REQUIRE(crunrt_group_all_reduce(world, &x, &y, SIZE_MAX, CRUNRT_INT32, CRUNRT_SUM) == -EINVAL,
+            "count");
+    REQUIRE(crunrt_group_all_reduce(world, &x, &y, 1, CRUNRT_FLOAT32, CRUNRT_BOR) == -EINVAL,
+            "bitwise");
+    REQUIRE(crunrt_group_all_reduce(world, &x, &y, 1, CRUNRT_INT32, CRUNRT_AVG) == -ENOTSUP,
+            "average");
+    REQUIRE(crunrt_group_broadcast(world, &x, 1, CRUNRT_INT32, size) == -EINVAL, "root");
+    REQUIRE(crunrt_group_broadcast(world, &x, 1, CRUNRT_INT32, -1) == -EINVAL, "root");
+    REQUIRE(crunrt_group_send(world, &x, 1, CRUNRT_INT32, rank, 0) == -EINVAL, "self");
+    REQUIRE(crunrt_group_barrier(NULL) == -EINVAL, "no group");
+    crunrt_op bad = CRUNRT_OP_INIT;
+    bad.kind = (crunrt_op_kind) 55;
+    REQUIRE(crunrt_group_run(world, &bad) == -EINVAL, "kind");
+    crunrt_group *g = NULL;
+    int twice[2] = {0, 0}, none[1] = {size};
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.ranks = twice;
+    o.rank_count = 2;
+    REQUIRE(crunrt_group_new(rt, &o, &g) == -EINVAL && strstr(crunrt_last_error(), "twice"),
+            "twice");
+    o.ranks = none;
+    o.rank_count = 1;
+    REQUIRE(crunrt_group_new(rt, &o, &g) == -EINVAL, "no rank of the job");
+    REQUIRE(crunrt_group_all_reduce(world, &x, &y, 1, CRUNRT_INT32, CRUNRT_SUM) == 0 && y == size,
+            "the group goes on");
+    printf("arguments checked on rank %d\n", rank);
+    close_world();
+}
+
+/* ---- sub-groups: evens and odds at once, in reverse order ---- */
+
+static void mode_subgroups(void) {
+    open_world(20000);
+    int lists[2][64], counts[2] = {0, 0};
+    for (int r = size - 1; r >= 0; r--) lists[r % 2][counts[r % 2]++] = r;
+    for (int parity = 0; parity < 2; parity++) {
+        if (counts[parity] == 0) continue;
+        crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+        o.ranks = lists[parity];
+        o.rank_count = (size_t) counts[parity];
+        o.name = parity ? "odds" : "evens";
+        crunrt_group *g = NULL;
+        REQUIRE(crunrt_group_new(rt, &o, &g) == 0, "sub-group");
+        REQUIRE((g != NULL) == (rank % 2 == parity), "membership");
+        if (g == NULL) continue;
+        REQUIRE(crunrt_group_size(g) == counts[parity], "size");
+        REQUIRE(lists[parity][crunrt_group_rank(g)] == rank, "rank order");
+        int sum = rank, want = 0;
+        for (int r = parity; r < size; r += 2) want += r;
+        REQUIRE(crunrt_group_all_reduce(g, &sum, &sum, 1, CRUNRT_INT32, CRUNRT_SUM) == 0, "sum");
+        REQUIRE(sum == want, "sum %d, wanted %d", sum, want);
+        REQUIRE(crunrt_group_barrier(g) == 0, "barrier");
+        crunrt_group_destroy(g);
+    }
+    printf("sub-groups right on rank %d\n", rank);
+    close_world();
+}
+
+/* ---- failures ---- */
+
+/* All reduce for ever; `victim` does `how` to itself in the tenth. The others print what they get. */
+static void mode_lose(const char *how, int victim) {
+    open_world(2000);
+    float x[256] = {0};
+    for (int i = 0;; i++) {
+        if (i == 10 && rank == victim) {
+            if (strcmp(how, "kill") == 0) (void) raise(SIGKILL);
+            if (strcmp(how, "stop") == 0) (void) raise(SIGSTOP);
+            if (strcmp(how, "exit") == 0) exit(0);
+        }
+        int64_t since = now_ms();
+        int rc = crunrt_group_all_reduce(world, x, x, 256, CRUNRT_FLOAT32, CRUNRT_SUM);
+        if (rc == 0) continue;
+        print_error(rc, since);
+        since = now_ms();
+        REQUIRE(crunrt_group_barrier(world) == -EPIPE, "a broken group stays broken");
+        REQUIRE(strstr(crunrt_last_error(), "is broken since") != NULL, "text");
+        REQUIRE(now_ms() - since < 1000, "a broken group answers at once");
+        crunrt_group_destroy(world);
+        crunrt_destroy(rt);
+        exit(3);
+    }
+}
+
+/* The last rank does not take part in the group's first operation. */
+static void mode_late(void) {
+    open_world(700);
+    if (rank == size - 1) {
+        const char *key = "done";
+        (void) crunrt_store_wait(crunrt_job_store(rt), &key, 1, 60000);
+        exit(0);
+    }
+    int64_t since = now_ms();
+    int rc = crunrt_group_barrier(world);
+    REQUIRE(rc < 0, "the barrier ended without all ranks");
+    print_error(rc, since);
+    REQUIRE(crunrt_store_set(crunrt_job_store(rt), "done", "", 0) == 0, "done");
+    exit(3);
+}
+
+static void mode_absent(void) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.timeout_ms = 700;
+    open_runtime();
+    int64_t since = now_ms();
+    int rc = crunrt_group_new(rt, &o, &world);
+    REQUIRE(rc < 0, "the group was made without all ranks");
+    print_error(rc, since);
+    exit(3);
+}
+
+static void mode_init(void) {
+    int64_t since = now_ms();
+    crunrt_init_options o = CRUNRT_INIT_OPTIONS_INIT;
+    o.timeout_ms = 1000;
+    int rc = crunrt_init(&o, &rt);
+    if (rc < 0)
+        print_error(rc, since);
+    else
+        printf("rank %d of %d\n", crunrt_rank(rt), crunrt_world_size(rt));
+    exit(rc < 0 ? 3 : 0);
+}
+
+static void mode_backend(const char *name) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.backend = name;
+    o.timeout_ms = 20000;
+    open_runtime();
+    int64_t since = now_ms();
+    int rc = crunrt_group_new(rt, &o, &world);
+    if (rc < 0)
+        print_error(rc, since);
+    else
+        printf("backend %s\n", crunrt_group_backend(world));
+    exit(rc < 0 ? 3 : 0);
+}
+
+/* ---- store ---- */
+
+static void mode_store(void) {
+    open_runtime();
+    crunrt_store *s = crunrt_job_store(rt), *view, *inner, *other;
+    char key[32];
+    (void) snprintf(key, sizeof(key), "k%d", rank);
+    const char bytes[] = {0, (char) 0xff, '\n', 'x'};
+    void *value = NULL;
+    size_t len = 0;
+    int64_t n = 0;
+    int flag = -1;
+    const char *const both[2] = {key, "missing"};
+
+    REQUIRE(crunrt_store_set(s, key, bytes, sizeof(bytes)) == 0, "set");
+    REQUIRE(crunrt_store_get(s, key, CRUNRT_TIMEOUT_DEFAULT, &value, &len) == 0, "get");
+    REQUIRE(len == sizeof(bytes) && memcmp(value, bytes, len) == 0, "any bytes come back");
+    REQUIRE(((char *) value)[len] == '\0', "a NUL behind");
+    crunrt_free(value);
+    REQUIRE(crunrt_store_check(s, both, 1, &flag) == 0 && flag == 1, "check one");
+    REQUIRE(crunrt_store_check(s, both, 2, &flag) == 0 && flag == 0, "check both");
+
+    int64_t since = now_ms();
+    REQUIRE(crunrt_store_wait(s, both, 2, 300) == -ETIMEDOUT, "wait");
+    REQUIRE(strstr(crunrt_last_error(), "missing") != NULL, "the text names the key");
+    REQUIRE(now_ms() - since >= 250, "not before the time is up");
+    REQUIRE(crunrt_store_get(s, "missing", 100, &value, &len) == -ETIMEDOUT, "get");
+    REQUIRE(crunrt_store_get(s, key, 0, &value, NULL) == 0, "usable after timeouts, and at once");
+    crunrt_free(value);
+
+    REQUIRE(crunrt_store_add(s, "sum", rank + 1, NULL) == 0, "add");
+    REQUIRE(crunrt_store_add(s, "here", 1, &n) == 0, "add");
+    if (n == size) REQUIRE(crunrt_store_set(s, "all", "", 0) == 0, "set");
+    const char *all = "all";
+    REQUIRE(crunrt_store_wait(s, &all, 1, 20000) == 0, "wait for all");
+    REQUIRE(crunrt_store_add(s, "sum", 0, &n) == 0 && n == size * (size + 1) / 2, "sum %lld",
+            (long long) n);
+
+    char mine[16];
+    (void) snprintf(mine, sizeof(mine), "rank%d", rank);
+    REQUIRE(crunrt_store_compare_set(s, "winner", NULL, 0, mine, strlen(mine), &value, &len) == 0,
+            "cas");
+    int won = len == strlen(mine) && memcmp(value, mine, len) == 0;
+    printf("winner %.*s %s\n", (int) len, (char *) value, won ? "mine" : "other");
+    crunrt_free(value);
+    REQUIRE(crunrt_store_compare_set(s, "winner", "nobody", 6, "x", 1, &value, &len) == 0,
+            "mismatch");
+    REQUIRE(len >= 5 && memcmp(value, "rank", 4) == 0, "a mismatch leaves the value");
+    crunrt_free(value);
+
+    REQUIRE(crunrt_store_prefix(s, "outer", &view) == 0, "prefix");
+    REQUIRE(crunrt_store_prefix(view, "inner", &inner) == 0, "nested");
+    REQUIRE(crunrt_store_set(inner, key, "v", 1) == 0, "set below");
+    (void) snprintf(key, sizeof(key), "outer/inner/k%d", rank);
+    REQUIRE(crunrt_store_get(s, key, 0, &value, NULL) == 0 && strcmp(value, "v") == 0,
+            "prefix form");
+    crunrt_free(value);
+    REQUIRE(crunrt_store_delete(s, key, &flag) == 0 && flag == 1, "delete");
+    REQUIRE(crunrt_store_delete(s, key, &flag) == 0 && flag == 0, "delete again");
+    crunrt_store_close(inner);
+    crunrt_store_close(view);
+
+    int port = atoi(getenv("MASTER_PORT"));
+    REQUIRE(crunrt_store_open(getenv("MASTER_ADDR"), port, 5000, &other) == 0, "second connection");
+    REQUIRE(crunrt_store_num_keys(other, &n) == 0 && n > 0, "num_keys");
+    crunrt_store_close(other);
+    crunrt_destroy(rt);
+    printf("store right on rank %d\n", rank);
+}
+
+/* ---- the error file ---- */
+
+static void mode_report(const char *what) {
+    if (strcmp(what, "text") == 0) {
+        int rc = crunrt_report_error("ValueError: \"bad\" \\ \x01 \xff \xc3\xa9", "line 1\nline 2");
+        if (rc < 0) print_error(rc, now_ms());
+        exit(rc < 0 ? 3 : 1);
+    }
+    if (strcmp(what, "last") == 0) {
+        REQUIRE(crunrt_store_open("", 1, 1, NULL) == -EINVAL, "an error to report");
+        exit(crunrt_report_error(NULL, NULL) == 0 ? 1 : 3);
+    }
+    REQUIRE(crunrt_report_fatal_signals() == 0, "handler");
+    if (strcmp(what, "segv") == 0) {
+        int *volatile nowhere = (int *) (uintptr_t) 0x10;
+        *nowhere = 1;
+    }
+    abort();
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "", *argument = argc > 2 ? argv[2] : "";
+    (void) setvbuf(stdout, NULL, _IOLBF, 0);
+    if (strcmp(mode, "collectives") == 0)
+        mode_collectives();
+    else if (strcmp(mode, "arguments") == 0)
+        mode_arguments();
+    else if (strcmp(mode, "subgroups") == 0)
+        mode_subgroups();
+    else if (strcmp(mode, "lose") == 0)
+        mode_lose(argument, argc > 3 ? atoi(argv[3]) : 1);
+    else if (strcmp(mode, "late") == 0)
+        mode_late();
+    else if (strcmp(mode, "absent") == 0)
+        mode_absent();
+    else if (strcmp(mode, "init") == 0)
+        mode_init();
+    else if (strcmp(mode, "backend") == 0)
+        mode_backend(argument);
+    else if (strcmp(mode, "store") == 0)
+        mode_store();
+    else if (strcmp(mode, "report") == 0)
+        mode_report(argument);
+    else
+        return fprintf(stderr, "crunrt_worker: no mode '%s'\n", mode), 2;
+    return 0;
+}
