@@ -28,6 +28,8 @@ struct backend_store {
     int (*wait)(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,
                 struct cr_error *err);
     int (*remove)(void *arg, const char *key, struct cr_error *err);
+    /* 0, or -ECONNRESET with a text if another rank has reported that the group failed. */
+    int (*failed)(void *arg, struct cr_error *err);
 };
 
 struct backend_group {

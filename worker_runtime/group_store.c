@@ -66,8 +66,19 @@ static int on_remove(void *arg, const char *key, struct cr_error *err) {
     return rc < 0 ? rc : from_store(crunrt_store_delete(g->store, full, NULL), err);
 }
 
+static int on_failed(void *arg, struct cr_error *err) {
+    struct crunrt_group *g = arg;
+    const char *key = "failure";
+    int present = 0;
+    if (crunrt_store_check(g->store, &key, 1, &present) < 0 || !present) return 0;
+    CR_AUTO_FREE char *text = NULL;
+    void *value = NULL;
+    if (crunrt_store_get(g->store, key, 0, &value, NULL) == 0) text = value;
+    return cr_fail(err, -ECONNRESET, "another rank failed: %s", text != NULL ? text : "(unknown)");
+}
+
 struct backend_store group_backend_store(struct crunrt_group *g) {
-    return (struct backend_store){g, on_set, on_get, on_wait, on_remove};
+    return (struct backend_store){g, on_set, on_get, on_wait, on_remove, on_failed};
 }
 
 /* ---- arrival ---- */

@@ -56,3 +56,21 @@ $(BUILD)/tests/workers/%: $(BUILD)/obj/tests/workers/%.o $(BUILD)/lib/libcrunrt.
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)
+
+nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
+nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
+$(nccl_objects): extra_CPPFLAGS = -isystem $(CUDA_INCLUDE) -isystem $(NCCL_INCLUDE) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
+
+ifneq ($(HAVE_NCCL),)
+backends: $(BUILD)/lib/crunrt/nccl.so
+else
+backends: say-no-nccl
+endif
+say-no-nccl:
+	@echo '  the nccl backend is left out: $(if $(filter no,$(NCCL)),NCCL=no,cuda_runtime.h and nccl.h were not both found; set CUDA_HOME and NCCL_HOME)'
+.PHONY: say-no-nccl
+
+$(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)

@@ -1,0 +1,587 @@
+/* The NCCL backend: collectives on GPU memory.
+ *
+ * Making a communicator, each phase with the group's deadline:
+ *   probe      libraries, driver, device: a machine without a GPU says so before anybody waits
+ *   arrival    in the store, done by the group: ids are made only once every rank is there, since an
+ *              id that nobody uses leaves a thread and a socket behind
+ *   id         the roots make 128 bytes and set "nccl/<root>"; the others get them
+ *   init       nonblocking; polled until done, failed, or late
+ *
+ * A communicator that failed is aborted, never destroyed, and the abort itself has a deadline. Waits
+ * look at four things: the event, NCCL's asynchronous error, the deadline, and the store, where
+ * another rank may have reported a failure that this one cannot see: a peer that died behind NVLink is
+ * silent, its kernel here just spins.
+ *
+ * One thread at a time calls into a group, so one thread at a time is inside NCCL on a communicator. */
+#include "worker_runtime/backend.h"
+#include "worker_runtime/backends/nccl_api.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RANKS_PER_ROOT      128 /* torch's rule */
+#define ABORT_TIMEOUT_MS    INT64_C(30000)
+#define FINALIZE_TIMEOUT_MS INT64_C(60000)
+#define STORE_LOOK_EVERY_MS INT64_C(100)
+#define GROUP_DEPTH_REPAIRS 8
+
+struct nccl_state {
+    const struct nccl_api *api;
+    ncclComm_t comm; /* NULL once aborted or destroyed */
+    cudaStream_t stream;
+    int owns_stream;
+    cudaEvent_t done;
+    void *scratch; /* one int32 on the device, for the barrier */
+    int device, rank, size;
+    struct backend_store store;
+};
+
+/* ---- errors ---- */
+
+static int fail_cuda(const struct nccl_api *api, cudaError_t e, int code, struct cr_error *err,
+                     const char *what) {
+    return cr_fail(err, code, "%s: CUDA error %d (%s: %s)", what, (int) e, api->cudaGetErrorName(e),
+                   api->cudaGetErrorString(e));
+}
+
+/* Errors that poison the CUDA context: nothing in this process will work again. */
+static int is_sticky(cudaError_t e) {
+    return (e >= 700 && e <= 720 && e != 708 && e != 709 && e != 713) || e == 214 || e == 220;
+}
+
+static const char *sticky_note(const struct nccl_api *api) {
+    return is_sticky(api->cudaGetLastError())
+               ? "; the CUDA context is lost, only a new process helps"
+               : "";
+}
+
+static int fail_nccl(const struct nccl_api *api, ncclResult_t r, struct cr_error *err,
+                     const char *what) {
+    int code = r == ncclRemoteError ? -ECONNRESET : r == ncclInvalidArgument ? -EINVAL : -EIO;
+    const char *detail = api->ncclGetLastError(NULL);
+    return cr_fail(err, code, "%s: NCCL error %d (%s)%s%s%s", what, (int) r,
+                   api->ncclGetErrorString(r), detail != NULL && detail[0] != '\0' ? ": " : "",
+                   detail != NULL ? detail : "", sticky_note(api));
+}
+
+/* ---- probing ---- */
+
+static int probe_device(const struct nccl_api *api, int device, struct cr_error *err) {
+    int driver = 0, count = 0;
+    (void) api->cudaDriverGetVersion(&driver); /* 0: none; the count says why */
+    cudaError_t e = api->cudaGetDeviceCount(&count);
+    if (e == 35 || e == 34 || e == 100) {
+        char what[96];
+        (void) snprintf(what, sizeof(what),
+                        "find a GPU: none is usable here (CUDA driver version %d)", driver);
+        return fail_cuda(api, e, -ENODEV, err, what);
+    }
+    if (e != cudaSuccess)
+        return fail_cuda(api, e, -ENODEV, err, "find a GPU: the driver or device is at fault");
+    if (device < 0) {
+        return cr_fail(err, -ENODEV,
+                       "choose a GPU: no device was given and LOCAL_RANK is not known");
+    }
+    if (device >= count) {
+        return cr_fail(err, -ENODEV,
+                       "choose GPU %d: only %d visible; start fewer workers on this node, or "
+                       "check CUDA_VISIBLE_DEVICES",
+                       device, count);
+    }
+    return 0;
+}
+
+static int nccl_probe(const struct backend_group *group, struct cr_error *err) {
+    const struct nccl_api *api = NULL;
+    int rc = nccl_api_load(&api, err);
+    if (rc == 0) rc = probe_device(api, group->device, err);
+    if (rc < 0) return rc;
+    const char *fixed = getenv("NCCL_COMM_ID");
+    if (fixed != NULL && fixed[0] != '\0') {
+        return cr_fail(err, -EINVAL,
+                       "use NCCL: NCCL_COMM_ID='%s' fixes one address for every communicator, "
+                       "which no restart survives; unset it",
+                       fixed);
+    }
+    return 0;
+}
+
+/* ---- waiting ---- */
+
+static void pause_between_looks(int64_t started_ns) {
+    int64_t waited = cr_monotonic_ns() - started_ns;
+    if (waited < 200000) {
+        (void) sched_yield();
+        return;
+    }
+    struct timespec ts = {0, waited < 20 * CR_NS_PER_MS ? 20000 : 1000000};
+    (void) nanosleep(&ts, NULL);
+}
+
+struct wait {
+    struct nccl_state *s;
+    int64_t started_ns, deadline_ms, next_look_ms;
+};
+
+static struct wait wait_begin(struct nccl_state *s, int64_t timeout_ms) {
+    return (struct wait){s, cr_monotonic_ns(), cr_deadline_ms(timeout_ms),
+                         cr_monotonic_ms() + STORE_LOOK_EVERY_MS};
+}
+
+/* One turn of a wait: 0 = look again, or the reason to give up. */
+static int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_error *err) {
+    int64_t now = cr_monotonic_ms();
+    if (now >= w->deadline_ms) {
+        return cr_fail(err, -ETIMEDOUT, "%s timed out after %lld ms", phase,
+                       (long long) timeout_ms);
+    }
+    if (now >= w->next_look_ms) {
+        w->next_look_ms = now + STORE_LOOK_EVERY_MS;
+        int rc = w->s->store.failed(w->s->store.arg, err);
+        if (rc < 0) return rc;
+    }
+    pause_between_looks(w->started_ns);
+    return 0;
+}
+
+/* Until the communicator's pending call is over. */
+static int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
+                         struct cr_error *err) {
+    struct wait w = wait_begin(s, timeout_ms);
+    for (;;) {
+        ncclResult_t state = ncclInternalError;
+        ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
+        if (r != ncclSuccess) return fail_nccl(s->api, r, err, phase);
+        if (state == ncclSuccess) return 0;
+        if (state != ncclInProgress) return fail_nccl(s->api, state, err, phase);
+        int rc = wait_turn(&w, phase, timeout_ms, err);
+        if (rc < 0) return rc;
+    }
+}
+
+/* Until the work before the event is done. */
+static int wait_for_event(struct nccl_state *s, int64_t timeout_ms, struct cr_error *err) {
+    struct wait w = wait_begin(s, timeout_ms);
+    for (;;) {
+        cudaError_t e = s->api->cudaEventQuery(s->done);
+        if (e == cudaSuccess) return 0;
+        if (e != cudaErrorNotReady) {
+            return cr_fail(err, -EIO, "the operation failed on the GPU: CUDA error %d (%s)%s",
+                           (int) e, s->api->cudaGetErrorName(e),
+                           is_sticky(e) ? "; the CUDA context is lost, only a new process helps"
+                                        : "");
+        }
+        ncclResult_t state = ncclSuccess;
+        ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
+        if (r == ncclSuccess && state != ncclInProgress) r = state;
+        if (r != ncclSuccess) return fail_nccl(s->api, r, err, "the operation failed");
+        int rc = wait_turn(&w, "the operation", timeout_ms, err);
+        if (rc < 0) return rc;
+    }
+}
+
+/* ---- ids ---- */
+
+static int ranks_per_root(void) {
+    int64_t n = RANKS_PER_ROOT;
+    const char *text = getenv("CRUNRT_NCCL_RANKS_PER_ROOT");
+    if (text != NULL && cr_parse_i64(text, 1, INT_MAX, &n) < 0) n = RANKS_PER_ROOT;
+    return (int) n;
+}
+
+static int root_count(const struct nccl_api *api, int size) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+    if (api->ncclCommInitRankScalable == NULL) return 1;
+    int per_root = ranks_per_root();
+    return size > per_root ? (size + per_root - 1) / per_root : 1;
+#else
+    (void) api;
+    (void) size;
+    (void) ranks_per_root;
+    return 1;
+#endif
+}
+
+/* NCCL's own block rule: the first size % roots blocks have one rank more; each block's first rank is
+ * its root. */
+static int rank_of_root(int root, int roots, int size) {
+    int q = size / roots, m = size % roots;
+    return root < m ? root * (q + 1) : m * (q + 1) + (root - m) * q;
+}
+
+static int exchange_id(const struct backend_group *g, const struct nccl_api *api, int root,
+                       int roots, ncclUniqueId *id, struct cr_error *err) {
+    char key[32];
+    (void) snprintf(key, sizeof(key), "nccl/%d", root);
+    if (g->rank == rank_of_root(root, roots, g->size)) {
+        ncclResult_t r = api->ncclGetUniqueId(id);
+        if (r != ncclSuccess) return fail_nccl(api, r, err, "make the unique id");
+        return g->store.set(g->store.arg, key, id, sizeof(*id), err);
+    }
+    CR_AUTO_FREE void *value = NULL;
+    size_t len = 0;
+    int rc = g->store.get(g->store.arg, key, g->timeout_ms, &value, &len, err);
+    if (rc < 0) return cr_wrap(err, "get the unique id of root %d", root);
+    if (len != sizeof(*id)) {
+        return cr_fail(err, -EPROTO, "get the unique id of root %d: %zu bytes instead of %zu", root,
+                       len, sizeof(*id));
+    }
+    memcpy(id, value, sizeof(*id));
+    return 0;
+}
+
+/* ---- init ---- */
+
+/* Some releases leave the thread inside a group when an init call fails early; every later call
+ * would then only be queued. Ends groups until there is none. */
+static void repair_group_depth(const struct nccl_api *api) {
+    for (int i = 0; i < GROUP_DEPTH_REPAIRS && api->ncclGroupEnd() == ncclSuccess; i++) {
+    }
+}
+
+static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots,
+                              const char *name) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const char *blocking = getenv("CRUNRT_NCCL_BLOCKING");
+    config.blocking = blocking != NULL && strcmp(blocking, "1") == 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = name;
+#else
+    (void) name;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+    if (roots > 1) {
+        return s->api->ncclCommInitRankScalable(&s->comm, s->size, s->rank, roots, ids, &config);
+    }
+#endif
+    (void) roots;
+    return s->api->ncclCommInitRankConfig(&s->comm, s->size, ids[0], s->rank, &config);
+}
+
+static void nccl_abort(void *arg);
+
+static int connect_comm(struct nccl_state *s, const struct backend_group *g, struct cr_error *err) {
+    int roots = root_count(s->api, s->size);
+    CR_AUTO_FREE ncclUniqueId *ids = calloc((size_t) roots, sizeof(*ids));
+    if (ids == NULL) return cr_fail(err, -ENOMEM, "exchange ids: out of memory");
+    for (int root = 0; root < roots; root++) {
+        int rc = exchange_id(g, s->api, root, roots, &ids[root], err);
+        if (rc < 0) return rc;
+    }
+    ncclResult_t r = init_comm(s, ids, roots, g->name);
+    if (r != ncclSuccess && r != ncclInProgress) {
+        int rc = fail_nccl(s->api, r, err, "initialise the communicator");
+        s->comm = NULL; /* not reliable after a failure */
+        repair_group_depth(s->api);
+        return rc;
+    }
+    int rc = wait_for_comm(s, "initialise the communicator", g->timeout_ms, err);
+    if (rc < 0) return rc;
+    /* Everybody has the ids: init ends on no rank before all have checked in. */
+    for (int root = 0; root < roots; root++) {
+        char key[32];
+        (void) snprintf(key, sizeof(key), "nccl/%d", root);
+        if (g->rank == rank_of_root(root, roots, g->size))
+            (void) g->store.remove(g->store.arg, key, NULL);
+    }
+    return 0;
+}
+
+static int prepare_device(struct nccl_state *s, struct cr_error *err) {
+    const struct nccl_api *api = s->api;
+    cudaError_t e = api->cudaSetDevice(s->device);
+    if (e == cudaSuccess)
+        e = api->cudaFree(NULL); /* makes the context: faults show here, not in NCCL */
+    if (e == cudaSuccess && s->stream == NULL) {
+        e = api->cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking);
+        s->owns_stream = e == cudaSuccess;
+    }
+    if (e == cudaSuccess) e = api->cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = api->cudaMalloc(&s->scratch, sizeof(int32_t));
+    return e == cudaSuccess ? 0 : fail_cuda(api, e, -ENODEV, err, "prepare the GPU");
+}
+
+static void nccl_close(void *arg);
+
+static int nccl_open(const struct backend_group *group, void **out, struct cr_error *err) {
+    struct nccl_state *s = calloc(1, sizeof(*s));
+    if (s == NULL) return cr_fail(err, -ENOMEM, "open a communicator: out of memory");
+    s->rank = group->rank;
+    s->size = group->size;
+    s->device = group->device;
+    s->stream = group->stream;
+    s->store = group->store;
+    int rc = nccl_api_load(&s->api, err);
+    if (rc == 0) rc = prepare_device(s, err);
+    if (rc == 0) rc = connect_comm(s, group, err);
+    if (rc < 0) {
+        if (s->api != NULL) nccl_abort(s);
+        nccl_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+/* ---- ending ---- */
+
+/* ncclCommAbort blocks, and can hang: it runs on a thread that may be left behind. */
+struct abort_job {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    const struct nccl_api *api;
+    ncclComm_t comm;
+    int device, done, abandoned;
+};
+
+static void abort_job_free(struct abort_job *j) {
+    (void) pthread_mutex_destroy(&j->lock);
+    (void) pthread_cond_destroy(&j->changed);
+    free(j);
+}
+
+static void *run_abort(void *arg) {
+    struct abort_job *j = arg;
+    (void) j->api->cudaSetDevice(j->device);
+    (void) j->api->ncclCommAbort(j->comm);
+    (void) pthread_mutex_lock(&j->lock);
+    j->done = 1;
+    int abandoned = j->abandoned;
+    (void) pthread_cond_signal(&j->changed);
+    (void) pthread_mutex_unlock(&j->lock);
+    if (abandoned) abort_job_free(j);
+    return NULL;
+}
+
+static struct abort_job *abort_job_new(struct nccl_state *s) {
+    struct abort_job *j = calloc(1, sizeof(*j));
+    if (j == NULL) return NULL;
+    pthread_condattr_t attr;
+    (void) pthread_condattr_init(&attr);
+    (void) pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void) pthread_cond_init(&j->changed, &attr);
+    (void) pthread_condattr_destroy(&attr);
+    (void) pthread_mutex_init(&j->lock, NULL);
+    j->api = s->api;
+    j->comm = s->comm;
+    j->device = s->device;
+    return j;
+}
+
+static void nccl_abort(void *arg) {
+    struct nccl_state *s = arg;
+    if (s->comm == NULL) return;
+    struct abort_job *j = abort_job_new(s);
+    pthread_t thread;
+    s->comm = NULL; /* whatever happens, nobody touches it again */
+    if (j == NULL) return;
+    if (pthread_create(&thread, NULL, run_abort, j) != 0) {
+        abort_job_free(j);
+        return;
+    }
+    int64_t until = cr_monotonic_ns() + ABORT_TIMEOUT_MS * CR_NS_PER_MS;
+    struct timespec ts = {until / CR_NS_PER_S, until % CR_NS_PER_S};
+    int rc = 0;
+    (void) pthread_mutex_lock(&j->lock);
+    while (!j->done && rc == 0) rc = pthread_cond_timedwait(&j->changed, &j->lock, &ts);
+    int done = j->done;
+    j->abandoned = !done;
+    (void) pthread_mutex_unlock(&j->lock);
+    if (!done) {
+        (void) pthread_detach(thread);
+        return;
+    }
+    (void) pthread_join(thread, NULL);
+    abort_job_free(j);
+}
+
+/* The orderly end: finalize with a deadline, then destroy; abort if finalize does not come back. */
+static void end_comm(struct nccl_state *s) {
+    ncclResult_t r = s->api->ncclCommFinalize(s->comm);
+    struct cr_error ignored;
+    if ((r != ncclSuccess && r != ncclInProgress) ||
+        wait_for_comm(s, "finalize", FINALIZE_TIMEOUT_MS, &ignored) < 0) {
+        nccl_abort(s);
+        return;
+    }
+    (void) s->api->ncclCommDestroy(s->comm);
+    s->comm = NULL;
+}
+
+static void nccl_close(void *arg) {
+    struct nccl_state *s = arg;
+    if (s->api == NULL) {
+        free(s);
+        return;
+    }
+    if (s->comm != NULL) end_comm(s);
+    if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);
+    if (s->done != NULL) (void) s->api->cudaEventDestroy(s->done);
+    if (s->owns_stream) (void) s->api->cudaStreamDestroy(s->stream);
+    free(s);
+}
+
+/* ---- operations ---- */
+
+static int type_of(crunrt_dtype dtype, ncclDataType_t *out) {
+    static const ncclDataType_t types[] = {
+        [CRUNRT_INT8] = ncclInt8,       [CRUNRT_UINT8] = ncclUint8,
+        [CRUNRT_INT32] = ncclInt32,     [CRUNRT_UINT32] = ncclUint32,
+        [CRUNRT_INT64] = ncclInt64,     [CRUNRT_UINT64] = ncclUint64,
+        [CRUNRT_FLOAT16] = ncclFloat16, [CRUNRT_FLOAT32] = ncclFloat32,
+        [CRUNRT_FLOAT64] = ncclFloat64, [CRUNRT_BFLOAT16] = ncclBfloat16,
+    };
+    if ((size_t) dtype >= CR_ARRAY_LEN(types)) return -ENOTSUP;
+    *out = types[dtype];
+    return 0;
+}
+
+static int reduction_of(crunrt_reduce_op op, ncclRedOp_t *out) {
+    static const ncclRedOp_t ops[] = {
+        [CRUNRT_SUM] = ncclSum, [CRUNRT_PRODUCT] = ncclProd, [CRUNRT_MAX] = ncclMax,
+        [CRUNRT_MIN] = ncclMin, [CRUNRT_AVG] = ncclAvg,
+    };
+    if ((size_t) op >= CR_ARRAY_LEN(ops)) return -ENOTSUP;
+    *out = ops[op];
+    return 0;
+}
+
+struct call {
+    struct nccl_state *s;
+    const crunrt_op *op;
+    ncclDataType_t type;
+    ncclRedOp_t reduction;
+    size_t element; /* bytes */
+    cudaStream_t stream;
+};
+
+static const char *send_at(const struct call *c, size_t element) {
+    return (const char *) c->op->send + element * c->element;
+}
+
+static char *recv_at(const struct call *c, size_t element) {
+    return (char *) c->op->recv + element * c->element;
+}
+
+static ncclResult_t send_to(const struct call *c, size_t at, size_t count, int peer) {
+    if (count == 0) return ncclSuccess;
+    return c->s->api->ncclSend(send_at(c, at), count, c->type, peer, c->s->comm, c->stream);
+}
+
+static ncclResult_t recv_from(const struct call *c, size_t at, size_t count, int peer) {
+    if (count == 0) return ncclSuccess;
+    return c->s->api->ncclRecv(recv_at(c, at), count, c->type, peer, c->s->comm, c->stream);
+}
+
+/* What NCCL before 2.28 has no call for is a loop of sends and receives in one group. */
+static ncclResult_t exchange(const struct call *c) {
+    const crunrt_op *op = c->op;
+    int root = op->root, rank = c->s->rank;
+    size_t sent = 0, received = 0;
+    ncclResult_t r = c->s->api->ncclGroupStart();
+    for (int peer = 0; peer < c->s->size && (r == ncclSuccess || r == ncclInProgress); peer++) {
+        size_t p = (size_t) peer, out = op->count, in = op->count;
+        if (op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS) {
+            out = op->send_counts[p];
+            in = op->recv_counts[p];
+        }
+        int sends = op->kind == CRUNRT_OP_GATHER    ? peer == root
+                    : op->kind == CRUNRT_OP_SCATTER ? rank == root
+                                                    : 1;
+        int receives = op->kind == CRUNRT_OP_GATHER    ? rank == root
+                       : op->kind == CRUNRT_OP_SCATTER ? peer == root
+                                                       : 1;
+        if (sends) r = send_to(c, op->kind == CRUNRT_OP_GATHER ? 0 : sent, out, peer);
+        if (receives && (r == ncclSuccess || r == ncclInProgress)) {
+            r = recv_from(c, op->kind == CRUNRT_OP_SCATTER ? 0 : received, in, peer);
+        }
+        sent += out;
+        received += in;
+    }
+    ncclResult_t end = c->s->api->ncclGroupEnd();
+    return r == ncclSuccess || r == ncclInProgress ? end : r;
+}
+
+static ncclResult_t enqueue(const struct call *c) {
+    const struct nccl_api *api = c->s->api;
+    const crunrt_op *op = c->op;
+    ncclComm_t comm = c->s->comm;
+    switch (op->kind) {
+    case CRUNRT_OP_ALL_REDUCE:
+        return api->ncclAllReduce(op->send, op->recv, op->count, c->type, c->reduction, comm,
+                                  c->stream);
+    case CRUNRT_OP_REDUCE:
+        return api->ncclReduce(op->send, op->recv, op->count, c->type, c->reduction, op->root, comm,
+                               c->stream);
+    case CRUNRT_OP_BROADCAST:
+        return api->ncclBroadcast(op->recv, op->recv, op->count, c->type, op->root, comm,
+                                  c->stream);
+    case CRUNRT_OP_ALL_GATHER:
+        return api->ncclAllGather(op->send, op->recv, op->count, c->type, comm, c->stream);
+    case CRUNRT_OP_REDUCE_SCATTER:
+        return api->ncclReduceScatter(op->send, op->recv, op->count, c->type, c->reduction, comm,
+                                      c->stream);
+    case CRUNRT_OP_GATHER:
+    case CRUNRT_OP_SCATTER:
+    case CRUNRT_OP_ALL_TO_ALL:
+    case CRUNRT_OP_ALL_TO_ALL_COUNTS: return exchange(c);
+    case CRUNRT_OP_BARRIER:
+        return api->ncclAllReduce(c->s->scratch, c->s->scratch, 1, ncclInt32, ncclSum, comm,
+                                  c->stream);
+    case CRUNRT_OP_SEND: return send_to(c, 0, op->count, op->root);
+    case CRUNRT_OP_RECV: return recv_from(c, 0, op->count, op->root);
+    }
+    return ncclInvalidArgument;
+}
+
+static int describe(struct nccl_state *s, const struct backend_call *call, struct call *c,
+                    struct cr_error *err) {
+    const crunrt_op *op = call->op;
+    *c = (struct call){.s = s, .op = op, .element = call->element_size, .stream = s->stream};
+    if (op->stream != NULL) c->stream = op->stream;
+    if (type_of(op->dtype, &c->type) < 0) {
+        return cr_fail(err, -ENOTSUP, "nccl has no data type %d", (int) op->dtype);
+    }
+    if (reduction_of(op->reduce, &c->reduction) < 0) {
+        return cr_fail(err, -ENOTSUP, "nccl has no reduce operation %d (bitwise)",
+                       (int) op->reduce);
+    }
+    return 0;
+}
+
+static int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
+    struct nccl_state *s = arg;
+    struct call c;
+    int rc = describe(s, call, &c, err);
+    if (rc < 0) return rc;
+    cudaError_t e = s->api->cudaSetDevice(s->device);
+    if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "use the GPU");
+    ncclResult_t r = enqueue(&c);
+    if (r != ncclSuccess && r != ncclInProgress) return fail_nccl(s->api, r, err, "enqueue");
+    if (r == ncclInProgress) rc = wait_for_comm(s, "enqueue", call->op->timeout_ms, err);
+    if (rc < 0) return rc;
+    e = s->api->cudaEventRecord(s->done, c.stream);
+    if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "note the end of the operation");
+    return wait_for_event(s, call->op->timeout_ms, err);
+}
+
+__attribute__((visibility("default"))) const struct crunrt_backend crunrt_backend;
+const struct crunrt_backend crunrt_backend = {
+    .abi = CRUNRT_BACKEND_ABI,
+    .name = "nccl",
+    .probe = nccl_probe,
+    .open = nccl_open,
+    .run = nccl_run,
+    .abort = nccl_abort,
+    .close = nccl_close,
+};
