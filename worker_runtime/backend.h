@@ -27,6 +27,7 @@ struct backend_store {
                struct cr_error *err);
     int (*wait)(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,
                 struct cr_error *err);
+    int (*add)(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err);
     int (*remove)(void *arg, const char *key, struct cr_error *err);
     /* 0, or -ECONNRESET with a text if another rank has reported that the group failed. */
     int (*failed)(void *arg, struct cr_error *err);

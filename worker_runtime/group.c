@@ -96,6 +96,14 @@ static int name_group(struct crunrt_group *g, const char *name) {
     return crunrt_store_prefix(g->rt->store, prefix, &g->store);
 }
 
+/* The others must not wait for a rank that could not come. */
+static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
+    char words[CR_ERROR_TEXT_MAX + 64], first[8];
+    if (g->store == NULL) return;
+    (void) snprintf(words, sizeof(words), "rank %d: %s", g->rank, cause->text);
+    group_tell_failure(g, words, first, sizeof(first));
+}
+
 int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
     crunrt_group_options o;
     int rc = rt == NULL ? cr_fail(rt_last_error(), -EINVAL, "make a group: no runtime")
@@ -124,6 +132,9 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
     if (rc == 0) rc = load_backend(g, o.backend);
     if (rc == 0) rc = connect_group(g, &o);
     if (rc < 0) {
+        struct cr_error cause = *rt_last_error();
+        give_up(g, &cause);
+        *rt_last_error() = cause;
         (void) cr_wrap(rt_last_error(), "make the group '%s' (rank %d of %d)", g->name, rank, size);
         crunrt_group_destroy(g);
         return rc;

@@ -28,8 +28,7 @@ static void leave_state(struct crunrt_group *g, const char *what) {
                             strlen(what)); /* best effort: the store may be gone */
 }
 
-/* "" or what the first rank to fail said, if that was another. */
-static void exchange_failure(struct crunrt_group *g, const char *own, char *out, size_t out_size) {
+void group_tell_failure(struct crunrt_group *g, const char *own, char *out, size_t out_size) {
     CR_AUTO_FREE char *first = NULL;
     size_t len = 0;
     void *held = NULL;
@@ -64,7 +63,7 @@ int group_break(struct crunrt_group *g, const char *what, struct cr_error *err) 
     char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320];
     (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);
     leave_state(g, what);
-    exchange_failure(g, own, first, sizeof(first));
+    group_tell_failure(g, own, first, sizeof(first));
     find_silent(g, cause.code == -ETIMEDOUT ? GRACE_AFTER_TIMEOUT_MS : GRACE_AFTER_RESET_MS, silent,
                 sizeof(silent));
 

@@ -33,12 +33,19 @@ struct backend_store group_backend_store(struct crunrt_group *g);
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err);
 
+/* 0, or -ECONNRESET with its words if another rank has reported that the group failed. */
+int group_failed(struct crunrt_group *g, struct cr_error *err);
+
 #define GROUP_NAMED_MAX 16 /* ranks that a text lists; of more it gives the number */
 
 /* Writes the ranks without a key <phase>/<rank>, "1, 4", and returns how many they are. */
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size);
 
 /* ---- group_failure.c ---- */
+
+/* Tells the others why this rank gave up; the first one's words stay. `first` gets them, or "" if
+ * they are ours. */
+void group_tell_failure(struct crunrt_group *g, const char *words, char *first, size_t first_size);
 
 /* The group cannot go on: breaks it off, tells the others through the store, finds out who gives no
  * sign, and completes the text in *err, which begins with the cause. Returns err->code. */

@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Only while a group is being made, where nothing else tells that a rank gave up. */
+#define FAILURE_LOOK_EVERY_MS INT64_C(200)
+
 /* ---- the backend's corner ---- */
 
 static int from_store(int rc, struct cr_error *err) {
@@ -35,11 +38,31 @@ static int on_set(void *arg, const char *key, const void *value, size_t len, str
     return rc < 0 ? rc : from_store(crunrt_store_set(g->store, full, value, len), err);
 }
 
+/* Waits for one key, and looks now and then whether another rank has given up on the group. */
+static int wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
+                        struct cr_error *err) {
+    int64_t deadline = cr_deadline_ms(timeout_ms);
+    for (;;) {
+        int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
+        if (left < 0) left = 0;
+        int64_t slice = left < FAILURE_LOOK_EVERY_MS ? left : FAILURE_LOOK_EVERY_MS;
+        int rc = crunrt_store_wait(g->store, &key, 1, slice);
+        if (rc != -ETIMEDOUT) return from_store(rc, err);
+        rc = group_failed(g, err);
+        if (rc < 0) return rc;
+        if (slice == left) {
+            return cr_fail(err, -ETIMEDOUT, "wait for '%s%s' in the store: timed out after %lld ms",
+                           g->store->prefix, key, (long long) timeout_ms);
+        }
+    }
+}
+
 static int on_get(void *arg, const char *key, int64_t timeout_ms, void **value, size_t *len,
                   struct cr_error *err) {
     struct crunrt_group *g = arg;
     char full[128];
     int rc = backend_key(key, full, err);
+    if (rc == 0) rc = wait_for_key(g, full, timeout_ms, err);
     return rc < 0 ? rc : from_store(crunrt_store_get(g->store, full, timeout_ms, value, len), err);
 }
 
@@ -50,13 +73,18 @@ static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t
         struct crunrt_group *g = arg;
         char full[128];
         int rc = backend_key(keys[i], full, err);
-        if (rc < 0) return rc;
         int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
-        const char *one = full;
-        rc = from_store(crunrt_store_wait(g->store, &one, 1, left > 0 ? left : 0), err);
+        if (rc == 0) rc = wait_for_key(g, full, left > 0 ? left : 0, err);
         if (rc < 0) return rc;
     }
     return 0;
+}
+
+static int on_add(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err) {
+    struct crunrt_group *g = arg;
+    char full[128];
+    int rc = backend_key(key, full, err);
+    return rc < 0 ? rc : from_store(crunrt_store_add(g->store, full, delta, total), err);
 }
 
 static int on_remove(void *arg, const char *key, struct cr_error *err) {
@@ -66,8 +94,7 @@ static int on_remove(void *arg, const char *key, struct cr_error *err) {
     return rc < 0 ? rc : from_store(crunrt_store_delete(g->store, full, NULL), err);
 }
 
-static int on_failed(void *arg, struct cr_error *err) {
-    struct crunrt_group *g = arg;
+int group_failed(struct crunrt_group *g, struct cr_error *err) {
     const char *key = "failure";
     int present = 0;
     if (crunrt_store_check(g->store, &key, 1, &present) < 0 || !present) return 0;
@@ -77,8 +104,10 @@ static int on_failed(void *arg, struct cr_error *err) {
     return cr_fail(err, -ECONNRESET, "another rank failed: %s", text != NULL ? text : "(unknown)");
 }
 
+static int on_failed(void *arg, struct cr_error *err) { return group_failed(arg, err); }
+
 struct backend_store group_backend_store(struct crunrt_group *g) {
-    return (struct backend_store){g, on_set, on_get, on_wait, on_remove, on_failed};
+    return (struct backend_store){g, on_set, on_get, on_wait, on_add, on_remove, on_failed};
 }
 
 /* ---- arrival ---- */
@@ -126,10 +155,10 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     int64_t arrived = 0;
     int rc = crunrt_store_set(g->store, mine, "", 0);
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
-    if (rc == 0 && arrived == g->size)
+    if (rc == 0 && arrived == g->size) {
         return from_store(crunrt_store_set(g->store, ready, "", 0), err);
-    const char *one = ready;
-    if (rc == 0) rc = crunrt_store_wait(g->store, &one, 1, timeout_ms);
-    if (rc == -ETIMEDOUT) return fail_with_absent(g, phase, timeout_ms, err);
-    return from_store(rc, err);
+    }
+    if (rc < 0) return from_store(rc, err);
+    rc = wait_for_key(g, ready, timeout_ms, err);
+    return rc == -ETIMEDOUT ? fail_with_absent(g, phase, timeout_ms, err) : rc;
 }

@@ -49,7 +49,7 @@ $(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(b
 
 # Programs on libcrunrt that the integration tests start.
 test_workers := $(patsubst tests/workers/%.c,$(BUILD)/tests/workers/%,$(wildcard tests/workers/*.c))
-test-workers: $(test_workers) backends
+test-workers: $(test_workers) backends $(if $(HAVE_NCCL),$(BUILD)/tests/fake/fake_nccl.so)
 .PHONY: test-workers
 
 $(BUILD)/tests/workers/%: $(BUILD)/obj/tests/workers/%.o $(BUILD)/lib/libcrunrt.so
@@ -59,7 +59,7 @@ $(BUILD)/tests/workers/%: $(BUILD)/obj/tests/workers/%.o $(BUILD)/lib/libcrunrt.
 
 nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
 nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
-$(nccl_objects): extra_CPPFLAGS = -isystem $(CUDA_INCLUDE) -isystem $(NCCL_INCLUDE) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
+$(nccl_objects) $(call objects,tests/fake/fake_nccl.c): extra_CPPFLAGS = -isystem $(CUDA_INCLUDE) -isystem $(NCCL_INCLUDE) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
 
 ifneq ($(HAVE_NCCL),)
 backends: $(BUILD)/lib/crunrt/nccl.so
@@ -74,3 +74,7 @@ $(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/cl
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)
+
+$(BUILD)/tests/fake/fake_nccl.so: $(call objects,tests/fake/fake_nccl.c)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)

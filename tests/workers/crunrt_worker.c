@@ -1,5 +1,5 @@
-/* A worker for the tests of libcrunrt: crunrt_worker MODE [argument]. Each mode proves one thing and
- * prints what it saw; a broken promise ends it with status 1 and a line that names it. */
+/* A worker for the tests of libcrunrt: crunrt_worker MODE [argument]. Each mode proves one thing
+ * and prints what it saw; a broken promise ends it with status 1 and a line that names it. */
 #include <crunrt.h>
 
 #include <errno.h>
@@ -380,7 +380,8 @@ static void mode_subgroups(void) {
 
 /* ---- failures ---- */
 
-/* All reduce for ever; `victim` does `how` to itself in the tenth. The others print what they get. */
+/* All reduce for ever; `victim` does `how` to itself in the tenth. The others print what they
+ * get. */
 static void mode_lose(const char *how, int victim) {
     open_world(2000);
     float x[256] = {0};
@@ -455,6 +456,34 @@ static void mode_backend(const char *name) {
     else
         printf("backend %s\n", crunrt_group_backend(world));
     exit(rc < 0 ? 3 : 0);
+}
+
+/* Two groups one after the other on the nccl backend (a fake or a real one with host-visible
+ * memory), an operation on each; prints the first error. */
+static void mode_nccl(void) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.backend = "nccl";
+    o.timeout_ms = 1000;
+    open_runtime();
+    for (int i = 0; i < 2; i++) {
+        float x = 1;
+        int64_t since = now_ms();
+        int rc = crunrt_group_new(rt, &o, &world);
+        if (rc == 0 && i == 0) {
+            int bits = 1;
+            REQUIRE(crunrt_group_all_reduce(world, &bits, &bits, 1, CRUNRT_INT32, CRUNRT_BOR) ==
+                        -ENOTSUP,
+                    "nccl has no bitwise reduction");
+        }
+        if (rc == 0) rc = crunrt_group_all_reduce(world, &x, &x, 1, CRUNRT_FLOAT32, CRUNRT_SUM);
+        if (rc == 0) rc = crunrt_group_barrier(world);
+        if (rc < 0) print_error(rc, since);
+        crunrt_group_destroy(world);
+        world = NULL;
+        if (rc < 0) exit(3);
+        printf("group %d done\n", i);
+    }
+    crunrt_destroy(rt);
 }
 
 /* ---- store ---- */
@@ -566,6 +595,8 @@ int main(int argc, char **argv) {
         mode_init();
     else if (strcmp(mode, "backend") == 0)
         mode_backend(argument);
+    else if (strcmp(mode, "nccl") == 0)
+        mode_nccl();
     else if (strcmp(mode, "store") == 0)
         mode_store();
     else if (strcmp(mode, "report") == 0)

@@ -2,17 +2,19 @@
  *
  * Making a communicator, each phase with the group's deadline:
  *   probe      libraries, driver, device: a machine without a GPU says so before anybody waits
- *   arrival    in the store, done by the group: ids are made only once every rank is there, since an
+ *   arrival    in the store, done by the group: ids are made only once every rank is there, since
+ *   an
  *              id that nobody uses leaves a thread and a socket behind
  *   id         the roots make 128 bytes and set "nccl/<root>"; the others get them
  *   init       nonblocking; polled until done, failed, or late
  *
- * A communicator that failed is aborted, never destroyed, and the abort itself has a deadline. Waits
- * look at four things: the event, NCCL's asynchronous error, the deadline, and the store, where
- * another rank may have reported a failure that this one cannot see: a peer that died behind NVLink is
- * silent, its kernel here just spins.
+ * A communicator that failed is aborted, never destroyed, and the abort itself has a deadline.
+ * Waits look at four things: the event, NCCL's asynchronous error, the deadline, and the store,
+ * where another rank may have reported a failure that this one cannot see: a peer that died behind
+ * NVLink is silent, its kernel here just spins.
  *
- * One thread at a time calls into a group, so one thread at a time is inside NCCL on a communicator. */
+ * One thread at a time calls into a group, so one thread at a time is inside NCCL on a
+ * communicator. */
 #include "worker_runtime/backend.h"
 #include "worker_runtime/backends/nccl_api.h"
 
@@ -212,8 +214,8 @@ static int root_count(const struct nccl_api *api, int size) {
 #endif
 }
 
-/* NCCL's own block rule: the first size % roots blocks have one rank more; each block's first rank is
- * its root. */
+/* NCCL's own block rule: the first size % roots blocks have one rank more; each block's first rank
+ * is its root. */
 static int rank_of_root(int root, int roots, int size) {
     int q = size / roots, m = size % roots;
     return root < m ? root * (q + 1) : m * (q + 1) + (root - m) * q;
@@ -270,6 +272,19 @@ static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots
 
 static void nccl_abort(void *arg);
 
+/* The last rank through init removes the ids: nobody needs them any more, and the store stays
+ * small. */
+static void forget_ids(const struct backend_group *g, int roots) {
+    int64_t through = 0;
+    if (g->store.add(g->store.arg, "nccl/through", 1, &through, NULL) < 0 || through < g->size)
+        return;
+    for (int root = 0; root < roots; root++) {
+        char key[32];
+        (void) snprintf(key, sizeof(key), "nccl/%d", root);
+        (void) g->store.remove(g->store.arg, key, NULL);
+    }
+}
+
 static int connect_comm(struct nccl_state *s, const struct backend_group *g, struct cr_error *err) {
     int roots = root_count(s->api, s->size);
     CR_AUTO_FREE ncclUniqueId *ids = calloc((size_t) roots, sizeof(*ids));
@@ -287,13 +302,7 @@ static int connect_comm(struct nccl_state *s, const struct backend_group *g, str
     }
     int rc = wait_for_comm(s, "initialise the communicator", g->timeout_ms, err);
     if (rc < 0) return rc;
-    /* Everybody has the ids: init ends on no rank before all have checked in. */
-    for (int root = 0; root < roots; root++) {
-        char key[32];
-        (void) snprintf(key, sizeof(key), "nccl/%d", root);
-        if (g->rank == rank_of_root(root, roots, g->size))
-            (void) g->store.remove(g->store.arg, key, NULL);
-    }
+    forget_ids(g, roots);
     return 0;
 }
 

@@ -1,5 +1,6 @@
-/* NCCL and the CUDA runtime, loaded when the first group asks for them, behind one table of functions:
- * nothing links them, so that a program on libcrunrt starts on a machine without a GPU. */
+/* NCCL and the CUDA runtime, loaded when the first group asks for them, behind one table of
+ * functions: nothing links them, so that a program on libcrunrt starts on a machine without a
+ * GPU. */
 #ifndef BACKENDS_NCCL_API_H
 #define BACKENDS_NCCL_API_H
 

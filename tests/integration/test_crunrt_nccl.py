@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The nccl backend on a machine without a GPU.
+
+Tier B: the real libraries, where they are: asked for by name, nccl fails with the CUDA code and never
+falls back. Tier C: a FAKE NCCL, for the state machine only: phases, deadlines, order of teardown, ids.
+Nothing here says anything about NCCL itself."""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from workers import BUILD, Store, expect, expect_all, fail, run_workers, skip
+
+if not os.path.exists(f"{BUILD}/lib/crunrt/nccl.so"):
+    with Store() as store:
+        expect(run_workers(store, 1, ["crunrt_worker", "backend", "nccl"]), 0, 3, "error -2", "module 'nccl'")
+    skip("the nccl backend was not built (no CUDA or NCCL headers); its absence is told clearly")
+
+# ---- tier B ----
+with Store() as store:
+    workers = run_workers(store, 1, ["crunrt_worker", "backend", "nccl"], CUDA_VISIBLE_DEVICES="")
+    text = workers[0].text()
+    if "error -2 " in text and "load '" in text:
+        print("tier B: SKIP, the NCCL or CUDA runtime library is not installed:", text.strip())
+    else:
+        expect(workers, 0, 3, "error -19", "find a GPU: none is usable here")
+        code = re.search(r"CUDA error (\d+) \(cuda", text)
+        if code is None or code[1] not in ("34", "35", "100"):
+            fail(workers, "the text does not name CUDA error 34, 35 or 100")
+        print(f"tier B: CUDA error {code[1]}")
+
+# ---- tier C ----
+FAKE = os.path.abspath(f"{BUILD}/tests/fake/fake_nccl.so")
+
+
+def fake(words, size=2, allow="1", **extra):
+    with Store() as store:
+        return run_workers(store, size, ["crunrt_worker", "nccl"], CRUNRT_NCCL_LIBRARY=FAKE, FAKE_NCCL=words,
+                           CRUNRT_CUDART_LIBRARY=FAKE, CRUNRT_ALLOW_FAKE_NCCL=allow, **extra)
+
+
+def calls(worker):
+    lines = re.findall(r"^fake: (.*)$", worker.text(), re.M)
+    if any("BUG" in line for line in lines):
+        fail([worker], "NCCL was called in a way that it forbids")
+    return [line.split()[0] for line in lines]
+
+
+expect(fake("", size=1, allow="0"), 0, 3, "error -2", "this library is a fake")
+
+for words in ("", "init-slow"):
+    workers = fake(words)
+    expect_all(workers, 0, "group 0 done", "group 1 done")
+    ids = [re.findall(r"init size 2 ids 1 first (\S+)", w.text()) for w in workers]
+    if ids[0] != ids[1] or len(set(ids[0])) != 2:
+        fail(workers, f"ids {ids}: both ranks must see the same, and each group its own")
+    if calls(workers[0]) != ["ncclGetUniqueId", "init", "ncclCommFinalize", "ncclCommDestroy"] * 2:
+        fail(workers, "rank 0 called in another order")
+    if calls(workers[1]) != ["init", "ncclCommFinalize", "ncclCommDestroy"] * 2:
+        fail(workers, "rank 1 called in another order")
+
+for words, error in (("init-hang", "initialise the communicator timed out after 1000 ms"),
+                     ("init-error", "NCCL error 6 (remote error)"),
+                     ("op-hang", "all_reduce #0 in group 'world' (nccl"),
+                     ("op-error", "NCCL error 6 (remote error)")):
+    workers = fake(words)
+    expect_all(workers, 3, error if words.startswith("op") else "error -")
+    if not any(error in w.text() for w in workers):
+        fail(workers, f"nobody said {error!r}")
+    for w in workers:  # aborted once, never destroyed or finalized
+        seen = calls(w)
+        if seen.count("ncclCommAbort") != 1 or "ncclCommDestroy" in seen or "ncclCommFinalize" in seen:
+            fail(workers, "a failed communicator must be aborted, once, and not destroyed")
+
+workers = fake("early-error")
+for w in workers:
+    if "init" in calls(w) and calls(w)[-1] != "ncclGroupEnd":
+        fail(workers, "the open group was not ended")
+expect_all(workers, 3, "error -")
+
+# A rank that cannot take part ends the others' wait, too, long before their timeout.
+workers = fake("one-gpu")
+expect(workers, 1, 3, "error -19", "choose GPU 1: only 1 visible")
+expect(workers, 0, 3, "error -104", "another rank failed: rank 1", "only 1 visible")
+
+# More than one root: every rank passes all ids in the same order; block rule of NCCL.
+workers = fake("", size=5, CRUNRT_NCCL_RANKS_PER_ROOT="2")
+expect_all(workers, 0, "init size 5 ids 3", "group 1 done")
+roots = [r for r, w in enumerate(workers) if "ncclGetUniqueId" in calls(w)]
+if roots != [0, 2, 4]:
+    fail(workers, f"roots are {roots}, expected [0, 2, 4]")
+print("tier C (fake): PASS")
