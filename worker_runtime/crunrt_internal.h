@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "store/store.h"
+#include "worker_runtime/store_host_internal.h"
 #include "worker_runtime/worker_place_internal.h"
 
 #include <crunrt.h>
@@ -29,8 +30,10 @@ struct crunrt_store {
 struct crunrt {
     struct worker_place place;
     struct crunrt_store *store;
-    char prefix[64];    /* of the library's own keys in this attempt */
-    uint64_t group_seq; /* groups made so far, the same on every rank */
+    const struct store_host *host; /* the module, where this process hosts the store */
+    void *host_state;              /* NULL: another process hosts it */
+    char prefix[64];               /* of the library's own keys in this attempt */
+    uint64_t group_seq;            /* groups made so far, the same on every rank */
 };
 
 #define RT_ADDRESS_MAX 64 /* a numeric address, NUL included */

@@ -48,12 +48,12 @@ static int wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout
         int64_t slice = left < FAILURE_LOOK_EVERY_MS ? left : FAILURE_LOOK_EVERY_MS;
         int rc = crunrt_store_wait(g->store, &key, 1, slice);
         if (rc != -ETIMEDOUT) return from_store(rc, err);
-        rc = group_failed(g, err);
-        if (rc < 0) return rc;
         if (slice == left) {
             return cr_fail(err, -ETIMEDOUT, "wait for '%s%s' in the store: timed out after %lld ms",
                            g->store->prefix, key, (long long) timeout_ms);
         }
+        rc = group_failed(g, err);
+        if (rc < 0) return rc;
     }
 }
 

@@ -1,12 +1,16 @@
 /* From the environment to a connected runtime: who am I, where is the store, who hosts it. */
 #include "worker_runtime/crunrt_internal.h"
 
+#include "worker_runtime/backend_loader_internal.h"
+
 #include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HOST_WAITS_MS INT64_C(5000)
 
 static const char *process_environment(void *arg, const char *name) {
     (void) arg;
@@ -24,23 +28,28 @@ static int read_options(const crunrt_init_options *given, crunrt_init_options *o
     }
     memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
     out->size = sizeof(*out);
-    if (out->method != NULL && strcmp(out->method, "env://") != 0) {
-        return cr_fail(rt_last_error(), -ENOTSUP,
-                       "initialise by '%s': unknown method; use 'env://'", out->method);
-    }
     return 0;
+}
+
+/* Rank 0, where no agent hosts the store. */
+static int host_store(struct crunrt *rt) {
+    struct cr_error *err = rt_last_error();
+    void *table = NULL;
+    int rc = module_load("store_host", STORE_HOST_SYMBOL, &table, err);
+    if (rc == 0) {
+        rt->host = table;
+        rc = rt->host->open(rt->place.master_port, &rt->host_state, err);
+    }
+    if (rc == 0) return 0;
+    return cr_wrap(err, "host the store at port %u as rank 0 (no agent hosts it)",
+                   rt->place.master_port);
 }
 
 static int connect_store(struct crunrt *rt, int64_t timeout_ms) {
     const struct worker_place *p = &rt->place;
-    if (!p->agent_hosts_store && p->rank == 0) {
-        return cr_fail(
-            rt_last_error(), -ENOTSUP,
-            "host the store at '%s:%u': TORCHELASTIC_USE_AGENT_STORE is not 'True', so "
-            "rank 0 would have to host it; start the program with crun, whose agent does",
-            p->master_addr, p->master_port);
-    }
-    int rc = crunrt_store_open(p->master_addr, p->master_port, timeout_ms, &rt->store);
+    int rc = p->rank == 0 && !p->agent_hosts_store ? host_store(rt) : 0;
+    if (rc < 0) return rc;
+    rc = crunrt_store_open(p->master_addr, p->master_port, timeout_ms, &rt->store);
     if (rc < 0) (void) cr_wrap(rt_last_error(), "rank %d of %d", p->rank, p->world_size);
     return rc;
 }
@@ -51,7 +60,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     if (rc < 0) return rc;
     struct crunrt *rt = calloc(1, sizeof(*rt));
     if (rt == NULL) return cr_fail(rt_last_error(), -ENOMEM, "initialise: out of memory");
-    rc = worker_place_read(process_environment, NULL, o.rank, o.world_size, &rt->place,
+    rc = worker_place_read(process_environment, NULL, o.method, o.rank, o.world_size, &rt->place,
                            rt_last_error());
     if (rc == 0) rc = connect_store(rt, o.timeout_ms > 0 ? o.timeout_ms : CRUNRT_TIMEOUT_MS);
     if (rc < 0) {
@@ -65,9 +74,26 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
+/* Where rank 0 hosts the store it leaves last, so that nobody's last call finds the store gone; but it
+ * does not wait long for those that died. */
+static void leave(struct crunrt *rt) {
+    if (rt->place.agent_hosts_store || rt->store == NULL || rt->place.world_size == 1) return;
+    const char *all = "crunrt/left/all";
+    int64_t left = 0;
+    if (rt->host_state != NULL) {
+        (void) crunrt_store_wait(rt->store, &all, 1, HOST_WAITS_MS);
+    } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
+               left == rt->place.world_size - 1) {
+        (void) crunrt_store_set(rt->store, all, "", 0);
+        (void) crunrt_store_check(rt->store, &all, 1, &(int){0}); /* the set has arrived */
+    }
+}
+
 void crunrt_destroy(crunrt *rt) {
     if (rt == NULL) return;
+    leave(rt);
     crunrt_store_close(rt->store);
+    if (rt->host_state != NULL) rt->host->close(rt->host_state);
     free(rt);
 }
 

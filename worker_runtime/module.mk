@@ -47,16 +47,6 @@ $(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(b
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ -lgloo $(LDLIBS)
 
-# Programs on libcrunrt that the integration tests start.
-test_workers := $(patsubst tests/workers/%.c,$(BUILD)/tests/workers/%,$(wildcard tests/workers/*.c))
-test-workers: $(test_workers) backends $(if $(HAVE_NCCL),$(BUILD)/tests/fake/fake_nccl.so)
-.PHONY: test-workers
-
-$(BUILD)/tests/workers/%: $(BUILD)/obj/tests/workers/%.o $(BUILD)/lib/libcrunrt.so
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)
-
 nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
 nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
 $(nccl_objects) $(call objects,tests/fake/fake_nccl.c): extra_CPPFLAGS = -isystem $(CUDA_INCLUDE) -isystem $(NCCL_INCLUDE) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
@@ -75,6 +65,10 @@ $(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/cl
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)
 
-$(BUILD)/tests/fake/fake_nccl.so: $(call objects,tests/fake/fake_nccl.c)
+# ---- the store's server, for rank 0 where no agent hosts one: the only part that needs libuv ----
+
+backends: $(BUILD)/lib/crunrt/store_host.so
+$(BUILD)/lib/crunrt/store_host.so: $(call objects,worker_runtime/backends/store_host.c $(store_SRCS) $(base_SRCS))
+	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(UV_LIBS) $(LDLIBS)

@@ -1,10 +1,11 @@
-/* env://: rank and size from the first launcher whose variables are there, the address from
+/* Rank and size from the first launcher whose variables are there, the address from
  * MASTER_ADDR and MASTER_PORT.
  *
  * The precedence is the order of the table: torchrun's names first, because crun sets them in every
  * worker, even when crun itself runs inside an MPI job or a Slurm step. */
 #include "worker_runtime/worker_place_internal.h"
 
+#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/parse.h"
 
@@ -128,17 +129,93 @@ static int read_address(const struct environment *env, struct worker_place *out,
     return 0;
 }
 
-int worker_place_read(worker_place_get_fn get, void *arg, int rank, int world_size,
-                      struct worker_place *out, struct cr_error *err) {
+/* ---- tcp://host:port?rank=R&world_size=N ---- */
+
+static int read_query_number(const char *value, const char *method, int min, int *out,
+                             struct cr_error *err) {
+    char digits[16];
+    size_t len = strcspn(value, "&");
+    int64_t n = 0;
+    (void) snprintf(digits, sizeof(digits), "%.*s", (int) len, value);
+    if (len >= sizeof(digits) || cr_parse_i64(digits, min, INT_MAX, &n) < 0) {
+        return cr_fail(err, -EINVAL, "initialise by '%s': '%.*s' is not a number of at least %d",
+                       method, (int) len, value, min);
+    }
+    if (*out >= 0 && *out != (int) n) {
+        return cr_fail(err, -EINVAL, "initialise by '%s': the options say %d and the query %d",
+                       method, *out, (int) n);
+    }
+    *out = (int) n;
+    return 0;
+}
+
+static int read_query(const char *query, const char *method, int *rank, int *world_size,
+                      struct cr_error *err) {
+    int rc = 0;
+    while (rc == 0 && *query != '\0') {
+        if (strncmp(query, "rank=", 5) == 0) {
+            rc = read_query_number(query + 5, method, 0, rank, err);
+        } else if (strncmp(query, "world_size=", 11) == 0) {
+            rc = read_query_number(query + 11, method, 1, world_size, err);
+        } else {
+            rc = cr_fail(err, -EINVAL,
+                         "initialise by '%s': the query may hold rank=R and world_size=N", method);
+        }
+        query += strcspn(query, "&");
+        if (*query == '&') query++;
+    }
+    return rc;
+}
+
+static int read_tcp(const char *method, struct worker_place *out, int *rank, int *world_size,
+                    struct cr_error *err) {
+    const char *address = method + strlen("tcp://");
+    size_t len = strcspn(address, "?");
+    char text[CR_HOST_MAX + 16];
+    struct cr_endpoint endpoint;
+    if (len == 0 || len >= sizeof(text)) {
+        return cr_fail(err, -EINVAL, "initialise by '%s': write tcp://HOST:PORT", method);
+    }
+    (void) snprintf(text, sizeof(text), "%.*s", (int) len, address);
+    int rc = cr_endpoint_parse(text, 0, &endpoint, err);
+    if (rc < 0) return cr_wrap(err, "initialise by '%s'", method);
+    if (endpoint.port == 0) {
+        return cr_fail(err, -EINVAL,
+                       "initialise by '%s': the port is missing; write tcp://HOST:PORT", method);
+    }
+    _Static_assert(sizeof(endpoint.host) <= sizeof(out->master_addr), "every host fits");
+    strcpy(out->master_addr, endpoint.host);
+    out->master_port = endpoint.port;
+    return address[len] == '?' ? read_query(address + len + 1, method, rank, world_size, err) : 0;
+}
+
+/* The agent hosts the store if it says so, and if this is its store: a program may well open one of
+ * its own by tcp:// under a launcher, and then rank 0 hosts it. */
+static int agent_hosts(const struct environment *env, const struct worker_place *place) {
+    const char *agent = look_up(env, "TORCHELASTIC_USE_AGENT_STORE");
+    const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
+    int64_t n = 0;
+    return agent != NULL && strcmp(agent, "True") == 0 && addr != NULL &&
+           strcmp(addr, place->master_addr) == 0 && cr_parse_i64(port, 0, 65535, &n) == 0 &&
+           n == place->master_port;
+}
+
+int worker_place_read(worker_place_get_fn get, void *arg, const char *method, int rank,
+                      int world_size, struct worker_place *out, struct cr_error *err) {
     struct environment env = {get, arg};
     struct worker_place place = {.restart_count = 0};
-    int rc = read_ranks(&env, rank, world_size, &place, err);
-    if (rc == 0) rc = read_address(&env, &place, err);
+    int by_environment = method == NULL || strcmp(method, "env://") == 0;
+    if (!by_environment && strncmp(method, "tcp://", 6) != 0) {
+        return cr_fail(err, -ENOTSUP,
+                       "initialise by '%s': unknown method; use env:// or tcp://HOST:PORT", method);
+    }
+    int rc = by_environment ? 0 : read_tcp(method, &place, &rank, &world_size, err);
+    if (rc == 0) rc = read_ranks(&env, rank, world_size, &place, err);
+    if (rc == 0 && by_environment) rc = read_address(&env, &place, err);
     if (rc < 0) return rc;
     int restarts = read_hint(&env, "TORCHELASTIC_RESTART_COUNT", 0);
     place.restart_count = restarts > 0 ? restarts : 0;
-    const char *agent = look_up(&env, "TORCHELASTIC_USE_AGENT_STORE");
-    place.agent_hosts_store = agent != NULL && strcmp(agent, "True") == 0;
+    place.agent_hosts_store = agent_hosts(&env, &place);
     *out = place;
     return 0;
 }

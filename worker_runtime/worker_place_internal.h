@@ -19,9 +19,11 @@ struct worker_place {
     const char *source; /* which launcher's variables gave the rank */
 };
 
-/* `rank` and `world_size` of -1 are looked up. 0, or -EINVAL with a text that lists what was looked
- * for. An empty variable counts as unset, as torch has it. */
-int worker_place_read(worker_place_get_fn get, void *arg, int rank, int world_size,
-                      struct worker_place *out, struct cr_error *err);
+/* method      NULL or "env://", or "tcp://host:port[?rank=R&world_size=N]"
+ * rank, world_size   -1: from the method's query, else from the environment
+ * 0, or -EINVAL with a text that lists what was looked for, or -ENOTSUP for another method. An
+ * empty variable counts as unset, as torch has it. */
+int worker_place_read(worker_place_get_fn get, void *arg, const char *method, int rank,
+                      int world_size, struct worker_place *out, struct cr_error *err);
 
 #endif

@@ -47,5 +47,6 @@ with Store() as store:
 with Store() as store:  # rank 2 of 3 is never started
     workers = run_workers(store, 2, ["crunrt_worker", "absent"], world=3)
     for r in range(2):
-        expect(workers, r, 3, "error -110", "arrival", "no sign of rank 2 of 3")
+        # Who is late by a moment may hear of it from the other.
+        expect(workers, r, 3, "error -1", "arrival timed out", "no sign of rank 2 of 3")
 print("PASS")

@@ -37,6 +37,24 @@ with Store() as store:
     if winners != 1:
         fail(workers, f"{winners} ranks won one compare-and-set")
 
+
+class FreePort:
+    def __init__(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+
+
+# Without an agent's store rank 0 hosts one; a busy port is told.
+workers = run_workers(FreePort(), 3, ["crunrt_worker", "store"], TORCHELASTIC_USE_AGENT_STORE="False")
+expect_all(workers, 0, "store right")
+with socket.socket() as taken:
+    taken.bind(("", 0))
+    taken.listen()
+    port = str(taken.getsockname()[1])
+    expect(run_workers(None, 1, INIT, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE=None), 0, 3, "error -98",
+           port, "as rank 0")
+
 with Store() as store:
     for name in ("nonesuch", "../gloo"):
         expect(run_workers(store, 1, ["crunrt_worker", "backend", name]), 0, 3, f"'{name}'")

@@ -17,7 +17,8 @@ static const char *from_list(void *arg, const char *name) {
 }
 
 #define READ(place, err, ...)                                                                      \
-    worker_place_read(from_list, (void *) (const char *[]){__VA_ARGS__, NULL}, -1, -1, place, err)
+    worker_place_read(from_list, (void *) (const char *[]){__VA_ARGS__, NULL}, NULL, -1, -1,       \
+                      place, err)
 
 #define ADDRESS "MASTER_ADDR=node7", "MASTER_PORT=29500"
 
@@ -81,11 +82,11 @@ END_TEST
 START_TEST(options_beat_the_environment) {
     const char *list[] = {ADDRESS, "RANK=3", "WORLD_SIZE=8", NULL};
     struct worker_place p;
-    ck_assert_int_eq(worker_place_read(from_list, (void *) list, 1, 2, &p, NULL), 0);
+    ck_assert_int_eq(worker_place_read(from_list, (void *) list, NULL, 1, 2, &p, NULL), 0);
     ck_assert_int_eq(p.rank, 1);
     ck_assert_int_eq(p.world_size, 2);
     const char *bare[] = {ADDRESS, NULL};
-    ck_assert_int_eq(worker_place_read(from_list, (void *) bare, 0, 2, &p, NULL), 0);
+    ck_assert_int_eq(worker_place_read(from_list, (void *) bare, NULL, 0, 2, &p, NULL), 0);
     ck_assert_str_eq(p.source, "options");
 }
 END_TEST
@@ -117,6 +118,39 @@ START_TEST(errors_name_what_was_looked_for) {
 }
 END_TEST
 
+START_TEST(tcp_url) {
+    const char *list[] = {ADDRESS, "RANK=3", "WORLD_SIZE=8", "TORCHELASTIC_USE_AGENT_STORE=True",
+                          NULL};
+    const char *none[] = {NULL};
+    struct worker_place p;
+    struct cr_error err;
+#define TCP(list, method, rank, size)                                                              \
+    worker_place_read(from_list, (void *) (list), method, rank, size, &p, &err)
+    ck_assert_int_eq(TCP(none, "tcp://[::1]:123?rank=1&world_size=4", -1, -1), 0);
+    ck_assert_str_eq(p.master_addr, "::1");
+    ck_assert_uint_eq(p.master_port, 123);
+    ck_assert_int_eq(p.rank, 1);
+    ck_assert_int_eq(p.world_size, 4);
+    ck_assert_int_eq(p.agent_hosts_store, 0);
+    ck_assert_int_eq(TCP(none, "tcp://a:1", 0, 2), 0);
+    ck_assert_int_eq(TCP(list, "tcp://a:1", -1, -1), 0); /* rank and size from the environment */
+    ck_assert_int_eq(p.rank, 3);
+    ck_assert_int_eq(p.agent_hosts_store, 0); /* not the agent's store */
+    ck_assert_int_eq(TCP(list, "tcp://node7:29500", -1, -1), 0);
+    ck_assert_int_eq(p.agent_hosts_store, 1);
+    ck_assert_int_eq(TCP(none, "tcp://a:1?rank=1&world_size=4", 2, 4), -EINVAL);
+    CK_TEXT(err, "the options say 2 and the query 1");
+    ck_assert_int_eq(TCP(none, "tcp://a?rank=1&world_size=4", -1, -1), -EINVAL);
+    CK_TEXT(err, "port is missing");
+    ck_assert_int_eq(TCP(none, "tcp://a:1?rank=x", -1, -1), -EINVAL);
+    ck_assert_int_eq(TCP(none, "tcp://a:1?world_size=0", 0, -1), -EINVAL);
+    ck_assert_int_eq(TCP(none, "tcp://a:1?rnk=0", -1, -1), -EINVAL);
+    ck_assert_int_eq(TCP(none, "tcp://a:1", -1, -1), -EINVAL);
+    ck_assert_int_eq(TCP(none, "udp://a:1", -1, -1), -ENOTSUP);
+    CK_TEXT(err, "udp://a:1");
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("worker_place");
     TCase *c = tcase_create("env");
@@ -124,6 +158,7 @@ int main(void) {
     tcase_add_test(c, agent_store_must_be_exactly_True);
     tcase_add_test(c, other_launchers_in_order);
     tcase_add_test(c, options_beat_the_environment);
+    tcase_add_test(c, tcp_url);
     tcase_add_test(c, errors_name_what_was_looked_for);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

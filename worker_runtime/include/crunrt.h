@@ -67,7 +67,9 @@ typedef struct crunrt_store crunrt_store;
 typedef struct crunrt_init_options {
     size_t size; /* sizeof(crunrt_init_options) */
 
-    /* NULL or "env://": rank, world size and address from the environment, see crunrt_init(). */
+    /* NULL or "env://": rank, world size and address from the environment, see crunrt_init();
+     * "tcp://HOST:PORT": that store, hosted by rank 0, with rank and world size from "?rank=R",
+     * "&world_size=N", the fields below, or the environment. */
     const char *method;
 
     int rank;           /* -1: from the environment */
@@ -89,22 +91,23 @@ typedef struct crunrt_init_options {
  *   PMI_RANK PMI_SIZE (MPI_LOCALRANKID MPI_LOCALNRANKS)                        MPICH, Intel MPI
  *   SLURM_PROCID SLURM_NTASKS (SLURM_LOCALID)                                  Slurm
  * and the store at MASTER_ADDR:MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is exactly "True" the
- * launcher's agent hosts the store and every rank is a client; otherwise rank 0 hosts it.
+ * launcher's agent hosts the store and every rank is a client; otherwise rank 0 hosts it, through
+ * the module lib/crunrt/store_host.so, which needs libuv.
  *
  * Returns 0, or
  *   -EINVAL      a variable or option is missing or makes no sense; the text says which were looked
  *                for and what was found
  *   -ETIMEDOUT   the store did not answer in time
  *   -ENOENT      MASTER_ADDR cannot be resolved
- *   -ENOTSUP     the method is not known, or rank 0 would have to host the store and cannot
- *   -EADDRINUSE  rank 0 cannot host the store, the port is taken
+ *   -ENOTSUP     the method is not known
+ *   -EADDRINUSE  rank 0 is to host the store and the port is taken
  *   -ENOMEM, -ECONNRESET, -EPROTO
  * Source: torch.distributed's env:// rendezvous. */
 CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
 
 /* Closes the store's connection and frees. Groups must have been destroyed before; stores from
- * crunrt_job_store() end here. NULL is fine. If this process hosts the store it is closed, so rank
- * 0 should come last (a barrier before does it). */
+ * crunrt_job_store() end here. NULL is fine. A rank 0 that hosts
+ * the store first waits until the others have called this too, for at most 5 seconds. */
 CRUNRT_API void crunrt_destroy(crunrt *rt);
 
 CRUNRT_API int crunrt_rank(const crunrt *rt);             /* 0 … world size - 1 */
