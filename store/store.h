@@ -84,15 +84,184 @@ int store_server_register_magic(struct store_server *server, const void *magic,
 /* Closes all spaces, ends and joins the thread, frees. NULL is fine. */
 void store_server_stop(struct store_server *server);
 
+/* ---- a store: one face for the client, the prefix, the file and the hash store ----
+ *
+ * Every call takes `timeout_ms` (CR_FOREVER = no limit) for the whole of itself, and returns 0, or
+ * -ETIMEDOUT, -ENOMEM, -EINVAL (more than STORE_KEY_MAX, STORE_LIST_MAX…), -ENOTSUP (the server is
+ * too old for it), or what the transport says, with a text that names the operation, the keys and
+ * the store. Outputs are written only on success. One caller at a time. */
+
+struct store;
+
+/* Bytes that a call returned, all in one block; a NUL stands behind each, not counted in its len.
+ * store_list_done() frees them. */
+struct store_list {
+    struct store_bytes *items;
+    size_t count;
+    void *block; /* private: what the items point into */
+};
+
+void store_list_done(struct store_list *list);
+
+/* What a kind of store does; called through store_set() and so on below. */
+struct store_ops {
+    int (*set)(struct store *s, struct store_bytes key, struct store_bytes value,
+               int64_t timeout_ms, struct cr_error *err);
+    int (*get)(struct store *s, struct store_bytes key, int64_t timeout_ms, void **value,
+               size_t *len, struct cr_error *err);
+    int (*add)(struct store *s, struct store_bytes key, int64_t delta, int64_t timeout_ms,
+               int64_t *total, struct cr_error *err);
+    int (*compare_set)(struct store *s, struct store_bytes key, struct store_bytes expected,
+                       struct store_bytes desired, int64_t timeout_ms, void **value, size_t *len,
+                       struct cr_error *err);
+    int (*wait)(struct store *s, const struct store_bytes *keys, size_t key_count,
+                int64_t timeout_ms, struct cr_error *err);
+    int (*check)(struct store *s, const struct store_bytes *keys, size_t key_count,
+                 int64_t timeout_ms, int *present, struct cr_error *err);
+    int (*delete_key)(struct store *s, struct store_bytes key, int64_t timeout_ms, int *deleted,
+                  struct cr_error *err);
+    int (*num_keys)(struct store *s, int64_t timeout_ms, int64_t *count, struct cr_error *err);
+    int (*append)(struct store *s, struct store_bytes key, struct store_bytes value,
+                  int64_t timeout_ms, struct cr_error *err);
+    int (*multi_get)(struct store *s, const struct store_bytes *keys, size_t key_count,
+                     int64_t timeout_ms, struct store_list *values, struct cr_error *err);
+    int (*multi_set)(struct store *s, const struct store_bytes *keys,
+                     const struct store_bytes *values, size_t pair_count, int64_t timeout_ms,
+                     struct cr_error *err);
+    int (*queue_push)(struct store *s, struct store_bytes name, struct store_bytes value,
+                      int64_t timeout_ms, struct cr_error *err);
+    int (*queue_pop)(struct store *s, struct store_bytes name, int64_t timeout_ms, void **value,
+                     size_t *len, struct cr_error *err);
+    int (*queue_len)(struct store *s, struct store_bytes name, int64_t timeout_ms, int64_t *count,
+                     struct cr_error *err);
+    int (*list_keys)(struct store *s, int64_t timeout_ms, struct store_list *keys,
+                     struct cr_error *err);
+    int (*barrier)(struct store *s, struct store_bytes key, int64_t world_size, int64_t timeout_ms,
+                   struct cr_error *err);
+    void (*close)(struct store *s);
+};
+
+/* The first member of every kind of store. */
+struct store {
+    const struct store_ops *ops;
+};
+
+/* SET has no reply on the wire: 0 means handed to the kernel; the next call with a reply confirms
+ * it. append, multi_set and queue_push are the same. */
+static inline int store_set(struct store *s, struct store_bytes key, struct store_bytes value,
+                            int64_t timeout_ms, struct cr_error *err) {
+    return s->ops->set(s, key, value, timeout_ms, err);
+}
+
+/* Waits for the key, then returns a malloc'ed copy of its value (a NUL is put behind it, not
+ * counted in *len). */
+static inline int store_get(struct store *s, struct store_bytes key, int64_t timeout_ms,
+                            void **value, size_t *len, struct cr_error *err) {
+    return s->ops->get(s, key, timeout_ms, value, len, err);
+}
+
+/* Adds to a decimal counter (absent = 0); *total gets the sum. */
+static inline int store_add(struct store *s, struct store_bytes key, int64_t delta,
+                            int64_t timeout_ms, int64_t *total, struct cr_error *err) {
+    return s->ops->add(s, key, delta, timeout_ms, total, err);
+}
+
+/* Sets key to `desired` if it holds `expected` (or is absent and `expected` is empty). The reply is
+ * the value held afterwards, or, for an absent key with a non-empty `expected`, `expected`: the
+ * result alone cannot prove a creation when expected equals desired. malloc'ed as for get. */
+static inline int store_compare_set(struct store *s, struct store_bytes key,
+                                    struct store_bytes expected, struct store_bytes desired,
+                                    int64_t timeout_ms, void **value, size_t *len,
+                                    struct cr_error *err) {
+    return s->ops->compare_set(s, key, expected, desired, timeout_ms, value, len, err);
+}
+
+/* Waits until all keys exist. timeout_ms 0 looks once. */
+static inline int store_wait(struct store *s, const struct store_bytes *keys, size_t key_count,
+                             int64_t timeout_ms, struct cr_error *err) {
+    return s->ops->wait(s, keys, key_count, timeout_ms, err);
+}
+
+/* *present = 1 if all keys exist now, else 0. */
+static inline int store_check(struct store *s, const struct store_bytes *keys, size_t key_count,
+                              int64_t timeout_ms, int *present, struct cr_error *err) {
+    return s->ops->check(s, keys, key_count, timeout_ms, present, err);
+}
+
+/* *deleted = 1 if the key existed (a file store cannot tell and always says 1, as torch's). */
+static inline int store_delete(struct store *s, struct store_bytes key, int64_t timeout_ms,
+                               int *deleted, struct cr_error *err) {
+    return s->ops->delete_key(s, key, timeout_ms, deleted, err);
+}
+
+/* All keys of the store, also those outside a prefix and those that the store keeps for itself. */
+static inline int store_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
+                                 struct cr_error *err) {
+    return s->ops->num_keys(s, timeout_ms, count, err);
+}
+
+/* Appends to the value, or creates it. */
+static inline int store_append(struct store *s, struct store_bytes key, struct store_bytes value,
+                               int64_t timeout_ms, struct cr_error *err) {
+    return s->ops->append(s, key, value, timeout_ms, err);
+}
+
+/* Waits for all keys, then returns their values in the order asked for. */
+static inline int store_multi_get(struct store *s, const struct store_bytes *keys,
+                                  size_t key_count, int64_t timeout_ms, struct store_list *values,
+                                  struct cr_error *err) {
+    return s->ops->multi_get(s, keys, key_count, timeout_ms, values, err);
+}
+
+/* values[pair_count] belong to keys[pair_count]; set in order. */
+static inline int store_multi_set(struct store *s, const struct store_bytes *keys,
+                                  const struct store_bytes *values, size_t pair_count,
+                                  int64_t timeout_ms, struct cr_error *err) {
+    return s->ops->multi_set(s, keys, values, pair_count, timeout_ms, err);
+}
+
+/* Queues live beside the keys: FIFO, each element popped once. */
+static inline int store_queue_push(struct store *s, struct store_bytes name,
+                                   struct store_bytes value, int64_t timeout_ms,
+                                   struct cr_error *err) {
+    return s->ops->queue_push(s, name, value, timeout_ms, err);
+}
+
+/* Waits for an element and takes it; timeout_ms 0 only looks: -ENOENT if the queue is empty. */
+static inline int store_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
+                                  void **value, size_t *len, struct cr_error *err) {
+    return s->ops->queue_pop(s, name, timeout_ms, value, len, err);
+}
+
+static inline int store_queue_len(struct store *s, struct store_bytes name, int64_t timeout_ms,
+                                  int64_t *count, struct cr_error *err) {
+    return s->ops->queue_len(s, name, timeout_ms, count, err);
+}
+
+/* The user's keys, in no order; a prefix store lists its own, without the prefix. */
+static inline int store_list_keys(struct store *s, int64_t timeout_ms, struct store_list *keys,
+                                  struct cr_error *err) {
+    return s->ops->list_keys(s, timeout_ms, keys, err);
+}
+
+/* Returns when world_size callers have arrived. A name serves once. */
+static inline int store_barrier(struct store *s, struct store_bytes key, int64_t world_size,
+                                int64_t timeout_ms, struct cr_error *err) {
+    return s->ops->barrier(s, key, world_size, timeout_ms, err);
+}
+
+static inline void store_close(struct store *s) { /* NULL is fine */
+    if (s != NULL) s->ops->close(s);
+}
+
 /* ---- client: blocking, one connection, no thread, no libuv ----
  *
- * Not thread-safe: one caller at a time. There is no silent reconnection: after -ECONNRESET,
- * -EPIPE or -EPROTO the client is broken, every later call returns the same error, and only
- * store_client_close() is useful. Every call takes `timeout_ms` (CR_FOREVER = no limit) for the
- * whole of itself and returns -ETIMEDOUT with a text that names the operation and the keys; after a
- * timed-out get or wait the connection stays usable; after any other timed-out call it is broken. */
+ * There is no silent reconnection: after -ECONNRESET, -EPIPE or -EPROTO the client is broken, every
+ * later call returns the same error, and only closing is useful. After a timed-out get, wait,
+ * multi_get, queue_pop or barrier the connection stays usable (an old server, which cannot cancel a
+ * wait, is connected to afresh); after any other timed-out call it is broken. */
 
-struct store_client;
+struct store_client; /* begins with a struct store */
 
 enum store_protocol {
     STORE_PROTOCOL_MODERN, /* torch >= 2.5 and our server: VALIDATE and PING */
@@ -100,45 +269,80 @@ enum store_protocol {
     STORE_PROTOCOL_PROBE,  /* unknown server: modern first, then older ones */
 };
 
-/* Connects, retrying refused and reset connections (the server may not be up yet) with back-off
- * until the time is up, and shakes hands. */
+/* Largest value, and sum of values of one multi_get, that the client accepts from a server. */
+#define STORE_REPLY_MAX ((size_t) 1 << 30)
+
+/* Connects, retrying refused and reset connections and unknown names (the server may not be up yet)
+ * with back-off until the time is up, and shakes hands. */
 int store_client_connect(const char *host, uint16_t port, enum store_protocol protocol,
                          int64_t timeout_ms, struct store_client **out, struct cr_error *err);
-void store_client_close(struct store_client *c); /* NULL is fine */
 
-/* SET has no reply: 0 means handed to the kernel; the next call with a reply confirms it. */
-int store_client_set(struct store_client *c, struct store_bytes key, struct store_bytes value,
-                     int64_t timeout_ms, struct cr_error *err);
+static inline struct store *store_client_store(struct store_client *c) { return (struct store *) c; }
 
-/* Waits for the key, then returns a malloc'ed copy of its value (a NUL is put behind it, not
- * counted in *len). */
-int store_client_get(struct store_client *c, struct store_bytes key, int64_t timeout_ms,
-                     void **value, size_t *len, struct cr_error *err);
+/* Says in a few words what was found: "modern", "modern without ping", "legacy". */
+const char *store_client_protocol(const struct store_client *c);
 
-/* Adds to a decimal counter (absent = 0); *total gets the sum. */
-int store_client_add(struct store_client *c, struct store_bytes key, int64_t delta,
-                     int64_t timeout_ms, int64_t *total, struct cr_error *err);
+/* Torch's join counter: the raw key "init/", which has no leading '/'. */
+int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
+                         int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
-/* Sets key to `desired` if it holds `expected` (or is absent and `expected` is empty). The reply is
- * the value held afterwards, or, for an absent key with a non-empty `expected`, `expected`: the
- * result alone cannot prove a creation when expected equals desired. malloc'ed as for get. */
-int store_client_compare_set(struct store_client *c, struct store_bytes key,
-                             struct store_bytes expected, struct store_bytes desired,
-                             int64_t timeout_ms, void **value, size_t *len, struct cr_error *err);
+/* The same by the client's own name. */
+static inline void store_client_close(struct store_client *c) {
+    store_close(store_client_store(c));
+}
+static inline int store_client_set(struct store_client *c, struct store_bytes key,
+                                   struct store_bytes value, int64_t timeout_ms,
+                                   struct cr_error *err) {
+    return store_set(store_client_store(c), key, value, timeout_ms, err);
+}
+static inline int store_client_get(struct store_client *c, struct store_bytes key,
+                                   int64_t timeout_ms, void **value, size_t *len,
+                                   struct cr_error *err) {
+    return store_get(store_client_store(c), key, timeout_ms, value, len, err);
+}
+static inline int store_client_add(struct store_client *c, struct store_bytes key, int64_t delta,
+                                   int64_t timeout_ms, int64_t *total, struct cr_error *err) {
+    return store_add(store_client_store(c), key, delta, timeout_ms, total, err);
+}
+static inline int store_client_compare_set(struct store_client *c, struct store_bytes key,
+                                           struct store_bytes expected, struct store_bytes desired,
+                                           int64_t timeout_ms, void **value, size_t *len,
+                                           struct cr_error *err) {
+    return store_compare_set(store_client_store(c), key, expected, desired, timeout_ms, value, len,
+                             err);
+}
+static inline int store_client_wait(struct store_client *c, const struct store_bytes *keys,
+                                    size_t key_count, int64_t timeout_ms, struct cr_error *err) {
+    return store_wait(store_client_store(c), keys, key_count, timeout_ms, err);
+}
+static inline int store_client_check(struct store_client *c, const struct store_bytes *keys,
+                                     size_t key_count, int64_t timeout_ms, int *present,
+                                     struct cr_error *err) {
+    return store_check(store_client_store(c), keys, key_count, timeout_ms, present, err);
+}
+static inline int store_client_delete(struct store_client *c, struct store_bytes key,
+                                      int64_t timeout_ms, int *deleted, struct cr_error *err) {
+    return store_delete(store_client_store(c), key, timeout_ms, deleted, err);
+}
+static inline int store_client_num_keys(struct store_client *c, int64_t timeout_ms, int64_t *count,
+                                        struct cr_error *err) {
+    return store_num_keys(store_client_store(c), timeout_ms, count, err);
+}
 
-/* Waits until all keys exist. */
-int store_client_wait(struct store_client *c, const struct store_bytes *keys, size_t key_count,
-                      int64_t timeout_ms, struct cr_error *err);
+/* ---- stores that need no server ---- */
 
-/* *present = 1 if all keys exist now, else 0. */
-int store_client_check(struct store_client *c, const struct store_bytes *keys, size_t key_count,
-                       int64_t timeout_ms, int *present, struct cr_error *err);
+/* Every key of the result is "PREFIX/key" in `base`, which is borrowed and must outlive it.
+ * `prefix` is copied. */
+int store_prefix_open(struct store *base, struct store_bytes prefix, struct store **out,
+                      struct cr_error *err);
 
-/* *deleted = 1 if the key existed. */
-int store_client_delete(struct store_client *c, struct store_bytes key, int64_t timeout_ms,
-                        int *deleted, struct cr_error *err);
+/* A file that any number of processes share, torch's FileStore among them (same bytes). The file
+ * is made by the first write. With world_size >= 0, the last of world_size stores to be closed
+ * removes it. Queues are not supported. */
+int store_file_open(const char *path, int64_t world_size, struct store **out,
+                    struct cr_error *err);
 
-int store_client_num_keys(struct store_client *c, int64_t timeout_ms, int64_t *count,
-                          struct cr_error *err);
+/* In memory, for one process; the only kind that many threads may call at once. */
+int store_hash_open(struct store **out, struct cr_error *err);
 
 #endif
