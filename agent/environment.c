@@ -1,0 +1,223 @@
+/* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited twice. */
+#include "agent/environment.h"
+
+#include "agent/template.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The same for all workers of a node in an attempt: V(name, format, value). */
+#define SHARED_VARIABLES(V)                                                                        \
+    V("WORLD_SIZE", "%u", e->round->world_size)                                                    \
+    V("LOCAL_WORLD_SIZE", "%u", e->job->rendezvous.local_world_size)                               \
+    V("GROUP_RANK", "%u", e->round->group_rank)                                                    \
+    V("GROUP_WORLD_SIZE", "%u", e->round->group_world_size)                                        \
+    V("ROLE_NAME", "%s", e->job->rendezvous.role)                                                  \
+    V("ROLE_WORLD_SIZE", "%u", e->round->role_world_size)                                          \
+    V("MASTER_ADDR", "%s", e->round->master_addr)                                                  \
+    V("MASTER_PORT", "%u", (unsigned) e->round->master_port)                                       \
+    V("TORCHELASTIC_RESTART_COUNT", "%u", e->round->restart_count)                                 \
+    V("TORCHELASTIC_MAX_RESTARTS", "%u", e->job->max_restarts)                                     \
+    V("TORCHELASTIC_RUN_ID", "%s", e->job->rendezvous.run_id)                                      \
+    V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
+
+/* Set only where the launcher's environment has nothing to say: V(name, value, condition). The
+ * second name is what torch before 2.2 read. */
+#define DEFAULT_VARIABLES(V)                                                                       \
+    V("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                   \
+    V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
+    V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
+
+enum { OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_VISIBLE, OWN_COUNT };
+
+static const char *const own_names[OWN_COUNT] = {
+    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", "CUDA_VISIBLE_DEVICES"};
+
+static const char *const shared_names[] = {
+#define V(name, format, value) name,
+    SHARED_VARIABLES(V)
+#undef V
+};
+
+/* ---- the launcher's environment ---- */
+
+static int is_named(const char *entry, const char *name) {
+    size_t len = strlen(name);
+    return strncmp(entry, name, len) == 0 && entry[len] == '=';
+}
+
+static const char *inherited_value(char *const *inherited, const char *name) {
+    for (; *inherited != NULL; inherited++) {
+        if (is_named(*inherited, name)) return *inherited + strlen(name) + 1;
+    }
+    return NULL;
+}
+
+static int is_replaced(const struct environment *e, const char *entry) {
+    for (size_t i = 0; i < OWN_COUNT; i++) {
+        if (i == OWN_VISIBLE && !e->job->virtual_local_rank) continue;
+        if (is_named(entry, own_names[i])) return 1;
+    }
+    for (size_t i = 0; i < sizeof(shared_names) / sizeof(shared_names[0]); i++) {
+        if (is_named(entry, shared_names[i])) return 1;
+    }
+    return 0;
+}
+
+/* ---- what an attempt shares ---- */
+
+/* NUL-terminated texts, one after the other: the buffer may move while it grows. */
+static int write_shared(struct environment *e, char *const *inherited) {
+    int rc = 0;
+#define V(name, format, value)                                                                     \
+    if (rc == 0) rc = cr_buffer_printf(&e->shared, name "=" format, (value));                      \
+    if (rc == 0) rc = cr_buffer_append(&e->shared, "", 1);
+    SHARED_VARIABLES(V)
+#undef V
+#define V(name, value, condition)                                                                  \
+    if (rc == 0 && (condition) && inherited_value(inherited, name) == NULL)                        \
+        rc = cr_buffer_append(&e->shared, name "=" value, sizeof(name "=" value));
+    DEFAULT_VARIABLES(V)
+#undef V
+    return rc;
+}
+
+static size_t count_texts(const struct cr_buffer *b) {
+    size_t count = 0;
+    for (size_t i = 0; i < b->len; i++) count += b->data[i] == '\0';
+    return count;
+}
+
+static size_t point_at_texts(char **to, struct cr_buffer *b) {
+    size_t count = 0;
+    for (size_t at = 0; at < b->len; at += strlen(b->data + at) + 1) to[count++] = b->data + at;
+    return count;
+}
+
+static int has_template(char *const *argv) {
+    for (size_t i = 1; argv[0] != NULL && argv[i] != NULL; i++) {
+        if (strchr(argv[i], '$') != NULL) return 1;
+    }
+    return 0;
+}
+
+static size_t own_count(const struct environment *e) {
+    return e->job->virtual_local_rank ? OWN_COUNT : OWN_VISIBLE;
+}
+
+int environment_init(struct environment *e, char *const *inherited, const struct agent_job *job,
+                     const struct rendezvous_round *round) {
+    *e = (struct environment){.job = job, .round = round};
+    e->visible_devices = inherited_value(inherited, "CUDA_VISIBLE_DEVICES");
+    size_t count = 0, argc = 0;
+    while (inherited[count] != NULL) count++;
+    while (job->argv[argc] != NULL) argc++;
+    int rc = write_shared(e, inherited);
+    if (rc == 0) {
+        e->envp = malloc((OWN_COUNT + count_texts(&e->shared) + count + 1) * sizeof(*e->envp));
+        if (has_template(job->argv)) e->argv = malloc((argc + 1) * sizeof(*e->argv));
+    }
+    if (rc < 0 || e->envp == NULL || (has_template(job->argv) && e->argv == NULL)) {
+        environment_done(e);
+        return -ENOMEM;
+    }
+    size_t to = own_count(e);
+    to += point_at_texts(e->envp + to, &e->shared);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_replaced(e, inherited[i])) e->envp[to++] = inherited[i];
+    }
+    e->envp[to] = NULL;
+    return 0;
+}
+
+void environment_done(struct environment *e) {
+    cr_buffer_done(&e->shared);
+    cr_buffer_done(&e->own);
+    cr_buffer_done(&e->argv_text);
+    free(e->envp);
+    free(e->argv);
+    *e = (struct environment){0};
+}
+
+/* ---- what is one worker's own ---- */
+
+/* The i-th entry of the list, blanks around it trimmed; or the number itself without a list. */
+static int write_visible(struct environment *e, uint32_t local_rank, struct cr_error *err) {
+    const char *at = e->visible_devices;
+    if (at == NULL) return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%u", local_rank);
+    for (uint32_t i = 0; i < local_rank && at != NULL; i++) {
+        at = strchr(at, ',');
+        if (at != NULL) at++;
+    }
+    if (at == NULL) {
+        return cr_fail(err, -EINVAL,
+                       "CUDA_VISIBLE_DEVICES='%.200s' has no entry for local rank %u; list one GPU "
+                       "for each worker, or lower --nproc-per-node",
+                       e->visible_devices, local_rank);
+    }
+    at += strspn(at, " \t");
+    size_t len = strcspn(at, ",");
+    while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t')) len--;
+    return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%.*s", (int) len, at);
+}
+
+static int end_text(struct environment *e, int rc) {
+    return rc < 0 ? rc : cr_buffer_append(&e->own, "", 1);
+}
+
+static int write_own(struct environment *e, uint32_t local_rank, const char *error_file,
+                     struct cr_error *err) {
+    unsigned shown = e->job->virtual_local_rank ? 0 : local_rank;
+    const char *const *name = own_names;
+    struct cr_buffer *b = &e->own;
+    int rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_LOCAL_RANK], shown));
+    if (rc == 0)
+        rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_RANK],
+                                          e->round->first_rank + local_rank));
+    if (rc == 0)
+        rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_RANK],
+                                          e->round->first_role_rank + local_rank));
+    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ERROR_FILE], error_file));
+    if (rc == 0 && e->job->virtual_local_rank) {
+        rc = end_text(e, write_visible(e, local_rank, err));
+    }
+    return rc;
+}
+
+int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
+                    char *const **envp, struct cr_error *err) {
+    cr_buffer_clear(&e->own);
+    int rc = write_own(e, local_rank, error_file, err);
+    if (rc == -ENOMEM) return cr_fail(err, rc, "no memory left for a worker's environment");
+    if (rc < 0) return rc;
+    (void) point_at_texts(e->envp, &e->own);
+    *envp = e->envp;
+    return 0;
+}
+
+static int expand_arguments(struct environment *e, uint32_t local_rank) {
+    char digits[16];
+    (void) snprintf(digits, sizeof(digits), "%u", local_rank);
+    const struct template_variable variable = {.name = "local_rank", .value = digits};
+    cr_buffer_clear(&e->argv_text);
+    int rc = 0;
+    for (size_t i = 1; rc == 0 && e->job->argv[i] != NULL; i++) {
+        rc = template_expand(&e->argv_text, e->job->argv[i], &variable, 1);
+        if (rc == 0) rc = cr_buffer_append(&e->argv_text, "", 1);
+    }
+    return rc;
+}
+
+int environment_arguments(struct environment *e, uint32_t local_rank, char *const **argv,
+                          struct cr_error *err) {
+    *argv = e->job->argv;
+    if (e->argv == NULL) return 0;
+    int rc = expand_arguments(e, local_rank);
+    if (rc < 0) return cr_fail(err, rc, "no memory left for a worker's arguments");
+    e->argv[0] = e->job->argv[0];
+    e->argv[1 + point_at_texts(e->argv + 1, &e->argv_text)] = NULL;
+    *argv = e->argv;
+    return 0;
+}

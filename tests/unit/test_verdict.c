@@ -1,0 +1,440 @@
+/* Who failed first, of what, and how that is said; what workers' error files may hold. */
+#include "agent/last_lines.h"
+#include "agent/line_splitter.h"
+#include "agent/verdict.h"
+#include "base/clock.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define S CR_NS_PER_S
+#define NOW (INT64_C(1700000000) * S)
+
+static struct verdict_worker worker(uint32_t rank, uint64_t order, int64_t died_ns, int code) {
+    return (struct verdict_worker){.rank = rank, .local_rank = rank, .pid = 100 + (pid_t) rank,
+                                   .exit_code = code, .order = order, .started_ns = NOW,
+                                   .died_ns = died_ns, .error = {.timestamp_s = -1},
+                                   .error_path = "/e/error.json", .log_names = ""};
+}
+
+static struct verdict_worker with_file(struct verdict_worker w, int64_t stated_s, int64_t mtime_ns) {
+    w.error.present = 1;
+    w.error.timestamp_s = stated_s;
+    w.error.mtime_ns = mtime_ns;
+    return w;
+}
+
+static void first_is(const struct verdict_worker *w, size_t count, uint32_t rank) {
+    ck_assert_uint_eq(w[verdict_first(w, count)].rank, rank);
+}
+
+START_TEST(test_kernel_order_decides) {
+    const struct verdict_worker w[] = {worker(0, 3, NOW + 9, 1), worker(1, 1, NOW + 9, 1),
+                                       worker(2, 2, NOW + 9, 1)};
+    first_is(w, 3, 1);
+    /* the wall clock was set back between two deaths */
+    const struct verdict_worker back[] = {worker(0, 2, NOW + 1 * S, 1), worker(1, 1, NOW + 9 * S, 1)};
+    first_is(back, 2, 1);
+}
+END_TEST
+
+START_TEST(test_victims_are_not_first) {
+    struct verdict_worker w[] = {worker(0, 1, NOW + 1, -15), worker(1, 2, NOW + 9, 3)};
+    w[0].signal_sent = 15;
+    first_is(w, 2, 1);
+}
+END_TEST
+
+START_TEST(test_error_file_before_a_death) {
+    /* rank 0 wrote at 2 s and took until 5 s to end; rank 1 died of its silence at 3 s */
+    const struct verdict_worker w[] = {
+        with_file(worker(0, 2, NOW + 5 * S, 1), NOW / S + 2, NOW + 2 * S + 500),
+        worker(1, 1, NOW + 3 * S, -6)};
+    first_is(w, 2, 0);
+}
+END_TEST
+
+START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
+    /* both in second 2: rank 1 died at 2.3, rank 0 wrote at 2.6 and states "2" */
+    int64_t at_2 = NOW + 2 * S;
+    const struct verdict_worker agree[] = {
+        with_file(worker(0, 2, at_2 + 700 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 600 * CR_NS_PER_MS),
+        worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
+    first_is(agree, 2, 1);
+    /* the file was touched later: only the second is known, its end counts */
+    const struct verdict_worker apart[] = {
+        with_file(worker(0, 2, at_2 + 4 * S, 1), at_2 / S, at_2 + 4 * S),
+        worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
+    first_is(apart, 2, 1);
+    /* and the tick of the file's clock is no proof either */
+    const struct verdict_worker tick[] = {
+        with_file(worker(0, 2, at_2 + 8 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 1),
+        worker(1, 1, at_2 + 4 * CR_NS_PER_MS, -11)};
+    first_is(tick, 2, 1);
+}
+END_TEST
+
+START_TEST(test_smallest_stated_time_wins) {
+    const struct verdict_worker w[] = {
+        with_file(worker(0, 1, NOW + 1 * S, 1), 200, NOW + 1 * S),
+        with_file(worker(1, 2, NOW + 2 * S, 1), 100, NOW + 2 * S),
+        worker(2, 3, NOW + 3 * S, 1)};
+    first_is(w, 3, 1);
+}
+END_TEST
+
+START_TEST(test_future_and_missing_times) {
+    const struct verdict_worker w[] = {
+        with_file(worker(0, 2, NOW + 2 * S, 1), NOW / S + 9999, NOW + 2 * S),
+        with_file(worker(1, 1, NOW + 1 * S, 1), -1, NOW + 1 * S)};
+    first_is(w, 2, 1);
+}
+END_TEST
+
+START_TEST(test_culprit_that_hung) {
+    /* rank 0 wrote its error and hung; rank 1 died of it; then we stopped rank 0 */
+    struct verdict_worker w[] = {
+        with_file(worker(0, 2, NOW + 9 * S, -15), NOW / S + 1, NOW + 1 * S + 5),
+        worker(1, 1, NOW + 8 * S, -6)};
+    w[0].signal_sent = 15;
+    first_is(w, 2, 0);
+    /* one that wrote only because of our signal stays a victim */
+    w[0].error.mtime_ns = NOW + 8 * S + 1;
+    w[0].error.timestamp_s = 5;
+    first_is(w, 2, 1);
+}
+END_TEST
+
+/* ---- text ---- */
+
+static char *cause_of(int code, int core) {
+    struct cr_buffer b = {0};
+    struct verdict_worker w = worker(0, 1, NOW, code);
+    w.core_dumped = core;
+    ck_assert_int_eq(verdict_cause(&b, &w), 0);
+    ck_assert_int_eq(cr_buffer_append(&b, "", 1), 0);
+    return b.data;
+}
+
+START_TEST(test_cause) {
+    static const struct {
+        int code, core;
+        const char *want;
+    } cases[] = {
+        {3, 0, "exit code 3"},
+        {127, 0, "exit code 127 (a shell's: command not found)"},
+        {139, 0, "exit code 139 (a shell's: killed by signal 11 (SIGSEGV, segmentation fault))"},
+        {255, 0, "exit code 255"},
+        {-11, 1, "killed by signal 11 (SIGSEGV, segmentation fault), core dumped"},
+        {-9, 0, "killed by signal 9 (SIGKILL, killed)"},
+        {-7, 0, "killed by signal 7 (SIGBUS, bus error)"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *got = cause_of(cases[i].code, cases[i].core);
+        ck_assert_str_eq(got, cases[i].want);
+        free(got);
+    }
+}
+END_TEST
+
+static char *report_of(const struct verdict *v) {
+    struct cr_buffer b = {0};
+    ck_assert_int_eq(verdict_report(&b, v), 0);
+    ck_assert_int_eq(cr_buffer_append(&b, "", 1), 0);
+    return b.data;
+}
+
+START_TEST(test_report_whole) {
+    (void) setenv("TZ", "UTC", 1);
+    struct verdict_worker w[] = {worker(0, 3, NOW + 2 * S, -15), worker(1, 1, NOW + 1 * S, 3),
+                                 worker(2, 2, NOW + 1 * S, 1), worker(3, 4, NOW + 3 * S, -9)};
+    w[0].signal_sent = 15;
+    w[3].signal_sent = 9;
+    w[1].last_words = "first\nbad \x1b[31m\xff\n";
+    w[1].last_words_len = strlen(w[1].last_words);
+    w[1].log_folder = "/logs/a/1";
+    w[1].log_names = "stderr.log";
+    const struct verdict v = {.title = "train.py", .host = "node1", .workers = w, .count = 4,
+                              .restarts = 2, .max_restarts = 2};
+    char *got = report_of(&v);
+    ck_assert_str_eq(got,
+        "crun: rank 1 (local rank 1, pid 101) on node1 failed first: exit code 3\n"
+        "  last lines of its stderr:\n"
+        "    | first\n"
+        "    | bad \\x1b[31m\\xff\n"
+        "  its files: /logs/a/1 (stderr.log)\n"
+        "  failed later: rank 2: exit code 1\n"
+        "  stopped by crun: rank 0 (SIGTERM); rank 3 (SIGKILL)\n"
+        "  restarts: 2 of 2 used\n"
+        "============================================================\n"
+        "train.py FAILED\n"
+        "------------------------------------------------------------\n"
+        "Failures:\n"
+        "[1]:\n"
+        "  time      : 2023-11-14_22:13:21\n"
+        "  host      : node1\n"
+        "  rank      : 2 (local_rank: 2)\n"
+        "  exitcode  : 1 (pid: 102)\n"
+        "  error_file: <N/A>\n"
+        "  traceback : To enable traceback see: "
+        "https://pytorch.org/docs/stable/elastic/errors.html\n"
+        "------------------------------------------------------------\n"
+        "Root Cause (first observed failure):\n"
+        "[0]:\n"
+        "  time      : 2023-11-14_22:13:21\n"
+        "  host      : node1\n"
+        "  rank      : 1 (local_rank: 1)\n"
+        "  exitcode  : 3 (pid: 101)\n"
+        "  error_file: <N/A>\n"
+        "  traceback : To enable traceback see: "
+        "https://pytorch.org/docs/stable/elastic/errors.html\n"
+        "============================================================\n");
+    free(got);
+}
+END_TEST
+
+START_TEST(test_report_signal_and_out_of_memory) {
+    struct verdict_worker w = worker(0, 1, NOW + 1, -9);
+    struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1, .oom_kills = 2};
+    char *got = report_of(&v);
+    ck_assert_ptr_nonnull(strstr(got, "SIGKILL, killed), consistent with out of memory: the memory "
+                                      "cgroup counted 2 out-of-memory kills"));
+    ck_assert_ptr_nonnull(strstr(got, "traceback : Signal 9 (SIGKILL) received by PID 100\n"));
+    ck_assert_ptr_nonnull(strstr(got, "  <NO_OTHER_FAILURES>\n"));
+    free(got);
+    v.oom_kills = 0;
+    got = report_of(&v);
+    ck_assert_ptr_nonnull(strstr(got, "(SIGKILL, killed), not sent by crun\n"));
+    free(got);
+}
+END_TEST
+
+START_TEST(test_report_traceback) {
+    static const char json[] = "{\"message\": {\"message\": \"ValueError: x\", \"extraInfo\": "
+                               "{\"py_callstack\": \"Traceback:\\n  File\\n\", "
+                               "\"timestamp\": \"1700000001\"}}}";
+    struct verdict_worker w = worker(0, 1, NOW + 3 * S, 1);
+    ck_assert_int_eq(error_file_parse(&w.error, json, strlen(json)), 0);
+    struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
+    char *got = report_of(&v);
+    ck_assert_ptr_nonnull(strstr(got, "  message: ValueError: x\n"));
+    ck_assert_ptr_nonnull(strstr(got, "  error_file: /e/error.json\n"
+                                      "  traceback : Traceback:\n    File\n  \n===="));
+    ck_assert_ptr_nonnull(strstr(got, "  time      : "));
+    free(got);
+    error_file_done(&w.error);
+}
+END_TEST
+
+/* ---- error files ---- */
+
+START_TEST(test_error_file_forms) {
+    static const struct {
+        const char *json, *message, *traceback, *flaw;
+        int64_t stamp;
+    } cases[] = {
+        {"{\"message\":{\"message\":\"m\",\"extraInfo\":{\"py_callstack\":\"t\",\"timestamp\":\"12\"}}}",
+         "m", "t", NULL, 12},
+        {"{\"message\":{\"message\":\"m\",\"extraInfo\":{\"timestamp\":12.7}}}", "m", NULL, NULL, 12},
+        {"{\"message\":{\"message\":\"m\"}}", "m", NULL, NULL, -1},
+        {"{\"message\":\"m\",\"timestamp\":5}", "m", NULL, NULL, 5},
+        {"{\"message\":\"m\"}", "m", NULL, NULL, -1},
+        {"{\"message\":[1,2]}", "[1,2]", NULL, NULL, -1},
+        {"{\"message\":{\"message\":{\"a\":1}}}", "{\"a\":1}", NULL, NULL, -1},
+        {"{\"message\":\"m\",\"timestamp\":\"soon\"}", "m", NULL, NULL, -1},
+        {"{\"message\":\"m\",\"timestamp\":1e300}", "m", NULL, NULL, -1},
+        {"{\"message\":\"m\",\"timestamp\":-4}", "m", NULL, NULL, -1},
+        {"", NULL, NULL, "it is empty", -1},
+        {"{\"message\": {\"mess", NULL, NULL, "it is not JSON", -1},
+        {"\xff\xfe", NULL, NULL, "it is not JSON", -1},
+        {"[]", NULL, NULL, "it is not a JSON object", -1},
+        {"3", NULL, NULL, "it is not a JSON object", -1},
+        {"{}", NULL, NULL, "it has no \"message\"", -1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error_file e = {0};
+        ck_assert_int_eq(error_file_parse(&e, cases[i].json, strlen(cases[i].json)), 0);
+        ck_assert_pstr_eq(e.message, cases[i].message);
+        ck_assert_pstr_eq(e.traceback, cases[i].traceback);
+        ck_assert_pstr_eq(e.flaw, cases[i].flaw);
+        ck_assert_int_eq(e.timestamp_s, cases[i].stamp);
+        struct verdict_worker w = worker(0, 1, NOW + 1, 1);
+        w.error = e;
+        struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
+        free(report_of(&v)); /* whatever it holds, there is a report */
+        error_file_done(&e);
+    }
+}
+END_TEST
+
+START_TEST(test_error_file_deep_and_huge) {
+    size_t len = 200000;
+    char *deep = malloc(len);
+    ck_assert_ptr_nonnull(deep);
+    memset(deep, '[', len);
+    struct error_file e = {0};
+    ck_assert_int_eq(error_file_parse(&e, deep, len), 0);
+    ck_assert_ptr_nonnull(e.flaw);
+    error_file_done(&e);
+    free(deep);
+
+    char path[] = "/tmp/test_error_file_XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, (off_t) 3 << 30), 0); /* sparse */
+    error_file_read(&e, path);
+    ck_assert_int_eq(e.present, 1);
+    ck_assert_str_eq(e.flaw, "it is larger than 1 MiB");
+    ck_assert_uint_eq(e.raw_len, ERROR_FILE_MAX);
+    error_file_done(&e);
+    (void) close(fd);
+    (void) unlink(path);
+    error_file_read(&e, path);
+    ck_assert_int_eq(e.present, 0);
+    error_file_read(&e, "/dev/zero"); /* no regular file */
+    ck_assert_int_eq(e.present, 0);
+}
+END_TEST
+
+/* ---- last lines ---- */
+
+static char *shown(const char *data, size_t len) {
+    struct cr_buffer b = {0};
+    ck_assert_int_eq(last_lines_write(&b, data, len, "|"), 0);
+    ck_assert_int_eq(cr_buffer_append(&b, "", 1), 0);
+    return b.data;
+}
+
+START_TEST(test_last_lines) {
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"\n\n", ""},
+        {"a", "|a\n"},
+        {"a\nb\n\n", "|a\n|b\n"},
+        {"\n\na\n", "|\n|\n|a\n"},
+        {"10%\r20%\r30%\r\ndone", "|30%\n|done\n"},
+        {"tab\there \x1b[0m \xc3\xa9 \xc2\x9b \xc3", "|tab\there \\x1b[0m \xc3\xa9 \\xc2\\x9b \\xc3\n"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *got = shown(cases[i][0], strlen(cases[i][0]));
+        ck_assert_str_eq(got, cases[i][1]);
+        free(got);
+    }
+    struct cr_buffer many = {0};
+    for (int i = 0; i < 30; i++) ck_assert_int_eq(cr_buffer_printf(&many, "%d\n", i), 0);
+    char *got = shown(many.data, many.len);
+    ck_assert_int_eq(strncmp(got, "|10\n|11\n", 8), 0);
+    ck_assert_ptr_nonnull(strstr(got, "|29\n"));
+    free(got);
+    cr_buffer_done(&many);
+}
+END_TEST
+
+START_TEST(test_last_bytes) {
+    struct last_bytes l = {0};
+    struct cr_buffer b = {0}, all = {0};
+    for (int i = 0; i < 9000; i++) {
+        char text[16];
+        int n = snprintf(text, sizeof(text), "%d,", i);
+        last_bytes_add(&l, text, (size_t) n);
+        ck_assert_int_eq(cr_buffer_append(&all, text, (size_t) n), 0);
+    }
+    ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
+    ck_assert_uint_eq(b.len, LAST_BYTES_MAX);
+    ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
+    last_bytes_add(&l, all.data, all.len); /* more than it holds at once */
+    cr_buffer_clear(&b);
+    ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
+    ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
+    cr_buffer_done(&b);
+    cr_buffer_done(&all);
+    last_bytes_done(&l);
+}
+END_TEST
+
+/* ---- lines ---- */
+
+static int collect(void *arg, const char *line, size_t len) {
+    struct cr_buffer *b = arg;
+    int rc = cr_buffer_append(b, "<", 1);
+    if (rc == 0) rc = cr_buffer_append(b, line, len);
+    return rc < 0 ? rc : cr_buffer_append(b, ">", 1);
+}
+
+START_TEST(test_lines_in_any_chunks) {
+    static const char text[] = "a\nbb\r\nc\rd\n\r\n\n\re\0f\xff\npart";
+    static const char want[] = "<a><bb><c><d><><><><e\0f\xff><part>";
+    for (size_t chunk = 1; chunk <= sizeof(text); chunk++) {
+        struct line_splitter s = {0};
+        struct cr_buffer got = {0};
+        for (size_t at = 0; at < sizeof(text) - 1; at += chunk) {
+            size_t n = sizeof(text) - 1 - at < chunk ? sizeof(text) - 1 - at : chunk;
+            ck_assert_int_eq(line_splitter_feed(&s, text + at, n, collect, &got), 0);
+        }
+        ck_assert_int_eq(line_splitter_end(&s, collect, &got), 0);
+        ck_assert_uint_eq(got.len, sizeof(want) - 1);
+        ck_assert_msg(memcmp(got.data, want, got.len) == 0, "chunks of %zu", chunk);
+        cr_buffer_done(&got);
+        line_splitter_done(&s);
+    }
+}
+END_TEST
+
+static int measure(void *arg, const char *line, size_t len) {
+    (void) line;
+    return cr_buffer_printf(arg, "%zu ", len);
+}
+
+START_TEST(test_long_lines_come_in_pieces) {
+    size_t len = 3 * LINE_MAX_LEN + 10;
+    char *text = malloc(len);
+    ck_assert_ptr_nonnull(text);
+    memset(text, 'x', len);
+    text[len - 1] = '\n';
+    text[LINE_MAX_LEN] = '\n'; /* a line of just the limit is one piece */
+    for (size_t chunk = 1; chunk < 2 * len; chunk = chunk * 3 + 1) {
+        struct line_splitter s = {0};
+        struct cr_buffer got = {0};
+        for (size_t at = 0; at < len; at += chunk) {
+            ck_assert_int_eq(line_splitter_feed(&s, text + at, len - at < chunk ? len - at : chunk,
+                                                measure, &got), 0);
+        }
+        ck_assert_str_eq(got.data, "65536 65536 65536 8 ");
+        cr_buffer_done(&got);
+        line_splitter_done(&s);
+    }
+    free(text);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("verdict");
+    TCase *t = tcase_create("verdict");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_kernel_order_decides);
+    tcase_add_test(t, test_victims_are_not_first);
+    tcase_add_test(t, test_error_file_before_a_death);
+    tcase_add_test(t, test_whole_seconds_do_not_beat_an_earlier_death);
+    tcase_add_test(t, test_smallest_stated_time_wins);
+    tcase_add_test(t, test_future_and_missing_times);
+    tcase_add_test(t, test_culprit_that_hung);
+    tcase_add_test(t, test_cause);
+    tcase_add_test(t, test_report_whole);
+    tcase_add_test(t, test_report_signal_and_out_of_memory);
+    tcase_add_test(t, test_report_traceback);
+    tcase_add_test(t, test_error_file_forms);
+    tcase_add_test(t, test_error_file_deep_and_huge);
+    tcase_add_test(t, test_last_lines);
+    tcase_add_test(t, test_last_bytes);
+    tcase_add_test(t, test_lines_in_any_chunks);
+    tcase_add_test(t, test_long_lines_come_in_pieces);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

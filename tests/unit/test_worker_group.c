@@ -1,0 +1,279 @@
+/* The worker group's policy: every state meets every event, and nothing is lost whatever the order. */
+#include "agent/worker_group.h"
+#include "base/clock.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define STOP_MS     30000
+#define SHUTDOWN_MS 7000
+
+/* One step of a story: an event, and what the group must be and do after it. */
+struct scene {
+    enum group_event_type event;
+    uint32_t count;
+    int64_t ms;
+    enum group_state state;
+    struct group_actions want;
+};
+
+#define E(name) GROUP_EVENT_##name
+
+static void play(const struct scene *scenes, size_t count, enum group_ending ending) {
+    struct worker_group g;
+    int64_t now = 1000;
+    worker_group_init(&g, STOP_MS, SHUTDOWN_MS);
+    for (size_t i = 0; i < count; i++) {
+        const struct scene *s = &scenes[i];
+        struct group_event event = {
+            .type = s->event, .count = s->count, .ms = s->ms, .now_ms = now++};
+        struct group_actions got = worker_group_step(&g, &event);
+        ck_assert_msg(g.state == s->state, "scene %zu: state %s", i, group_state_name(g.state));
+        ck_assert_msg(got.tell_failed == s->want.tell_failed, "scene %zu: tell_failed", i);
+        ck_assert_msg(got.tell_succeeded == s->want.tell_succeeded, "scene %zu: tell_ok", i);
+        ck_assert_msg(got.leave == s->want.leave, "scene %zu: leave", i);
+        ck_assert_msg(got.end_signal == s->want.end_signal, "scene %zu: signal %d", i,
+                      got.end_signal);
+        ck_assert_msg(got.end_grace_ms == s->want.end_grace_ms, "scene %zu: grace %ld", i,
+                      (long) got.end_grace_ms);
+        ck_assert_msg(got.join == s->want.join, "scene %zu: join", i);
+        ck_assert_msg(got.start == s->want.start, "scene %zu: start", i);
+        ck_assert_msg(got.finish == s->want.finish, "scene %zu: finish", i);
+    }
+    ck_assert_int_eq(g.ending, ending);
+}
+#define PLAY(ending, ...)                                                                          \
+    do {                                                                                           \
+        const struct scene scenes_[] = {__VA_ARGS__};                                              \
+        play(scenes_, sizeof(scenes_) / sizeof(scenes_[0]), ending);                               \
+    } while (0)
+
+#define START     {E(ROUND), 2, 0, GROUP_RUNNING, {.start = 1}}
+#define ONE_OK    {E(EXIT_OK), 0, 0, GROUP_RUNNING, {0}}
+#define LAST_OK   {E(EXIT_OK), 0, 0, GROUP_WAITING, {.tell_succeeded = 1}}
+#define ONE_BAD                                                                                    \
+    {                                                                                              \
+        E(EXIT_BAD), 0, 0, GROUP_STOPPING, {                                                       \
+            .tell_failed = 1, .end_signal = SIGTERM, .end_grace_ms = STOP_MS                       \
+        }                                                                                          \
+    }
+#define VICTIM    {E(EXIT_BAD), 1, 0, GROUP_STOPPING, {0}}
+#define JOIN      {E(EMPTY), 0, 0, GROUP_JOINING, {.join = 1}}
+#define FINISH    {E(EMPTY), 0, 0, GROUP_ENDED, {.finish = 1}}
+#define SIGNALLED(n, sig)                                                                          \
+    {                                                                                              \
+        E(SIGNAL), n, 0, GROUP_STOPPING, { .end_signal = sig, .end_grace_ms = SHUTDOWN_MS }        \
+    }
+#define FIRST_SIGNAL(n)                                                                            \
+    {                                                                                              \
+        E(SIGNAL), n, 0, GROUP_STOPPING, {                                                         \
+            .leave = 1, .end_signal = (int) (n), .end_grace_ms = SHUTDOWN_MS                       \
+        }                                                                                          \
+    }
+
+START_TEST(test_all_end_well) {
+    PLAY(GROUP_SUCCEEDED, START, ONE_OK, LAST_OK,
+         {E(END_OK), 0, 0, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = SHUTDOWN_MS}},
+         FINISH);
+}
+END_TEST
+
+START_TEST(test_failure_restarts) {
+    PLAY(GROUP_SUCCEEDED, START, ONE_BAD, VICTIM, JOIN, START, ONE_OK, LAST_OK,
+         {E(END_OK), 0, 0, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = SHUTDOWN_MS}},
+         FINISH);
+}
+END_TEST
+
+START_TEST(test_early_success_is_remembered) {
+    PLAY(GROUP_GOES_ON, START, ONE_OK, ONE_BAD, JOIN);
+}
+END_TEST
+
+START_TEST(test_budget_spent_before_and_after_empty) {
+    PLAY(GROUP_FAILED, START, ONE_BAD, {E(END_FAILED), 0, 0, GROUP_STOPPING, {0}}, VICTIM, FINISH);
+    PLAY(GROUP_FAILED, START, ONE_BAD, VICTIM, JOIN,
+         {E(END_FAILED), 0, 0, GROUP_ENDED, {.finish = 1}});
+}
+END_TEST
+
+START_TEST(test_peer_stops_us) {
+    PLAY(GROUP_GOES_ON, START,
+         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         VICTIM, VICTIM, JOIN, START);
+    /* … while we wait for the others to end well: everybody runs again */
+    PLAY(GROUP_GOES_ON, START, ONE_OK, LAST_OK,
+         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         JOIN, START);
+}
+END_TEST
+
+START_TEST(test_failure_while_a_stop_runs_is_counted_not_told) {
+    struct worker_group g;
+    worker_group_init(&g, STOP_MS, SHUTDOWN_MS);
+    const struct group_event events[] = {{.type = E(ROUND), .count = 3},
+                                         {.type = E(STOP), .ms = CR_FOREVER},
+                                         {.type = E(EXIT_BAD), .count = 0},
+                                         {.type = E(EXIT_BAD), .count = 1}};
+    for (size_t i = 0; i < 4; i++) {
+        struct group_actions a = worker_group_step(&g, &events[i]);
+        ck_assert_int_eq(a.tell_failed, 0);
+    }
+    ck_assert_uint_eq(g.failures, 1);
+    ck_assert_uint_eq(g.living, 1);
+}
+END_TEST
+
+START_TEST(test_cut_off_hastens) {
+    PLAY(GROUP_GOES_ON, START, ONE_BAD, {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, {0}},
+         {E(STOP), 0, 500, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = 500}},
+         {E(STOP), 0, 600, GROUP_STOPPING, {0}}, VICTIM, JOIN);
+    PLAY(GROUP_GOES_ON, START,
+         {E(STOP), 0, 400, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = 400}});
+}
+END_TEST
+
+START_TEST(test_signals) {
+    PLAY(GROUP_SIGNALED, {E(SIGNAL), SIGINT, 0, GROUP_ENDED, {.leave = 1, .finish = 1}});
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGUSR1), VICTIM, VICTIM, FINISH);
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGINT), SIGNALLED(SIGINT, SIGTERM), VICTIM, VICTIM,
+         FINISH);
+    PLAY(GROUP_SIGNALED, START, ONE_OK, LAST_OK, FIRST_SIGNAL(SIGHUP), FINISH);
+}
+END_TEST
+
+START_TEST(test_signal_during_a_restart) {
+    PLAY(GROUP_SIGNALED, START, ONE_BAD, FIRST_SIGNAL(SIGINT), VICTIM, FINISH);
+    PLAY(GROUP_SIGNALED, START, ONE_BAD, VICTIM, JOIN,
+         {E(SIGNAL), SIGTERM, 0, GROUP_ENDED, {.leave = 1, .finish = 1}});
+}
+END_TEST
+
+START_TEST(test_first_known_end_stands) {
+    PLAY(GROUP_FAILED, START, ONE_BAD, {E(END_FAILED), 0, 0, GROUP_STOPPING, {0}},
+         SIGNALLED(SIGTERM, SIGTERM), VICTIM, FINISH);
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGTERM), {E(END_LOST), 0, 0, GROUP_STOPPING, {0}},
+         VICTIM, VICTIM, FINISH);
+}
+END_TEST
+
+START_TEST(test_lost_while_running) {
+    PLAY(GROUP_LOST, START,
+         {E(END_LOST), 0, 0, GROUP_STOPPING, {.end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         VICTIM, VICTIM, FINISH);
+    PLAY(GROUP_LOST, {E(END_LOST), 0, 0, GROUP_ENDED, {.finish = 1}});
+}
+END_TEST
+
+START_TEST(test_start_failed) {
+    PLAY(GROUP_UNSTARTED, START,
+         {E(START_FAILED), 1, 0, GROUP_STOPPING,
+          {.leave = 1, .end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         VICTIM, FINISH);
+    PLAY(GROUP_UNSTARTED, START,
+         {E(START_FAILED), 0, 0, GROUP_STOPPING,
+          {.leave = 1, .end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         FINISH);
+}
+END_TEST
+
+/* Random orders of whatever can happen: the group always ends, tells each round at most once, and
+ * never joins or finishes while a worker lives. The model is the nursery and the rendezvous. */
+struct model {
+    struct worker_group g;
+    unsigned seed;
+    int64_t now;
+    uint32_t living;
+    int ending_nursery, told, over, stop_told;
+};
+
+static unsigned draw(struct model *m, unsigned n) {
+    m->seed = m->seed * 1664525u + 1013904223u;
+    return (m->seed >> 16) % n;
+}
+
+static void feed(struct model *m, enum group_event_type type, uint32_t count, int64_t ms) {
+    struct group_event e = {.type = type, .count = count, .ms = ms, .now_ms = m->now += 10};
+    struct group_actions a = worker_group_step(&m->g, &e);
+    if (a.tell_failed || a.tell_succeeded) {
+        ck_assert(!m->told && !m->over);
+        m->told = 1;
+    }
+    if (a.leave) {
+        ck_assert(!m->over);
+        m->over = 1;
+    }
+    if (a.end_signal != 0) m->ending_nursery = 1;
+    if (a.join) ck_assert(m->living == 0 && !m->over && !m->ending_nursery);
+    if (a.finish) ck_assert(m->living == 0 && m->g.ending != GROUP_GOES_ON);
+    if (a.start) {
+        m->living = count;
+        m->told = m->stop_told = 0;
+        if (draw(m, 20) == 0) {
+            m->living = draw(m, count);
+            feed(m, E(START_FAILED), m->living, 0);
+        }
+    }
+}
+
+static void one_event(struct model *m) {
+    unsigned what = draw(m, 12);
+    if (what < 6 && m->living > 0) {
+        m->living--;
+        int bad = draw(m, 2) == 1;
+        feed(m, bad ? E(EXIT_BAD) : E(EXIT_OK), m->ending_nursery ? draw(m, 2) : 0, 0);
+    } else if (what < 8 && m->ending_nursery && m->living == 0) {
+        m->ending_nursery = 0;
+        feed(m, E(EMPTY), 0, 0);
+    } else if (what == 8 && draw(m, 10) == 0) {
+        feed(m, E(SIGNAL), SIGINT, 0);
+    } else if (m->over) {
+        return;
+    } else if (what == 9 && m->g.state == GROUP_JOINING) {
+        feed(m, E(ROUND), 1 + draw(m, 4), 0);
+    } else if (what == 10 && m->g.state != GROUP_JOINING && !m->stop_told && !m->g.failures) {
+        m->stop_told = 1;
+        feed(m, E(STOP), 0, draw(m, 2) ? CR_FOREVER : (int64_t) draw(m, 1000));
+    } else if (what == 11 && draw(m, 20) == 0) {
+        m->over = 1;
+        feed(m, (enum group_event_type)(E(END_OK) + draw(m, 3)), 0, 0);
+    }
+}
+
+START_TEST(test_random_orders) {
+    for (unsigned seed = 1; seed <= 20000; seed++) {
+        struct model m = {.seed = seed};
+        worker_group_init(&m.g, STOP_MS, SHUTDOWN_MS);
+        unsigned steps = 0;
+        while (m.g.state != GROUP_ENDED && steps++ < 20000) one_event(&m);
+        ck_assert_msg(m.g.state == GROUP_ENDED, "seed %u does not end", seed);
+        ck_assert_uint_eq(m.living, 0);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("worker_group");
+    TCase *t = tcase_create("worker_group");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, test_all_end_well);
+    tcase_add_test(t, test_failure_restarts);
+    tcase_add_test(t, test_early_success_is_remembered);
+    tcase_add_test(t, test_budget_spent_before_and_after_empty);
+    tcase_add_test(t, test_peer_stops_us);
+    tcase_add_test(t, test_failure_while_a_stop_runs_is_counted_not_told);
+    tcase_add_test(t, test_cut_off_hastens);
+    tcase_add_test(t, test_signals);
+    tcase_add_test(t, test_signal_during_a_restart);
+    tcase_add_test(t, test_first_known_end_stands);
+    tcase_add_test(t, test_lost_while_running);
+    tcase_add_test(t, test_start_failed);
+    tcase_add_test(t, test_random_orders);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
