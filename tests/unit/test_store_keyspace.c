@@ -150,7 +150,7 @@ static int play(const char *path, size_t step) {
         }
         struct cr_buffer got = {0};
         peer_receive(p, &got);
-        int same = got.len == want_len && memcmp(got.data, want, want_len) == 0;
+        int same = got.len == want_len && (want_len == 0 || memcmp(got.data, want, want_len) == 0);
         if (n == 5 && !same) same = got.len == from_hex(second, other) && memcmp(got.data, other, got.len) == 0;
         ck_assert_msg(same || want_len + got.len == 0, "%s: %s: wrong reply to %s", path, id, req);
         cr_buffer_done(&got);

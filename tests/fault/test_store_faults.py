@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""Nothing that arrives on a socket crashes the store, blocks another client or grows its memory
+without bound; what exceeds a limit is disconnected, with one line that names peer and reason."""
+import os
+import pathlib
+import random
+import re
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import TIMEOUT_S, run_tests
+from store_raw import VALIDATE, Legacy, Modern, Raw, Server, listed, stat, text, wait_for
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+
+def reset(c):
+    """Ends a connection with RST."""
+    c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    c.close()
+
+
+def answers(server, within=5.0):
+    """Somebody else is served, and promptly: blocking would take far longer."""
+    c = Modern(server)
+    begin = time.monotonic()
+    for i in range(50):
+        c.set("alive", str(i))
+        assert c.get("alive") == str(i).encode()
+    spent = time.monotonic() - begin
+    c.close()
+    assert spent < within, spent
+
+
+def send_what_fits(c, data):
+    """Sends until the peer takes no more for a second; returns how much it took."""
+    sent = 0
+    c.socket.setblocking(False)
+    while sent < len(data) and select.select([], [c.socket], [], 1.0)[1]:
+        try:
+            sent += c.socket.send(data[sent:sent + (1 << 20)])
+        except (BrokenPipeError, ConnectionResetError):
+            break
+    return sent
+
+
+def test_a_client_that_never_reads(tmp):
+    with Server() as server:
+        c, other = Modern(server), Modern(server)
+        other.set("big", bytes(1 << 20))
+        before = server.resident_kib()
+        request = b"\x03" + text("/big")
+        sent = send_what_fits(c, request * 500_000)
+        assert sent < len(request) * 500_000  # it is not read from any more
+        answers(server)
+        assert server.resident_kib() - before < 16 << 10, (before, server.resident_kib())
+        c.socket.settimeout(TIMEOUT_S)
+        for _ in range(100):  # and goes on where it stopped, once it reads
+            assert len(c.value()) == 1 << 20
+        c.close()
+        wait_for(lambda: stat(server)["clients"] == 1, "the slow reader to be gone")
+
+
+def test_a_watcher_that_never_reads(tmp):
+    """Pushes cannot wait for their reader: it is closed when too many pile up."""
+    with Server("--max-client-buffer", "4M", "--max-value", "1M") as server:
+        lazy, c = Legacy(server), Legacy(server)
+        lazy.say("watch", text("/w"))
+        assert lazy.byte() == 3
+        for i in range(40):
+            c.set("w", bytes(1 << 20))
+        assert c.num_keys() == 1
+        wait_for(lambda: stat(server)["clients"] == 1, "the watcher to be closed")
+        answers(server)
+    assert re.search(r"closed the connection of '127.0.0.1:\d+': it does not read its replies", server.err), server.err
+
+
+def test_half_requests_for_ever(tmp):
+    with Server() as server:
+        whole = b"\x01" + text("/key") + text(b"x" * 100)
+        long_list = b"\x06" + listed(["/k%d" % i for i in range(1000)])
+        halves = []
+        for i in range(1, len(whole)):
+            halves.append(Raw(server, hello=VALIDATE + whole[:i]))
+        halves += [Raw(server, hello=VALIDATE + long_list[:n]) for n in range(10, len(long_list), 997)]
+        halves += [Raw(server, hello=VALIDATE[:n]) for n in range(1, 5)]
+        answers(server)
+        for c in halves[::2]:
+            reset(c)
+        answers(server)
+        for c in halves[1::2]:
+            c.close()
+        wait_for(lambda: stat(server)["clients"] == 0, "all to be gone")
+        assert stat(server)["keys"] == 1
+
+
+def test_byte_by_byte_does_not_delay_others(tmp):
+    with Server() as server:
+        slow = [Modern(server) for _ in range(50)]
+        request = b"\x01" + text("/slow") + text(b"x" * 40)
+        for i in range(len(request)):
+            for c in slow:
+                c.send(request[i:i + 1])
+            if i % 10 == 0:
+                answers(server)
+        for c in slow:
+            assert c.get("slow") == b"x" * 40
+
+
+def test_http_tls_and_garbage(tmp):
+    with Server() as server:
+        dice = random.Random(7)
+        c = Raw(server, hello=b"GET / HTTP/1.1\r\nHost: store\r\n\r\n")
+        c.closed()
+        c = Raw(server, hello=bytes.fromhex("160301020001000001fc0303") + bytes(500))
+        c.closed()
+        for i in range(300):
+            garbage = dice.randbytes(dice.randrange(1, 3000))
+            c = Raw(server, hello=dice.choice([b"", VALIDATE]) + garbage)
+            if i % 2:
+                reset(c)
+            else:
+                c.close()
+        answers(server)
+        assert server.process.poll() is None
+    assert "it speaks no protocol of the store" in server.err
+    assert re.search(r"\d+ more lines like the last ones", server.err) or server.err.count("\n") <= 21, server.err
+    assert server.err.count("\n") < 50, "the log is not limited"
+
+
+def test_port_scan_is_silent(tmp):
+    with Server() as server:
+        for i in range(500):
+            c = Raw(server)
+            (reset if i % 2 else Raw.close)(c)
+        answers(server)
+    assert server.err == "", server.err
+
+
+def test_ten_thousand_silent_connections(tmp):
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    count = min(10000, limit - 200)
+    with Server() as server:
+        before = server.resident_kib()
+        silent = []
+        while len(silent) < count:
+            silent += [server.connect() for _ in range(min(500, count - len(silent)))]
+            wait_for(lambda: stat(server)["clients"] == len(silent), "all to be accepted")
+        grown = (server.resident_kib() - before) * 1024 / count
+        assert grown < 1024, f"{grown:.0f} bytes an idle connection"
+        answers(server)
+        for s in silent:
+            s.close()
+        wait_for(lambda: stat(server)["clients"] == 0, "all to be gone")
+
+
+def test_connect_and_reset_storm(tmp):
+    with Server() as server:
+        for _ in range(40):
+            storm = [Raw(server, hello=VALIDATE + b"\x06" + listed(["/never"])) for _ in range(100)]
+            for c in storm:
+                reset(c)
+        wait_for(lambda: stat(server)["clients"] == 0, "the storm to be over")
+        answers(server)
+        assert stat(server)["waiting_clients"] == 0
+        assert server.descriptors() < 30
+
+
+def test_out_of_descriptors(tmp):
+    """Accepting pauses, those inside are served, and resumes by itself."""
+    with Server(program=("prlimit", "--nofile=64:64")) as server:
+        inside = [Modern(server) for _ in range(20)]
+        for c in inside:
+            assert c.num_keys() == 0
+        outside = [server.connect() for _ in range(100)]
+        wait_for(lambda: server.descriptors() >= 64, "the last descriptor to be taken")
+        cpu = server.cpu_s()
+        for i in range(20):
+            assert inside[0].add("n", 1) == i + 1
+            time.sleep(0.05)
+        assert server.cpu_s() - cpu < 0.5, "busy while it cannot accept"
+        for s in outside[:50]:
+            s.close()
+        late = Modern(server)
+        for s in outside[50:]:
+            s.close()
+        assert late.num_keys() == 1
+    assert "Too many open files; waiting for a free descriptor" in server.err, server.err
+
+
+def test_client_limit(tmp):
+    with Server("--max-clients", "5") as server:
+        five = [Modern(server) for _ in range(5)]
+        assert [c.num_keys() for c in five] == [0] * 5
+        sixth = Raw(server)
+        assert sixth.socket.recv(1) == b""
+        assert stat(server)["clients"] == 5
+        five.pop().close()
+        wait_for(lambda: accepted(server), "a place to be free")
+    assert re.search(r"closed the connection of '127.0.0.1:\d+': too many clients", server.err), server.err
+
+
+def accepted(server):
+    try:
+        c = Modern(server)
+        return c.num_keys() == 0
+    except (EOFError, OSError):
+        return False
+
+
+def test_memory_limit(tmp):
+    with Server("--max-memory", "8M") as server:
+        filler, keeper = Modern(server), Modern(server)
+        keeper.set("mine", "v")
+        for i in range(100):
+            try:
+                filler.set(f"k{i}", bytes(1 << 20))
+            except OSError:
+                break
+        filler.closed()
+        assert keeper.get("mine") == b"v"
+        assert stat(server)["memory"] <= 8 << 20
+        assert server.resident_kib() < 40 << 10
+        assert keeper.delete("k0") == 1
+        again = Modern(server)
+        again.set("k0", bytes(1 << 20))
+        assert again.num_keys() == stat(server)["keys"]
+        # announced only, or half sent: bounded all the same
+        halves = [Modern(server) for _ in range(20)]
+        for c in halves:
+            c.send(b"\x01" + text("/h") + struct.pack("<Q", 60 << 20))
+        send_what_fits(halves[0], bytes(20 << 20))
+        answers(server)
+        assert server.resident_kib() < 40 << 10
+    assert "memory limit of the store reached" in server.err, server.err
+
+
+def test_options_are_limits(tmp):
+    limits = ("--max-key", "16", "--max-value", "1K", "--max-list", "3", "--max-client-buffer", "4K")
+    with Server(*limits) as server:
+        c = Modern(server)
+        c.set("k" * 15, bytes(1024))
+        assert c.get("k" * 15) == bytes(1024)
+        assert c.check("a", "b", "c") == 1
+        cases = {
+            b"\x03" + text("/" + "k" * 16): "key too long",
+            b"\x01" + text("/k") + text(bytes(1025)): "value too long",
+            b"\x05" + listed(["/a"] * 4): "list too long",
+            b"\x09" + text("/" + "k" * 15) + text(bytes(1000)): None,  # appended: 2024 bytes
+        }
+        for request, reason in cases.items():
+            c = Modern(server)
+            c.send(request)
+            if reason:
+                c.closed()
+            else:
+                assert c.num_keys() == 1
+        grower = Modern(server)
+        for _ in range(6):
+            grower.send(b"\x09" + text("/grow") + text(bytes(1000)))
+        grower.closed()
+    for reason in [r for r in cases.values() if r] + ["appended value too long"]:
+        assert reason in server.err, (reason, server.err)
+
+
+def test_a_reader_that_dies_inside_a_wait(tmp):
+    with Server() as server:
+        pid = os.fork()
+        if pid == 0:
+            c = Modern(server)
+            c.wait("never", "ever")
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os._exit(0)
+        wait_for(lambda: stat(server)["waiting_clients"] == 1, "the reader to wait")
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        wait_for(lambda: stat(server)["waiting_clients"] == 0, "its wait to be gone")
+        c = Modern(server)
+        c.set("never", "v")
+        c.set("ever", "v")
+        answers(server)
+
+
+def test_a_stopped_reader_is_not_waited_for(tmp):
+    with Server() as server:
+        c = Modern(server)
+        c.set("big", bytes(8 << 20))
+        pid = os.fork()
+        if pid == 0:
+            reader = Modern(server)
+            reader.send((b"\x03" + text("/big")) * 4)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            for _ in range(4):
+                assert len(reader.value()) == 8 << 20
+            os._exit(0)
+        os.waitpid(pid, os.WUNTRACED)
+        answers(server)
+        os.kill(pid, signal.SIGCONT)
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_dead_peers_are_probed(tmp):
+    """Every accepted connection has the kernel's keep-alive timer running."""
+    with Server() as server:
+        clients = [Modern(server) for _ in range(3)]
+        for c in clients:
+            c.num_keys()
+        mine = f":{server.port:04X}"
+        rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+        timers = [row[5].split(":")[0] for row in rows if row[1].endswith(mine) and row[3] == "01"]
+        assert timers == ["02"] * 3, timers
+
+
+def test_storm_of_every_operation_with_random_fields(tmp):
+    """Well-formed requests with wild fields, from many clients at once: everyone left standing."""
+    dice = random.Random(11)
+    with Server("--max-memory", "64M") as server:
+        clients = [Modern(server) for _ in range(30)]
+        shapes = {1: "kv", 2: "kvv", 3: "k", 4: "kn", 5: "K", 6: "K", 7: "", 8: "k", 9: "kv", 10: "K",
+                  11: "P", 12: "", 13: "m", 14: "kv", 15: "k", 16: "k", 17: "", 18: "kn"}
+        name = lambda: dice.choice(["/a", "/b", "/c", "", "init/", "/" + "n" * dice.randrange(300)])
+        value = lambda: dice.choice([b"", b"1", b"-9223372036854775808", dice.randbytes(dice.randrange(50_000))])
+        field = {"k": lambda: text(name()), "v": lambda: text(value()),
+                 "n": lambda: struct.pack("<q", dice.choice([0, 1, -1, 2**63 - 1, -2**63])),
+                 "m": lambda: dice.randbytes(4),
+                 "K": lambda: listed([name() for _ in range(dice.randrange(6))]),
+                 "P": lambda: struct.pack("<Q", 2) + b"".join(text(name()) + text(value()) for _ in range(2))}
+        for _ in range(5000):
+            i = dice.randrange(len(clients))
+            op = dice.choice(list(shapes))
+            c = clients[i]
+            try:
+                c.socket.setblocking(False)
+                c.send(bytes([op]) + b"".join(field[f]() for f in shapes[op]))
+                c.socket.recv(1 << 20)
+            except BlockingIOError:
+                pass
+            except OSError:
+                c.close()
+                clients[i] = Modern(server)
+        assert server.process.poll() is None
+        for c in clients:
+            c.close()
+        answers(server)
+
+
+if __name__ == "__main__":
+    run_tests(globals())

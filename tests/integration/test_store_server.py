@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""crun-store serve over real sockets: handshakes and framing, what stays open and what is closed,
+both generations on one port, the program's own behaviour."""
+import os
+import pathlib
+import random
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import CRUN_STORE, ROOT, TIMEOUT_S, run, run_tests, start
+from store_raw import VALIDATE, Legacy, Modern, Raw, Server, listed, stat, text, wait_for
+
+PING = bytes.fromhex("0d39300000")
+
+
+# ---- the golden bytes ----
+
+def play(path, server, split):
+    peers = {}
+    for line in (ROOT / path).read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        name, peer, request, _, *replies = line.split()
+        if peer not in peers:
+            peers[peer] = Raw(server)
+        c = peers[peer]
+        raw = b"" if request == "-" else bytes.fromhex(request)
+        for piece in split(raw):
+            c.send(piece)
+        wanted = [b"" if r == "-" else bytes.fromhex(r) for r in replies if r != "or"]
+        got = c.receive(len(wanted[0]))
+        assert got in wanted, f"{path} {name}: {got.hex()} instead of {wanted[0].hex()}"
+    for c in peers.values():
+        c.close()
+
+
+def whole(raw):
+    return [raw] if raw else []
+
+
+def single_bytes(raw):
+    return [raw[i:i + 1] for i in range(len(raw))]
+
+
+def test_golden_bytes(tmp):
+    for path in ("tests/golden/store_legacy.txt", "tests/golden/store_modern.txt"):
+        for split in (whole, single_bytes):
+            with Server() as server:
+                play(path, server, split)
+
+
+# ---- handshake ----
+
+def test_validate_and_ping(tmp):
+    with Server() as server:
+        a = Raw(server, hello=VALIDATE)
+        a.send(PING)
+        assert a.receive(4) == PING[1:]
+        b = Raw(server, hello=VALIDATE + PING)
+        assert b.receive(4) == PING[1:]
+        c = Raw(server)
+        for byte in VALIDATE + PING:
+            c.send(bytes([byte]))
+        assert c.receive(4) == PING[1:]
+        for client in (a, b, c):
+            assert client.silent()
+
+
+def test_wrong_magic_and_unknown_operations_close(tmp):
+    with Server() as server:
+        bystander = Modern(server)
+        for bad in (bytes.fromhex("00cef7853d") + b"\x07" * 8, VALIDATE + b"\x63", VALIDATE + VALIDATE,
+                    PING, b"\x09" + b"\0" * 20, VALIDATE + b"\x13"):
+            c = Raw(server, hello=bad)
+            c.closed()
+            assert bystander.num_keys() == 0, bad
+    assert server.err.count("closed the connection of '127.0.0.1:") == 6, server.err
+
+
+def test_first_bytes_choose_the_numbering(tmp):
+    with Server() as server:
+        joined = Legacy(server)
+        joined.say("add", text("init/"), struct.pack("<q", 1))
+        assert joined.number() == 1
+        setter = Legacy(server)
+        setter.set("k", "v")  # 00 02 00 …: no VALIDATE
+        assert setter.get("k") == b"v"
+        modern = Modern(server)
+        assert modern.get("k") == b"v"
+        modern.set("k", "w")
+        assert modern.num_keys() == 2
+        assert setter.get("k") == b"w" and joined.get("k") == b"w"
+
+
+def test_silent_connections_stay(tmp):
+    """A connection that says nothing is 1.13.1's second one: kept, and closed by FIN, never RST."""
+    server = Server()
+    silent = [Raw(server) for _ in range(20)] + [Modern(server)]
+    active = Modern(server)
+    begin = time.monotonic()
+    while time.monotonic() - begin < 5:
+        assert active.add("n", 1) > 0
+        time.sleep(0.2)
+    server.process.send_signal(signal.SIGTERM)
+    for c in silent + [active]:
+        assert c.closed(), "reset instead of FIN"
+    assert server.process.wait(TIMEOUT_S) == 0
+    server.process.communicate()
+
+
+def test_pipelining_answers_in_order(tmp):
+    with Server() as server:
+        c = Modern(server)
+        n = 20000
+        receiver = threading.Thread(
+            target=lambda: [None for i in range(n) if c.number() == i + 1 or 1 / 0], daemon=True)
+        receiver.start()
+        c.send((b"\x04" + text("/n") + struct.pack("<q", 1)) * n)
+        receiver.join(TIMEOUT_S)
+        assert not receiver.is_alive()
+        assert c.get("n") == str(n).encode()
+
+
+def test_empty_value_is_prompt(tmp):
+    with Server() as server:
+        for c in (Modern(server), Legacy(server)):
+            c.set("e", "")
+            spent = []
+            for _ in range(20):
+                begin = time.monotonic()
+                assert c.get("e") == b""
+                spent.append(time.monotonic() - begin)
+            assert min(spent) < 0.02, spent
+
+
+def test_set_then_close_is_applied(tmp):
+    with Server() as server:
+        for i in range(50):
+            c = Modern(server)
+            c.set(f"k{i}", "v")
+            c.close()
+        c = Modern(server)
+        c.wait(*[f"k{i}" for i in range(50)])
+        assert c.byte() == 0
+
+
+# ---- sizes ----
+
+def test_sizes_up_to_torchs_limits(tmp):
+    with Server() as server:
+        for c in (Modern(server), Legacy(server)):
+            for size in (0, 1, 1 << 10, 32767, 32768, 32769, 1 << 20, 8 << 20, 16 << 20):
+                value = random.Random(size).randbytes(size)
+                c.set("v", value)
+                assert c.get("v") == value, size
+            key = "k" * 8191
+            c.set(key, "v")
+            assert c.get(key) == b"v"
+            c.set("there", "v")
+            assert c.check(*["there"] * 131072) == 0
+
+
+def test_a_value_in_any_pieces(tmp):
+    """Cuts around the length, the body's end, and into the middle, with requests on both sides."""
+    with Server() as server:
+        c = Modern(server)
+        value = random.Random(1).randbytes(200_000)
+        request = b"\x07" + b"\x01" + text("/v") + text(value) + b"\x03" + text("/v") + b"\x07"
+        for cut in (1, 2, 9, 11, 12, 19, 20, 21, 5000, 32787, 199_999, 200_019, 200_020, 200_021):
+            c.send(request[:cut])
+            time.sleep(0.01)
+            c.send(request[cut:])
+            c.number()
+            assert c.value() == value, cut
+            assert c.number() == 1
+
+
+def test_absurd_lengths_close(tmp):
+    with Server() as server:
+        before = server.resident_kib()
+        for n in (2**64 - 1, 2**63, 2**40, (64 << 20) + 1):
+            for head in (b"\x03", b"\x01" + text("/k"), b"\x06", b"\x0b", b"\x0e" + text("/q"),
+                         b"\x02" + text("/k") + text("e")):
+                c = Modern(server)
+                c.send(head + struct.pack("<Q", n))
+                c.closed()
+        assert server.resident_kib() - before < 4096
+        assert Modern(server).num_keys() == 0
+
+
+# ---- waits over the wire ----
+
+def test_many_waiters_one_set(tmp):
+    with Server() as server:
+        waiters = [Modern(server) if i % 2 else Legacy(server) for i in range(300)]
+        for w in waiters:
+            w.wait("go", "set")
+        wait_for(lambda: stat(server)["waiting_clients"] == 300, "300 waiters")
+        c = Modern(server)
+        c.set("go", "1")
+        c.set("set", "1")
+        assert [w.byte() for w in waiters] == [0] * 300
+        assert all(w.silent() for w in waiters)
+
+
+def test_cancel_races_with_set(tmp):
+    """Always 01 or 00 01, and what comes next is in step."""
+    with Server() as server:
+        waiter, setter = Modern(server), Modern(server)
+        seen = {b"\x01": 0, b"\x00\x01": 0}
+        for i in range(10000):
+            key = f"k{i}"
+            waiter.wait(key)
+            if i % 3 == 0:
+                setter.set(key, "v")
+                waiter.say("cancel")
+            elif i % 3 == 1:
+                waiter.say("cancel")
+                setter.set(key, "v")
+            else:
+                threading.Thread(target=setter.set, args=(key, "v")).start()
+                waiter.say("cancel")
+            got = waiter.receive(1)
+            if got == b"\x00":
+                got += waiter.receive(1)
+            seen[got] += 1  # KeyError: an illegal stream
+            assert waiter.add("n", 1) == i + 1
+        assert sum(seen.values()) == 10000
+        assert seen[b"\x01"] > 0
+
+
+def test_legacy_wait_given_up(tmp):
+    with Server() as server:
+        old, c = Legacy(server), Modern(server)
+        old.wait("late")
+        assert old.num_keys() == 0
+        c.set("late", "v")
+        assert c.num_keys() == 1
+        assert old.num_keys() == 1  # no stray byte in front
+        assert old.silent()
+
+
+def test_gone_waiters_leave_nothing(tmp):
+    with Server() as server:
+        c = Modern(server)
+        c.set("base", "v")
+        memory = stat(server)["memory"]
+        for i in range(10000):
+            w = Modern(server)
+            w.wait("missing", "other")
+            if i % 2:
+                w.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            w.close()
+        wait_for(lambda: stat(server)["waiting_clients"] == 0, "every waiter to be forgotten")
+        assert stat(server)["memory"] == memory
+        c.set("missing", "v")
+        c.set("other", "v")
+        assert c.num_keys() == 3
+
+
+def test_half_closed_waiter_is_gone(tmp):
+    with Server() as server:
+        w, c = Modern(server), Modern(server)
+        w.wait("k")
+        w.socket.shutdown(socket.SHUT_WR)
+        wait_for(lambda: stat(server)["waiting_clients"] == 0, "the wait to end")
+        c.set("k", "v")
+        assert w.socket.recv(10) == b""
+
+
+def test_half_closed_sender_gets_its_answers(tmp):
+    with Server() as server:
+        c = Modern(server)
+        big = bytes(3 << 20)
+        c.set("big", big)
+        c.send((b"\x03" + text("/big")) * 3)
+        c.socket.shutdown(socket.SHUT_WR)
+        for _ in range(3):
+            assert c.value() == big
+        assert c.socket.recv(1) == b""
+
+
+def test_watch_key(tmp):
+    with Server() as server:
+        callback, c = Legacy(server), Legacy(server)
+        callback.say("watch", text("/w"))
+        assert callback.byte() == 3
+        c.set("w", "a")
+        assert callback.receive(1) + callback.value() + callback.value() + callback.value() == b"\1/wa"
+        assert c.add("w2", 1) == 1
+        c.delete("w")
+        assert callback.receive(1) + callback.value() + callback.value() + callback.value() == b"\2/wa"
+
+
+# ---- the program ----
+
+def test_reachable_under_every_address(tmp):
+    with Server(host=None) as server:
+        assert server.address == f"[::]:{server.port}", server.address
+        hosts = ["127.0.0.1", "::ffff:127.0.0.1"]
+        if os.path.exists("/proc/net/if_inet6") and "00000001" in open("/proc/net/if_inet6").read():
+            hosts.append("::1")
+        for i, host in enumerate(hosts):
+            assert Modern(server, host).add("n", 1) == i + 1
+    with Server(host="127.0.0.1") as server:  # and only under the one that was asked for
+        try:
+            Raw(server, "127.0.0.2").close()
+            raise AssertionError("listens beyond --host")
+        except ConnectionRefusedError:
+            pass
+
+
+def test_bad_command_lines(tmp):
+    lines = {
+        ("serve", "--foo"): "unknown option '--foo'",
+        ("serve", "--port"): "option '--port' needs a value",
+        ("serve", "--port", "66000"): "cannot use '66000' for --port",
+        ("serve", "--port=x"): "cannot use 'x' for --port",
+        ("serve", "--max-memory", "12Q"): "cannot use '12Q' for --max-memory",
+        ("serve", "--max-memory", "0"): "cannot use '0' for --max-memory",
+        ("serve", "extra"): "unknown option 'extra'",
+        ("nonsense",): "unknown command 'nonsense'",
+        (): "no command given",
+    }
+    for args, wanted in lines.items():
+        done = run([CRUN_STORE, *args])
+        assert done.returncode == 2 and done.stdout == "", done
+        assert wanted in done.stderr and done.stderr.count("\n") == 1 and "--help'" in done.stderr, done
+
+
+def test_cannot_listen(tmp):
+    with Server() as server:
+        done = run([CRUN_STORE, "serve", "--host", "127.0.0.1", "--port", server.port])
+        assert done.returncode == 1 and done.stdout == "", done
+        assert f"cannot listen on '127.0.0.1:{server.port}': Address already in use" in done.stderr, done
+    done = run([CRUN_STORE, "serve", "--host", "no.such.host.invalid"])
+    assert done.returncode == 1 and "no.such.host.invalid" in done.stderr, done
+
+
+def test_readiness_for_systemd(tmp):
+    for name in (str(tmp / "notify"), "@crun-test-" + str(os.getpid())):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.bind("\0" + name[1:] if name[0] == "@" else name)
+            s.settimeout(TIMEOUT_S)
+            server = start([CRUN_STORE, "serve", "--host", "127.0.0.1"],
+                           env={**os.environ, "NOTIFY_SOCKET": name})
+            assert s.recv(100) == b"READY=1"
+            server.terminate()
+            assert s.recv(100) == b"STOPPING=1"
+            assert server.wait(TIMEOUT_S) == 0
+            server.communicate()
+
+
+def test_ends_on_signals_and_the_port_is_free(tmp):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server = Server()
+        c = Modern(server)
+        c.wait("never")
+        server.process.send_signal(number)
+        assert server.process.wait(TIMEOUT_S) == 0
+        assert c.socket.recv(1) == b""
+        c.close()
+        again = Server("--port", str(server.port))
+        assert Modern(again).num_keys() == 0
+        again.__exit__()
+        server.process.communicate()
+
+
+def test_stat(tmp):
+    with Server() as server:
+        c, w = Modern(server), Modern(server)
+        c.set('odd"\\\n\xff', "v")
+        c.add("n", 1)
+        c.say("push", text("/q"), text("job"))
+        w.say("wait", listed([b"/x\0\xff\"", "/n", "/y"]))
+        wait_for(lambda: stat(server)["waiting_clients"], "the waiter")
+        seen = stat(server)
+        assert seen["clients"] == 2 and seen["keys"] == 2 and seen["queues"] == 1, seen
+        assert seen["operations_by_kind"] == {"set": 1, "add": 1, "queue_push": 1, "wait": 1}, seen
+        assert seen["value_bytes"] == 5 and seen["operations"] == 4, seen
+        waiting = seen["waiting"][0]
+        host, port = w.socket.getsockname()
+        assert waiting["peer"] == f"{host}:{port}" and waiting["kind"] == "wait", waiting
+        assert waiting["missing"] == 2 and waiting["for_ms"] >= 0, waiting
+        assert waiting["keys"] == ["/x\0\xff\"", "/y"], waiting
+        bad = Raw(server, hello=b"CRS1?")
+        assert bad.closed()
+
+
+def switches(pid):
+    """How often each thread went to sleep: the same number twice means that none woke up."""
+    return {task.name: [line for line in (task / "status").read_text().splitlines() if "ctxt" in line]
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
+
+
+def test_idle_server_does_nothing(tmp):
+    with Server() as server:
+        clients = [Modern(server) for _ in range(100)]
+        for c in clients:
+            c.wait("never")
+        wait_for(lambda: stat(server)["waiting_clients"] == 100, "100 waiters")
+        before = switches(server.process.pid)
+        time.sleep(3)  # the whole point: nothing happens
+        assert switches(server.process.pid) == before
+
+
+if __name__ == "__main__":
+    run_tests(globals())
