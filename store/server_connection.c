@@ -53,15 +53,16 @@ static void unlink_connection(struct store_connection *c) {
     if (c->admin) space->admin_count--;
 }
 
-static bool too_many(const struct store_space *space) {
+static bool too_many(const struct store_space *space, size_t spare) {
     size_t max = space->server->options.client_max;
-    return max > 0 && space->connection_count - space->admin_count >= max;
+    return max > 0 && space->connection_count - space->admin_count >= max + spare;
 }
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer) {
-    struct store_connection *c = too_many(space) ? NULL : calloc(1, sizeof(*c));
+    bool full = too_many(space, STORE_ADMIN_SPARE);
+    struct store_connection *c = full ? NULL : calloc(1, sizeof(*c));
     if (c == NULL) {
-        store_server_log(space->server, peer, too_many(space) ? "too many clients" : "out of memory");
+        store_server_log(space->server, peer, full ? "too many clients" : "out of memory");
         (void) close(fd);
         return;
     }
@@ -69,6 +70,7 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     c->fd = fd;
     c->peer = *peer;
     c->parser.limits = &space->server->limits;
+    c->spare = too_many(space, 0);
     if (uv_poll_init(&space->server->loop, &c->poll, fd) < 0) {
         (void) close(fd);
         free(c);
@@ -245,6 +247,7 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
         c->space->admin_count++;
     }
     if (dialect == STORE_DIALECT_FOREIGN) hand_over(c, data, len);
+    if (c->spare && !c->admin && !c->closing) store_connection_close(c, "too many clients");
     return consumed;
 }
 

@@ -22,6 +22,7 @@
 #define STORE_READ_SIZE     ((size_t) 256 << 10) /* at most that much a wake-up of one client */
 #define STORE_OUTPUT_PAUSE  ((size_t) 1 << 20)   /* unread replies at which we stop reading requests */
 #define STORE_MAGICS_MAX    8
+#define STORE_ADMIN_SPARE   8 /* connections beyond client_max, so that a full store can be looked into */
 #define STORE_ACCEPTS_MAX   1024 /* a wake-up */
 #define STORE_RESUME_MS     200  /* accept again, after descriptors ran out */
 #define STORE_LOGS_MAX      20   /* lines about clients in one window; the others are counted */
@@ -57,6 +58,7 @@ struct store_connection {
     bool finished;   /* it closed its sending side; closed when everything is sent */
     bool closing;
     bool admin;
+    bool spare; /* beyond the limit of clients: only an administrator may stay */
 };
 
 struct store_space {
