@@ -59,7 +59,7 @@ static void kill_cgroup(struct nursery *n) {
 
 /* Whoever is in our cgroup and is no descendant that we know. */
 static int strangers_left(struct nursery *n) {
-    if (n->cgroup.fd < 0) return 0;
+    if (n->cgroup.fd < 0 || !cgroup_populated(&n->cgroup)) return 0;
     nursery_unwatch(n, &n->cgroup_events_fd);
     n->cgroup_events_fd = cgroup_events_open(&n->cgroup);
     if (n->cgroup_events_fd < 0) return 0;
@@ -130,7 +130,8 @@ static void ask_all_to_end(struct nursery *n, int signum) {
         worker_send(w, signum);
         (void) kill(-w->how.pid, SIGCONT);
     }
-    (void) orphans_signal(n, signum, 0);
+    /* With nobody left the turn that follows does this, and sees whether anything is left at all. */
+    if (!TAILQ_EMPTY(&n->living)) (void) orphans_signal(n, signum, 0);
 }
 
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {

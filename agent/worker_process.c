@@ -90,6 +90,8 @@ static int start(struct nursery *n, struct worker_process *w, const struct worke
 
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err) {
+    if (n->state != NURSERY_OPEN)
+        return cr_fail(err, -EBUSY, "cannot start '%s': its group is ending", how->path);
     CR_AUTO_FREE char **envp = environment_with(how->envp, n->variable);
     struct worker_process *w = calloc(1, sizeof *w);
     int code = -ENOMEM;

@@ -67,7 +67,8 @@ int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg
 /* Starts one worker: in a session of its own, all signals at their default and none blocked, no
  * descriptor above 2 but the three given, everything else inherited. The executable's own failure
  * (ENOENT, EACCES, ENOEXEC…) is reported here, not as an exit status.
- * Returns 0 and the worker, or a negative errno with a text naming path, reason and remedy. */
+ * Returns 0 and the worker, or a negative errno with a text naming path, reason and remedy; -EBUSY
+ * between nursery_end() and on_empty. */
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err);
 

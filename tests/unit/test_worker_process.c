@@ -69,6 +69,18 @@ static void place_open(struct place *p) {
     ck_assert_msg(nursery_open(&p->loop, &noting, p, &p->n, &err) == 0, "%s", err.text);
 }
 
+static int try_start(struct place *p, const char *path, struct cr_error *err) {
+    char *argv[] = {(char *) path, NULL};
+    struct worker_process *w;
+    struct worker_spawn how = {.path = path,
+                               .argv = argv,
+                               .envp = environ,
+                               .stdin_fd = -1,
+                               .stdout_fd = -1,
+                               .stderr_fd = -1};
+    return worker_spawn(p->n, &how, NULL, &w, err);
+}
+
 static void run_until_ended(struct place *p, size_t count) {
     while (p->ended_count < count) (void) uv_run(&p->loop, UV_RUN_DEFAULT);
 }
@@ -77,6 +89,7 @@ static void end_all(struct place *p, int signum, int64_t grace_ms) {
     int before = p->empty;
     nursery_end(p->n, signum, grace_ms);
     ck_assert_int_eq(p->empty, before); /* never from inside the call */
+    ck_assert_int_eq(try_start(p, "/bin/true", NULL), -EBUSY);
     while (p->empty == before) (void) uv_run(&p->loop, UV_RUN_DEFAULT);
 }
 
@@ -167,18 +180,6 @@ static void choose_containment(int way) {
 }
 
 /* ---- starting ---- */
-
-static int try_start(struct place *p, const char *path, struct cr_error *err) {
-    char *argv[] = {(char *) path, NULL};
-    struct worker_process *w;
-    struct worker_spawn how = {.path = path,
-                               .argv = argv,
-                               .envp = environ,
-                               .stdin_fd = -1,
-                               .stdout_fd = -1,
-                               .stderr_fd = -1};
-    return worker_spawn(p->n, &how, NULL, &w, err);
-}
 
 static void write_file(const char *path, const char *text, mode_t mode) {
     FILE *f = fopen(path, "w");
