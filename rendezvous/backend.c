@@ -33,7 +33,14 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                  struct cr_error *err) {
     int rc = check_options(o, err);
     if (rc < 0) return rc;
-    *out = (struct backend_plan){.node_rank = o->node_rank};
+    *out = (struct backend_plan){.node_rank = o->node_rank,
+                                 .connect_timeout_ms = o->read_timeout_ms};
+    if (o->local_addr != NULL && o->local_addr[0] != '\0') {
+        struct backend_addresses own;
+        rc = backend_look_up(o->local_addr, &own, err);
+        if (rc < 0) return cr_wrap(err, "--local-addr");
+        (void) snprintf(out->own_addr, sizeof(out->own_addr), "%s", own.first);
+    }
     if (o->endpoint.port != 0) {
         (void) snprintf(out->where, sizeof(out->where), "%s:%u", o->endpoint.host, o->endpoint.port);
     } else {

@@ -2,41 +2,34 @@
  * store has the endpoint's address and port in every round. */
 #include "rendezvous/backend.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
+#include <inttypes.h>
 #include <stdio.h>
-
-static int numeric(const struct cr_endpoint *e, char out[RDZV_ADDR_MAX], struct cr_error *err) {
-    struct sockaddr_storage addr;
-    socklen_t len;
-    int rc = cr_address_resolve(e->host, e->port, &addr, &len, err);
-    if (rc < 0) return rc;
-    const void *raw = addr.ss_family == AF_INET6
-                          ? (const void *) &((struct sockaddr_in6 *) (void *) &addr)->sin6_addr
-                          : (const void *) &((struct sockaddr_in *) (void *) &addr)->sin_addr;
-    if (inet_ntop(addr.ss_family, raw, out, RDZV_ADDR_MAX) == NULL) {
-        return cr_fail_errno(err, "cannot write down the address of '%s'", e->host);
-    }
-    return 0;
-}
 
 int backend_static_plan(const struct rendezvous_options *o, struct backend_plan *out,
                         struct cr_error *err) {
+    struct backend_addresses found;
     out->fixed_ranks = 1;
     out->node_rank = o->node_rank >= 0 ? o->node_rank : 0;
-    if (o->max_nodes > 1) {
-        return cr_fail(err, -ENOTSUP, "more than one node is not supported yet by backend static");
+    out->alone = o->max_nodes == 1;
+    if (out->node_rank >= o->max_nodes) {
+        return cr_fail(err, -EINVAL, "node rank %" PRId64 " is outside of 0 to %" PRIu32
+                       "; --nnodes says how many nodes there are", out->node_rank, o->max_nodes - 1);
     }
-    if (out->node_rank != 0) {
-        return cr_fail(err, -EINVAL, "node rank %lld is outside of 0 to 0; --nnodes says how many nodes "
-                       "there are", (long long) out->node_rank);
+    if (o->endpoint.port == 0 && o->max_nodes > 1) {
+        return cr_fail(err, -EINVAL, "the rendezvous endpoint '%s' of more than one node needs a port; "
+                       "give --master-port", o->endpoint.host);
     }
-    int rc = numeric(&o->endpoint, out->store_addr, err);
+    int rc = backend_look_up(o->endpoint.host, &found, err);
     if (rc < 0) return rc;
-    out->hosting = 1;
+    (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
+    /* The nodes of a static job are all there is; they may take as long to start as to join. */
+    if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
+    out->hosting = out->node_rank == 0 ? BACKEND_HOSTS : BACKEND_CONNECTS;
     out->store_port = o->endpoint.port;
-    (void) snprintf(out->own_addr, sizeof(out->own_addr), "%s", out->store_addr);
-    (void) snprintf(out->store_host, sizeof(out->store_host), "%s", out->store_addr);
+    (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", found.first);
+    if (out->alone || found.is_loopback) {
+        (void) snprintf(out->store_host, sizeof(out->store_host), "%s", found.first);
+    }
     return 0;
 }

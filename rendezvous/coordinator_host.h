@@ -19,10 +19,16 @@ struct coordinator_host_options {
     const char *store_host; /* where rounds' stores listen; "" = all interfaces */
     uint16_t store_port;    /* 0 = a new port for each round, else this one for all */
     const char *store_addr; /* numeric address to tell the workers; NULL = store_host */
+    /* Nodes of other processes come to the port of the rounds' stores if that is fixed, else to this
+     * one; without either nobody comes. */
+    const char *listen_host;
+    uint16_t listen_port;
+    int alone;              /* 1: nobody is let in anyway: the job has one node, this one */
     int64_t close_timeout_ms;
 };
 
-/* Starts the store's thread and opens the first round's store. Copies what it needs. */
+/* Starts the store's thread, listens for nodes, opens the first round's store. Copies what it
+ * needs. -EADDRINUSE, -EADDRNOTAVAIL… with a text that names the address. */
 int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
                           struct coordinator_host **out, struct cr_error *err);
 
@@ -37,8 +43,11 @@ void host_peer_receive(struct host_peer *peer, const char *data, size_t len);
 /* It hung up; frees the peer; `deliver` is not called any more. */
 void host_peer_gone(struct host_peer *peer, const char *why);
 
-/* Ends what still runs, for `why`, waits for remote nodes to hang up (close_timeout_ms at most),
- * closes the stores, frees. The local peer must be gone. */
+/* Ends what still runs, for `why`, and tells all nodes; nothing is closed yet. */
+void coordinator_host_abandon(struct coordinator_host *host, const char *why);
+
+/* Abandons, waits for remote nodes to hang up (close_timeout_ms at most), closes the stores, frees.
+ * The local peer must be gone. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);
 

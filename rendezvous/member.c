@@ -62,6 +62,7 @@ uint64_t member_round(const struct member *m) { return m->round; }
 static void settings_done(struct member_settings *s) {
     free((void *) (uintptr_t) s->run_id);
     free((void *) (uintptr_t) s->where);
+    free((void *) (uintptr_t) s->facts);
     free((void *) (uintptr_t) s->self.host);
     free((void *) (uintptr_t) s->self.addr);
     free((void *) (uintptr_t) s->self.role);
@@ -71,10 +72,11 @@ static int settings_copy(struct member_settings *to, const struct member_setting
     *to = *from;
     to->run_id = strdup(from->run_id);
     to->where = strdup(from->where);
+    to->facts = strdup(from->facts != NULL ? from->facts : "");
     to->self.host = strdup(from->self.host);
     to->self.addr = strdup(from->self.addr);
     to->self.role = strdup(from->self.role);
-    if (to->run_id != NULL && to->where != NULL && to->self.host != NULL &&
+    if (to->run_id != NULL && to->where != NULL && to->facts != NULL && to->self.host != NULL &&
         to->self.addr != NULL && to->self.role != NULL) {
         return 0;
     }
@@ -164,8 +166,8 @@ static void give_up(struct member *m, const char *why) {
     if (!m->linked_once) {
         (void) snprintf(text, sizeof(text),
                         "cannot reach the rendezvous at '%.200s' within %" PRId64
-                        " s: %.300s; is the node that hosts it up, and the address right?",
-                        m->set.where, m->set.connect_timeout_ms / 1000, why);
+                        " s: %.200s; is the node that hosts it up, and the address right? %.500s",
+                        m->set.where, m->set.connect_timeout_ms / 1000, why, m->set.facts);
     } else {
         (void) snprintf(text, sizeof(text),
                         "lost the coordinator at '%.200s' (%.300s), and it did not come back: %.200s; "
@@ -202,6 +204,13 @@ static void send_join(struct member *m) {
     msg.join.last_rank = m->last_rank;
     enter(m, MEMBER_JOINING);
     m->actions->send(m->arg, &msg);
+}
+
+void member_set_addr(struct member *m, const char *addr) {
+    char *copy = m->set.self.addr[0] == '\0' ? strdup(addr) : NULL;
+    if (copy == NULL) return;
+    free((void *) (uintptr_t) m->set.self.addr);
+    m->set.self.addr = copy;
 }
 
 void member_linked(struct member *m, int64_t now_ms) {

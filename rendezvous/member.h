@@ -22,6 +22,7 @@ struct member;
 struct member_settings {
     const char *run_id;
     const char *where;    /* the coordinator, for messages: "host:port" */
+    const char *facts;    /* about its address and ours, for messages; may be "" */
     struct rdzv_join self; /* what we say of ourselves; the parts about earlier rounds are ignored */
     int local;            /* the coordinator lives in this process: no keep-alive, no lease */
     int64_t connect_timeout_ms;  /* for the first connection, all attempts together */
@@ -54,6 +55,9 @@ void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
 void member_leave(struct member *m, int64_t now_ms, const char *why);
 
 /* ---- what happens ---- */
+
+/* Our address, as the connection shows it; only when none was given. Before member_linked. */
+void member_set_addr(struct member *m, const char *addr);
 void member_linked(struct member *m, int64_t now_ms);
 void member_unlinked(struct member *m, int64_t now_ms, const char *why);
 /* Returns 0, or -EPROTO (a coordinator does not say that): then hang up, call member_unlinked. */

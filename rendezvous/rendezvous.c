@@ -14,6 +14,7 @@
 #include "rendezvous/backend.h"
 #include "rendezvous/coordinator_host.h"
 #include "rendezvous/member.h"
+#include "rendezvous/member_link.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,15 +22,24 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#define HOST_LEAVES "the node that hosts the rendezvous leaves"
+
 struct rendezvous {
     uv_loop_t *loop;
     const struct rendezvous_events *events;
     void *arg;
     struct member *member;
-    struct coordinator_host *host; /* NULL on a node that does not host */
+    char master_host[RDZV_ADDR_MAX]; /* how we reach the coordinator */
 
-    struct host_peer *peer;                /* the hosted coordinator's view of us */
-    int connecting, hanging_up, hung_up;   /* facts for the next turn */
+    /* the coordinator is elsewhere: */
+    struct member_link *link; /* NULL on the hosting node */
+    struct cr_buffer received; /* a frame that is not complete yet */
+    struct cr_buffer *reading; /* what on_link_data goes through; NULL: no more of it */
+
+    /* the coordinator is here: */
+    struct coordinator_host *host;       /* NULL elsewhere */
+    struct host_peer *peer;              /* its view of us */
+    int connecting, hanging_up, hung_up; /* facts for the next turn */
     struct cr_buffer to_host, to_member;
 
     uv_timer_t timer; /* the member's next deadline */
@@ -44,8 +54,10 @@ static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->l
 static void on_timer(uv_timer_t *timer);
 static void on_turn(uv_idle_t *turn);
 
-static void arm_timer(struct rendezvous *r) {
+/* Ends every event: what was said is sent, and the next deadline is set. */
+static void settle(struct rendezvous *r) {
     if (r->closing) return;
+    if (r->link != NULL) member_link_flush(r->link);
     int64_t when = member_deadline(r->member), now = now_ms(r);
     if (when == CR_FOREVER) (void) uv_timer_stop(&r->timer);
     else (void) uv_timer_start(&r->timer, on_timer, when > now ? (uint64_t) (when - now) : 0, 0);
@@ -54,7 +66,7 @@ static void arm_timer(struct rendezvous *r) {
 static void on_timer(uv_timer_t *timer) {
     struct rendezvous *r = timer->data;
     member_tick(r->member, now_ms(r));
-    arm_timer(r);
+    settle(r);
 }
 
 /* ---- the way to a coordinator in this process ---- */
@@ -132,28 +144,109 @@ static void on_turn(uv_idle_t *turn) {
         }
     }
     if (!r->closing) (void) uv_idle_stop(&r->turn);
-    arm_timer(r);
+    settle(r);
 }
+
+/* ---- the way to a coordinator elsewhere ---- */
+
+static void on_link_open(void *arg, const char *own_addr, const char *peer_addr) {
+    struct rendezvous *r = arg;
+    (void) snprintf(r->master_host, sizeof(r->master_host), "%s", peer_addr);
+    cr_buffer_clear(&r->received);
+    member_link_send(r->link, RDZV_MAGIC, RDZV_MAGIC_LEN);
+    member_set_addr(r->member, own_addr);
+    member_linked(r->member, now_ms(r));
+    settle(r);
+}
+
+static void on_link_lost(void *arg, const char *why) {
+    struct rendezvous *r = arg;
+    member_unlinked(r->member, now_ms(r), why);
+    settle(r);
+}
+
+/* What a coordinator must not say ends the connection; the member connects anew or gives up. */
+static void link_is_broken(struct rendezvous *r, const char *why) {
+    r->reading = NULL;
+    member_link_shut(r->link);
+    member_unlinked(r->member, now_ms(r), why);
+}
+
+static void on_link_data(void *arg, const char *data, size_t len) {
+    struct rendezvous *r = arg;
+    struct cr_error err = {0};
+    struct rdzv_message m;
+    size_t at = 0, used = 1;
+    if (cr_buffer_append(&r->received, data, len) < 0) {
+        link_is_broken(r, "out of memory");
+        return;
+    }
+    /* Taken, so that a new connection, opened from inside an upcall, starts with nothing. */
+    struct cr_buffer in = r->received;
+    r->received = (struct cr_buffer){0};
+    r->reading = &in;
+    while (!r->closing && r->reading == &in && used > 0) {
+        int rc = rdzv_message_decode(in.data + at, in.len - at, &m, &used, &err);
+        at += used;
+        if (rc == 0 && used > 0) rc = member_receive(r->member, now_ms(r), &m, &err);
+        if (rc < 0) link_is_broken(r, err.text);
+    }
+    if (r->reading == &in) {
+        r->reading = NULL;
+        (void) cr_buffer_append(&r->received, in.data + at, in.len - at);
+    }
+    cr_buffer_done(&in);
+    settle(r);
+}
+
+static const struct member_link_events link_events = {
+    .on_open = on_link_open, .on_data = on_link_data, .on_lost = on_link_lost};
 
 /* ---- what the member wants ---- */
 
 static void do_connect(void *arg) {
     struct rendezvous *r = arg;
+    if (r->link != NULL) {
+        member_link_open(r->link);
+        return;
+    }
     r->connecting = 1;
     next_turn(r);
 }
 
+static void link_send(struct rendezvous *r, const struct rdzv_message *m) {
+    struct cr_buffer frame = {0};
+    if (rdzv_message_encode(m, &frame) == 0) member_link_send(r->link, frame.data, frame.len);
+    cr_buffer_done(&frame);
+}
+
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
+    if (r->link != NULL) {
+        link_send(r, m);
+        return;
+    }
     if (rdzv_message_encode(m, &r->to_host) < 0) r->hung_up = 1;
     next_turn(r);
 }
 
 static void do_hang_up(void *arg) {
     struct rendezvous *r = arg;
+    r->reading = NULL; /* what came over that connection does not count any more */
+    if (r->link != NULL) {
+        member_link_shut(r->link);
+        return;
+    }
     r->connecting = 0;
     r->hanging_up = 1;
     next_turn(r);
+}
+
+/* A host that knows itself by a loopback address only (its name resolves to 127.0.1.1, say) is for us
+ * where we connected to. */
+static const char *reachable(const struct rendezvous *r, const char *master_addr) {
+    int loopback = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0;
+    return loopback && r->link != NULL && r->master_host[0] != '\0' ? r->master_host : master_addr;
 }
 
 static void do_round(void *arg, const struct rdzv_round *m) {
@@ -164,7 +257,7 @@ static void do_round(void *arg, const struct rdzv_round *m) {
         .first_rank = m->first_rank, .world_size = m->world_size,
         .first_role_rank = m->first_role_rank, .role_world_size = m->role_world_size,
         .master_port = (uint16_t) m->master_port};
-    (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s", m->master_addr);
+    (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s", reachable(r, m->master_addr));
     if (!r->closing) r->events->on_round(r->arg, &round);
 }
 
@@ -189,22 +282,23 @@ static const struct member_actions member_actions = {
 
 void rendezvous_join(struct rendezvous *r) {
     member_join(r->member, now_ms(r));
-    arm_timer(r);
+    settle(r);
 }
 
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what) {
     member_failed(r->member, now_ms(r), round, what);
-    arm_timer(r);
+    settle(r);
 }
 
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
     member_succeeded(r->member, now_ms(r), round);
-    arm_timer(r);
+    settle(r);
 }
 
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), "its launcher was told to end");
-    arm_timer(r);
+    if (r->host != NULL) coordinator_host_abandon(r->host, HOST_LEAVES);
+    settle(r);
 }
 
 /* ---- opening ---- */
@@ -218,13 +312,15 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
         return cr_fail_errno(err, "cannot draw a random number");
     }
     struct member_settings s = {
-        .run_id = o->run_id, .where = plan->where, .local = plan->hosting,
-        .connect_timeout_ms = o->read_timeout_ms,
+        .run_id = o->run_id, .where = plan->where, .facts = plan->facts, .local = r->host != NULL,
+        .connect_timeout_ms = plan->connect_timeout_ms,
         .coordinator_wait_ms = o->coordinator_wait_ms,
-        .self = {.host = host, .addr = plan->own_addr, .pid = (uint64_t) getpid(),
-                 .instance = instance, .role = o->role, .node_rank = plan->node_rank,
+        .self = {.host = host, .pid = (uint64_t) getpid(), .instance = instance,
+                 .addr = plan->own_addr[0] != '\0' || r->host == NULL ? plan->own_addr : plan->store_addr,
+                 .role = o->role, .node_rank = plan->node_rank,
                  .local_world_size = o->local_world_size,
-                 .min_nodes = o->min_nodes, .max_nodes = o->max_nodes,
+                 .min_nodes = plan->fixed_ranks ? o->max_nodes : o->min_nodes,
+                 .max_nodes = o->max_nodes,
                  .max_restarts = o->max_restarts, .fixed_ranks = (uint32_t) plan->fixed_ranks,
                  .join_timeout_ms = o->join_timeout_ms,
                  .last_call_timeout_ms = o->last_call_timeout_ms,
@@ -233,6 +329,33 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
                  .keep_alive_max_attempt = o->keep_alive_max_attempt}};
     r->member = member_new(&s, &member_actions, r);
     return r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+}
+
+static int open_host(struct rendezvous *r, const struct rendezvous_options *o,
+                     const struct backend_plan *plan, struct cr_error *err) {
+    struct coordinator_host_options h = {
+        .store_host = plan->store_host, .store_port = plan->store_port,
+        .store_addr = plan->store_addr, .alone = plan->alone,
+        .listen_host = plan->listen_host, .listen_port = plan->listen_port,
+        .close_timeout_ms = o->close_timeout_ms};
+    int rc = coordinator_host_open(r->loop, &h, &r->host, err);
+    if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
+        cr_debug("%s has a coordinator already", plan->where);
+        return 0; /* then we connect to it */
+    }
+    if (rc < 0) (void) cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
+    return rc;
+}
+
+/* The member's way to the coordinator: through memory or over the network. */
+static int open_way(struct rendezvous *r, const struct rendezvous_options *o,
+                    const struct backend_plan *plan, struct cr_error *err) {
+    if (plan->hosting != BACKEND_CONNECTS) {
+        int rc = open_host(r, o, plan, err);
+        if (rc < 0 || r->host != NULL) return rc;
+    }
+    r->link = member_link_new(r->loop, o->endpoint.host, o->endpoint.port, &link_events, r);
+    return r->link != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }
 
 int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
@@ -246,15 +369,8 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
-    rc = member_of(r, options, &plan, err);
-    if (rc == 0) {
-        struct coordinator_host_options h = {
-            .store_host = plan.store_host, .store_port = plan.store_port,
-            .store_addr = plan.store_addr, .close_timeout_ms = options->close_timeout_ms};
-        rc = coordinator_host_open(loop, &h, &r->host, err);
-    }
+    rc = open_way(r, options, &plan, err);
     if (rc < 0) {
-        member_free(r->member);
         free(r);
         return rc;
     }
@@ -262,17 +378,23 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     (void) uv_idle_init(loop, &r->turn);
     r->timer.data = r->turn.data = r;
     r->open_handles = 2;
+    rc = member_of(r, options, &plan, err);
+    if (rc < 0) {
+        rendezvous_close(r, NULL);
+        return rc;
+    }
     *out = r;
     return 0;
 }
 
-/* ---- closing: our handles, then the host, then everything ---- */
+/* ---- closing: our handles, then the way to the coordinator, then everything ---- */
 
-static void on_host_closed(void *arg) {
+static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
     member_free(r->member);
+    cr_buffer_done(&r->received);
     cr_buffer_done(&r->to_host);
     cr_buffer_done(&r->to_member);
     free(r);
@@ -282,14 +404,19 @@ static void on_host_closed(void *arg) {
 static void on_handle_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
     if (--r->open_handles > 0) return;
+    if (r->link != NULL) {
+        member_link_close(r->link, on_way_closed, r);
+        return;
+    }
     local_shut(r, "it closed");
-    coordinator_host_close(r->host, "the node that hosts the rendezvous has ended",
-                           on_host_closed, r);
+    coordinator_host_close(r->host, HOST_LEAVES, on_way_closed, r);
 }
 
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {
     CR_ASSERT(!r->closing);
+    if (r->link != NULL) member_link_flush(r->link);
     r->closing = 1;
+    r->reading = NULL;
     r->on_close = on_close;
     uv_close((uv_handle_t *) &r->timer, on_handle_closed);
     uv_close((uv_handle_t *) &r->turn, on_handle_closed);

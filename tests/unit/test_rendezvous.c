@@ -2,54 +2,50 @@
  * upcall comes from inside a call; that every attempt gets a store of its own. */
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
-#include "store/store.h"
+#include "rendezvous/message.h"
 
+#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-/* ---- a store that only counts; the real one is tested where it lives ---- */
+/* ---- ports ---- */
 
-struct store_server {
-    int spaces_open, opened, cleared;
-};
-struct store_space {
-    struct store_server *server;
-};
-static struct store_server fake;
-static int fake_open_error;
-
-int store_server_start(const struct store_server_options *options, struct store_server **out,
-                       struct cr_error *err) {
-    (void) options;
-    (void) err;
-    fake = (struct store_server){0};
-    *out = &fake;
-    return 0;
+static int listener(uint16_t *port) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *) &a, len), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *) &a, &len), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
 }
 
-int store_server_open(struct store_server *server, const char *host, uint16_t port,
-                      struct store_space **out, uint16_t *bound_port, struct cr_error *err) {
-    if (fake_open_error != 0) return cr_fail(err, fake_open_error, "cannot listen on '%s:%u'", host, port);
-    *out = malloc(sizeof(**out));
-    (*out)->server = server;
-    server->spaces_open++;
-    server->opened++;
-    *bound_port = port != 0 ? port : (uint16_t) (40000 + server->opened);
-    return 0;
+static uint16_t free_port(void) {
+    uint16_t port;
+    (void) close(listener(&port));
+    return port;
 }
 
-void store_space_clear(struct store_space *space) { space->server->cleared++; }
-
-void store_space_close(struct store_space *space) {
-    if (space == NULL) return;
-    space->server->spaces_open--;
-    free(space);
+static int knock(uint16_t port) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)},
+                            .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *) &a, sizeof(a)) == 0) return fd;
+    (void) close(fd);
+    return -1;
 }
 
-void store_server_stop(struct store_server *server) {
-    if (server != NULL) ck_assert_int_eq(server->spaces_open, 0);
+static int is_open(uint16_t port) {
+    int fd = knock(port);
+    if (fd >= 0) (void) close(fd);
+    return fd >= 0;
 }
 
 /* ---- an agent that does as the script says ---- */
@@ -60,6 +56,9 @@ struct agent {
     int fail_rounds; /* this many rounds fail, then one succeeds */
     int rounds, stops, ends, closed;
     int leave_at_round, close_in_round;
+    void (*on_round)(struct agent *a, const struct rendezvous_round *round);
+    struct agent *other;
+    char stop_why[512];
     struct rendezvous_round seen[8];
     enum rendezvous_outcome outcome;
     struct cr_error error;
@@ -78,6 +77,11 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     ck_assert(!a->in_call);
     ck_assert_int_lt(a->rounds, 8);
     a->seen[a->rounds++] = *round;
+    ck_assert(is_open(round->master_port));
+    if (a->on_round != NULL) {
+        a->on_round(a, round);
+        return;
+    }
     a->in_call = 1;
     if (a->close_in_round) {
         rendezvous_close(a->r, on_closed);
@@ -95,8 +99,11 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
 
 static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     (void) grace_max_ms;
-    (void) why;
-    ((struct agent *) arg)->stops++;
+    struct agent *a = arg;
+    ck_assert(!a->in_call);
+    a->stops++;
+    (void) snprintf(a->stop_why, sizeof(a->stop_why), "%s", why);
+    agent_join(a);
 }
 
 static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err) {
@@ -123,7 +130,6 @@ static struct rendezvous_options one_node(uint32_t max_restarts) {
 static void run(struct agent *a, const struct rendezvous_options *o) {
     uv_loop_t loop;
     struct cr_error err = {0};
-    fake_open_error = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_int_eq(rendezvous_open(&loop, o, &events, a, &a->r, &err), 0);
     agent_join(a);
@@ -150,7 +156,8 @@ START_TEST(success_is_one_round) {
     ck_assert_uint_eq(r->world_size, 4);
     ck_assert_uint_eq(r->role_world_size, 4);
     ck_assert_str_eq(r->master_addr, "127.0.0.1");
-    ck_assert_uint_eq(r->master_port, 40001);
+    ck_assert_uint_ne(r->master_port, 0);
+    ck_assert(!is_open(r->master_port)); /* closed with the rendezvous */
 }
 END_TEST
 
@@ -164,9 +171,8 @@ START_TEST(every_restart_has_a_new_store) {
     for (int i = 0; i < 3; i++) {
         ck_assert_uint_eq(a.seen[i].round, (unsigned) i);
         ck_assert_uint_eq(a.seen[i].restart_count, (unsigned) i);
-        ck_assert_uint_eq(a.seen[i].master_port, 40001U + (unsigned) i);
+        ck_assert_uint_ne(a.seen[i].master_port, a.seen[(i + 1) % 3].master_port);
     }
-    ck_assert_int_eq(fake.opened, 3);
 }
 END_TEST
 
@@ -186,14 +192,12 @@ START_TEST(static_keeps_its_port_and_clears_it) {
     struct rendezvous_options o = one_node(1);
     o.standalone = 0;
     o.backend = "static";
-    o.endpoint = (struct cr_endpoint){.host = "localhost", .port = 29511};
+    o.endpoint = (struct cr_endpoint){.host = "localhost", .port = free_port()};
     run(&a, &o);
     ck_assert_int_eq(a.rounds, 2);
-    ck_assert_uint_eq(a.seen[0].master_port, 29511);
-    ck_assert_uint_eq(a.seen[1].master_port, 29511);
+    ck_assert_uint_eq(a.seen[0].master_port, o.endpoint.port);
+    ck_assert_uint_eq(a.seen[1].master_port, o.endpoint.port);
     ck_assert_str_eq(a.seen[1].master_addr, "127.0.0.1");
-    ck_assert_int_eq(fake.opened, 1);
-    ck_assert_int_eq(fake.cleared, 1);
 }
 END_TEST
 
@@ -254,9 +258,274 @@ START_TEST(bad_options_are_refused_by_name) {
     o.node_rank = 0;
     o.endpoint = (struct cr_endpoint){.host = "no.such.host.invalid", .port = 1};
     refuse(o, -ENOENT, "no.such.host.invalid");
-    fake_open_error = -EADDRINUSE;
-    o = one_node(0);
-    refuse(o, -EADDRINUSE, "127.0.0.1:0");
+    uint16_t port;
+    int taken = listener(&port);
+    o.endpoint = (struct cr_endpoint){.host = "127.0.0.1", .port = port};
+    refuse(o, -EADDRINUSE, "127.0.0.1:");
+    (void) close(taken);
+}
+END_TEST
+
+/* ---- several nodes, each with a rendezvous of its own, over real sockets on one loop ---- */
+
+static struct rendezvous_options node_of(uint16_t port, uint32_t min, uint32_t max) {
+    struct rendezvous_options o = one_node(3);
+    o.standalone = 0;
+    o.min_nodes = min;
+    o.max_nodes = max;
+    o.endpoint = (struct cr_endpoint){.host = "127.0.0.1", .port = port};
+    o.last_call_timeout_ms = 200;
+    return o;
+}
+
+static void open_node(uv_loop_t *loop, struct agent *a, const struct rendezvous_options *o) {
+    struct cr_error err = {0};
+    int rc = rendezvous_open(loop, o, &events, a, &a->r, &err);
+    ck_assert_msg(rc == 0, "%s", err.text);
+}
+
+static void run_all(uv_loop_t *loop) {
+    ck_assert_int_eq(uv_run(loop, UV_RUN_DEFAULT), 0);
+    ck_assert_int_eq(uv_loop_close(loop), 0);
+}
+
+static void succeed(struct agent *a, const struct rendezvous_round *round) {
+    rendezvous_succeeded(a->r, round->round);
+}
+
+static void fail_once(struct agent *a, const struct rendezvous_round *round) {
+    if (round->restart_count > 0) {
+        succeed(a, round);
+        return;
+    }
+    rendezvous_failed(a->r, round->round, "rank 5 on b: signal 9");
+    rendezvous_join(a->r);
+}
+
+static void wait_for_news(struct agent *a, const struct rendezvous_round *round) {
+    if (round->restart_count > 0) succeed(a, round);
+}
+
+START_TEST(two_nodes_share_a_failure_and_a_success) {
+    uv_loop_t loop;
+    struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &a, &o); /* gets the port: hosts */
+    o.local_world_size = 2;
+    o.role = "other";
+    open_node(&loop, &b, &o); /* does not: connects */
+    agent_join(&b);
+    agent_join(&a);
+    run_all(&loop);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_int_eq(b.rounds, 2);
+    ck_assert_int_eq(a.stops, 1);
+    ck_assert_int_eq(b.stops, 0);
+    ck_assert_str_eq(a.stop_why, "rank 5 on b: signal 9");
+    ck_assert_int_eq(a.outcome, RENDEZVOUS_SUCCEEDED);
+    ck_assert_int_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
+    ck_assert_int_eq(a.closed + b.closed, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct rendezvous_round *ra = &a.seen[i], *rb = &b.seen[i];
+        ck_assert_uint_eq(ra->world_size, 6);
+        ck_assert_uint_eq(rb->world_size, 6);
+        ck_assert_uint_eq(ra->role_world_size, 4);
+        ck_assert_uint_eq(rb->role_world_size, 2);
+        ck_assert_uint_eq(ra->group_rank + rb->group_rank, 1);
+        ck_assert_uint_eq(ra->group_rank, a.seen[0].group_rank); /* sticky */
+        ck_assert_uint_eq(ra->restart_count, (unsigned) i);
+        ck_assert_uint_eq(rb->restart_count, (unsigned) i);
+        ck_assert_uint_eq(ra->master_port, rb->master_port);
+        ck_assert_str_eq(ra->master_addr, "127.0.0.1");
+        ck_assert_str_eq(rb->master_addr, "127.0.0.1");
+    }
+    ck_assert_uint_ne(a.seen[0].master_port, a.seen[1].master_port);
+}
+END_TEST
+
+START_TEST(static_nodes_share_the_endpoint_with_their_store) {
+    uv_loop_t loop;
+    struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    o.backend = "static";
+    o.node_rank = 1;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &b, &o);
+    agent_join(&b); /* nobody listens yet: it tries again */
+    o.node_rank = 0;
+    open_node(&loop, &a, &o);
+    agent_join(&a);
+    run_all(&loop);
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_uint_eq(a.seen[i].group_rank, 0);
+        ck_assert_uint_eq(b.seen[i].group_rank, 1);
+        ck_assert_uint_eq(b.seen[i].first_rank, 4);
+        ck_assert_uint_eq(a.seen[i].master_port, o.endpoint.port);
+        ck_assert_uint_eq(b.seen[i].master_port, o.endpoint.port);
+    }
+    ck_assert_int_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
+}
+END_TEST
+
+START_TEST(jobs_share_an_endpoint_unseen) {
+    uv_loop_t loop;
+    struct agent a = {.on_round = succeed}, b = {.on_round = succeed}, x = {.on_round = succeed},
+                 y = {.on_round = succeed};
+    struct rendezvous_options o = node_of(free_port(), 2, 2), other = o;
+    other.run_id = "another";
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &a, &o);
+    open_node(&loop, &x, &other);
+    open_node(&loop, &y, &other);
+    open_node(&loop, &b, &o);
+    agent_join(&x);
+    agent_join(&y);
+    agent_join(&a);
+    agent_join(&b);
+    run_all(&loop);
+    ck_assert_int_eq(a.rounds + b.rounds + x.rounds + y.rounds, 4);
+    ck_assert_uint_eq(a.seen[0].world_size, 8);
+    ck_assert_uint_eq(x.seen[0].world_size, 8);
+    ck_assert_uint_ne(a.seen[0].master_port, x.seen[0].master_port);
+}
+END_TEST
+
+static void leave_when_both_run(struct agent *a, const struct rendezvous_round *round) {
+    (void) round;
+    if (a->other->rounds == 0) return;
+    rendezvous_leave(a->r);
+    rendezvous_close(a->r, on_closed);
+}
+
+static void tell_other(struct agent *a, const struct rendezvous_round *round) {
+    if (a->other->rounds > 0) leave_when_both_run(a->other, round);
+}
+
+START_TEST(when_the_host_leaves_the_others_are_told_why) {
+    uv_loop_t loop;
+    struct agent a = {.on_round = leave_when_both_run}, b = {.on_round = tell_other};
+    a.other = &b;
+    b.other = &a;
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &a, &o);
+    open_node(&loop, &b, &o);
+    agent_join(&a);
+    agent_join(&b);
+    run_all(&loop);
+    ck_assert_int_eq(a.ends, 0);
+    ck_assert_int_eq(b.ends, 1);
+    ck_assert_int_eq(b.outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(b.error.text, "the node that hosts the rendezvous leaves"));
+}
+END_TEST
+
+START_TEST(the_other_node_never_came) {
+    uv_loop_t loop;
+    struct agent a = {0};
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    o.join_timeout_ms = 300;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &a, &o);
+    agent_join(&a);
+    run_all(&loop);
+    ck_assert_int_eq(a.outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(a.error.text, "1 of at least 2 nodes came"));
+}
+END_TEST
+
+START_TEST(nobody_listens_at_the_endpoint) {
+    uv_loop_t loop;
+    struct agent a = {0};
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    o.is_host = 0;
+    o.read_timeout_ms = 300;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &a, &o);
+    agent_join(&a);
+    run_all(&loop);
+    ck_assert_int_eq(a.outcome, RENDEZVOUS_LOST);
+    ck_assert_ptr_nonnull(strstr(a.error.text, "cannot reach the rendezvous at '127.0.0.1:"));
+    ck_assert_ptr_nonnull(strstr(a.error.text, "this node has"));
+}
+END_TEST
+
+/* ---- what else may knock ---- */
+
+struct stranger {
+    uv_loop_t loop;
+    struct agent a;
+    uv_timer_t timer;
+    int fd;
+    const char *says;
+    size_t len;
+    struct rdzv_message answer;
+    char in[4096];
+    size_t in_len;
+    int eof;
+};
+
+/* The stranger speaks blocking, on a thread; the loop serves it meanwhile. */
+static void stranger_speaks(void *arg) {
+    struct stranger *s = arg;
+    ssize_t n;
+    ck_assert_int_eq(write(s->fd, s->says, s->len), (ssize_t) s->len);
+    while ((n = read(s->fd, s->in + s->in_len, sizeof(s->in) - s->in_len)) > 0) s->in_len += (size_t) n;
+    s->eof = 1;
+    (void) close(s->fd);
+}
+
+static void answer_stranger(struct stranger *s, const char *says, size_t len) {
+    uv_thread_t thread;
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    o.join_timeout_ms = 1500;
+    s->says = says;
+    s->len = len;
+    ck_assert_int_eq(uv_loop_init(&s->loop), 0);
+    open_node(&s->loop, &s->a, &o);
+    s->fd = knock(o.endpoint.port);
+    ck_assert_int_ge(s->fd, 0);
+    ck_assert_int_eq(uv_thread_create(&thread, stranger_speaks, s), 0);
+    agent_join(&s->a);
+    run_all(&s->loop);
+    ck_assert_int_eq(uv_thread_join(&thread), 0);
+    ck_assert(s->eof);
+}
+
+static const char *refusal(struct stranger *s) {
+    size_t used = 0;
+    ck_assert_int_eq(rdzv_message_decode(s->in, s->in_len, &s->answer, &used, NULL), 0);
+    ck_assert_int_eq(s->answer.type, RDZV_REFUSED);
+    return s->answer.refused.why;
+}
+
+START_TEST(another_version_is_refused_with_both_versions) {
+    struct stranger s = {.fd = -1};
+    struct cr_buffer says = {0};
+    struct rdzv_message m = {.type = RDZV_HELLO};
+    m.hello = (struct rdzv_hello){.version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
+    ck_assert_int_eq(cr_buffer_append(&says, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, &says), 0);
+    answer_stranger(&s, says.data, says.len);
+    ck_assert_ptr_nonnull(strstr(refusal(&s), "'crun 99') speaks rendezvous protocol 7 to 9"));
+    ck_assert_uint_eq(s.answer.refused.version_max, RDZV_VERSION_MAX);
+    cr_buffer_done(&says);
+}
+END_TEST
+
+START_TEST(an_unknown_message_is_an_error_not_a_hang) {
+    struct stranger s = {.fd = -1};
+    answer_stranger(&s, RDZV_MAGIC "\0\0\0\1\143", RDZV_MAGIC_LEN + 5);
+    ck_assert_ptr_nonnull(strstr(refusal(&s), "type 99"));
+}
+END_TEST
+
+START_TEST(half_a_magic_is_hung_up_on) {
+    struct stranger s = {.fd = -1};
+    answer_stranger(&s, "CRUNxxxxyyyy", 12);
+    ck_assert_uint_eq(s.in_len, 0);
 }
 END_TEST
 
@@ -272,6 +541,18 @@ int main(void) {
     tcase_add_test(t, closing_before_joining_is_fine);
     tcase_add_test(t, bad_options_are_refused_by_name);
     suite_add_tcase(s, t);
+    TCase *n = tcase_create("several nodes");
+    tcase_set_timeout(n, 30);
+    tcase_add_test(n, two_nodes_share_a_failure_and_a_success);
+    tcase_add_test(n, static_nodes_share_the_endpoint_with_their_store);
+    tcase_add_test(n, jobs_share_an_endpoint_unseen);
+    tcase_add_test(n, when_the_host_leaves_the_others_are_told_why);
+    tcase_add_test(n, the_other_node_never_came);
+    tcase_add_test(n, nobody_listens_at_the_endpoint);
+    tcase_add_test(n, another_version_is_refused_with_both_versions);
+    tcase_add_test(n, an_unknown_message_is_an_error_not_a_hang);
+    tcase_add_test(n, half_a_magic_is_hung_up_on);
+    suite_add_tcase(s, n);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
     int failed = srunner_ntests_failed(r);
