@@ -20,3 +20,9 @@ bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lo
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS) --stretch
 
 .PHONY: bench-launch bench-exits
+
+$(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous store base)
+$(BUILD)/tests/bench/rendezvous: LDLIBS += $(UV_LIBS)
+bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members against one coordinator
+	$(Q)$<
+.PHONY: bench-rendezvous

@@ -1,0 +1,331 @@
+/* Rendezvous at scale: K members, the real state machines over real sockets, in this process, against
+ * one coordinator in another.
+ *
+ *     rendezvous [K…]        default 16 256 1024 4096 10000 (as far as descriptors allow)
+ *
+ * Prints, for each K: from the first join until the last member has its round; the same when 1 % come
+ * 500 ms late, less those 500 ms; a failure pushed, from the call until the last member is told to
+ * stop; the next round; bytes and messages a member. The published figure for torchelastic is 10 s
+ * for 4,000 hosts, on 4,000 hosts: one machine does all the work here, but no network is in between. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "rendezvous/coordinator_host.h"
+#include "rendezvous/member.h"
+#include "rendezvous/member_link.h"
+#include "rendezvous/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define LATE_MS 500
+
+struct node {
+    struct member *member;
+    struct member_link *link;
+    uv_timer_t timer;
+    struct cr_buffer in;
+    int late;
+};
+
+static uv_loop_t loop;
+static struct node *nodes;
+static int count, waiting; /* members, and how many of them have not got there yet */
+static uint64_t bytes, messages;
+static int64_t mark_ns;
+static double late_extra_ms;
+
+static void die(const char *what) {
+    (void) fprintf(stderr, "rendezvous: %s\n", what);
+    exit(1);
+}
+
+/* ---- the coordinator's process ---- */
+
+static uint16_t free_port(void) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(a);
+    CR_AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(fd, (struct sockaddr *) &a, len) < 0) die("bind");
+    if (getsockname(fd, (struct sockaddr *) &a, &len) < 0) die("getsockname");
+    return ntohs(a.sin_port);
+}
+
+static void host(uint16_t port, int ready_fd) {
+    struct coordinator_host *h;
+    struct cr_error err = {0};
+    struct coordinator_host_options o = {.store_host = "127.0.0.1", .listen_host = "127.0.0.1",
+                                         .listen_port = port, .close_timeout_ms = 1000};
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (uv_loop_init(&loop) < 0) die("loop");
+    if (coordinator_host_open(&loop, &o, &h, &err) < 0) die(err.text);
+    if (write(ready_fd, "1", 1) != 1) die("pipe");
+    (void) uv_run(&loop, UV_RUN_DEFAULT);
+}
+
+static pid_t start_host(uint16_t port) {
+    int fds[2];
+    char ready;
+    if (pipe(fds) < 0) die("pipe");
+    pid_t pid = fork();
+    if (pid < 0) die("fork");
+    if (pid == 0) {
+        host(port, fds[1]);
+        _exit(0);
+    }
+    (void) close(fds[1]);
+    if (read(fds[0], &ready, 1) != 1) die("the coordinator did not start");
+    (void) close(fds[0]);
+    return pid;
+}
+
+/* ---- one member: the shell of rendezvous.c, with counters ---- */
+
+static double since_mark_ms(void) { return (double) (cr_monotonic_ns() - mark_ns) / 1e6; }
+static int64_t now(void) { return (int64_t) uv_now(&loop); }
+static void on_timer(uv_timer_t *timer);
+
+static void settle(struct node *n) {
+    int64_t when = member_deadline(n->member), t = now();
+    member_link_flush(n->link);
+    if (when == CR_FOREVER) (void) uv_timer_stop(&n->timer);
+    else (void) uv_timer_start(&n->timer, on_timer, when > t ? (uint64_t) (when - t) : 0, 0);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct node *n = timer->data;
+    member_tick(n->member, now());
+    settle(n);
+}
+
+static void on_open(void *arg, const char *own, const char *peer) {
+    struct node *n = arg;
+    (void) peer;
+    member_link_send(n->link, RDZV_MAGIC, RDZV_MAGIC_LEN);
+    bytes += RDZV_MAGIC_LEN;
+    member_set_addr(n->member, own);
+    member_linked(n->member, now());
+    settle(n);
+}
+
+static void on_data(void *arg, const char *data, size_t len) {
+    struct node *n = arg;
+    struct rdzv_message m;
+    struct cr_error err = {0};
+    size_t used = 1, at = 0;
+    bytes += len;
+    if (cr_buffer_append(&n->in, data, len) < 0) die("out of memory");
+    while (used > 0) {
+        if (rdzv_message_decode(n->in.data + at, n->in.len - at, &m, &used, &err) < 0) die(err.text);
+        if (used > 0 && member_receive(n->member, now(), &m, &err) < 0) die(err.text);
+        messages += used > 0;
+        at += used;
+    }
+    cr_buffer_consume(&n->in, at);
+    settle(n);
+}
+
+static void on_lost(void *arg, const char *why) {
+    struct node *n = arg;
+    (void) fprintf(stderr, "rendezvous: lost: %s\n", why);
+    member_unlinked(n->member, now(), why);
+    settle(n);
+}
+
+static const struct member_link_events link_events = {on_open, on_data, on_lost};
+
+static void do_connect(void *arg) { member_link_open(((struct node *) arg)->link); }
+static void do_hang_up(void *arg) { member_link_shut(((struct node *) arg)->link); }
+
+static void do_send(void *arg, const struct rdzv_message *m) {
+    struct node *n = arg;
+    struct cr_buffer frame = {0};
+    if (rdzv_message_encode(m, &frame) < 0) die("out of memory");
+    member_link_send(n->link, frame.data, frame.len);
+    bytes += frame.len;
+    messages++;
+    cr_buffer_done(&frame);
+}
+
+static void arrived(void) {
+    if (--waiting == 0) uv_stop(&loop);
+}
+
+static void do_round(void *arg, const struct rdzv_round *r) {
+    (void) arg;
+    if (r->group_world_size != (uint32_t) count) die("a round without all members");
+    arrived();
+}
+static void do_stop(void *arg, int64_t grace_ms, const char *why) {
+    (void) arg;
+    (void) grace_ms;
+    (void) why;
+    arrived();
+}
+static void do_end(void *arg, int outcome, const char *why) {
+    (void) arg;
+    if (outcome != RENDEZVOUS_SUCCEEDED) die(why);
+    arrived();
+}
+static const struct member_actions member_actions = {do_connect, do_send, do_hang_up,
+                                                     do_round, do_stop, do_end};
+
+static void make_nodes(uint16_t port, const char *run_id) {
+    nodes = calloc((size_t) count, sizeof(*nodes));
+    if (nodes == NULL) die("out of memory");
+    for (int i = 0; i < count; i++) {
+        struct node *n = &nodes[i];
+        char host_name[32];
+        (void) snprintf(host_name, sizeof(host_name), "host%d", i);
+        struct member_settings s = {
+            .run_id = run_id, .where = "bench", .facts = "", .connect_timeout_ms = 60000,
+            .self = {.host = host_name, .addr = "", .pid = 1, .instance = (uint64_t) i + 1,
+                     .role = "default", .node_rank = -1, .local_world_size = 8,
+                     .min_nodes = (uint32_t) count, .max_nodes = (uint32_t) count,
+                     .max_restarts = 3, .join_timeout_ms = 600000, .last_call_timeout_ms = 30000,
+                     .close_timeout_ms = 30000, .keep_alive_interval_ms = 5000,
+                     .keep_alive_max_attempt = 3}};
+        n->member = member_new(&s, &member_actions, n);
+        n->link = member_link_new(&loop, "127.0.0.1", port, &link_events, n);
+        if (n->member == NULL || n->link == NULL) die("out of memory");
+        (void) uv_timer_init(&loop, &n->timer);
+        n->timer.data = n;
+    }
+}
+
+/* ---- phases ---- */
+
+static double run_phase(void) {
+    (void) uv_run(&loop, UV_RUN_DEFAULT);
+    if (waiting != 0) die("not everybody got there");
+    return since_mark_ms();
+}
+
+static void begin(int who) {
+    waiting = who;
+    uv_update_time(&loop);
+    mark_ns = cr_monotonic_ns();
+}
+
+static void join(struct node *n) {
+    member_join(n->member, now());
+    settle(n);
+}
+
+static void on_late(uv_timer_t *timer) {
+    (void) timer;
+    for (int i = 0; i < count; i++) {
+        if (nodes[i].late) join(&nodes[i]);
+    }
+}
+
+static double join_all(int percent_late) {
+    uv_timer_t late;
+    (void) uv_timer_init(&loop, &late);
+    begin(count);
+    for (int i = 0; i < count; i++) {
+        nodes[i].late = percent_late > 0 && i % 100 < percent_late;
+        if (!nodes[i].late) join(&nodes[i]);
+    }
+    if (percent_late > 0) (void) uv_timer_start(&late, on_late, LATE_MS, 0);
+    double ms = run_phase();
+    uv_close((uv_handle_t *) &late, NULL);
+    (void) uv_run(&loop, UV_RUN_NOWAIT);
+    return ms;
+}
+
+static double push_failure(uint64_t round) {
+    begin(count - 1);
+    member_failed(nodes[count / 2].member, now(), round, "rank 7: signal 9");
+    settle(&nodes[count / 2]);
+    return run_phase();
+}
+
+static void succeed(uint64_t round) {
+    begin(count);
+    for (int i = 0; i < count; i++) {
+        member_succeeded(nodes[i].member, now(), round);
+        settle(&nodes[i]);
+    }
+    (void) run_phase();
+}
+
+static void on_link_closed(void *arg) {
+    (void) arg;
+    arrived();
+}
+
+static void free_nodes(void) {
+    begin(count);
+    for (int i = 0; i < count; i++) {
+        uv_close((uv_handle_t *) &nodes[i].timer, NULL);
+        member_link_close(nodes[i].link, on_link_closed, NULL);
+    }
+    (void) run_phase();
+    (void) uv_run(&loop, UV_RUN_NOWAIT);
+    for (int i = 0; i < count; i++) {
+        member_free(nodes[i].member);
+        cr_buffer_done(&nodes[i].in);
+    }
+    free(nodes);
+}
+
+static void measure(int k) {
+    uint16_t port = free_port();
+    count = k;
+    pid_t pid = start_host(port);
+    if (uv_loop_init(&loop) < 0) die("loop");
+
+    make_nodes(port, "job");
+    bytes = messages = 0;
+    double first = join_all(0);
+    double first_bytes = (double) bytes / k, first_messages = (double) messages / k;
+    double push = push_failure(0);
+    bytes = messages = 0;
+    double again = join_all(0);
+    double again_bytes = (double) bytes / k, again_messages = (double) messages / k;
+    succeed(1);
+    free_nodes();
+
+    make_nodes(port, "job with stragglers");
+    late_extra_ms = join_all(1) - LATE_MS;
+    succeed(0);
+    free_nodes();
+
+    (void) printf("%6d  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f\n", k, first,
+                  late_extra_ms, push, again, first_bytes, first_messages, again_bytes, again_messages);
+    (void) fflush(stdout);
+    (void) uv_loop_close(&loop);
+    (void) kill(pid, SIGKILL);
+    (void) waitpid(pid, NULL, 0);
+}
+
+int main(int argc, char **argv) {
+    static const int usual[] = {16, 256, 1024, 4096, 10000};
+    struct rlimit fds;
+    cr_log_setup("rendezvous", CR_LOG_WARN, NULL, NULL);
+    if (getrlimit(RLIMIT_NOFILE, &fds) < 0) die("getrlimit");
+    fds.rlim_cur = fds.rlim_max;
+    (void) setrlimit(RLIMIT_NOFILE, &fds);
+    (void) printf("milliseconds; bytes and messages a member, both directions\n"
+                  "%6s  %8s  %10s  %8s  %8s  %13s  %13s\n", "K", "join", "1% late -500", "push",
+                  "rejoin", "first round", "next round");
+    for (int i = 1; i < argc; i++) {
+        int64_t k;
+        if (cr_parse_i64(argv[i], 2, 100000, &k) < 0) die("usage: rendezvous [K…]");
+        measure((int) k);
+    }
+    for (size_t i = 0; argc == 1 && i < CR_ARRAY_LEN(usual); i++) {
+        if ((rlim_t) usual[i] + 100 < fds.rlim_max) measure(usual[i]);
+        else (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i], (unsigned long long) fds.rlim_max);
+    }
+    return 0;
+}
