@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,51 @@ static int own_directory(char out[PATH_MAX]) {
     return code;
 }
 
+/* ---- removing ---- */
+
+/* Every folder in a cgroup is a cgroup. */
+static void remove_beneath(int fd, int depth) {
+    struct proc_dir dir;
+    if (fd < 0 || depth == 0 || proc_dir_open(&dir, fd, ".") < 0) return;
+    const char *name;
+    while ((name = proc_dir_next(&dir)) != NULL) {
+        if (name[0] == '.') continue;
+        int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (child < 0) continue; /* one of the kernel's files */
+        remove_beneath(child, depth - 1);
+        (void) close(child);
+        (void) unlinkat(fd, name, AT_REMOVEDIR);
+    }
+    proc_dir_close(&dir);
+}
+
+/* Of "crun-<pid>-…" the pid, or -1. */
+static pid_t maker_of(const char *name) {
+    char digits[12] = "";
+    if (strncmp(name, "crun-", 5) != 0) return -1;
+    size_t len = strcspn(name + 5, "-");
+    if (len >= sizeof digits || name[5 + len] != '-') return -1;
+    memcpy(digits, name + 5, len);
+    digits[len] = '\0';
+    return proc_parse_pid(digits);
+}
+
+/* Who was killed together with its warden left an empty cgroup: whoever comes next removes it. One
+ * that is not empty cannot be removed, so nobody is harmed by a pid that we read wrongly. */
+static void remove_abandoned(const char *parent) {
+    struct proc_dir dir;
+    if (proc_dir_open(&dir, AT_FDCWD, parent) < 0) return;
+    const char *name;
+    while ((name = proc_dir_next(&dir)) != NULL) {
+        pid_t maker = maker_of(name);
+        if (maker <= 0 || kill(maker, 0) == 0 || errno != ESRCH) continue;
+        CR_AUTO_FD int fd = openat(dir.fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        remove_beneath(fd, NESTING_MAX);
+        (void) unlinkat(dir.fd, name, AT_REMOVEDIR);
+    }
+    proc_dir_close(&dir);
+}
+
 /* ---- making one ---- */
 
 void cgroup_open(struct cgroup *g, const char *name) {
@@ -107,6 +153,7 @@ void cgroup_open(struct cgroup *g, const char *name) {
         g->path[0] = '\0';
         return;
     }
+    remove_abandoned(parent);
     cgroup_reopen(g);
     if (g->fd >= 0 && faccessat(g->fd, "cgroup.kill", W_OK, 0) == 0) return;
     cr_close_fd(&g->fd);
@@ -150,22 +197,6 @@ int cgroup_events_populated(int fd) {
 int cgroup_populated(const struct cgroup *g) {
     CR_AUTO_FD int fd = cgroup_events_open(g);
     return cgroup_events_populated(fd);
-}
-
-/* Every folder in a cgroup is a cgroup. */
-static void remove_beneath(int fd, int depth) {
-    struct proc_dir dir;
-    if (fd < 0 || depth == 0 || proc_dir_open(&dir, fd, ".") < 0) return;
-    const char *name;
-    while ((name = proc_dir_next(&dir)) != NULL) {
-        if (name[0] == '.') continue;
-        int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (child < 0) continue; /* one of the kernel's files */
-        remove_beneath(child, depth - 1);
-        (void) close(child);
-        (void) unlinkat(fd, name, AT_REMOVEDIR);
-    }
-    proc_dir_close(&dir);
 }
 
 int cgroup_remove(struct cgroup *g) {
