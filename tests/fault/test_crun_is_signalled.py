@@ -1,0 +1,56 @@
+#!/usr/bin/python3
+"""SIGTERM to crun ends deaf workers and all that they scattered, after --shutdown-timeout; a second
+SIGTERM starts the wait anew; a stopped worker is continued, so that it can obey. Status 1."""
+import os
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from processes import Crun, assert_gone, cgroups_of, start_hostile, until  # noqa: E402
+
+
+def once():
+    for cgroup in ("0", "1"):
+        crun, pids = start_hostile("--shutdown-timeout=1", env={"CRUN_CGROUP": cgroup})
+        with crun:
+            warden = crun.warden()
+            os.kill(crun.pid, signal.SIGTERM)
+            assert crun.wait() == 1, crun.process.returncode
+            left = [pid for pid in pids + [warden] if is_there(pid)]
+            assert not left, f"{left} are there after crun has ended"
+            assert not cgroups_of(crun.pid)
+
+
+def is_there(pid):
+    return os.path.exists(f"/proc/{pid}")
+
+
+def twice():
+    script = ("trap 'echo x >>$PIDS/heard' TERM; echo $$ >$PIDS/worker.pid; "
+              "while :; do sleep 0.05; done")
+    with Crun("--shutdown-timeout=5", "--no-python", "/bin/sh", "-c", script) as crun:
+        worker = crun.pid_of("worker.pid")
+        heard = crun.path / "heard"
+        for count in (1, 2):
+            os.kill(crun.pid, signal.SIGTERM)
+            until(lambda: heard.exists() and heard.read_text().count("x") >= count, f"SIGTERM {count}")
+        assert crun.wait() == 1
+        assert_gone([worker], "the worker")
+
+
+def a_stopped_worker():
+    script = ("trap 'echo 1 >$PIDS/obeyed; exit 0' TERM; echo $$ >$PIDS/$LOCAL_RANK.pid; "
+              "while [ ! -e $PIDS/fail.$LOCAL_RANK ]; do sleep 0.05; done; exit 3")
+    with Crun("--nproc-per-node=2", "--no-python", "/bin/sh", "-c", script) as crun:
+        pids = [crun.pid_of(f"{rank}.pid") for rank in range(2)]
+        os.kill(pids[0], signal.SIGSTOP)
+        (crun.path / "fail.1").touch()
+        assert crun.wait() == 1
+        assert (crun.path / "obeyed").exists()
+        assert_gone(pids, "worker")
+
+
+once()
+twice()
+a_stopped_worker()

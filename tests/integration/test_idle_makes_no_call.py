@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+"""Nothing polls: an idle crun with four sleeping workers, and its warden, make no system call for
+20 seconds, shown with strace attached to every thread of both."""
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from processes import Crun, until  # noqa: E402
+
+SECONDS = 20
+SCRIPT = "echo $$ >$PIDS/$LOCAL_RANK.pid; exec sleep 1000"
+
+
+def skip(reason):
+    print(f"SKIP: {reason}")
+    sys.exit(77)
+
+
+def threads(pid):
+    return [task.name for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+
+
+def is_asleep(tid):
+    """Twice the same count of context switches, and sleeping."""
+    status = pathlib.Path(f"/proc/{tid}/status").read_text()
+    return "State:\tS" in status
+
+
+def attach(tids, output):
+    words = ["strace", "-f", "-o", str(output)]
+    for tid in tids:
+        words += ["-p", tid]
+    log = open(output.with_suffix(".err"), "w+")
+    strace = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log)
+
+    def attached():
+        text = output.with_suffix(".err").read_text()
+        if strace.poll() is not None:
+            skip("strace may not attach here: " + text.strip().splitlines()[-1])
+        return text.count(" attached") >= len(tids)
+
+    until(attached, "strace to attach")
+    return strace
+
+
+def calls(output):
+    """What was begun while we watched; the call that each thread slept in already is `unfinished` only."""
+    lines = output.read_text().splitlines()
+    return [line for line in lines if "resumed" in line or "=" in line or "---" in line]
+
+
+def main():
+    if shutil.which("strace") is None:
+        skip("strace is not installed")
+    with Crun("--nproc-per-node=4", "--no-python", "/bin/sh", "-c", SCRIPT) as crun:
+        for rank in range(4):
+            crun.pid_of(f"{rank}.pid")
+        tids = threads(crun.pid) + threads(crun.warden())
+        until(lambda: all(is_asleep(tid) for tid in tids), "crun to go to sleep")
+        output = crun.path / "strace.out"
+        strace = attach(tids, output)
+        before = set(calls(output))
+        try:
+            crun.process.wait(timeout=SECONDS)
+            raise AssertionError("crun ended")
+        except subprocess.TimeoutExpired:
+            pass
+        strace.send_signal(signal.SIGINT)
+        strace.wait()
+        made = [line for line in calls(output) if line not in before and "detached" not in line]
+        assert not made, "an idle crun made system calls:\n" + "\n".join(made[:40])
+        assert crun.process.poll() is None
+
+
+main()

@@ -1,0 +1,168 @@
+"""Processes in tests: a crun that runs in the background, and whether anything of it is left.
+
+A test never sleeps and hopes: `until` waits for a condition, with a deadline."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+from crun_job import CRUN, environment, require_crun
+
+PATIENCE = 120  # seconds; the machine may be busy
+
+
+def until(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"waited {PATIENCE} s in vain for {what}")
+
+
+def stat(pid):
+    """The fields of /proc/PID/stat from the state on, or None."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def is_alive(pid):
+    fields = stat(pid)
+    return fields is not None and fields[0] not in "ZX"
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        found += [int(p) for p in (task / "children").read_text().split()]
+    return found
+
+
+def name(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def cgroup_root():
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        if " - cgroup2 " in line:
+            return pathlib.Path(line.split()[4])
+    return None
+
+
+def cgroups_of(pid):
+    """The folders of the cgroups that the nurseries of a crun made."""
+    root = cgroup_root()
+    return [str(p) for p in root.rglob(f"crun-{pid}-*")] if root else []
+
+
+def cgroup_delegated():
+    """Whether we may make a cgroup beneath our own, with Linux 5.14's cgroup.kill in it."""
+    own = next((line[4:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::/")), None)
+    if own is None or cgroup_root() is None:
+        return False
+    probe = cgroup_root() / own.lstrip("/") / f"probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+    except OSError:
+        return False
+    usable = (probe / "cgroup.kill").exists()
+    probe.rmdir()
+    return usable
+
+
+class Crun:
+    """`with Crun("--nproc-per-node=2", …) as crun`: leaves nothing behind, even when the test fails."""
+
+    def __init__(self, *args, env=None):
+        require_crun()
+        self.folder = tempfile.TemporaryDirectory(prefix="crun-test-")
+        self.path = pathlib.Path(self.folder.name)
+        self.err_path = self.path / "crun.stderr"
+        with open(self.err_path, "wb") as err:
+            self.process = subprocess.Popen(
+                [str(CRUN), *map(str, args)], stdin=subprocess.DEVNULL, stdout=err, stderr=err,
+                start_new_session=True,
+                env=environment(**{"PIDS": str(self.path), "TMPDIR": str(self.path), **(env or {})}))
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            print("---- crun said ----", self.said(), "----", sep="\n")
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pid in self.told():
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.folder.cleanup()
+
+    def said(self):
+        return self.err_path.read_text(errors="replace")
+
+    def pid_of(self, who):
+        """The pid that a worker wrote to $PIDS/<who>, once it has."""
+        path = self.path / who
+
+        def told():
+            if self.process.poll() is not None and not path.exists():
+                raise AssertionError(f"crun ended with {self.process.returncode} before {who} came")
+            return path.exists() and path.read_text().endswith("\n") and int(path.read_text())
+
+        return until(told, who)
+
+    def told(self):
+        return [int(p.read_text()) for p in self.path.glob("*.pid") if p.read_text().endswith("\n")]
+
+    def warden(self):
+        return until(lambda: next((c for c in children(self.pid) if name(c) == "crun-warden"), None),
+                     "a warden")
+
+    def wait(self):
+        return self.process.wait(timeout=PATIENCE)
+
+
+# A worker that is deaf to every polite signal and scatters children: in its group, in a session of
+# their own, orphaned twice over with closed streams. Each writes its pid to $PIDS.
+HOSTILE = r"""
+trap '' TERM INT HUP QUIT
+me=$PIDS/$LOCAL_RANK
+sh -c 'echo $$ >"$0.group.pid"; exec sleep 1000' $me &
+setsid sh -c 'echo $$ >"$0.session.pid"; exec sleep 1000' $me &
+setsid sh -c '(sh -c "echo \$PPID" >"$0.double.pid"; exec sleep 1000 <&- >&- 2>&-) &' $me &
+if [ -n "$CLEARED" ]; then
+    setsid sh -c '(sh -c "echo \$PPID" >"$0.cleared.pid"; exec env -i sleep 1000 <&- >&- 2>&-) &' $me &
+fi
+echo $$ >$me.leader.pid
+while :; do sleep 1; done
+"""
+HOSTILE_KINDS = ("group", "session", "double", "leader")
+
+
+def start_hostile(*options, workers=2, cleared=False, env=None):
+    """A crun with hostile workers, all of them and their children running; and all the pids."""
+    extra = {"CLEARED": "1"} if cleared else {}
+    crun = Crun(*options, f"--nproc-per-node={workers}", "--no-python", "/bin/sh", "-c", HOSTILE,
+                env={**extra, **(env or {})})
+    kinds = HOSTILE_KINDS + (("cleared",) if cleared else ())
+    try:
+        return crun, [crun.pid_of(f"{rank}.{kind}.pid") for rank in range(workers) for kind in kinds]
+    except BaseException as error:
+        crun.__exit__(type(error), error, None)
+        raise
+
+
+def assert_gone(pids, what):
+    for pid in pids:
+        until(lambda p=pid: not is_alive(p), f"the death of {what} {pid} ({name(pid)})")
