@@ -14,12 +14,18 @@ $(BUILD)/tests/bench/exit_with: LDFLAGS += -static
 bench-launch: $(bench_programs) programs ## launching N workers, against torchrun, mpirun and hydra
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/launch
 
+$(BUILD)/tests/bench/restart: $(call rooms,base)
+$(BUILD)/tests/bench/restart: LDFLAGS += -static
+
+bench-restart: $(BUILD)/tests/bench/restart programs ## death of a worker to its replacement, against torchrun
+	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/restart
+
 EXITS ?= 20000
 bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lost, and the cost of one
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS)
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS) --stretch
 
-.PHONY: bench-launch bench-exits
+.PHONY: bench-launch bench-exits bench-restart
 
 $(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous store base)
 $(BUILD)/tests/bench/rendezvous: LDLIBS += $(UV_LIBS)
