@@ -27,6 +27,8 @@ $(foreach p,$(installed_programs),755 $(p) $(bindir)/$(PROGRAM_PREFIX)$(notdir $
 755 $(BUILD)/lib/$(crunrt_SONAME) $(libdir)/$(crunrt_SONAME),
 644 $(BUILD)/lib/libcrunrt.a $(libdir)/libcrunrt.a,
 $(foreach b,$(installed_backends),755 $(b) $(libdir)/crunrt/$(notdir $(b)),)
+755 $(crunmpi)/lib/libmpi.so $(libdir)/crunmpi/lib/libmpi.so,
+644 worker_runtime/mpi/mpi.h $(libdir)/crunmpi/include/mpi.h,
 644 worker_runtime/include/crunrt.h $(includedir)/crunrt.h,
 644 $(BUILD)/lib/crunrt.pc $(libdir)/pkgconfig/crunrt.pc,
 $(foreach m,$(man1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""A program that uses every call of our mpi.h is built as MPI programs are, with MPI_HOME alone, and
+runs under crun; without a launcher its world is itself; a wrong call names itself."""
+import pathlib
+import subprocess
+
+from crun_test import BUILD, ROOT, clean_env, crun, run, run_tests, skip
+
+MPI_HOME = BUILD / "lib" / "crunmpi"
+
+
+def build(tmp):
+    program = tmp / "mpi_calls"
+    flags = {"asan": ["-fsanitize=address,undefined"], "tsan": ["-fsanitize=thread"],
+             "coverage": ["--coverage"]}.get(BUILD.name, [])
+    built = run(["cc", "-Wall", "-Wextra", "-Werror", *flags, f"-I{MPI_HOME}/include",
+                 ROOT / "tests/programs/mpi_calls.c", "-o", program, f"-L{MPI_HOME}/lib", "-lmpi",
+                 f"-Wl,-rpath,{MPI_HOME}/lib", f"-Wl,-rpath-link,{BUILD}/lib"])
+    assert built.returncode == 0, built
+    return program
+
+
+def test_every_call_on_several_ranks(tmp):
+    program = build(tmp)
+    for count in (1, 2, 5):
+        done = crun(f"--nproc-per-node={count}", program)
+        assert done.returncode == 0 and f"all calls agree on {count} ranks" in done.stdout, done
+
+
+def test_world_of_one_says_so(tmp):
+    done = run([build(tmp)])
+    assert done.returncode == 0 and "all calls agree on 1 ranks" in done.stdout, done
+    assert "the world is this process alone" in done.stderr, done
+
+
+def test_wrong_call_is_named(tmp):
+    done = crun("--nproc-per-node=2", build(tmp), "--bad-root")
+    assert done.returncode == 1, done
+    assert "MPI_Bcast: the root is not a rank of the communicator" in done.stderr, done
+
+
+if __name__ == "__main__":
+    if not (BUILD / "lib" / "crunrt" / "gloo.so").exists():
+        skip("built without Gloo, which carries libcrunmpi")
+    run_tests(globals())

@@ -1,0 +1,281 @@
+/* The dozen calls of mpi.h over libcrunrt's groups. Sits on crunrt.h alone, as any program would. */
+#pragma GCC visibility push(default)
+#include "worker_runtime/mpi/mpi.h"
+#pragma GCC visibility pop
+
+#include <crunrt.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct crunmpi_comm {
+    crunrt_group *group; /* NULL: a world of this process alone */
+    int rank, size;
+};
+
+__attribute__((visibility("default"))) struct crunmpi_comm crunmpi_world = {NULL, 0, 1};
+static crunrt *runtime;
+
+/* MPI's default error handler: the job is over. */
+static _Noreturn void fail(const char *call, const char *why) {
+    (void) fprintf(stderr, "crunmpi: %s: %s\n", call, why);
+    char message[1200];
+    (void) snprintf(message, sizeof(message), "%s: %s", call, why);
+    (void) crunrt_report_error(message, NULL);
+    exit(EXIT_FAILURE);
+}
+
+static void must(int rc, const char *call) {
+    if (rc < 0) fail(call, crunrt_last_error());
+}
+
+static crunrt_dtype dtype_of(MPI_Datatype type, const char *call) {
+    switch (type) {
+    case MPI_BYTE: return CRUNRT_UINT8;
+    case MPI_CHAR: return CRUNRT_INT8;
+    case MPI_INT: return CRUNRT_INT32;
+    case MPI_LONG: return sizeof(long) == 8 ? CRUNRT_INT64 : CRUNRT_INT32;
+    case MPI_LONG_LONG:
+    case MPI_INT64_T: return CRUNRT_INT64;
+    case MPI_UINT64_T: return CRUNRT_UINT64;
+    case MPI_FLOAT: return CRUNRT_FLOAT32;
+    case MPI_DOUBLE: return CRUNRT_FLOAT64;
+    case MPI_DATATYPE_NULL: break;
+    }
+    fail(call, "this data type is not known; see mpi.h for those that are");
+}
+
+static crunrt_reduce_op reduce_of(MPI_Op op, const char *call) {
+    switch (op) {
+    case MPI_SUM: return CRUNRT_SUM;
+    case MPI_MIN: return CRUNRT_MIN;
+    case MPI_MAX: return CRUNRT_MAX;
+    case MPI_OP_NULL: break;
+    }
+    fail(call, "this operation is not known; see mpi.h for those that are");
+}
+
+static size_t elements(int count, const char *call) {
+    if (count < 0) fail(call, "a negative count");
+    return (size_t) count;
+}
+
+static void check_root(MPI_Comm comm, int root, const char *call) {
+    if (root < 0 || root >= comm->size) fail(call, "the root is not a rank of the communicator");
+}
+
+static MPI_Comm checked(MPI_Comm comm, const char *call) {
+    if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is no communicator");
+    return comm;
+}
+
+/* A launcher leaves at least one of these. */
+static int launched(void) {
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (getenv(names[i]) != NULL) return 1;
+    }
+    return 0;
+}
+
+int MPI_Init(int *argc, char ***argv) {
+    (void) argc;
+    (void) argv;
+    if (!launched()) {
+        (void) fprintf(stderr, "crunmpi: no launcher in the environment, so the world is this "
+                               "process alone; start with crun for more\n");
+        return MPI_SUCCESS;
+    }
+    must(crunrt_init(NULL, &runtime), "MPI_Init");
+    crunmpi_world.rank = crunrt_rank(runtime);
+    crunmpi_world.size = crunrt_world_size(runtime);
+    /* Buffers of these programs' MPI calls are host memory, whatever else they compute on. */
+    crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
+    options.backend = "gloo";
+    options.name = "MPI_COMM_WORLD";
+    must(crunrt_group_new(runtime, &options, &crunmpi_world.group), "MPI_Init");
+    return MPI_SUCCESS;
+}
+
+int MPI_Finalize(void) {
+    if (runtime == NULL) return MPI_SUCCESS;
+    must(crunrt_group_barrier(crunmpi_world.group), "MPI_Finalize");
+    crunrt_group_destroy(crunmpi_world.group);
+    crunrt_destroy(runtime);
+    crunmpi_world.group = NULL;
+    runtime = NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_size(MPI_Comm comm, int *size) {
+    *size = checked(comm, "MPI_Comm_size")->size;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_rank(MPI_Comm comm, int *rank) {
+    *rank = checked(comm, "MPI_Comm_rank")->rank;
+    return MPI_SUCCESS;
+}
+
+/* ---- splitting ---- */
+
+struct part { /* what each rank says of itself */
+    int32_t color, key, rank;
+};
+
+static int by_color_key_rank(const void *a, const void *b) {
+    const struct part *x = a, *y = b;
+    if (x->color != y->color) return x->color < y->color ? -1 : 1;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Every rank makes every group, in the order of the colours, as crunrt_group_new() asks. */
+static MPI_Comm make_groups(struct part *parts, int count) {
+    int *ranks = malloc((size_t) count * sizeof(*ranks));
+    if (ranks == NULL) fail("MPI_Comm_split", "out of memory");
+    MPI_Comm mine = MPI_COMM_NULL;
+    for (int first = 0; first < count;) {
+        int end = first;
+        for (; end < count && parts[end].color == parts[first].color; end++) {
+            ranks[end - first] = parts[end].rank;
+        }
+        if (parts[first].color != MPI_UNDEFINED) {
+            crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
+            options.backend = "gloo";
+            options.ranks = ranks;
+            options.rank_count = (size_t) (end - first);
+            crunrt_group *group = NULL;
+            must(crunrt_group_new(runtime, &options, &group), "MPI_Comm_split");
+            if (group != NULL) {
+                mine = malloc(sizeof(*mine));
+                if (mine == NULL) fail("MPI_Comm_split", "out of memory");
+                *mine = (struct crunmpi_comm){group, crunrt_group_rank(group), end - first};
+            }
+        }
+        first = end;
+    }
+    free(ranks);
+    return mine;
+}
+
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) {
+    static const char call[] = "MPI_Comm_split";
+    if (checked(comm, call) != MPI_COMM_WORLD) fail(call, "only MPI_COMM_WORLD can be split");
+    if (comm->group == NULL) {
+        MPI_Comm alone = color == MPI_UNDEFINED ? MPI_COMM_NULL : malloc(sizeof(*alone));
+        if (alone != MPI_COMM_NULL) *alone = (struct crunmpi_comm){NULL, 0, 1};
+        if (alone == MPI_COMM_NULL && color != MPI_UNDEFINED) fail(call, "out of memory");
+        *newcomm = alone;
+        return MPI_SUCCESS;
+    }
+    struct part own = {color, key, comm->rank};
+    struct part *parts = malloc((size_t) comm->size * sizeof(*parts));
+    if (parts == NULL) fail(call, "out of memory");
+    must(crunrt_group_all_gather(comm->group, &own, parts, sizeof(own), CRUNRT_UINT8), call);
+    qsort(parts, (size_t) comm->size, sizeof(*parts), by_color_key_rank);
+    *newcomm = make_groups(parts, comm->size);
+    free(parts);
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_free(MPI_Comm *comm) {
+    if (checked(*comm, "MPI_Comm_free") == MPI_COMM_WORLD) {
+        fail("MPI_Comm_free", "MPI_COMM_WORLD cannot be freed");
+    }
+    crunrt_group_destroy((*comm)->group);
+    free(*comm);
+    *comm = MPI_COMM_NULL;
+    return MPI_SUCCESS;
+}
+
+/* ---- collectives ---- */
+
+int MPI_Barrier(MPI_Comm comm) {
+    if (checked(comm, "MPI_Barrier")->group != NULL) {
+        must(crunrt_group_barrier(comm->group), "MPI_Barrier");
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm) {
+    static const char call[] = "MPI_Bcast";
+    check_root(checked(comm, call), root, call);
+    crunrt_dtype dtype = dtype_of(datatype, call);
+    if (comm->group == NULL) return MPI_SUCCESS;
+    must(crunrt_group_broadcast(comm->group, buffer, elements(count, call), dtype, root), call);
+    return MPI_SUCCESS;
+}
+
+/* The type and count of one rank's part: the receiving side's, which MPI_IN_PLACE leaves valid. */
+struct block {
+    crunrt_dtype dtype;
+    size_t count, bytes;
+};
+
+static struct block block_of(int count, MPI_Datatype type, const char *call) {
+    struct block b = {.dtype = dtype_of(type, call), .count = elements(count, call)};
+    b.bytes = b.count * crunrt_dtype_size(b.dtype);
+    return b;
+}
+
+int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                  int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+    static const char call[] = "MPI_Allgather";
+    struct block part = block_of(recvcount, recvtype, call);
+    char *own = (char *) recvbuf + part.bytes * (size_t) checked(comm, call)->rank;
+    if (sendbuf != MPI_IN_PLACE && block_of(sendcount, sendtype, call).bytes != part.bytes) {
+        fail(call, "the parts sent and received differ in length");
+    }
+    const void *send = sendbuf == MPI_IN_PLACE ? own : sendbuf;
+    if (comm->group == NULL) {
+        if (part.bytes > 0) memmove(own, send, part.bytes);
+        return MPI_SUCCESS;
+    }
+    must(crunrt_group_all_gather(comm->group, send, recvbuf, part.count, part.dtype), call);
+    return MPI_SUCCESS;
+}
+
+int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+               int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
+    static const char call[] = "MPI_Gather";
+    check_root(checked(comm, call), root, call);
+    int at_root = comm->rank == root, in_place = sendbuf == MPI_IN_PLACE;
+    if (in_place && !at_root) fail(call, "MPI_IN_PLACE is for the root");
+    struct block part = in_place ? block_of(recvcount, recvtype, call)
+                                 : block_of(sendcount, sendtype, call);
+    if (at_root && block_of(recvcount, recvtype, call).bytes != part.bytes) {
+        fail(call, "the parts sent and received differ in length");
+    }
+    char *own = at_root ? (char *) recvbuf + part.bytes * (size_t) root : NULL;
+    const void *send = in_place ? own : sendbuf;
+    if (comm->group == NULL) {
+        if (part.bytes > 0) memmove(own, send, part.bytes);
+        return MPI_SUCCESS;
+    }
+    must(crunrt_group_gather(comm->group, send, recvbuf, part.count, part.dtype, root), call);
+    return MPI_SUCCESS;
+}
+
+int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                  MPI_Comm comm) {
+    static const char call[] = "MPI_Allreduce";
+    struct block all = block_of(count, datatype, call);
+    crunrt_reduce_op reduce = reduce_of(op, call);
+    const void *send = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    if (checked(comm, call)->group == NULL) {
+        if (all.bytes > 0) memmove(recvbuf, send, all.bytes);
+        return MPI_SUCCESS;
+    }
+    must(crunrt_group_all_reduce(comm->group, send, recvbuf, all.count, all.dtype, reduce), call);
+    return MPI_SUCCESS;
+}
+
+int MPI_Error_string(int errorcode, char *string, int *resultlen) {
+    *resultlen = snprintf(string, MPI_MAX_ERROR_STRING, "%s",
+                          errorcode == MPI_SUCCESS ? "success" : strerror(abs(errorcode)));
+    return MPI_SUCCESS;
+}
