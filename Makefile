@@ -94,7 +94,7 @@ $(BUILD)/lib/room/lib$(1).a: $(call objects,$($(1)_SRCS))
 	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $$^
 endef
 $(foreach r,base store rendezvous agent launcher worker_runtime,$(eval $(call room,$(r))))
-programs: $(BUILD)/bin/crun $(BUILD)/bin/crun-store
+programs: $(BUILD)/bin/crun $(BUILD)/bin/crun-store $(BUILD)/bin/crun-agent
 
 $(BUILD)/bin/crun: $(call objects,launcher/crun.c) $(call rooms,launcher agent rendezvous store base)
 	$(call say,LINK,$@)
@@ -102,6 +102,11 @@ $(BUILD)/bin/crun: $(call objects,launcher/crun.c) $(call rooms,launcher agent r
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
 
 $(BUILD)/bin/crun-store: $(call objects,store/crun_store.c $(wildcard store/command_*.c)) $(call rooms,store base)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
+
+$(BUILD)/bin/crun-agent: $(call objects,agent/crun_agent.c) $(call rooms,rendezvous store base)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)

@@ -770,8 +770,12 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
         .phase = c->phase, .next_round = c->next_round, .restart_count = c->restart_count,
         .max_restarts = c->max_restarts, .min_nodes = c->min_nodes, .max_nodes = c->max_nodes,
         .group_world_size = c->group_size, .world_size = c->world_size, .seats = c->seat_count,
-        .outcome = c->outcome};
+        .outcome = c->outcome, .why = c->why};
     memcpy(out->in_state, c->in_state, sizeof(out->in_state));
+    if (c->phase != COORDINATOR_FORMING) return;
+    /* Who stops its workers is awaited; so is whoever is missing to the minimum. */
+    uint32_t stopping = c->in_state[SEAT_STOPPING], here = c->in_state[SEAT_JOINED] + stopping;
+    out->awaited = stopping + (here < c->min_nodes ? c->min_nodes - here : 0);
 }
 
 void coordinator_visit(const struct coordinator *c,
@@ -779,7 +783,7 @@ void coordinator_visit(const struct coordinator *c,
     for (uint32_t i = 0; i < c->seat_count; i++) {
         const struct coordinator_seat *s = c->seats[i];
         struct seat_view view = {.host = s->host, .addr = s->addr, .role = s->role, .pid = s->pid,
-                                 .state = s->state, .group_rank = s->group_rank,
+                                 .local = s->local, .state = s->state, .group_rank = s->group_rank,
                                  .local_world_size = s->local_world_size,
                                  .first_rank = s->first_rank, .heard_ms = s->heard_ms};
         visit(arg, &view);

@@ -103,13 +103,16 @@ struct coordinator_view {
     uint32_t group_world_size, world_size; /* of the last round */
     uint32_t seats;
     uint32_t in_state[SEAT_STATE_COUNT];
-    int outcome; /* enum rendezvous_outcome once ENDED */
+    uint32_t awaited;        /* nodes without which no round forms */
+    int outcome;             /* enum rendezvous_outcome once ENDED */
+    const char *why;         /* the last round was stopped, or the job ended; borrowed */
 };
 void coordinator_look(const struct coordinator *c, struct coordinator_view *out);
 
 struct seat_view {
     const char *host, *addr, *role;
     uint64_t pid;
+    int local;
     enum seat_state state;
     int64_t group_rank; /* in the last round it was in; -1 = none */
     uint32_t local_world_size, first_rank;

@@ -30,6 +30,8 @@ struct host_job {
     char *run_id;
     struct coordinator *coordinator;
     struct store_space *space;
+    uint32_t peers;     /* connections about this job */
+    int64_t forget_ms;  /* with nobody connected until then, the job is forgotten */
 };
 
 /* One node that speaks to us. */
@@ -53,7 +55,7 @@ struct host_peer {
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct cr_buffer writing; /* what the kernel has not taken yet */
-    int write_busy, shut, closing, open_handles;
+    int write_busy, lingers, shut, closing, open_handles;
 };
 
 /* A connection on its way from the store's thread to ours. */
@@ -74,7 +76,7 @@ struct coordinator_host {
     int64_t close_timeout_ms;
 
     struct store_space *spare; /* opened ahead for the first round, with its port */
-    uint16_t spare_port;
+    uint16_t spare_port, door_port;
     struct host_job *jobs;
     struct host_peer *peers, *dirty;
 
@@ -195,6 +197,49 @@ static struct host_job *find_job(struct coordinator_host *host, const char *run_
     return job;
 }
 
+/* ---- what an operator asks ---- */
+
+struct telling {
+    struct host_peer *to;
+    int64_t now_ms;
+};
+
+static void tell_node(void *arg, const struct seat_view *s) {
+    const struct telling *t = arg;
+    struct rdzv_message m = {.type = RDZV_STATUS_NODE};
+    m.status_node = (struct rdzv_status_node){
+        .host = s->host, .addr = s->addr, .role = s->role, .state = s->state, .pid = s->pid,
+        .group_rank = s->group_rank, .first_rank = s->first_rank,
+        .local_world_size = s->local_world_size,
+        .silent_ms = s->local ? -1 : t->now_ms - s->heard_ms};
+    job_send(NULL, t->to, &m);
+}
+
+static void tell_job(struct host_peer *to, const struct host_job *job) {
+    struct coordinator_view v;
+    struct telling telling = {.to = to, .now_ms = now_ms(to->host)};
+    coordinator_look(job->coordinator, &v);
+    struct rdzv_message m = {.type = RDZV_STATUS_JOB};
+    m.status_job = (struct rdzv_status_job){
+        .run_id = job->run_id, .phase = v.phase, .rounds = v.next_round,
+        .restart_count = v.restart_count, .max_restarts = v.max_restarts,
+        .min_nodes = v.min_nodes, .max_nodes = v.max_nodes,
+        .group_world_size = v.group_world_size, .world_size = v.world_size,
+        .nodes = v.seats, .awaited = v.awaited, .why = v.why};
+    job_send(NULL, to, &m);
+    coordinator_visit(job->coordinator, tell_node, &telling);
+}
+
+static void got_status(struct host_peer *peer) {
+    struct rdzv_message done = {.type = RDZV_STATUS_DONE};
+    for (const struct host_job *job = peer->host->jobs; job != NULL; job = job->next) {
+        tell_job(peer, job);
+        done.status_done.jobs++;
+    }
+    job_send(NULL, peer, &done);
+    job_hang_up(NULL, peer);
+}
+
 /* ---- what nodes say ---- */
 
 static void refuse(struct host_peer *peer, const char *why) {
@@ -205,18 +250,21 @@ static void refuse(struct host_peer *peer, const char *why) {
     job_hang_up(NULL, peer);
 }
 
+/* Whether we understand each other; says so if not. */
+static int versions_overlap(struct host_peer *peer, const char *who, uint32_t min, uint32_t max) {
+    if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) return 1;
+    char why[512];
+    (void) snprintf(why, sizeof(why),
+                    "the node ('%.100s') speaks rendezvous protocol %" PRIu32 " to %" PRIu32
+                    ", the coordinator ('crun " CRUN_VERSION "') %d to %d; use builds that overlap",
+                    who, min, max, RDZV_VERSION_MIN, RDZV_VERSION_MAX);
+    refuse(peer, why);
+    return 0;
+}
+
 static void got_hello(struct host_peer *peer, const struct rdzv_hello *h) {
     struct coordinator_host *host = peer->host;
-    if (h->version_min > RDZV_VERSION_MAX || h->version_max < RDZV_VERSION_MIN) {
-        char why[512];
-        (void) snprintf(why, sizeof(why),
-                        "the node ('%.100s') speaks rendezvous protocol %" PRIu32 " to %" PRIu32
-                        ", the coordinator ('crun " CRUN_VERSION "') %d to %d; use builds that overlap",
-                        h->software, h->version_min, h->version_max, RDZV_VERSION_MIN,
-                        RDZV_VERSION_MAX);
-        refuse(peer, why);
-        return;
-    }
+    if (!versions_overlap(peer, h->software, h->version_min, h->version_max)) return;
     if (host->closing) {
         refuse(peer, host->why);
         return;
@@ -226,6 +274,7 @@ static void got_hello(struct host_peer *peer, const struct rdzv_hello *h) {
         refuse(peer, "the coordinator is out of memory");
         return;
     }
+    peer->job->peers++;
     struct rdzv_message m = {.type = RDZV_WELCOME};
     m.welcome.version = h->version_max < RDZV_VERSION_MAX ? h->version_max : RDZV_VERSION_MAX;
     job_send(peer->job, peer, &m);
@@ -248,6 +297,9 @@ static void got_message(struct host_peer *peer, const struct rdzv_message *m) {
         }
     } else if (peer->job == NULL && m->type == RDZV_HELLO) {
         got_hello(peer, &m->hello);
+    } else if (peer->job == NULL && m->type == RDZV_STATUS) {
+        const struct rdzv_status *s = &m->status;
+        if (versions_overlap(peer, "status", s->version_min, s->version_max)) got_status(peer);
     } else if (peer->job != NULL && m->type == RDZV_JOIN) {
         got_join(peer, &m->join);
     } else {
@@ -322,8 +374,14 @@ static void forget_dirty(struct host_peer *peer) {
     if (*p == peer) *p = peer->next_dirty;
 }
 
+/* A job whose last node hung up is kept for a while, so that late nodes hear how it ended. */
+static void job_drop(struct coordinator_host *host, struct host_job *job) {
+    if (--job->peers == 0) job->forget_ms = now_ms(host) + host->close_timeout_ms;
+}
+
 static void peer_free(struct host_peer *peer) {
     if (peer->dirty) forget_dirty(peer);
+    if (peer->job != NULL) job_drop(peer->host, peer->job);
     *peer->link = peer->next;
     if (peer->next != NULL) peer->next->link = peer->link;
     cr_buffer_done(&peer->in);
@@ -408,16 +466,17 @@ static void on_shut(uv_shutdown_t *req, int status) {
 
 static void flush_remote(struct host_peer *peer) {
     if (peer->closing) return;
-    if (peer->out.len > UNREAD_MAX) {
+    if (peer->out.len > UNREAD_MAX && !peer->hung_up) {
         peer_close(peer, "it does not read what it is sent");
         return;
     }
     if (peer->out.len > 0 && !peer->write_busy) peer_write(peer);
-    if (peer->hung_up && !peer->shut && !peer->closing) {
-        peer->shut = 1;
-        (void) uv_shutdown(&peer->shutdown, (uv_stream_t *) &peer->tcp, on_shut);
-        (void) uv_timer_start(&peer->timer, on_peer_timer, LINGER_MS, 0);
-    }
+    if (!peer->hung_up || peer->shut || peer->closing) return;
+    if (!peer->lingers) (void) uv_timer_start(&peer->timer, on_peer_timer, LINGER_MS, 0);
+    peer->lingers = 1;
+    if (peer->out.len > 0) return; /* on_written comes back here */
+    peer->shut = 1;
+    (void) uv_shutdown(&peer->shutdown, (uv_stream_t *) &peer->tcp, on_shut);
 }
 
 static void flush_local(struct host_peer *peer) {
@@ -527,6 +586,7 @@ static void arm_timer(struct coordinator_host *host) {
     for (struct host_job *job = host->jobs; job != NULL; job = job->next) {
         int64_t d = coordinator_deadline(job->coordinator);
         if (d < when) when = d;
+        if (job->peers == 0 && job->forget_ms < when) when = job->forget_ms;
     }
     if (when == CR_FOREVER) (void) uv_timer_stop(&host->timer);
     else (void) uv_timer_start(&host->timer, on_timer, when > now ? (uint64_t) (when - now) : 0, 0);
@@ -544,11 +604,26 @@ static void settle(struct coordinator_host *host) {
     else if (host->peers == NULL) finish(host);
 }
 
+/* Only where nodes come from elsewhere: a job of this process has its host for itself. */
+static void forget_jobs(struct coordinator_host *host) {
+    for (struct host_job **p = &host->jobs; *p != NULL;) {
+        struct host_job *job = *p;
+        if (job->peers > 0 || now_ms(host) < job->forget_ms) {
+            p = &job->next;
+            continue;
+        }
+        cr_debug("job '%s' is forgotten", job->run_id);
+        *p = job->next;
+        job_free(job);
+    }
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
     for (struct host_job *job = host->jobs; job != NULL; job = job->next) {
         coordinator_tick(job->coordinator, now_ms(host));
     }
+    forget_jobs(host);
     settle(host);
 }
 
@@ -600,11 +675,12 @@ static struct coordinator_host *host_new(const struct coordinator_host_options *
 
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    uint16_t port;
     int rc = store_server_start(NULL, &host->store, err);
-    if (rc == 0 && o->listen_port != 0) {
-        rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door, &port, err);
+    if (rc == 0 && o->listen_host != NULL) {
+        rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
+                               &host->door_port, err);
     }
+    if (rc == 0 && o->jobs_come_later) return 0;
     if (rc == 0) rc = open_space(host, &host->spare, &host->spare_port, err);
     return rc;
 }
@@ -625,8 +701,8 @@ int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options
     if (host == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     host->loop = loop;
     int rc = open_stores(host, options, err);
-    int listens = options->store_port != 0 || options->listen_port != 0;
-    if (rc == 0 && listens && options->alone == 0) rc = start_listening(host, err);
+    int listens = options->store_port != 0 || options->listen_host != NULL;
+    if (rc == 0 && listens && !options->alone) rc = start_listening(host, err);
     if (rc < 0) {
         host_free(host);
         return rc;
@@ -636,6 +712,10 @@ int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options
     host->open_handles++;
     *out = host;
     return 0;
+}
+
+uint16_t coordinator_host_port(const struct coordinator_host *host) {
+    return host->door != NULL ? host->door_port : host->spare_port;
 }
 
 /* ---- closing: the last word to all, their hanging up, our handles, the stores ---- */

@@ -20,10 +20,11 @@ struct coordinator_host_options {
     uint16_t store_port;    /* 0 = a new port for each round, else this one for all */
     const char *store_addr; /* numeric address to tell the workers; NULL = store_host */
     /* Nodes of other processes come to the port of the rounds' stores if that is fixed, else to this
-     * one; without either nobody comes. */
+     * one; without either (NULL) nobody comes. */
     const char *listen_host;
-    uint16_t listen_port;
+    uint16_t listen_port;   /* 0 = any free one */
     int alone;              /* 1: nobody is let in anyway: the job has one node, this one */
+    int jobs_come_later;    /* 1: opens no store ahead of the first round */
     int64_t close_timeout_ms;
 };
 
@@ -31,6 +32,8 @@ struct coordinator_host_options {
  * needs. -EADDRINUSE, -EADDRNOTAVAIL… with a text that names the address. */
 int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
                           struct coordinator_host **out, struct cr_error *err);
+
+uint16_t coordinator_host_port(const struct coordinator_host *host); /* where nodes come to */
 
 /* A node of this very process. `deliver` gets bytes for the member and must only queue them; it is
  * called with NULL when the coordinator hangs up. Returns NULL when memory is short. */

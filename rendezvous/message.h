@@ -60,6 +60,19 @@
 #define RDZV_STOP_FIELDS(F)      F(u64, round) F(text, why)
 #define RDZV_END_FIELDS(F)       F(u32, outcome) F(text, why)
 #define RDZV_BEAT_ACK_FIELDS(F)  F(i64, sent_ms)
+#define RDZV_STATUS_FIELDS(F) /* an operator asks, instead of HELLO; answered by JOBs with their NODEs, then DONE */ \
+    F(u32, version_min) F(u32, version_max)
+#define RDZV_STATUS_JOB_FIELDS(F) \
+    F(text, run_id) F(u32, phase) /* enum coordinator_phase */ \
+    F(u64, rounds) F(u32, restart_count) F(u32, max_restarts) F(u32, min_nodes) F(u32, max_nodes) \
+    F(u32, group_world_size) F(u32, world_size) F(u32, nodes) \
+    F(u32, awaited)             /* nodes without which no round forms */ \
+    F(text, why)                /* the last round was stopped, or the job ended */
+#define RDZV_STATUS_NODE_FIELDS(F) \
+    F(text, host) F(text, addr) F(text, role) F(u32, state) /* enum seat_state */ \
+    F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
+    F(i64, silent_ms)           /* since it was last heard of; -1: it is in the coordinator's process */
+#define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; frozen */ \
     F(u32, version_min) F(u32, version_max) F(u64, epoch) F(text, why)
 
@@ -71,13 +84,17 @@
     M(SUCCEEDED, succeeded, 4) \
     M(LEAVE,     leave,     5) \
     M(BEAT,      beat,      6) \
+    M(STATUS,    status,    7) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
     M(STOP,      stop,      68) \
     M(END,       end,       69) \
     M(BEAT_ACK,  beat_ack,  70) \
-    M(REFUSED,   refused,   71)
+    M(REFUSED,   refused,   71) \
+    M(STATUS_JOB,  status_job,  72) \
+    M(STATUS_NODE, status_node, 73) \
+    M(STATUS_DONE, status_done, 74)
 /* clang-format on */
 
 typedef uint32_t rdzv_u32;

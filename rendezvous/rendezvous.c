@@ -242,11 +242,12 @@ static void do_hang_up(void *arg) {
     next_turn(r);
 }
 
-/* A host that knows itself by a loopback address only (its name resolves to 127.0.1.1, say) is for us
- * where we connected to. */
+/* A host that knows itself by a loopback address only (its name resolves to 127.0.1.1, say), or that
+ * listens on all interfaces, is for us where we connected to. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
-    int loopback = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0;
-    return loopback && r->link != NULL && r->master_host[0] != '\0' ? r->master_host : master_addr;
+    int vague = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0 ||
+                strcmp(master_addr, "") == 0;
+    return vague && r->link != NULL && r->master_host[0] != '\0' ? r->master_host : master_addr;
 }
 
 static void do_round(void *arg, const struct rdzv_round *m) {
@@ -336,7 +337,8 @@ static int open_host(struct rendezvous *r, const struct rendezvous_options *o,
     struct coordinator_host_options h = {
         .store_host = plan->store_host, .store_port = plan->store_port,
         .store_addr = plan->store_addr, .alone = plan->alone,
-        .listen_host = plan->listen_host, .listen_port = plan->listen_port,
+        .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
+        .listen_port = plan->listen_port,
         .close_timeout_ms = o->close_timeout_ms};
     int rc = coordinator_host_open(r->loop, &h, &r->host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {

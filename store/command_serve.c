@@ -5,6 +5,7 @@
 #include "store/store.h"
 
 #include "base/cleanup.h"
+#include "base/daemon.h"
 #include "base/log.h"
 #include "base/parse.h"
 
@@ -14,9 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 struct serve {
@@ -125,43 +123,19 @@ static int parse(int argc, char **argv, struct serve *serve, int *help) {
 
 /* ---- running ---- */
 
-/* systemd's readiness protocol: one datagram to the socket named in NOTIFY_SOCKET. */
-static void notify(const char *state) {
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (path == NULL || (path[0] != '/' && path[0] != '@')) return;
-    size_t len = strlen(path);
-    if (len >= sizeof(address.sun_path)) return;
-    memcpy(address.sun_path, path, len);
-    if (path[0] == '@') address.sun_path[0] = '\0';
-    CR_AUTO_FD int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return;
-    socklen_t size = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + len);
-    ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *) &address, size);
-    if (sent < 0) cr_warn("cannot notify '%s': %s", path, strerror(errno));
-}
-
-/* A client is a descriptor: take as many as we may. */
-static void raise_descriptor_limit(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
-    limit.rlim_cur = limit.rlim_max;
-    (void) setrlimit(RLIMIT_NOFILE, &limit); /* the old limit serves as well, fewer */
-}
-
 /* The address on stdout, then nothing but waiting. */
 static int announce_and_wait(const struct store_space *space, const sigset_t *ends) {
     if (printf("%s\n", store_space_address(space)) < 0 || fflush(stdout) != 0) {
         cr_log_error("cannot write the address to stdout: %s", strerror(errno));
         return 1;
     }
-    notify("READY=1");
+    cr_notify("READY=1");
     cr_info("store %s, pid %d, serves on %s", CRUN_VERSION, (int) getpid(),
             store_space_address(space));
     int signal_number;
     (void) sigwait(ends, &signal_number);
     cr_info("store ends on signal %d", signal_number);
-    notify("STOPPING=1");
+    cr_notify("STOPPING=1");
     return 0;
 }
 
@@ -198,7 +172,7 @@ int command_serve(int argc, char **argv) {
         print_help();
         return 0;
     }
-    raise_descriptor_limit();
+    cr_raise_descriptor_limit();
     (void) signal(SIGPIPE, SIG_IGN);
     sigset_t ends;
     (void) sigemptyset(&ends);

@@ -1,0 +1,233 @@
+/* crun-agent: the agent as a daemon. `serve` hosts the store and the coordinator for any number of
+ * jobs, so that no training node is special; `status` asks one how its jobs are. */
+#include "base/address.h"
+#include "base/cleanup.h"
+#include "base/daemon.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "rendezvous/coordinator.h"
+#include "rendezvous/server.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#define DEFAULT_PORT  29400
+#define USAGE         2
+#define CLOSE_TIME_MS 30000
+#define STATUS_MS     10000
+
+static int usage_error(const char *command, const char *why) {
+    (void) fprintf(stderr, "crun-agent%s%s: %s; try 'crun-agent --help'\n", command[0] ? " " : "",
+                   command, why);
+    return USAGE;
+}
+
+/* ---- serve ---- */
+
+struct daemon {
+    uv_loop_t loop;
+    uv_signal_t term, interrupt;
+    struct rendezvous_server *server;
+    int ending;
+};
+
+static void on_server_closed(void *arg) {
+    struct daemon *d = arg;
+    uv_close((uv_handle_t *) &d->term, NULL);
+    uv_close((uv_handle_t *) &d->interrupt, NULL);
+}
+
+static void on_signal(uv_signal_t *handle, int signum) {
+    struct daemon *d = handle->data;
+    if (d->ending) return;
+    d->ending = 1;
+    cr_info("ends on signal %d", signum);
+    cr_notify("STOPPING=1");
+    rendezvous_server_close(d->server, "the coordinator was told to end (crun-agent)",
+                            on_server_closed, d);
+}
+
+static void watch(struct daemon *d, uv_signal_t *handle, int signum) {
+    (void) uv_signal_init(&d->loop, handle);
+    handle->data = d;
+    (void) uv_signal_start(handle, on_signal, signum);
+}
+
+static int serve_at(const struct cr_endpoint *listen) {
+    struct daemon d = {.ending = 0};
+    struct cr_error err = {0};
+    uint16_t port;
+    int rc = uv_loop_init(&d.loop);
+    if (rc < 0) {
+        (void) fprintf(stderr, "crun-agent serve: cannot start: %s\n", uv_strerror(rc));
+        return 1;
+    }
+    if (rendezvous_serve(&d.loop, listen, CLOSE_TIME_MS, &d.server, &port, &err) < 0) {
+        (void) fprintf(stderr, "crun-agent serve: %s\n", err.text);
+        return 1;
+    }
+    watch(&d, &d.term, SIGTERM);
+    watch(&d, &d.interrupt, SIGINT);
+    int v6 = strchr(listen->host, ':') != NULL;
+    (void) printf("%s%s%s:%u\n", v6 ? "[" : "", listen->host, v6 ? "]" : "", port);
+    (void) fflush(stdout);
+    cr_notify("READY=1");
+    cr_info("version %s, pid %d, serves on %s port %u", CRUN_VERSION, (int) getpid(), listen->host, port);
+    (void) uv_run(&d.loop, UV_RUN_DEFAULT);
+    (void) uv_loop_close(&d.loop);
+    return 0;
+}
+
+static int command_serve(int argc, char **argv) {
+    static const struct option options[] = {{"listen", required_argument, NULL, 'l'}, {0}};
+    struct cr_endpoint listen = {.host = "0.0.0.0", .port = DEFAULT_PORT};
+    struct cr_error err = {0};
+    for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (c == ':') return usage_error("serve", "--listen needs HOST:PORT");
+        if (c != 'l') return usage_error("serve", "only --listen=HOST:PORT is known");
+        if (cr_endpoint_parse(optarg, DEFAULT_PORT, &listen, &err) < 0) {
+            return usage_error("serve", err.text);
+        }
+    }
+    if (optind < argc) return usage_error("serve", "it takes no argument but --listen=HOST:PORT");
+    cr_raise_descriptor_limit();
+    (void) signal(SIGPIPE, SIG_IGN);
+    return serve_at(&listen);
+}
+
+/* ---- status ---- */
+
+static const char *const phase_names[] = {
+#define P(name) #name,
+    COORDINATOR_PHASES(P)
+#undef P
+};
+static const char *const state_names[] = {
+#define S(name) #name,
+    SEAT_STATES(S)
+#undef S
+};
+
+static const char *phase_name(uint32_t phase) {
+    return phase < CR_ARRAY_LEN(phase_names) ? phase_names[phase] : "?";
+}
+static const char *state_name(uint32_t state) {
+    return state < CR_ARRAY_LEN(state_names) ? state_names[state] : "?";
+}
+
+static void print_job(void *arg, const struct rdzv_status_job *j) {
+    ++*(int *) arg;
+    (void) printf("job '%s': %s, round %" PRId64 ", %" PRIu32 " of %" PRIu32 ":%" PRIu32
+                  " nodes, %" PRIu32 " workers, restart %" PRIu32 " of %" PRIu32,
+                  j->run_id, phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes, j->min_nodes,
+                  j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
+    if (j->awaited > 0) (void) printf(", %" PRIu32 " awaited", j->awaited);
+    (void) printf("%s%s\n", j->why[0] ? "; last: " : "", j->why);
+}
+
+static void print_node(void *arg, const struct rdzv_status_node *n) {
+    (void) arg;
+    (void) printf("  %s (%s, process %" PRIu64 "): %s", n->host, n->addr, n->pid, state_name(n->state));
+    if (n->group_rank >= 0) {
+        (void) printf(", group rank %" PRId64 ", ranks %" PRIu32 "-%" PRIu32, n->group_rank,
+                      n->first_rank, n->first_rank + n->local_world_size - 1);
+    }
+    (void) printf(", role %s, heard %.1f s ago\n", n->role, (double) n->silent_ms / 1000);
+}
+
+static void add_job(void *arg, const struct rdzv_status_job *j) {
+    json_t *job = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:[]}", "id", j->run_id, "phase",
+        phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
+        (json_int_t) j->restart_count, "max_restarts", (json_int_t) j->max_restarts, "min_nodes",
+        (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
+        (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
+        (json_int_t) j->awaited, "why", j->why, "members");
+    if (job != NULL) (void) json_array_append_new(arg, job);
+}
+
+static void add_node(void *arg, const struct rdzv_status_node *n) {
+    size_t jobs = json_array_size(arg);
+    json_t *node = json_pack(
+        "{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr, "pid",
+        (json_int_t) n->pid, "role", n->role, "state", state_name(n->state), "group_rank",
+        (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank, "local_world_size",
+        (json_int_t) n->local_world_size, "heard_s_ago", (double) n->silent_ms / 1000);
+    if (node == NULL || jobs == 0) return;
+    (void) json_array_append_new(json_object_get(json_array_get(arg, jobs - 1), "members"), node);
+}
+
+static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
+    static const struct rendezvous_status_events events = {print_job, print_node};
+    int jobs = 0;
+    int rc = rendezvous_status(where, STATUS_MS, &events, &jobs, err);
+    if (rc == 0 && jobs == 0) (void) printf("no jobs\n");
+    return rc;
+}
+
+static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
+    static const struct rendezvous_status_events events = {add_job, add_node};
+    json_auto_t *jobs = json_array();
+    int rc = rendezvous_status(where, STATUS_MS, &events, jobs, err);
+    if (rc < 0) return rc;
+    json_auto_t *answer = json_pack("{s:O}", "jobs", jobs);
+    (void) json_dumpf(answer, stdout, JSON_INDENT(2));
+    (void) printf("\n");
+    return 0;
+}
+
+static int command_status(int argc, char **argv) {
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
+    struct cr_endpoint where;
+    struct cr_error err = {0};
+    int json = 0;
+    for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (c != 'j') return usage_error("status", "only --json is known");
+        json = 1;
+    }
+    if (argc - optind != 1) return usage_error("status", "it needs one HOST:PORT");
+    if (cr_endpoint_parse(argv[optind], DEFAULT_PORT, &where, &err) < 0) {
+        return usage_error("status", err.text);
+    }
+    int rc = json ? show_json(&where, &err) : show_text(&where, &err);
+    if (rc < 0) (void) fprintf(stderr, "crun-agent status: %s\n", err.text);
+    return rc < 0 ? 1 : 0;
+}
+
+/* ---- the command line ---- */
+
+static void print_help(void) {
+    (void) printf(
+        "usage: crun-agent COMMAND [options]\n\n"
+        "  serve [--listen=HOST:PORT]      host the rendezvous and the stores of any number of jobs\n"
+        "                                  (default: all interfaces, port %d; port 0: any free one).\n"
+        "                                  The first line on stdout is the address; SIGTERM or SIGINT\n"
+        "                                  ends it. Launch with crun --rdzv-backend=c10d\n"
+        "                                  --rdzv-endpoint=HOST:PORT --rdzv-conf=is_host=0\n"
+        "  status [--json] HOST:PORT       jobs, rounds and nodes of the coordinator at HOST:PORT,\n"
+        "                                  a crun-agent or a launcher that hosts\n\n"
+        "LOGLEVEL=info logs every round to stderr.\n", DEFAULT_PORT);
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN), NULL, NULL);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help();
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        (void) printf("crun-agent %s\n", CRUN_VERSION);
+        return 0;
+    }
+    if (strcmp(name, "serve") == 0) return command_serve(argc - 1, argv + 1);
+    if (strcmp(name, "status") == 0) return command_status(argc - 1, argv + 1);
+    return usage_error("", argc < 2 ? "no command given" : "the command is not serve or status");
+}

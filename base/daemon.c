@@ -1,0 +1,34 @@
+#include "base/daemon.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+void cr_notify(const char *state) {
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (path == NULL || (path[0] != '/' && path[0] != '@')) return;
+    size_t len = strlen(path);
+    if (len >= sizeof(address.sun_path)) return;
+    memcpy(address.sun_path, path, len);
+    if (path[0] == '@') address.sun_path[0] = '\0';
+    CR_AUTO_FD int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return;
+    socklen_t size = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + len);
+    ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *) &address, size);
+    if (sent < 0) cr_warn("cannot notify '%s': %s", path, strerror(errno));
+}
+
+void cr_raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    (void) setrlimit(RLIMIT_NOFILE, &limit); /* the old limit serves as well, fewer */
+}
