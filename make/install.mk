@@ -7,6 +7,7 @@ libdir         ?= $(PREFIX)/lib
 includedir     ?= $(PREFIX)/include
 mandir         ?= $(PREFIX)/share/man
 completiondir  ?= $(PREFIX)/share/bash-completion/completions
+unitdir        ?= $(PREFIX)/lib/systemd/system
 PROGRAM_PREFIX ?=
 
 INSTALL ?= install
@@ -33,6 +34,7 @@ $(foreach b,$(installed_backends),755 $(b) $(libdir)/crunrt/$(notdir $(b)),)
 644 $(BUILD)/lib/crunrt.pc $(libdir)/pkgconfig/crunrt.pc,
 $(foreach m,$(man1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)
 $(foreach m,$(man3),644 $(m) $(mandir)/man3/$(notdir $(m)),)
+644 agent/crun-agent.service $(unitdir)/$(PROGRAM_PREFIX)crun-agent.service,
 $(foreach c,$(completion),644 $(c) $(completiondir)/$(PROGRAM_PREFIX)crun,)
 endef
 manifest_lines = printf '%s\n' '$(subst $(comma), ,$(strip $(manifest)))' | xargs -n 3

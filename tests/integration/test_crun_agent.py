@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# timeout: 120
+"""crun-agent serve and status: many jobs, what is told to whom, readiness, a clean end."""
+import json
+import os
+import signal
+import socket
+import sys
+import pathlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import BUILD, TIMEOUT_S, clean_env, run, run_tests, start, wait_for
+from rdzv_raw import LOST, SUCCEEDED, Member
+
+CRUN_AGENT = BUILD / "bin" / "crun-agent"
+
+
+class Agent:
+    def __init__(self, **env):
+        self.process = start([CRUN_AGENT, "serve", "--listen=127.0.0.1:0"], env=clean_env(**env))
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("127.0.0.1:"), self.address
+
+    def status(self):
+        done = run([CRUN_AGENT, "status", "--json", self.address])
+        assert done.returncode == 0, done
+        return {job["id"]: job for job in json.loads(done.stdout)["jobs"]}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def rounds(*members):
+    for m in members:
+        m.send_join()
+    found = []
+    for m in members:
+        m.expect("WELCOME"), m.expect("ACCEPTED")
+        found.append(m.expect("ROUND"))
+    return found
+
+
+def test_two_jobs_with_a_store_each(tmp):
+    with Agent() as agent:
+        a = Member(agent.address, "one", "n2", min_nodes=2, max_nodes=2, local_world_size=3)
+        b = Member(agent.address, "one", "n10", min_nodes=2, max_nodes=2, local_world_size=2)
+        x = Member(agent.address, "two", "n1")
+        ra, rb = rounds(a, b)
+        (rx,) = rounds(x)
+        assert (ra["first_rank"], rb["first_rank"], ra["world_size"]) == (0, 3, 5)
+        assert ra["master_port"] == rb["master_port"] != rx["master_port"]
+        for port in (ra["master_port"], rx["master_port"]):
+            socket.create_connection(("127.0.0.1", port), TIMEOUT_S).close()
+        jobs = agent.status()
+        assert jobs["one"]["phase"] == jobs["two"]["phase"] == "RUNNING"
+        members = sorted(jobs["one"]["members"], key=lambda m: m["group_rank"])
+        assert [m["host"] for m in members] == ["n2", "n10"]
+        assert [m["first_rank"] for m in members] == [0, 3] and members[0]["state"] == "RUNNING"
+        text = run([CRUN_AGENT, "status", agent.address]).stdout
+        assert "job 'one': RUNNING, round 0, 2 of 2:2 nodes, 5 workers" in text, text
+
+
+def test_it_shows_who_is_awaited(tmp):
+    with Agent() as agent:
+        a = Member(agent.address, min_nodes=3, max_nodes=3, host="early")
+        a.send_join()
+        a.expect("WELCOME"), a.expect("ACCEPTED")
+        job = agent.status()["job"]
+        assert (job["phase"], job["awaited"], job["round"]) == ("FORMING", 2, -1), job
+        assert job["members"][0]["host"] == "early"
+
+
+def test_a_job_is_over_and_late_nodes_hear_of_it(tmp):
+    with Agent() as agent:
+        a = Member(agent.address)
+        rounds(a)
+        a.send("SUCCEEDED", round=0)
+        assert a.expect("END")["outcome"] == SUCCEEDED
+        a.close()
+        late = Member(agent.address, host="late")
+        late.send_join()
+        late.expect("WELCOME")
+        end = late.expect("END")
+        assert end["outcome"] == LOST and "has ended and takes no more nodes" in end["why"], end
+        assert late.receive() is None  # it hangs up
+        other = Member(agent.address, "next")
+        assert rounds(other)[0]["round"] == 0
+
+
+def test_a_closed_connection_is_noticed_at_once(tmp):
+    with Agent() as agent:
+        a = Member(agent.address, host="a", max_nodes=2)
+        b = Member(agent.address, host="b", max_nodes=2)
+        rounds(a, b)
+        b.close()
+        stop = a.expect("STOP")
+        assert "'b' was lost" in stop["why"], stop
+        a.send_join()
+        again = a.expect("ROUND")
+        assert (again["round"], again["group_world_size"], again["restart_count"]) == (1, 1, 0)
+
+
+def test_silence_is_noticed_after_the_lease(tmp):
+    with Agent() as agent:
+        settings = dict(max_nodes=2, keep_alive_interval_ms=100, keep_alive_max_attempt=3)
+        a = Member(agent.address, host="a", **settings)
+        b = Member(agent.address, host="b", **settings)
+        rounds(a, b)
+        stop = None
+        while stop is None:  # a beats, b is silent with its connection open
+            a.send("BEAT", sent_ms=1)
+            m = a.receive()
+            stop = m if m["type"] == "STOP" else None
+        assert "nothing heard" in stop["why"], stop
+
+
+def test_sigterm_ends_jobs_and_says_why(tmp):
+    with Agent() as agent:
+        a = Member(agent.address)
+        rounds(a)
+        agent.process.send_signal(signal.SIGTERM)
+        end = a.expect("END")
+        assert end["outcome"] == LOST and "was told to end" in end["why"], end
+        a.close()
+        assert agent.process.wait(TIMEOUT_S) == 0
+
+
+def test_it_tells_systemd(tmp):
+    path = str(tmp / "notify")
+    supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    supervisor.bind(path)
+    supervisor.settimeout(TIMEOUT_S)
+    with Agent(NOTIFY_SOCKET=path) as agent:
+        assert supervisor.recv(100) == b"READY=1"
+        agent.process.send_signal(signal.SIGTERM)
+        assert supervisor.recv(100) == b"STOPPING=1"
+        assert agent.process.wait(TIMEOUT_S) == 0
+
+
+def test_bad_input_is_named(tmp):
+    with Agent() as agent:
+        for argv, text, code in (
+                (["serve", f"--listen={agent.address}"], "cannot listen on '127.0.0.1:", 1),
+                (["serve", "--listen=127.0.0.1:99999"], "0 to 65535", 2),
+                (["serve", "--bogus"], "--listen=HOST:PORT", 2),
+                (["status"], "HOST:PORT", 2),
+                (["status", "127.0.0.1:1"], "Connection refused", 1),
+                (["dance"], "serve or status", 2),
+                ([], "no command", 2)):
+            done = run([CRUN_AGENT, *argv])
+            assert done.returncode == code and text in done.stderr, done
+            assert done.stderr.count("\n") == 1, done
+
+
+def test_status_of_something_else(tmp):
+    listener = socket.create_server(("127.0.0.1", 0))
+    asking = start([CRUN_AGENT, "status", f"127.0.0.1:{listener.getsockname()[1]}"])
+    peer, _ = listener.accept()
+    peer.recv(100)
+    peer.close()
+    _, err = asking.communicate(timeout=TIMEOUT_S)
+    assert asking.returncode == 1 and "is a crun coordinator there?" in err, err
+
+
+def test_idle_means_no_system_calls(tmp):
+    with Agent() as agent:
+        a = Member(agent.address)
+        rounds(a)
+        status = pathlib.Path(f"/proc/{agent.process.pid}/task")
+        def switches():
+            return sum(int(line.split()[1]) for task in status.iterdir()
+                       for line in (task / "status").read_text().splitlines() if "ctxt_switches" in line)
+        wait_for(lambda: before_equals(switches), "the agent to come to rest")
+
+
+def before_equals(switches):
+    import time
+    before = switches()
+    time.sleep(1.0)  # the time in which nothing may happen
+    return switches() == before
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,109 @@
+"""The rendezvous protocol spoken by hand, from docs/rendezvous.md: a second implementation, so that
+the wire does not change unseen."""
+import os
+import socket
+import struct
+
+MAGIC = b"CRUNrdzv"
+MESSAGES = {
+    "HELLO": (1, "u32 version_min, u32 version_max, text software, text run_id, u64 epoch"),
+    "JOIN": (2, "text host, text addr, u64 pid, u64 instance, u64 link, text role, i64 node_rank,"
+                "u32 local_world_size, u64 rounds_seen, u32 restarts_seen, i64 last_rank,"
+                "u32 min_nodes, u32 max_nodes, u32 max_restarts, u32 fixed_ranks,"
+                "i64 join_timeout_ms, i64 last_call_timeout_ms, i64 close_timeout_ms,"
+                "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
+    "FAILED": (3, "u64 round, text what"),
+    "SUCCEEDED": (4, "u64 round"),
+    "LEAVE": (5, "text why"),
+    "BEAT": (6, "i64 sent_ms"),
+    "STATUS": (7, "u32 version_min, u32 version_max"),
+    "WELCOME": (65, "u32 version, u64 epoch"),
+    "ACCEPTED": (66, "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
+    "ROUND": (67, "u64 round, u32 restart_count, u32 group_rank, u32 group_world_size, u32 first_rank,"
+                  "u32 world_size, u32 first_role_rank, u32 role_world_size, text master_addr,"
+                  "u32 master_port"),
+    "STOP": (68, "u64 round, text why"),
+    "END": (69, "u32 outcome, text why"),
+    "BEAT_ACK": (70, "i64 sent_ms"),
+    "REFUSED": (71, "u32 version_min, u32 version_max, u64 epoch, text why"),
+}
+NAMES = {number: name for name, (number, _) in MESSAGES.items()}
+FORMATS = {"u32": ">I", "u64": ">Q", "i64": ">q"}
+SUCCEEDED, FAILED, LOST = range(3)
+
+
+def fields(name):
+    return [tuple(f.split()) for f in MESSAGES[name][1].split(",")]
+
+
+def encode(name, **values):
+    body = b""
+    for kind, field in fields(name):
+        value = values[field]
+        if kind == "text":
+            raw = value.encode() + b"\0"
+            body += struct.pack(">H", len(raw)) + raw
+        else:
+            body += struct.pack(FORMATS[kind], value)
+    return struct.pack(">IB", len(body) + 1, MESSAGES[name][0]) + body
+
+
+def decode(name, body):
+    out, at = {"type": name}, 0
+    for kind, field in fields(name):
+        if kind == "text":
+            (n,) = struct.unpack_from(">H", body, at)
+            out[field] = body[at + 2:at + 2 + n - 1].decode()
+            at += 2 + n
+        else:
+            (out[field],) = struct.unpack_from(FORMATS[kind], body, at)
+            at += struct.calcsize(FORMATS[kind])
+    assert at == len(body), (name, body)
+    return out
+
+
+class Member:
+    """One node; nothing is sent but what the test says."""
+
+    def __init__(self, address, run_id="job", host="raw", timeout=60, **join):
+        ip, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((ip, int(port)), timeout)
+        self.join = dict(host=host, addr=host, pid=os.getpid(), instance=int.from_bytes(os.urandom(7), "big"),
+                         link=1, role="default", node_rank=-1, local_world_size=1, rounds_seen=0,
+                         restarts_seen=0, last_rank=-1, min_nodes=1, max_nodes=1, max_restarts=0,
+                         fixed_ranks=0, join_timeout_ms=60000, last_call_timeout_ms=500,
+                         close_timeout_ms=1000, keep_alive_interval_ms=5000, keep_alive_max_attempt=3)
+        self.join.update(join)
+        self.socket.sendall(MAGIC)
+        self.send("HELLO", version_min=1, version_max=1, software="raw", run_id=run_id, epoch=0)
+
+    def send(self, name, **values):
+        self.socket.sendall(encode(name, **values))
+
+    def send_join(self):
+        self.send("JOIN", **self.join)
+
+    def receive(self):
+        """The next message, or None at the end of the stream."""
+        head = self.exactly(5)
+        if head is None:
+            return None
+        length, number = struct.unpack(">IB", head)
+        return decode(NAMES[number], self.exactly(length - 1) if length > 1 else b"")
+
+    def exactly(self, n):
+        data = b""
+        while len(data) < n:
+            more = self.socket.recv(n - len(data))
+            if not more:
+                return None
+            data += more
+        return data
+
+    def expect(self, name):
+        m = self.receive()
+        assert m is not None and m["type"] == name, (name, m)
+        return m
+
+    def close(self):
+        self.socket.close()
