@@ -1,5 +1,5 @@
 /* What is in flight, in words, for every error of the clients. */
-#include "store/client_internal.h"
+#include "store/call_text_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POP_ROUNDS_MAX 100
+#define POP_ROUNDS_MAX 100 /* a plain key of the name ends every wait at once */
 
 static struct store_client *self(struct store *s) { return (struct store_client *) (void *) s; }
 
@@ -52,7 +52,8 @@ static int fail_encode(const struct store_call *call, int rc, struct cr_error *e
     char what[STORE_CALL_TEXT_MAX];
     store_call_text(call->op, call->keys, call->key_count, what);
     return cr_fail(err, rc, "%s: %s", what,
-                   rc == -ENOTSUP ? "the store's server does not have this operation" : "out of memory");
+                   rc == -ENOTSUP ? "the store's server does not have this operation"
+                                  : "out of memory");
 }
 
 static int check_knows(struct store_client *c, const struct store_call *call,

@@ -4,6 +4,7 @@
 #define STORE_CLIENT_INTERNAL_H
 
 #include "store/answer_internal.h"
+#include "store/call_text_internal.h"
 #include "store/link_internal.h"
 
 /* Time for what should answer at once, when the caller's own time is over: acknowledging a
@@ -73,10 +74,5 @@ int store_client_fail_timeout(const struct store_client *c, const struct store_c
 /* Whether the server has an operation that not every release has; asks it, once, over a connection
  * of its own, since a server answers an unknown one by hanging up. 1, 0, or negative. */
 int store_client_knows(struct store_client *c, enum store_op op, struct cr_error *err);
-
-/* "get 'k'", "wait for 'a', 'b' and 3 more": what is in flight. Control bytes are escaped. */
-#define STORE_CALL_TEXT_MAX 400
-void store_call_text(enum store_op op, const struct store_bytes *keys, size_t key_count,
-                     char out[STORE_CALL_TEXT_MAX]);
 
 #endif

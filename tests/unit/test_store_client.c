@@ -1,0 +1,652 @@
+/* The blocking client against scripted peers: what it sends, byte for byte, and what it makes of
+ * every kind of answer: in pieces, wrong, late, cut off, too long.
+ *
+ * A script is a list of lines: "> HEX" the peer expects these bytes, "< HEX" it answers, "<1 HEX" it
+ * answers byte by byte, "x" it hangs up, "x!" it resets. A peer that got other bytes says so. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "store/client_internal.h"
+
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define LONG_MS 30000
+
+/* ---- the scripted peer ---- */
+
+struct peer {
+    pthread_t thread;
+    int fd;
+    const char *const *script;
+    char wrong[256]; /* "" = all as scripted */
+};
+
+static size_t from_hex(const char *hex, uint8_t *out, size_t max) {
+    size_t n = 0;
+    for (; *hex != '\0' && n < max; hex++) {
+        if (*hex == ' ') continue;
+        char pair[3] = {hex[0], hex[1], 0};
+        out[n++] = (uint8_t) strtoul(pair, NULL, 16);
+        hex++;
+    }
+    return n;
+}
+
+static void peer_expect(struct peer *p, const char *hex) {
+    uint8_t want[1024], got[1024];
+    size_t len = from_hex(hex, want, sizeof(want)), have = 0;
+    while (have < len) {
+        ssize_t n = recv(p->fd, got + have, len - have, 0);
+        if (n <= 0) break;
+        have += (size_t) n;
+    }
+    if (have == len && memcmp(got, want, len) == 0) return;
+    size_t at = 0;
+    while (at < have && got[at] == want[at]) at++;
+    (void) snprintf(p->wrong, sizeof(p->wrong), "got %zu bytes, other at %zu, instead of %s", have,
+                    at, hex);
+}
+
+static void peer_answer(struct peer *p, const char *hex, int one_by_one) {
+    uint8_t bytes[1024];
+    size_t len = from_hex(hex, bytes, sizeof(bytes));
+    size_t step = one_by_one ? 1 : len;
+    for (size_t i = 0; i < len; i += step) (void) send(p->fd, bytes + i, step, MSG_NOSIGNAL);
+}
+
+static void *play(void *arg) {
+    struct peer *p = arg;
+    for (const char *const *line = p->script; *line != NULL && p->wrong[0] == '\0'; line++) {
+        if ((*line)[0] == '>')
+            peer_expect(p, *line + 1);
+        else if ((*line)[0] == '<')
+            peer_answer(p, *line + 2, (*line)[1] == '1');
+        else if ((*line)[1] == '!') {
+            struct linger now = {1, 0};
+            (void) setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        }
+    }
+    (void) close(p->fd);
+    return NULL;
+}
+
+/* A client in order on one end of a socket pair, the peer on the other. */
+static struct store_client *client_with(struct peer *p, enum store_handshake how,
+                                        const char *const *script) {
+    int pair[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    struct store_client *c = calloc(1, sizeof(*c));
+    ck_assert_ptr_nonnull(c);
+    c->store.ops = &store_client_ops;
+    c->link.fd = pair[0];
+    c->handshake = how;
+    for (int i = 0; i < STORE_OP_COUNT; i++) c->knows[i] = 1;
+    strcpy(c->link.peer, "peer:1");
+    *p = (struct peer){.fd = pair[1], .script = script};
+    ck_assert_int_eq(pthread_create(&p->thread, NULL, play, p), 0);
+    return c;
+}
+
+static void finish(struct peer *p, struct store_client *c) {
+    store_client_close(c);
+    ck_assert_int_eq(pthread_join(p->thread, NULL), 0);
+    ck_assert_msg(p->wrong[0] == '\0', "the peer %s", p->wrong);
+}
+
+#define SCRIPT(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define B(text)     STORE_BYTES(text)
+
+static struct cr_error err;
+
+/* ---- requests and replies, modern: the golden vectors ---- */
+
+START_TEST(test_modern_set_get) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_PING,
+        SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 7631",       /* M03 */
+               "> 06 0100000000000000 0200000000000000 2f6b", "< 00",    /* M05: never a bare GET */
+               "> 03 0200000000000000 2f6b", "<1 0200000000000000 7631", /* M06 */
+               "> 01 0100000000000000 2f 0000000000000000",              /* M04 */
+               "> 06 0100000000000000 0100000000000000 2f", "< 00", "> 03 0100000000000000 2f",
+               "<1 0000000000000000"));
+    struct store *s = store_client_store(c);
+    void *value = NULL;
+    size_t len = 9;
+    ck_assert_int_eq(store_set(s, B("k"), B("v1"), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_get(s, B("k"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_uint_eq(len, 2);
+    ck_assert_str_eq(value, "v1"); /* the NUL behind it */
+    free(value);
+    ck_assert_int_eq(store_set(s, B(""), B(""), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_get(s, B(""), LONG_MS, &value, &len, &err), 0);
+    ck_assert_uint_eq(len, 0);
+    ck_assert_str_eq(value, "");
+    free(value);
+    finish(&p, c);
+}
+END_TEST
+
+START_TEST(test_modern_numbers) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_PING,
+        SCRIPT("> 04 0500000000000000 696e69742f 0100000000000000", "< 0100000000000000", /* M07 */
+               "> 04 0400000000000000 2f637472 f9ffffffffffffff", "<1 feffffffffffffff",  /* M09 */
+               "> 07", "< 0400000000000000",                                              /* M15 */
+               "> 08 0200000000000000 2f6b", "< 0100000000000000",                        /* M16 */
+               "> 08 0200000000000000 2f6b", "< 0000000000000000", "> 10 0200000000000000 2f71",
+               "< 0100000000000000")); /* M21 */
+    struct store *s = store_client_store(c);
+    int64_t n = 0;
+    int deleted = 7;
+    ck_assert_int_eq(store_client_add_raw(c, B("init/"), 1, LONG_MS, &n, &err), 0);
+    ck_assert_int_eq(n, 1);
+    ck_assert_int_eq(store_add(s, B("ctr"), -7, LONG_MS, &n, &err), 0);
+    ck_assert_int_eq(n, -2);
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0);
+    ck_assert_int_eq(n, 4);
+    ck_assert_int_eq(store_delete(s, B("k"), LONG_MS, &deleted, &err), 0);
+    ck_assert_int_eq(deleted, 1);
+    ck_assert_int_eq(store_delete(s, B("k"), LONG_MS, &deleted, &err), 0);
+    ck_assert_int_eq(deleted, 0);
+    ck_assert_int_eq(store_queue_len(s, B("q"), LONG_MS, &n, &err), 0);
+    ck_assert_int_eq(n, 1);
+    finish(&p, c);
+}
+END_TEST
+
+START_TEST(test_modern_compare_set) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_PING,
+        SCRIPT("> 02 0300000000000000 2f6373 0000000000000000 0100000000000000 61",
+               "< 0100000000000000 61", /* M10 */
+               "> 02 0600000000000000 2f6e6f6b6579 0300000000000000 657870 0300000000000000 646573",
+               "<1 0300000000000000 657870")); /* M11 */
+    struct store *s = store_client_store(c);
+    void *value;
+    size_t len;
+    ck_assert_int_eq(store_compare_set(s, B("cs"), B(""), B("a"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_str_eq(value, "a");
+    free(value);
+    ck_assert_int_eq(
+        store_compare_set(s, B("nokey"), B("exp"), B("des"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_str_eq(value, "exp");
+    free(value);
+    finish(&p, c);
+}
+END_TEST
+
+START_TEST(test_modern_lists) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_PING,
+        SCRIPT("> 05 0200000000000000 0200000000000000 2f6b 0500000000000000 2f6e6f7065",
+               "< 01", /* M13 */
+               "> 05 0000000000000000", "< 00",
+               "> 06 0200000000000000 0200000000000000 2f61 0200000000000000 2f62", "< 00",
+               "> 0a 0200000000000000 0200000000000000 2f61 0200000000000000 2f62", /* M18 */
+               "<1 0100000000000000 31 0200000000000000 3232",
+               "> 0b 0200000000000000 0200000000000000 2f61 0100000000000000 31"
+               "  0200000000000000 2f62 0200000000000000 3232", /* M19 */
+               "> 11",
+               "<1 0300000000000000 0500000000000000 696e69742f"
+               "  0200000000000000 2f6b 0100000000000000 2f")); /* M24 and an empty user key */
+    struct store *s = store_client_store(c);
+    struct store_bytes keys[] = {B("a"), B("b")}, values[] = {B("1"), B("22")};
+    int present = 7;
+    ck_assert_int_eq(
+        store_check(s, (struct store_bytes[]){B("k"), B("nope")}, 2, LONG_MS, &present, &err), 0);
+    ck_assert_int_eq(present, 0);
+    ck_assert_int_eq(store_check(s, NULL, 0, LONG_MS, &present, &err), 0);
+    ck_assert_int_eq(present, 1);
+    struct store_list list;
+    ck_assert_int_eq(store_multi_get(s, keys, 2, LONG_MS, &list, &err), 0);
+    ck_assert_uint_eq(list.count, 2);
+    ck_assert_str_eq(list.items[0].data, "1");
+    ck_assert_str_eq(list.items[1].data, "22");
+    store_list_done(&list);
+    ck_assert_int_eq(store_multi_set(s, keys, values, 2, LONG_MS, &err), 0);
+    ck_assert_int_eq(store_list_keys(s, LONG_MS, &list, &err), 0);
+    ck_assert_uint_eq(list.count, 2); /* init/ is not the user's */
+    ck_assert_str_eq(list.items[0].data, "k");
+    ck_assert_str_eq(list.items[1].data, "");
+    store_list_done(&list);
+    finish(&p, c);
+}
+END_TEST
+
+START_TEST(test_modern_queue_and_barrier) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_PING,
+        SCRIPT("> 09 0200000000000000 2f6b 0200000000000000 7879",   /* M17 */
+               "> 0e 0200000000000000 2f71 0300000000000000 6a6f62", /* M20 */
+               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* M23: taken by another */
+               "> 06 0100000000000000 0200000000000000 2f71", "< 00", "> 0f 0200000000000000 2f71",
+               "<1 0100000000000000 0300000000000000 6a6f62", /* M22 */
+               "> 0f 0200000000000000 2f71", "< 0000000000000000",
+               "> 12 0300000000000000 2f6231 0200000000000000", "< 00")); /* M25 */
+    struct store *s = store_client_store(c);
+    void *value = NULL;
+    size_t len;
+    ck_assert_int_eq(store_append(s, B("k"), B("xy"), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_queue_push(s, B("q"), B("job"), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_queue_pop(s, B("q"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_str_eq(value, "job");
+    free(value);
+    ck_assert_int_eq(store_queue_pop(s, B("q"), 0, &value, &len, &err), -ENOENT);
+    ck_assert_str_eq(err.text, "queue_pop 'q': the queue is empty");
+    ck_assert_int_eq(store_barrier(s, B("b1"), 2, LONG_MS, &err), 0);
+    finish(&p, c);
+}
+END_TEST
+
+/* ---- legacy ---- */
+
+START_TEST(test_legacy_numbers) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_LEGACY,
+        SCRIPT("> 00 0200000000000000 2f6b 0200000000000000 7631",       /* L02 */
+               "> 04 0100000000000000 0200000000000000 2f6b", "< 00",    /* looks before it waits */
+               "> 02 0200000000000000 2f6b", "<1 0200000000000000 7631", /* L04 */
+               "> 03 0400000000000000 2f637472 0500000000000000", "< 0500000000000000", /* L07 */
+               "> 01 0300000000000000 2f6373 0000000000000000 0100000000000000 61",
+               "< 0100000000000000 61", /* L11 */
+               "> 04 0100000000000000 0200000000000000 2f77", "< 01",
+               "> 05 0100000000000000 0200000000000000 2f77", "< 00", "> 06",
+               "< 0000000000000000",                                 /* L01 */
+               "> 08 0200000000000000 2f6b", "< 0100000000000000")); /* L17 */
+    struct store *s = store_client_store(c);
+    struct store_bytes w = B("w");
+    void *value;
+    size_t len;
+    int64_t n;
+    int deleted;
+    ck_assert_int_eq(store_set(s, B("k"), B("v1"), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_get(s, B("k"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_str_eq(value, "v1");
+    free(value);
+    ck_assert_int_eq(store_add(s, B("ctr"), 5, LONG_MS, &n, &err), 0);
+    ck_assert_int_eq(store_compare_set(s, B("cs"), B(""), B("a"), LONG_MS, &value, &len, &err), 0);
+    free(value);
+    ck_assert_int_eq(store_wait(s, &w, 1, LONG_MS, &err), 0);
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0);
+    ck_assert_int_eq(store_delete(s, B("k"), LONG_MS, &deleted, &err), 0);
+    finish(&p, c);
+}
+END_TEST
+
+/* An old server has no append and no queue: the one is made of compare_set, the other refused. */
+START_TEST(test_legacy_lacks) {
+    struct peer p;
+    struct store_client *c =
+        client_with(&p, STORE_SHAKE_LEGACY,
+                    SCRIPT("> 01 0200000000000000 2f6b 0000000000000000 0100000000000000 79",
+                           "< 0100000000000000 78",
+                           "> 01 0200000000000000 2f6b 0100000000000000 78 0200000000000000 7879",
+                           "< 0200000000000000 7879"));
+    struct store *s = store_client_store(c);
+    ck_assert_int_eq(store_append(s, B("k"), B("y"), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_queue_push(s, B("q"), B("job"), LONG_MS, &err), -ENOTSUP);
+    ck_assert_str_eq(err.text, "queue_push 'q': the store's server does not have this operation");
+    finish(&p, c);
+}
+END_TEST
+
+/* ---- time ---- */
+
+static void wait_times_out(const char *const *script) {
+    struct peer p;
+    struct store_client *c = client_with(&p, STORE_SHAKE_PING, script);
+    struct store *s = store_client_store(c);
+    struct store_bytes keys[] = {B("gone"), B("k\n")};
+    int64_t n = 0;
+    ck_assert_int_eq(store_wait(s, keys, 1, 50, &err), -ETIMEDOUT);
+    ck_assert_str_eq(err.text, "wait for 'gone' at store peer:1: timed out after 50 ms");
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0); /* still in step */
+    ck_assert_int_eq(n, 4);
+    finish(&p, c);
+}
+
+#define WAIT_GONE "> 06 0100000000000000 0500000000000000 2f676f6e65" /* M14 */
+
+START_TEST(test_wait_cancelled) {
+    wait_times_out(SCRIPT(WAIT_GONE, "> 0c", "< 01", "> 07", "< 0400000000000000"));
+}
+END_TEST
+
+START_TEST(test_wait_cancelled_too_late) {
+    wait_times_out(SCRIPT(WAIT_GONE, "> 0c", "<1 0001", "> 07", "< 0400000000000000"));
+}
+END_TEST
+
+START_TEST(test_cancel_answered_wrongly) {
+    struct peer p;
+    struct store_client *c = client_with(&p, STORE_SHAKE_PING, SCRIPT(WAIT_GONE, "> 0c", "< 05"));
+    struct store_bytes gone = B("gone");
+    int64_t n;
+    ck_assert_int_eq(store_wait(store_client_store(c), &gone, 1, 50, &err), -EPROTO);
+    ck_assert_int_eq(store_num_keys(store_client_store(c), LONG_MS, &n, &err), -EPROTO);
+    finish(&p, c);
+}
+END_TEST
+
+/* Without time it looks once, and asks by CHECK. */
+START_TEST(test_no_time_looks_once) {
+    struct peer p;
+    struct store_client *c =
+        client_with(&p, STORE_SHAKE_PING,
+                    SCRIPT("> 05 0100000000000000 0200000000000000 2f6b", "< 01",
+                           "> 05 0100000000000000 0200000000000000 2f6b", "< 00",
+                           "> 03 0200000000000000 2f6b", "< 0100000000000000 31"));
+    struct store *s = store_client_store(c);
+    struct store_bytes k = B("k");
+    void *value;
+    size_t len;
+    ck_assert_int_eq(store_wait(s, &k, 1, 0, &err), -ETIMEDOUT);
+    ck_assert_int_eq(store_get(s, k, 0, &value, &len, &err), 0);
+    ck_assert_str_eq(value, "1");
+    free(value);
+    finish(&p, c);
+}
+END_TEST
+
+START_TEST(test_late_reply_breaks) {
+    struct peer p;
+    struct store_client *c = client_with(
+        &p, STORE_SHAKE_PING, SCRIPT("> 04 0200000000000000 2f63 0100000000000000", "> 00"));
+    int64_t n = 0;
+    ck_assert_int_eq(store_add(store_client_store(c), B("c"), 1, 50, &n, &err), -ETIMEDOUT);
+    ck_assert_str_eq(err.text, "add 'c' at store peer:1: timed out after 50 ms");
+    ck_assert_int_eq(store_num_keys(store_client_store(c), LONG_MS, &n, &err), -ETIMEDOUT);
+    ck_assert_str_eq(err.text, "num_keys at store peer:1: the connection was lost before: add 'c' "
+                               "at store peer:1: timed out after 50 ms");
+    store_client_close(c);
+    ck_assert_int_eq(pthread_join(p.thread, NULL), 0); /* its last line was never meant to be met */
+}
+END_TEST
+
+/* ---- wrong answers ---- */
+
+static void get_fails(const char *const *script, int code, const char *text) {
+    struct peer p;
+    struct store_client *c = client_with(&p, STORE_SHAKE_PING, script);
+    struct store *s = store_client_store(c);
+    void *value = NULL;
+    size_t len = 0;
+    int64_t n;
+    ck_assert_int_eq(store_get(s, B("k\n"), LONG_MS, &value, &len, &err), code);
+    ck_assert_str_eq(err.text, text);
+    ck_assert_ptr_null(value);
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), code); /* broken for good */
+    finish(&p, c);
+}
+
+#define WAIT_K "> 06 0100000000000000 0300000000000000 2f6b0a"
+#define GET_K  "> 03 0300000000000000 2f6b0a"
+
+START_TEST(test_unexpected_byte) {
+    get_fails(SCRIPT(WAIT_K, "< 07"), -EPROTO,
+              "wait for 'k\\x0a' at store peer:1: unexpected byte in reply");
+}
+END_TEST
+
+START_TEST(test_reply_too_long) {
+    get_fails(SCRIPT(WAIT_K, "< 00", GET_K, "< ffffffffffffff7f 00"), -EMSGSIZE,
+              "get 'k\\x0a' at store peer:1: reply too long");
+    get_fails(SCRIPT(WAIT_K, "< 00", GET_K, "< ffffffffffffffff"), -EMSGSIZE,
+              "get 'k\\x0a' at store peer:1: reply too long");
+}
+END_TEST
+
+START_TEST(test_reply_with_more) {
+    get_fails(SCRIPT(WAIT_K, "< 00", GET_K, "< 0100000000000000 3131"), -EPROTO,
+              "get 'k\\x0a' at store peer:1: more bytes than the reply has");
+}
+END_TEST
+
+START_TEST(test_reply_cut_off) {
+    get_fails(SCRIPT(WAIT_K, "< 00", GET_K, "< 0500000000000000 3131", "x"), -ECONNRESET,
+              "get 'k\\x0a' at store peer:1: the server closed the connection");
+    get_fails(SCRIPT(WAIT_K, "x"), -ECONNRESET,
+              "wait for 'k\\x0a' at store peer:1: the server closed the connection");
+}
+END_TEST
+
+/* Nobody confirms a SET; a dead server is found by the next call that gets an answer, and never by
+ * a signal. */
+START_TEST(test_dead_server_found_without_signal) {
+    (void) signal(SIGPIPE, SIG_DFL);
+    struct peer p;
+    struct store_client *c = client_with(&p, STORE_SHAKE_PING, SCRIPT("x"));
+    struct store *s = store_client_store(c);
+    ck_assert_int_eq(pthread_join(p.thread, NULL), 0);
+    int64_t n;
+    (void) store_set(s, B("k"), B("v"), LONG_MS, NULL);
+    ck_assert_int_lt(store_num_keys(s, LONG_MS, &n, &err), 0);
+    ck_assert_ptr_nonnull(strstr(err.text, "at store peer:1"));
+    store_client_close(c);
+}
+END_TEST
+
+/* What a server would hang up on is refused here, and the client stays in order. */
+START_TEST(test_over_limit_is_refused) {
+    struct peer p;
+    struct store_client *c =
+        client_with(&p, STORE_SHAKE_PING, SCRIPT("> 07", "< 0100000000000000"));
+    struct store *s = store_client_store(c);
+    CR_AUTO_FREE char *long_key = calloc(1, STORE_KEY_MAX + 1);
+    memset(long_key, 'x', STORE_KEY_MAX);
+    int64_t n = 0;
+    ck_assert_int_eq(store_set(s, B(long_key), B("v"), LONG_MS, &err), -EMSGSIZE);
+    ck_assert_ptr_nonnull(strstr(err.text, "a key is longer than 8191"));
+    ck_assert_int_eq(
+        store_set(s, B("k"), (struct store_bytes){"", STORE_VALUE_MAX + 1}, LONG_MS, &err),
+        -EMSGSIZE);
+    ck_assert_str_eq(err.text, "set 'k': the value is longer than 67108864");
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0);
+    finish(&p, c);
+}
+END_TEST
+
+/* ---- connecting ---- */
+
+struct listener {
+    pthread_t thread;
+    int fd;
+    uint16_t port;
+    const char *const *const *scripts; /* one a connection */
+    char wrong[256];
+};
+
+static void *accept_all(void *arg) {
+    struct listener *l = arg;
+    for (const char *const *const *script = l->scripts; *script != NULL; script++) {
+        struct peer p = {.fd = accept(l->fd, NULL, NULL), .script = *script};
+        if (p.fd < 0) break;
+        (void) play(&p);
+        if (p.wrong[0] != '\0') memcpy(l->wrong, p.wrong, sizeof(l->wrong));
+    }
+    return NULL;
+}
+
+static void listen_on_loopback(struct listener *l) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    l->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(l->fd, (struct sockaddr *) &a, sizeof(a)), 0);
+    ck_assert_int_eq(getsockname(l->fd, (struct sockaddr *) &a, &len), 0);
+    l->port = ntohs(a.sin_port);
+}
+
+static void serve(struct listener *l, const char *const *const *scripts) {
+    *l = (struct listener){.scripts = scripts};
+    listen_on_loopback(l);
+    ck_assert_int_eq(listen(l->fd, 8), 0);
+    ck_assert_int_eq(pthread_create(&l->thread, NULL, accept_all, l), 0);
+}
+
+static void end_serving(struct listener *l) {
+    ck_assert_int_eq(pthread_join(l->thread, NULL), 0);
+    (void) close(l->fd);
+    ck_assert_msg(l->wrong[0] == '\0', "the peer %s", l->wrong);
+}
+
+#define VALIDATE "00 cef7853c"
+
+/* The 10 bytes of the handshake; the nonce is the process id. */
+static const char *hello(char text[64], const char *prefix) {
+    uint32_t pid = (uint32_t) getpid();
+    (void) snprintf(text, 64, "%s %02x%02x%02x%02x", prefix, pid & 255, pid >> 8 & 255,
+                    pid >> 16 & 255, pid >> 24);
+    return text;
+}
+
+static void connects(const char *const *const *scripts, enum store_protocol protocol,
+                     const char *found) {
+    struct listener l;
+    struct store_client *c = NULL;
+    serve(&l, scripts);
+    int rc = store_client_connect("127.0.0.1", l.port, protocol, LONG_MS, &c, &err);
+    ck_assert_msg(rc == 0, "%s", err.text);
+    ck_assert_str_eq(store_client_protocol(c), found);
+    end_serving(&l);
+    store_client_close(c);
+}
+
+START_TEST(test_connect_modern) {
+    char want[64], echo[64];
+    connects(
+        (const char *const *const[]){SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<1")),
+                                     NULL},
+        STORE_PROTOCOL_MODERN, "modern");
+}
+END_TEST
+
+/* A listen queue that overflows shows as a reset in the handshake: again, not an error. */
+START_TEST(test_connect_retries_reset) {
+    char want[64], echo[64];
+    connects(
+        (const char *const *const[]){SCRIPT("x!"), SCRIPT("> 00 cef7853c 0d", "x!"),
+                                     SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<")),
+                                     NULL},
+        STORE_PROTOCOL_MODERN, "modern");
+}
+END_TEST
+
+START_TEST(test_probe_finds_no_ping) {
+    connects((const char *const *const[]){SCRIPT("> " VALIDATE " 0d", "x"),
+                                          SCRIPT("> " VALIDATE " 07", "< 0000000000000000"), NULL},
+             STORE_PROTOCOL_PROBE, "modern without ping");
+}
+END_TEST
+
+/* An old server takes VALIDATE for half a SET and waits for the rest; here: for bytes that never
+ * come, until the client hangs up. */
+START_TEST(test_probe_finds_legacy) {
+    struct listener l;
+    struct store_client *c = NULL;
+    const char *const *silent = SCRIPT("> " VALIDATE " 0d 00000000 00");
+    const char *const *old = SCRIPT("> 06", "< 0000000000000000");
+    serve(&l, (const char *const *const[]){silent, old, NULL});
+    ck_assert_int_eq(
+        store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, LONG_MS, &c, &err), 0);
+    ck_assert_str_eq(store_client_protocol(c), "legacy");
+    ck_assert_int_eq(pthread_join(l.thread, NULL), 0);
+    (void) close(l.fd);
+    store_client_close(c);
+}
+END_TEST
+
+static void *listen_later(void *arg) {
+    struct listener *l = arg;
+    struct timespec t = {0, 150 * 1000000}; /* the clients' refused tries fall into it */
+    (void) nanosleep(&t, NULL);
+    if (listen(l->fd, 8) < 0) return NULL;
+    return accept_all(l);
+}
+
+START_TEST(test_connect_retries_refused) {
+    char want[64], echo[64];
+    const char *const *one = SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<"));
+    const char *const *const all[] = {one, NULL};
+    struct listener l = {.scripts = all};
+    struct store_client *c = NULL;
+    listen_on_loopback(&l);
+    ck_assert_int_eq(pthread_create(&l.thread, NULL, listen_later, &l), 0);
+    ck_assert_int_eq(
+        store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_MODERN, LONG_MS, &c, &err), 0);
+    end_serving(&l);
+    store_client_close(c);
+}
+END_TEST
+
+START_TEST(test_connect_gives_up) {
+    struct listener l = {0};
+    struct store_client *c = NULL;
+    char text[256];
+    listen_on_loopback(&l); /* bound, not listening: refused, and nobody else can take the port */
+    int64_t start = cr_monotonic_ms();
+    ck_assert_int_eq(store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, 200, &c, &err),
+                     -ETIMEDOUT);
+    ck_assert_int_ge(cr_monotonic_ms() - start, 199);
+    (void) snprintf(text, sizeof(text),
+                    "connect to the store at 127.0.0.1:%u: timed out after 200 ms "
+                    "(Connection refused); is it running there?",
+                    l.port);
+    ck_assert_str_eq(err.text, text);
+    (void) close(l.fd);
+}
+END_TEST
+
+int main(void) {
+    TCase *wire = tcase_create("wire"), *trouble = tcase_create("trouble");
+    TCase *connecting = tcase_create("connecting");
+    tcase_add_test(wire, test_modern_set_get);
+    tcase_add_test(wire, test_modern_numbers);
+    tcase_add_test(wire, test_modern_compare_set);
+    tcase_add_test(wire, test_modern_lists);
+    tcase_add_test(wire, test_modern_queue_and_barrier);
+    tcase_add_test(wire, test_legacy_numbers);
+    tcase_add_test(wire, test_legacy_lacks);
+    tcase_add_test(trouble, test_wait_cancelled);
+    tcase_add_test(trouble, test_wait_cancelled_too_late);
+    tcase_add_test(trouble, test_cancel_answered_wrongly);
+    tcase_add_test(trouble, test_no_time_looks_once);
+    tcase_add_test(trouble, test_late_reply_breaks);
+    tcase_add_test(trouble, test_unexpected_byte);
+    tcase_add_test(trouble, test_reply_too_long);
+    tcase_add_test(trouble, test_reply_with_more);
+    tcase_add_test(trouble, test_reply_cut_off);
+    tcase_add_test(trouble, test_dead_server_found_without_signal);
+    tcase_add_test(trouble, test_over_limit_is_refused);
+    tcase_add_test(connecting, test_connect_modern);
+    tcase_add_test(connecting, test_connect_retries_reset);
+    tcase_add_test(connecting, test_probe_finds_no_ping);
+    tcase_add_test(connecting, test_probe_finds_legacy);
+    tcase_add_test(connecting, test_connect_retries_refused);
+    tcase_add_test(connecting, test_connect_gives_up);
+    tcase_set_timeout(connecting, 60);
+    tcase_set_timeout(trouble, 60);
+    tcase_set_timeout(wire, 60);
+    Suite *suite = suite_create("store client");
+    suite_add_tcase(suite, wire);
+    suite_add_tcase(suite, trouble);
+    suite_add_tcase(suite, connecting);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed > 0;
+}
