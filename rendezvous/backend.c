@@ -26,6 +26,12 @@ static int check_options(const struct rendezvous_options *o, struct cr_error *er
         o->keep_alive_max_attempt < 1) {
         return cr_fail(err, -EINVAL, "the timeouts of the rendezvous must be positive");
     }
+    /* Else the first node is sent away before the others are waited for. */
+    if (o->min_nodes < o->max_nodes && o->join_timeout_ms <= o->last_call_timeout_ms) {
+        return cr_fail(err, -EINVAL, "join_timeout (%" PRId64 " s) must be longer than last_call_timeout (%"
+                       PRId64 " s) in --rdzv-conf", o->join_timeout_ms / 1000,
+                       o->last_call_timeout_ms / 1000);
+    }
     return 0;
 }
 

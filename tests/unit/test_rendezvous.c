@@ -247,6 +247,10 @@ START_TEST(bad_options_are_refused_by_name) {
     o.join_timeout_ms = 0;
     refuse(o, -EINVAL, "positive");
     o = one_node(0);
+    o.max_nodes = 2;
+    o.join_timeout_ms = o.last_call_timeout_ms;
+    refuse(o, -EINVAL, "join_timeout (30 s) must be longer than last_call_timeout (30 s)");
+    o = one_node(0);
     o.standalone = 0;
     o.backend = "smoke-signals";
     refuse(o, -ENOTSUP, "smoke-signals");
