@@ -66,6 +66,20 @@ struct crunrt_backend {
      * follows. */
     int (*run)(void *state, const struct backend_call *call, struct cr_error *err);
 
+    /* Sends and receives at the same time, to their end. */
+    int (*batch)(void *state, const struct backend_call *calls, size_t count, struct cr_error *err);
+
+    /* Begins an operation. What `call` points to is copied, the buffers are borrowed until the work
+     * is over. Outcomes are as run()'s. */
+    int (*start)(void *state, const struct backend_call *call, void **work, struct cr_error *err);
+
+    /* Waits until the work is over, for at most timeout_ms (0 = look once).
+     * -EINPROGRESS: it is not; else its outcome, again and again. */
+    int (*wait)(void *work, int64_t timeout_ms, struct cr_error *err);
+
+    /* After the work is over, or after abort(). */
+    void (*release)(void *work);
+
     /* Breaks off: peers must notice, nothing may block for long. Only close() follows. */
     void (*abort)(void *state);
 

@@ -18,8 +18,27 @@ struct crunrt_group {
     void *state;             /* of the backend */
     uint32_t collective_seq; /* of the next one; the same on all ranks */
     uint32_t p2p_seq;        /* sends and receives so far; local */
+    uint32_t unfinished;     /* works */
     struct cr_error broken;  /* code 0 while the group is whole */
 };
+
+/* An operation on its way through the group: checked, numbered, with the defaults filled in. */
+struct group_call {
+    crunrt_op op;
+    char what[48]; /* "all_reduce #17" */
+    struct backend_call backend;
+};
+
+/* 0, or -EPIPE, -EINVAL with the thread's text. The number is taken by group_call_count(). */
+int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out);
+void group_call_count(struct crunrt_group *g, const struct group_call *call);
+
+int group_call_is_empty(const struct group_call *call); /* no elements: nothing to do */
+
+/* What a backend's outcome means for the group: 0 and refusals leave it whole, the rest breaks
+ * it. */
+int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
+                  struct cr_error *err);
 
 /* "all_reduce" … */
 const char *op_kind_name(crunrt_op_kind kind);

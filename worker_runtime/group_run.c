@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_names[] = {
@@ -133,49 +134,84 @@ static int fail_broken(const struct crunrt_group *g, const crunrt_op *op) {
     return -EPIPE;
 }
 
-/* "all_reduce #17". */
-static void name_op(const struct crunrt_group *g, const crunrt_op *op, char out[48]) {
-    uint32_t seq = is_p2p(op->kind) ? g->p2p_seq : g->collective_seq;
-    (void) snprintf(out, 48, "%s #%u", op_kind_name(op->kind), seq);
-}
-
-static int nothing_to_do(const crunrt_op *op) {
+int group_call_is_empty(const struct group_call *call) {
+    const crunrt_op *op = &call->op;
     return op->count == 0 && op->kind != CRUNRT_OP_BARRIER &&
            op->kind != CRUNRT_OP_ALL_TO_ALL_COUNTS;
 }
 
+int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out) {
+    struct cr_error *err = rt_last_error();
+    int rc =
+        g == NULL ? cr_fail(err, -EINVAL, "run an operation: no group") : read_op(given, &out->op);
+    if (rc < 0) return rc;
+    if (g->broken.code != 0) return fail_broken(g, &out->op);
+    rc = check_op(g, &out->op, err);
+    if (rc < 0) return cr_wrap(err, "%s in group '%s'", op_kind_name(out->op.kind), g->name);
+    out->op.timeout_ms = rt_timeout(out->op.timeout_ms, g->timeout_ms);
+    if (out->op.stream == NULL) out->op.stream = g->stream;
+    uint32_t seq = is_p2p(out->op.kind) ? g->p2p_seq : g->collective_seq;
+    (void) snprintf(out->what, sizeof(out->what), "%s #%u", op_kind_name(out->op.kind), seq);
+    out->backend = (struct backend_call){&out->op, seq, crunrt_dtype_size(out->op.dtype)};
+    return 0;
+}
+
+void group_call_count(struct crunrt_group *g, const struct group_call *call) {
+    if (is_p2p(call->op.kind))
+        g->p2p_seq++;
+    else
+        g->collective_seq++;
+}
+
+int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
+                  struct cr_error *err) {
+    if (rc == 0) return 0;
+    if (rc == -EINVAL || rc == -ENOTSUP || rc == -EAGAIN) {
+        return cr_wrap(err, "%s in group '%s'", op_kind_name(call->op.kind), g->name);
+    }
+    if (g->broken.code != 0) { /* by another operation: this one fell with it */
+        *err = g->broken;
+        return rc;
+    }
+    return group_break(g, call->what, err);
+}
+
 int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
     struct cr_error *err = rt_last_error();
-    crunrt_op op;
-    int rc =
-        group == NULL ? cr_fail(err, -EINVAL, "run an operation: no group") : read_op(given, &op);
+    struct group_call call;
+    int rc = group_call_prepare(group, given, &call);
     if (rc < 0) return rc;
-    if (group->broken.code != 0) return fail_broken(group, &op);
-    rc = check_op(group, &op, err);
-    if (rc < 0) {
-        (void) cr_wrap(err, "%s in group '%s'", op_kind_name(op.kind), group->name);
-        return rc;
-    }
-    op.timeout_ms = rt_timeout(op.timeout_ms, group->timeout_ms);
-    if (op.stream == NULL) op.stream = group->stream;
+    if (!group_call_is_empty(&call)) rc = group->backend->run(group->state, &call.backend, err);
+    if (rc == 0) group_call_count(group, &call);
+    return group_outcome(group, &call, rc, err);
+}
 
-    struct backend_call call = {
-        .op = &op, .seq = group->collective_seq, .element_size = crunrt_dtype_size(op.dtype)};
-    rc = nothing_to_do(&op) ? 0 : group->backend->run(group->state, &call, err);
-    if (rc == -EINVAL || rc == -ENOTSUP) {
-        (void) cr_wrap(err, "%s in group '%s'", op_kind_name(op.kind), group->name);
-        return rc;
+/* ---- many messages at once ---- */
+
+int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count) {
+    struct cr_error *err = rt_last_error();
+    if (count == 0) return 0;
+    if (ops == NULL || count > CRUNRT_WORKS_MAX) {
+        return cr_fail(err, -EINVAL, "run a batch: no operations, or more than %d",
+                       CRUNRT_WORKS_MAX);
     }
-    if (rc < 0) {
-        char what[48];
-        name_op(group, &op, what);
-        return group_break(group, what, err);
+    CR_AUTO_FREE struct group_call *calls = calloc(count, sizeof(*calls));
+    CR_AUTO_FREE struct backend_call *list = calloc(count, sizeof(*list));
+    if (calls == NULL || list == NULL) return cr_fail(err, -ENOMEM, "run a batch: out of memory");
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        int rc = group_call_prepare(group, &ops[i], &calls[i]);
+        if (rc < 0) return rc;
+        if (!is_p2p(calls[i].op.kind)) {
+            return cr_fail(err, -EINVAL, "run a batch: %s is not a send or receive",
+                           op_kind_name(calls[i].op.kind));
+        }
+        if (!group_call_is_empty(&calls[i])) list[used++] = calls[i].backend;
     }
-    if (is_p2p(op.kind))
-        group->p2p_seq++;
-    else
-        group->collective_seq++;
-    return 0;
+    int rc = used == 0 ? 0 : group->backend->batch(group->state, list, used, err);
+    for (size_t i = 0; rc == 0 && i < count; i++) group_call_count(group, &calls[i]);
+    (void) snprintf(calls[0].what, sizeof(calls[0].what), "batch of %zu messages", count);
+    return group_outcome(group, &calls[0], rc, err);
 }
 
 /* ---- short forms ---- */

@@ -74,8 +74,8 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
-/* Where rank 0 hosts the store it leaves last, so that nobody's last call finds the store gone; but it
- * does not wait long for those that died. */
+/* Where rank 0 hosts the store it leaves last, so that nobody's last call finds the store gone; but
+ * it does not wait long for those that died. */
 static void leave(struct crunrt *rt) {
     if (rt->place.agent_hosts_store || rt->store == NULL || rt->place.world_size == 1) return;
     const char *all = "crunrt/left/all";

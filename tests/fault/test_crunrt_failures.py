@@ -44,6 +44,11 @@ with Store() as store:
     for r in range(3):
         expect(workers, r, 3, "error -", "barrier #0 in group 'world'", "no sign of rank 3")
 
+with Store() as store:  # while works are under way
+    workers = run_workers(store, 3, ["crunrt_worker", "lose-works"])
+    for r in range(2):
+        expect(workers, r, 3, "error -", "recv #0 in group 'world'", "no sign of rank 2")
+
 with Store() as store:  # rank 2 of 3 is never started
     workers = run_workers(store, 2, ["crunrt_worker", "absent"], world=3)
     for r in range(2):

@@ -14,6 +14,9 @@ for size in (1, 2, 3, 4):
     with Store() as store:
         expect_all(run_workers(store, size, ["crunrt_worker", "collectives"]), 0, "collectives right")
         print(f"collectives: {size} ranks")
+for size in (1, 2, 4):
+    with Store() as store:
+        expect_all(run_workers(store, size, ["crunrt_worker", "works"]), 0, "works right")
 with Store() as store:
     expect_all(run_workers(store, 3, ["crunrt_worker", "arguments"]), 0, "arguments checked")
 with Store() as store:

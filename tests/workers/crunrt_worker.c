@@ -305,6 +305,131 @@ static void mode_collectives(void) {
     close_world();
 }
 
+/* ---- work that goes on meanwhile ---- */
+
+/* Everybody sends to everybody with blocking semantics that would deadlock one by one. */
+static void test_batch(void) {
+    int64_t out[64], in[64];
+    crunrt_op ops[128];
+    size_t n = 0;
+    for (int p = 0; p < size; p++) {
+        if (p == rank) continue;
+        out[p] = rank * 100 + p;
+        in[p] = -1;
+        crunrt_op send = CRUNRT_OP_INIT, recv = CRUNRT_OP_INIT;
+        send.kind = CRUNRT_OP_SEND;
+        send.send = &out[p];
+        recv.kind = CRUNRT_OP_RECV;
+        recv.recv = &in[p];
+        send.root = recv.root = p;
+        send.count = recv.count = 1;
+        send.dtype = recv.dtype = CRUNRT_INT64;
+        ops[n++] = send;
+        ops[n++] = recv;
+    }
+    REQUIRE(crunrt_group_batch(world, ops, n) == 0, "batch");
+    for (int p = 0; p < size; p++) {
+        REQUIRE(p == rank || in[p] == p * 100 + rank, "from %d: %lld", p, (long long) in[p]);
+    }
+    ops[0] = (crunrt_op) CRUNRT_OP_INIT;
+    REQUIRE(n == 0 || crunrt_group_batch(world, ops, 1) == -EINVAL, "a barrier is no message");
+}
+
+/* Receives are started first and finish in another order than they were started. */
+static void test_messages_meanwhile(void) {
+    if (size < 2) return;
+    int64_t in[2] = {0, 0}, out[2] = {7, 8};
+    crunrt_work *w[2] = {NULL, NULL};
+    int done = 1, left = (rank + size - 1) % size, right = (rank + 1) % size;
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(crunrt_group_irecv(world, &in[i], 1, CRUNRT_INT64, left, (uint32_t) i, &w[i]) == 0,
+                "irecv");
+    }
+    REQUIRE(crunrt_work_test(w[0], &done) == 0 && !done, "nothing was sent yet");
+    REQUIRE(crunrt_work_wait(w[0], 20) == -EAGAIN, "and the wait says so");
+    REQUIRE(crunrt_group_barrier(world) == 0, "collectives go on meanwhile");
+    REQUIRE(crunrt_group_send(world, &out[1], 1, CRUNRT_INT64, right, 1) == 0, "tag 1");
+    REQUIRE(crunrt_work_wait(w[1], CRUNRT_TIMEOUT_DEFAULT) == 0 && in[1] == 8, "tag 1 arrived");
+    REQUIRE(crunrt_work_test(w[1], &done) == 0 && done, "it stays over");
+    crunrt_work *sent = NULL;
+    REQUIRE(crunrt_group_isend(world, &out[0], 1, CRUNRT_INT64, right, 0, &sent) == 0, "isend");
+    REQUIRE(crunrt_work_wait(w[0], CRUNRT_FOREVER) == 0 && in[0] == 7, "tag 0 arrived");
+    crunrt_work_free(sent); /* waits */
+    crunrt_work_free(w[0]);
+    crunrt_work_free(w[1]);
+}
+
+static void mode_works(void) {
+    enum { COUNT = 16, N = 5000 };
+    open_world(30000);
+    crunrt_work *works[COUNT];
+    float *data[COUNT];
+    for (int k = 0; k < COUNT; k++) { /* many collectives under way at once */
+        data[k] = malloc(N * sizeof(float));
+        for (int i = 0; i < N; i++) data[k][i] = (float) (rank + k + i % 3);
+        crunrt_op op = CRUNRT_OP_INIT;
+        op.kind = CRUNRT_OP_ALL_REDUCE;
+        op.send = op.recv = data[k];
+        op.count = N;
+        op.dtype = CRUNRT_FLOAT32;
+        REQUIRE(crunrt_group_start(world, &op, &works[k]) == 0, "start");
+    }
+    for (int k = COUNT - 1; k >= 0; k--) {
+        REQUIRE(crunrt_work_wait(works[k], CRUNRT_TIMEOUT_DEFAULT) == 0, "wait");
+        for (int i = 0; i < N; i++) {
+            float want = (float) (size * (k + i % 3) + size * (size - 1) / 2);
+            REQUIRE(data[k][i] == want, "work %d element %d", k, i);
+        }
+        crunrt_work_free(works[k]);
+        free(data[k]);
+    }
+    test_batch();
+    test_messages_meanwhile();
+    crunrt_work *nothing = NULL;
+    crunrt_op op = CRUNRT_OP_INIT;
+    op.kind = CRUNRT_OP_ALL_REDUCE;
+    REQUIRE(crunrt_group_start(world, &op, &nothing) == 0, "no elements");
+    REQUIRE(crunrt_work_wait(nothing, 0) == 0, "at once");
+    crunrt_work_free(nothing);
+    op.root = 99;
+    op.kind = CRUNRT_OP_SEND;
+    REQUIRE(crunrt_group_start(world, &op, &nothing) == -EINVAL, "nonsense");
+    printf("works right on rank %d\n", rank);
+    close_world();
+}
+
+/* A peer dies while works are under way: each ends with an error, and so does the group. */
+static void mode_lose_works(void) {
+    enum { COUNT = 4 };
+    open_world(5000);
+    if (rank == size - 1) (void) raise(SIGKILL);
+    crunrt_work *works[COUNT];
+    float x[COUNT] = {0};
+    int64_t since = now_ms(), in = 0;
+    REQUIRE(crunrt_group_irecv(world, &in, 1, CRUNRT_INT64, size - 1, 5, &works[0]) == 0, "irecv");
+    int started = 1;
+    for (; started < COUNT; started++) {
+        crunrt_op op = CRUNRT_OP_INIT;
+        op.kind = CRUNRT_OP_ALL_REDUCE;
+        op.send = op.recv = &x[started];
+        op.count = 1;
+        op.dtype = CRUNRT_FLOAT32;
+        if (crunrt_group_start(world, &op, &works[started]) < 0) break; /* broken already */
+    }
+    for (int k = 0; k < started; k++) {
+        int rc = crunrt_work_wait(works[k], CRUNRT_TIMEOUT_DEFAULT);
+        REQUIRE(rc < 0, "work %d ended well without its peer", k);
+        if (k == 0) print_error(rc, since);
+        int done = 0;
+        REQUIRE(crunrt_work_test(works[k], &done) == rc && done, "the outcome stays");
+        crunrt_work_free(works[k]);
+    }
+    REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    exit(3);
+}
+
 /* ---- arguments: nonsense is refused, and the group goes on ---- */
 
 static void mode_arguments(void) {
@@ -581,6 +706,10 @@ int main(int argc, char **argv) {
     (void) setvbuf(stdout, NULL, _IOLBF, 0);
     if (strcmp(mode, "collectives") == 0)
         mode_collectives();
+    else if (strcmp(mode, "works") == 0)
+        mode_works();
+    else if (strcmp(mode, "lose-works") == 0)
+        mode_lose_works();
     else if (strcmp(mode, "arguments") == 0)
         mode_arguments();
     else if (strcmp(mode, "subgroups") == 0)

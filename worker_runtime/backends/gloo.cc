@@ -25,6 +25,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -32,6 +33,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -343,16 +345,28 @@ void barrier(const Call &c) {
     gloo::barrier(o);
 }
 
-void send_one(const Call &c) {
-    auto buffer = c.context()->createUnboundBuffer(c.send(), c.bytes);
-    buffer->send(c.op->root, c.op->tag);
-    buffer->waitSend(c.timeout);
+// A message is posted at once and waited for later, so that many can be under way.
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+Buffer post(const Call &c) {
+    bool sends = c.op->kind == CRUNRT_OP_SEND;
+    Buffer buffer = c.context()->createUnboundBuffer(sends ? c.send() : c.op->recv, c.bytes);
+    if (sends)
+        buffer->send(c.op->root, c.op->tag);
+    else
+        buffer->recv(c.op->root, c.op->tag);
+    return buffer;
 }
 
-void recv_one(const Call &c) {
-    auto buffer = c.context()->createUnboundBuffer(c.op->recv, c.bytes);
-    buffer->recv(c.op->root, c.op->tag);
-    buffer->waitRecv(c.timeout);
+void finish(const Call &c, const Buffer &buffer) {
+    if (c.op->kind == CRUNRT_OP_SEND)
+        buffer->waitSend(c.timeout);
+    else
+        buffer->waitRecv(c.timeout);
+}
+
+bool is_message(const crunrt_op *op) {
+    return op->kind == CRUNRT_OP_SEND || op->kind == CRUNRT_OP_RECV;
 }
 
 // A group of one talks to nobody: every collective is a copy.
@@ -375,8 +389,8 @@ void dispatch(const Call &c) {
     case CRUNRT_OP_ALL_TO_ALL: return all_to_all(c);
     case CRUNRT_OP_ALL_TO_ALL_COUNTS: return all_to_all_counts(c);
     case CRUNRT_OP_BARRIER: return barrier(c);
-    case CRUNRT_OP_SEND: return send_one(c);
-    case CRUNRT_OP_RECV: return recv_one(c);
+    case CRUNRT_OP_SEND:
+    case CRUNRT_OP_RECV: return finish(c, post(c));
     }
 }
 
@@ -390,27 +404,122 @@ int check_supported(const crunrt_op *op, cr_error *err) {
                    op->reduce, op->dtype);
 }
 
-int gloo_run(void *arg, const backend_call *call, cr_error *err) {
+Call describe(void *state, const backend_call *call, const crunrt_op *op) {
+    Call c;
+    c.state = static_cast<State *>(state);
+    c.op = op;
+    c.tag = call->seq;
+    c.timeout = to_milliseconds(op->timeout_ms);
+    c.element = call->element_size;
+    c.bytes = op->count * c.element;
+    return c;
+}
+
+void run_to_end(const Call &c) {
+    if (c.state->size == 1)
+        run_alone(c);
+    else
+        dispatch(c);
+}
+
+int gloo_run(void *state, const backend_call *call, cr_error *err) {
     int rc = check_supported(call->op, err);
     if (rc < 0) return rc;
     return guard(err, [&] {
-        Call c;
-        c.state = static_cast<State *>(arg);
-        c.op = call->op;
-        c.tag = call->seq;
-        c.timeout = to_milliseconds(call->op->timeout_ms);
-        c.element = call->element_size;
-        c.bytes = call->op->count * c.element;
-        if (c.state->size == 1)
-            run_alone(c);
-        else
-            dispatch(c);
+        run_to_end(describe(state, call, call->op));
         return 0;
     });
+}
+
+int gloo_batch(void *state, const backend_call *calls, size_t count, cr_error *err) {
+    return guard(err, [&] {
+        std::vector<Buffer> posted;
+        for (size_t i = 0; i < count; i++)
+            posted.push_back(post(describe(state, &calls[i], calls[i].op)));
+        for (size_t i = 0; i < count; i++)
+            finish(describe(state, &calls[i], calls[i].op), posted[i]);
+        return 0;
+    });
+}
+
+// ---- work that goes on meanwhile: a thread each ----
+//
+// Gloo's calls block, and its one way to stop waiting early is to break the connection, so whoever
+// wants to look without waiting needs a thread that waits. Collectives under way at once are kept
+// apart by their tags.
+
+struct Work {
+    crunrt_op op;
+    Call call;
+    std::vector<size_t> send_counts, recv_counts;
+    Buffer buffer; // of a message, posted by start()
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool over = false;
+    cr_error outcome = {};
+    std::thread thread;
+
+    void run() {
+        cr_error err = {};
+        int rc = guard(&err, [&] {
+            if (buffer != nullptr)
+                finish(call, buffer);
+            else
+                run_to_end(call);
+            return 0;
+        });
+        std::lock_guard<std::mutex> lock(mutex);
+        outcome = err;
+        outcome.code = rc;
+        over = true;
+        changed.notify_all();
+    }
+};
+
+int gloo_start(void *state, const backend_call *call, void **out, cr_error *err) {
+    int rc = check_supported(call->op, err);
+    if (rc < 0) return rc;
+    return guard(err, [&] {
+        auto work = std::make_unique<Work>();
+        work->op = *call->op;
+        size_t size = static_cast<size_t>(static_cast<State *>(state)->size);
+        if (call->op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS) {
+            work->send_counts.assign(call->op->send_counts, call->op->send_counts + size);
+            work->recv_counts.assign(call->op->recv_counts, call->op->recv_counts + size);
+            work->op.send_counts = work->send_counts.data();
+            work->op.recv_counts = work->recv_counts.data();
+        }
+        work->call = describe(state, call, &work->op);
+        if (is_message(&work->op)) work->buffer = post(work->call);
+        Work *w = work.get();
+        work->thread = std::thread([w] { w->run(); });
+        *out = work.release();
+        return 0;
+    });
+}
+
+int gloo_wait(void *arg, int64_t timeout_ms, cr_error *err) {
+    Work *w = static_cast<Work *>(arg);
+    std::unique_lock<std::mutex> lock(w->mutex);
+    auto is_over = [w] { return w->over; };
+    if (timeout_ms <= 0 && !w->over) return -EINPROGRESS;
+    if (timeout_ms == INT64_MAX)
+        w->changed.wait(lock, is_over);
+    else if (!w->changed.wait_for(lock, to_milliseconds(timeout_ms), is_over))
+        return -EINPROGRESS;
+    if (w->outcome.code != 0) *err = w->outcome;
+    return w->outcome.code;
+}
+
+void gloo_release(void *arg) {
+    Work *w = static_cast<Work *>(arg);
+    w->thread.join();
+    delete w;
 }
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const crunrt_backend crunrt_backend = {
-    CRUNRT_BACKEND_ABI, "gloo", nullptr, gloo_open, gloo_run, gloo_abort, gloo_close,
+    CRUNRT_BACKEND_ABI, "gloo",    nullptr,      gloo_open,  gloo_run,   gloo_batch,
+    gloo_start,         gloo_wait, gloo_release, gloo_abort, gloo_close,
 };

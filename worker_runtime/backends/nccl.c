@@ -171,23 +171,29 @@ static int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeou
     }
 }
 
-/* Until the work before the event is done. */
-static int wait_for_event(struct nccl_state *s, int64_t timeout_ms, struct cr_error *err) {
+/* 0: the work before the event is done; -EINPROGRESS: not yet; else its failure. */
+static int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_error *err) {
+    cudaError_t e = s->api->cudaEventQuery(event);
+    if (e == cudaSuccess) return 0;
+    if (e != cudaErrorNotReady) {
+        return cr_fail(err, -EIO, "the operation failed on the GPU: CUDA error %d (%s)%s", (int) e,
+                       s->api->cudaGetErrorName(e),
+                       is_sticky(e) ? "; the CUDA context is lost, only a new process helps" : "");
+    }
+    if (s->comm == NULL) return cr_fail(err, -ECONNRESET, "the communicator was aborted");
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
+    if (r == ncclSuccess && state != ncclInProgress) r = state;
+    return r == ncclSuccess ? -EINPROGRESS : fail_nccl(s->api, r, err, "the operation failed");
+}
+
+static int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t timeout_ms,
+                          struct cr_error *err) {
     struct wait w = wait_begin(s, timeout_ms);
     for (;;) {
-        cudaError_t e = s->api->cudaEventQuery(s->done);
-        if (e == cudaSuccess) return 0;
-        if (e != cudaErrorNotReady) {
-            return cr_fail(err, -EIO, "the operation failed on the GPU: CUDA error %d (%s)%s",
-                           (int) e, s->api->cudaGetErrorName(e),
-                           is_sticky(e) ? "; the CUDA context is lost, only a new process helps"
-                                        : "");
-        }
-        ncclResult_t state = ncclSuccess;
-        ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
-        if (r == ncclSuccess && state != ncclInProgress) r = state;
-        if (r != ncclSuccess) return fail_nccl(s->api, r, err, "the operation failed");
-        int rc = wait_turn(&w, "the operation", timeout_ms, err);
+        int rc = look_at_event(s, event, err);
+        if (rc != -EINPROGRESS) return rc;
+        rc = wait_turn(&w, "the operation", timeout_ms, err);
         if (rc < 0) return rc;
     }
 }
@@ -568,20 +574,89 @@ static int describe(struct nccl_state *s, const struct backend_call *call, struc
     return 0;
 }
 
-static int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
-    struct nccl_state *s = arg;
+/* Puts the operations on the stream, and the event behind them. More than one: sends and receives,
+ * fused in one group. */
+static int put_on_stream(struct nccl_state *s, const struct backend_call *calls, size_t count,
+                         cudaEvent_t event, struct cr_error *err) {
     struct call c;
-    int rc = describe(s, call, &c, err);
-    if (rc < 0) return rc;
     cudaError_t e = s->api->cudaSetDevice(s->device);
     if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "use the GPU");
-    ncclResult_t r = enqueue(&c);
+    for (size_t i = 0; i < count; i++) { /* refusals before anything is begun */
+        int rc = describe(s, &calls[i], &c, err);
+        if (rc < 0) return rc;
+    }
+    ncclResult_t r = count > 1 ? s->api->ncclGroupStart() : ncclSuccess;
+    for (size_t i = 0; i < count && (r == ncclSuccess || r == ncclInProgress); i++) {
+        (void) describe(s, &calls[i], &c, err);
+        r = enqueue(&c);
+    }
+    if (count > 1) {
+        ncclResult_t end = s->api->ncclGroupEnd();
+        if (r == ncclSuccess || r == ncclInProgress) r = end;
+    }
     if (r != ncclSuccess && r != ncclInProgress) return fail_nccl(s->api, r, err, "enqueue");
-    if (r == ncclInProgress) rc = wait_for_comm(s, "enqueue", call->op->timeout_ms, err);
-    if (rc < 0) return rc;
-    e = s->api->cudaEventRecord(s->done, c.stream);
-    if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "note the end of the operation");
-    return wait_for_event(s, call->op->timeout_ms, err);
+    if (r == ncclInProgress) {
+        int rc = wait_for_comm(s, "enqueue", calls[0].op->timeout_ms, err);
+        if (rc < 0) return rc;
+    }
+    e = s->api->cudaEventRecord(event, c.stream);
+    return e == cudaSuccess ? 0 : fail_cuda(s->api, e, -EIO, err, "note the end of the operation");
+}
+
+static int nccl_batch(void *arg, const struct backend_call *calls, size_t count,
+                      struct cr_error *err) {
+    struct nccl_state *s = arg;
+    int rc = put_on_stream(s, calls, count, s->done, err);
+    return rc < 0 ? rc : wait_for_event(s, s->done, calls[0].op->timeout_ms, err);
+}
+
+static int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
+    return nccl_batch(arg, call, 1, err);
+}
+
+/* ---- work that goes on meanwhile: it is on the stream, with an event of its own ---- */
+
+struct nccl_work {
+    struct nccl_state *s;
+    cudaEvent_t event;
+    int64_t deadline_ms;
+};
+
+static int nccl_start(void *arg, const struct backend_call *call, void **out,
+                      struct cr_error *err) {
+    struct nccl_state *s = arg;
+    struct nccl_work *w = calloc(1, sizeof(*w));
+    if (w == NULL) return cr_fail(err, -ENOMEM, "start an operation: out of memory");
+    w->s = s;
+    w->deadline_ms = cr_deadline_ms(call->op->timeout_ms);
+    int rc = 0;
+    cudaError_t e = s->api->cudaSetDevice(s->device);
+    if (e == cudaSuccess) e = s->api->cudaEventCreateWithFlags(&w->event, cudaEventDisableTiming);
+    if (e != cudaSuccess) rc = fail_cuda(s->api, e, -EIO, err, "make an event");
+    if (rc == 0) rc = put_on_stream(s, call, 1, w->event, err);
+    if (rc < 0) {
+        if (w->event != NULL) (void) s->api->cudaEventDestroy(w->event);
+        free(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+static int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
+    struct nccl_work *w = arg;
+    int rc = look_at_event(w->s, w->event, err);
+    if (rc != -EINPROGRESS) return rc;
+    int64_t left = w->deadline_ms - cr_monotonic_ms(); /* CR_FOREVER stays far away */
+    if (left > 0 && timeout_ms == 0) return -EINPROGRESS;
+    rc = wait_for_event(w->s, w->event, timeout_ms < left ? timeout_ms : left < 0 ? 0 : left, err);
+    return rc == -ETIMEDOUT && cr_monotonic_ms() < w->deadline_ms ? -EINPROGRESS : rc;
+}
+
+static void nccl_release(void *arg) {
+    struct nccl_work *w = arg;
+    (void) w->s->api->cudaEventDestroy(w->event);
+    free(w);
 }
 
 __attribute__((visibility("default"))) const struct crunrt_backend crunrt_backend;
@@ -591,6 +666,10 @@ const struct crunrt_backend crunrt_backend = {
     .probe = nccl_probe,
     .open = nccl_open,
     .run = nccl_run,
+    .batch = nccl_batch,
+    .start = nccl_start,
+    .wait = nccl_wait,
+    .release = nccl_release,
     .abort = nccl_abort,
     .close = nccl_close,
 };

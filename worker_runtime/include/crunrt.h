@@ -381,6 +381,44 @@ CRUNRT_API int crunrt_group_send(crunrt_group *group, const void *buffer, size_t
 CRUNRT_API int crunrt_group_recv(crunrt_group *group, void *buffer, size_t count,
                                  crunrt_dtype dtype, int peer, uint32_t tag);
 
+/* Runs ops[count], all of them sends and receives, at the same time: the way to exchange with peers
+ * without a deadlock, since a send may wait for its receive. Returns what crunrt_group_run() does;
+ * -EINVAL also for another kind of operation. */
+CRUNRT_API int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count);
+
+/* ---- work that goes on meanwhile ---- */
+
+typedef struct crunrt_work crunrt_work;
+
+#define CRUNRT_WORKS_MAX 256 /* unfinished works of a group */
+
+/* Begins an operation and returns. The buffers (and arrays of counts) belong to it until it is done.
+ * Collectives count in the order of their start. gloo: a thread of the backend runs it; nccl: it is
+ * put on the stream, behind what is there.
+ *
+ *   out   the new work, to be given to crunrt_work_free() before crunrt_group_destroy()
+ *
+ * Returns 0, -EINVAL, -ENOTSUP, -EPIPE as crunrt_group_run() does, -EAGAIN (too many unfinished
+ * works), -ENOMEM. */
+CRUNRT_API int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out);
+
+/* Short forms of it for messages. */
+CRUNRT_API int crunrt_group_isend(crunrt_group *group, const void *buffer, size_t count,
+                                  crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
+CRUNRT_API int crunrt_group_irecv(crunrt_group *group, void *buffer, size_t count,
+                                  crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
+
+/* *done = 1 if the operation is over, else 0. Does not wait. Returns 0, or, once it is over, its
+ * failure as crunrt_group_run() returns it (then *done is 1, too). */
+CRUNRT_API int crunrt_work_test(crunrt_work *work, int *done);
+
+/* Waits until the operation is over. Returns its outcome as crunrt_group_run() does, or -EAGAIN if
+ * timeout_ms passed before (CRUNRT_TIMEOUT_DEFAULT: the operation's own limit ends the wait). */
+CRUNRT_API int crunrt_work_wait(crunrt_work *work, int64_t timeout_ms);
+
+/* Waits for the operation if it is not over, forgets its outcome, and frees. NULL is fine. */
+CRUNRT_API void crunrt_work_free(crunrt_work *work);
+
 /* ---- telling the launcher why ---- */
 
 /* Writes the error file that the launcher shows in its failure report, as torch's @record does: to
