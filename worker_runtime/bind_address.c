@@ -55,13 +55,19 @@ static void prefer_interface(struct sockaddr_storage *own) {
 }
 
 int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr_error *err) {
-    struct sockaddr_storage to, own;
+    const struct worker_place *p = &rt->place;
+    struct sockaddr_storage to, own = {.ss_family = AF_INET};
     socklen_t to_len = 0;
-    int rc = cr_address_resolve(rt->place.master_addr, rt->place.master_port, &to, &to_len, err);
-    if (rc == 0) rc = route_towards(&to, to_len, &own, err);
+    int one_node = p->local_world_size >= p->world_size;
+    int rc = 0;
+    if (p->file[0] != '\0') { /* no address is known: loopback, unless there may be other hosts */
+        ((struct sockaddr_in *) &own)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    } else {
+        rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
+        if (rc == 0) rc = route_towards(&to, to_len, &own, err);
+        if (p->local_world_size < 0) one_node = 1; /* the store's own address says where it is */
+    }
     if (rc < 0) return rc;
-    int one_node =
-        rt->place.local_world_size < 0 || rt->place.local_world_size >= rt->place.world_size;
     if (is_loopback(&own) && !one_node) prefer_interface(&own);
     format_host(&own, out);
     return 0;

@@ -21,8 +21,8 @@ struct cr_error *rt_last_error(void);
 /* One connection, shared by a store and its prefixed views. */
 struct crunrt_store {
     struct crunrt_store *parent; /* NULL: this one owns the client */
-    struct store_client *client; /* NULL in a view */
-    pthread_mutex_t lock;        /* turns on `client`; unused in a view */
+    struct store *base;          /* NULL in a view */
+    pthread_mutex_t lock;        /* turns on `base`; unused in a view */
     int64_t timeout_ms;
     char *prefix; /* "" or "a/b/", in front of every key */
 };
@@ -35,6 +35,9 @@ struct crunrt {
     char prefix[64];               /* of the library's own keys in this attempt */
     uint64_t group_seq;            /* groups made so far, the same on every rank */
 };
+
+/* A store in a file, shared by world_size processes; the last one to close it removes it. */
+int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out);
 
 #define RT_ADDRESS_MAX 64 /* a numeric address, NUL included */
 

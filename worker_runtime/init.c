@@ -47,6 +47,9 @@ static int host_store(struct crunrt *rt) {
 
 static int connect_store(struct crunrt *rt, int64_t timeout_ms) {
     const struct worker_place *p = &rt->place;
+    if (p->file[0] != '\0') {
+        return rt_store_open_file(p->file, p->world_size, timeout_ms, &rt->store);
+    }
     int rc = p->rank == 0 && !p->agent_hosts_store ? host_store(rt) : 0;
     if (rc < 0) return rc;
     rc = crunrt_store_open(p->master_addr, p->master_port, timeout_ms, &rt->store);
@@ -78,6 +81,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
  * it does not wait long for those that died. */
 static void leave(struct crunrt *rt) {
     if (rt->place.agent_hosts_store || rt->store == NULL || rt->place.world_size == 1) return;
+    if (rt->place.file[0] != '\0') return; /* nobody hosts it */
     const char *all = "crunrt/left/all";
     int64_t left = 0;
     if (rt->host_state != NULL) {

@@ -42,8 +42,23 @@ int crunrt_store_open(const char *host, int port, int64_t timeout_ms, crunrt_sto
     struct crunrt_store *s = NULL;
     int rc = store_new(NULL, "", rt_timeout(timeout_ms, CRUNRT_TIMEOUT_MS), &s);
     if (rc < 0) return rc;
-    rc = store_client_connect(host, (uint16_t) port, STORE_PROTOCOL_PROBE, s->timeout_ms,
-                              &s->client, rt_last_error());
+    struct store_client *client = NULL;
+    rc = store_client_connect(host, (uint16_t) port, STORE_PROTOCOL_PROBE, s->timeout_ms, &client,
+                              rt_last_error());
+    if (rc < 0) {
+        crunrt_store_close(s);
+        return rc;
+    }
+    s->base = store_client_store(client);
+    *out = s;
+    return 0;
+}
+
+int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out) {
+    struct crunrt_store *s = NULL;
+    int rc = store_new(NULL, "", timeout_ms, &s);
+    if (rc < 0) return rc;
+    rc = store_file_open(path, world_size, &s->base, rt_last_error());
     if (rc < 0) {
         crunrt_store_close(s);
         return rc;
@@ -61,7 +76,7 @@ int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **
 
 void crunrt_store_close(crunrt_store *store) {
     if (store == NULL) return;
-    store_client_close(store->client);
+    if (store->base != NULL) store_close(store->base);
     (void) pthread_mutex_destroy(&store->lock);
     free(store->prefix);
     free(store);
@@ -103,8 +118,8 @@ int crunrt_store_set(crunrt_store *store, const char *key, const void *value, si
     int rc = raw_key(store, key, &text, &k);
     if (rc < 0) return rc;
     struct crunrt_store *root = store_lock(store);
-    rc = store_client_set(root->client, k, (struct store_bytes){value, len}, root->timeout_ms,
-                          rt_last_error());
+    rc = store_set(root->base, k, (struct store_bytes){value, len}, root->timeout_ms,
+                   rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     return rc;
 }
@@ -117,8 +132,8 @@ int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms, v
     if (rc < 0) return rc;
     struct crunrt_store *root = store_lock(store);
     size_t n = 0;
-    rc = store_client_get(root->client, k, rt_timeout(timeout_ms, store->timeout_ms), value, &n,
-                          rt_last_error());
+    rc = store_get(root->base, k, rt_timeout(timeout_ms, store->timeout_ms), value, &n,
+                   rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     if (rc == 0 && len != NULL) *len = n;
     return rc;
@@ -131,7 +146,7 @@ int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta, int64_
     if (rc < 0) return rc;
     struct crunrt_store *root = store_lock(store);
     int64_t sum = 0;
-    rc = store_client_add(root->client, k, delta, store->timeout_ms, &sum, rt_last_error());
+    rc = store_add(root->base, k, delta, store->timeout_ms, &sum, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     if (rc == 0 && total != NULL) *total = sum;
     return rc;
@@ -147,9 +162,9 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
     struct crunrt_store *root = store_lock(store);
     void *held = NULL;
     size_t n = 0;
-    rc = store_client_compare_set(root->client, k, (struct store_bytes){expected, expected_len},
-                                  (struct store_bytes){desired, desired_len}, store->timeout_ms,
-                                  &held, &n, rt_last_error());
+    rc = store_compare_set(root->base, k, (struct store_bytes){expected, expected_len},
+                           (struct store_bytes){desired, desired_len}, store->timeout_ms, &held, &n,
+                           rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     if (rc < 0) return rc;
     if (len != NULL) *len = n;
@@ -199,8 +214,8 @@ int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_c
     int rc = key_list_init(&list, store, keys, key_count);
     if (rc < 0) return rc;
     struct crunrt_store *root = store_lock(store);
-    rc = store_client_wait(root->client, list.keys, list.count,
-                           rt_timeout(timeout_ms, store->timeout_ms), rt_last_error());
+    rc = store_wait(root->base, list.keys, list.count, rt_timeout(timeout_ms, store->timeout_ms),
+                    rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     key_list_done(&list);
     return rc;
@@ -212,8 +227,8 @@ int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_
     int rc = key_list_init(&list, store, keys, key_count);
     if (rc < 0) return rc;
     struct crunrt_store *root = store_lock(store);
-    rc = store_client_check(root->client, list.keys, list.count, store->timeout_ms, present,
-                            rt_last_error());
+    rc =
+        store_check(root->base, list.keys, list.count, store->timeout_ms, present, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     key_list_done(&list);
     return rc;
@@ -226,7 +241,7 @@ int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
     if (rc < 0) return rc;
     struct crunrt_store *root = store_lock(store);
     int existed = 0;
-    rc = store_client_delete(root->client, k, store->timeout_ms, &existed, rt_last_error());
+    rc = store_delete(root->base, k, store->timeout_ms, &existed, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     if (rc == 0 && deleted != NULL) *deleted = existed;
     return rc;
@@ -236,7 +251,7 @@ int crunrt_store_num_keys(crunrt_store *store, int64_t *count) {
     if (store == NULL || count == NULL)
         return cr_fail(rt_last_error(), -EINVAL, "count keys: no store");
     struct crunrt_store *root = store_lock(store);
-    int rc = store_client_num_keys(root->client, store->timeout_ms, count, rt_last_error());
+    int rc = store_num_keys(root->base, store->timeout_ms, count, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     return rc;
 }

@@ -189,6 +189,18 @@ static int read_tcp(const char *method, struct worker_place *out, int *rank, int
     return address[len] == '?' ? read_query(address + len + 1, method, rank, world_size, err) : 0;
 }
 
+static int read_file(const char *method, struct worker_place *out, int *rank, int *world_size,
+                     struct cr_error *err) {
+    const char *path = method + strlen("file://");
+    size_t len = strcspn(path, "?");
+    if (path[0] != '/' || len < 2 || len >= sizeof(out->file)) {
+        return cr_fail(err, -EINVAL, "initialise by '%.200s': write file:///ABSOLUTE/PATH", method);
+    }
+    memcpy(out->file, path, len);
+    out->file[len] = '\0';
+    return path[len] == '?' ? read_query(path + len + 1, method, rank, world_size, err) : 0;
+}
+
 /* The agent hosts the store if it says so, and if this is its store: a program may well open one of
  * its own by tcp:// under a launcher, and then rank 0 hosts it. */
 static int agent_hosts(const struct environment *env, const struct worker_place *place) {
@@ -205,11 +217,17 @@ int worker_place_read(worker_place_get_fn get, void *arg, const char *method, in
     struct environment env = {get, arg};
     struct worker_place place = {.restart_count = 0};
     int by_environment = method == NULL || strcmp(method, "env://") == 0;
-    if (!by_environment && strncmp(method, "tcp://", 6) != 0) {
-        return cr_fail(err, -ENOTSUP,
-                       "initialise by '%s': unknown method; use env:// or tcp://HOST:PORT", method);
+    int rc = 0;
+    if (!by_environment && strncmp(method, "tcp://", 6) == 0) {
+        rc = read_tcp(method, &place, &rank, &world_size, err);
+    } else if (!by_environment && strncmp(method, "file://", 7) == 0) {
+        rc = read_file(method, &place, &rank, &world_size, err);
+    } else if (!by_environment) {
+        rc = cr_fail(
+            err, -ENOTSUP,
+            "initialise by '%s': unknown method; use env://, tcp://HOST:PORT or file:///PATH",
+            method);
     }
-    int rc = by_environment ? 0 : read_tcp(method, &place, &rank, &world_size, err);
     if (rc == 0) rc = read_ranks(&env, rank, world_size, &place, err);
     if (rc == 0 && by_environment) rc = read_address(&env, &place, err);
     if (rc < 0) return rc;

@@ -14,12 +14,13 @@ struct worker_place {
     int local_rank, local_world_size; /* -1: not known */
     int restart_count;
     int agent_hosts_store; /* 0: rank 0 does */
-    char master_addr[256];
+    char master_addr[256]; /* "" with a file */
     uint16_t master_port;
+    char file[1024];    /* the store's path; "" = it is at master_addr:master_port */
     const char *source; /* which launcher's variables gave the rank */
 };
 
-/* method      NULL or "env://", or "tcp://host:port[?rank=R&world_size=N]"
+/* method      NULL or "env://", "tcp://host:port[?rank=R&world_size=N]", or "file:///path[?…]"
  * rank, world_size   -1: from the method's query, else from the environment
  * 0, or -EINVAL with a text that lists what was looked for, or -ENOTSUP for another method. An
  * empty variable counts as unset, as torch has it. */

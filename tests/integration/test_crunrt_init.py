@@ -55,6 +55,18 @@ with socket.socket() as taken:
     expect(run_workers(None, 1, INIT, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE=None), 0, 3, "error -98",
            port, "as rank 0")
 
+# Other ways in: a store of the program's own by tcp://, under an agent too, and a file.
+with Store() as store:
+    port = FreePort().port
+    expect_all(run_workers(store, 3, ["crunrt_worker", "works"], TEST_INIT_METHOD=f"tcp://127.0.0.1:{port}"), 0,
+               "works right")
+with tempfile.TemporaryDirectory() as folder:
+    method = f"file://{folder}/store"
+    expect_all(run_workers(None, 3, ["crunrt_worker", "works"], TEST_INIT_METHOD=method, MASTER_ADDR=None), 0,
+               "works right")
+    if os.listdir(folder):
+        raise SystemExit("FAIL: the last rank did not remove the file")
+
 with Store() as store:
     for name in ("nonesuch", "../gloo"):
         expect(run_workers(store, 1, ["crunrt_worker", "backend", name]), 0, 3, f"'{name}'")

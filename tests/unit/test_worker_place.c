@@ -146,6 +146,11 @@ START_TEST(tcp_url) {
     ck_assert_int_eq(TCP(none, "tcp://a:1?world_size=0", 0, -1), -EINVAL);
     ck_assert_int_eq(TCP(none, "tcp://a:1?rnk=0", -1, -1), -EINVAL);
     ck_assert_int_eq(TCP(none, "tcp://a:1", -1, -1), -EINVAL);
+    ck_assert_int_eq(TCP(none, "file:///tmp/x?world_size=3&rank=2", -1, -1), 0);
+    ck_assert_str_eq(p.file, "/tmp/x");
+    ck_assert_int_eq(p.rank, 2);
+    ck_assert_int_eq(TCP(none, "file://tmp/x", 0, 1), -EINVAL);
+    ck_assert_int_eq(TCP(none, "file:///", 0, 1), -EINVAL);
     ck_assert_int_eq(TCP(none, "udp://a:1", -1, -1), -ENOTSUP);
     CK_TEXT(err, "udp://a:1");
 }

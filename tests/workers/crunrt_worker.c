@@ -32,7 +32,9 @@ static int64_t now_ms(void) {
 }
 
 static void open_runtime(void) {
-    REQUIRE(crunrt_init(NULL, &rt) == 0, "init");
+    crunrt_init_options o = CRUNRT_INIT_OPTIONS_INIT;
+    o.method = getenv("TEST_INIT_METHOD");
+    REQUIRE(crunrt_init(&o, &rt) == 0, "init");
     rank = crunrt_rank(rt);
     size = crunrt_world_size(rt);
 }
@@ -402,7 +404,12 @@ static void mode_works(void) {
 static void mode_lose_works(void) {
     enum { COUNT = 4 };
     open_world(5000);
-    if (rank == size - 1) (void) raise(SIGKILL);
+    const char *go = "go";
+    int64_t ready = 0;
+    if (rank == size - 1) { /* once the others have begun */
+        REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &go, 1, 30000) == 0, "go");
+        (void) raise(SIGKILL);
+    }
     crunrt_work *works[COUNT];
     float x[COUNT] = {0};
     int64_t since = now_ms(), in = 0;
@@ -414,7 +421,11 @@ static void mode_lose_works(void) {
         op.send = op.recv = &x[started];
         op.count = 1;
         op.dtype = CRUNRT_FLOAT32;
-        if (crunrt_group_start(world, &op, &works[started]) < 0) break; /* broken already */
+        REQUIRE(crunrt_group_start(world, &op, &works[started]) == 0, "start");
+    }
+    REQUIRE(crunrt_store_add(crunrt_job_store(rt), "ready", 1, &ready) == 0, "ready");
+    if (ready == size - 1) {
+        REQUIRE(crunrt_store_set(crunrt_job_store(rt), go, "", 0) == 0, "go");
     }
     for (int k = 0; k < started; k++) {
         int rc = crunrt_work_wait(works[k], CRUNRT_TIMEOUT_DEFAULT);

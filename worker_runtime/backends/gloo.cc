@@ -23,6 +23,9 @@
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -62,7 +65,49 @@ const char *without_place(const char *text) {
     return end != nullptr ? end + 2 : text;
 }
 
+// Gloo writes to sockets without MSG_NOSIGNAL, and a dead peer must not end a program that leaves
+// SIGPIPE alone. While Gloo runs on the caller's thread the signal is held back, and eaten if it came.
+class HoldSigpipe {
+  public:
+    HoldSigpipe() {
+        sigset_t pending;
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        sigpending(&pending);
+        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~HoldSigpipe() {
+        const timespec now = {0, 0};
+        if (!was_pending_) (void) sigtimedwait(&pipe_, nullptr, &now);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    HoldSigpipe(const HoldSigpipe &) = delete;
+    HoldSigpipe &operator=(const HoldSigpipe &) = delete;
+
+  private:
+    sigset_t pipe_, before_;
+    bool was_pending_;
+};
+
+// Threads that are made while this lives get no signals: those are for the program's own.
+class HoldSignals {
+  public:
+    HoldSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before_);
+    }
+    ~HoldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    HoldSignals(const HoldSignals &) = delete;
+    HoldSignals &operator=(const HoldSignals &) = delete;
+
+  private:
+    sigset_t before_;
+};
+
 template <typename Body> int guard(cr_error *err, Body body) {
+    HoldSigpipe hold;
     try {
         return body();
     } catch (const StoreError &e) {
@@ -140,6 +185,7 @@ std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address)
     auto &entry = devices[attr.iface + "/" + attr.hostname];
     auto device = entry.lock();
     if (device == nullptr) {
+        HoldSignals hold;
         device = gloo::transport::tcp::CreateDevice(attr);
         entry = device;
     }
@@ -492,6 +538,7 @@ int gloo_start(void *state, const backend_call *call, void **out, cr_error *err)
         work->call = describe(state, call, &work->op);
         if (is_message(&work->op)) work->buffer = post(work->call);
         Work *w = work.get();
+        HoldSignals hold;
         work->thread = std::thread([w] { w->run(); });
         *out = work.release();
         return 0;

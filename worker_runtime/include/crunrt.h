@@ -69,7 +69,9 @@ typedef struct crunrt_init_options {
 
     /* NULL or "env://": rank, world size and address from the environment, see crunrt_init();
      * "tcp://HOST:PORT": that store, hosted by rank 0, with rank and world size from "?rank=R",
-     * "&world_size=N", the fields below, or the environment. */
+     * "&world_size=N", the fields below, or the environment;
+     * "file:///PATH": a store in a file that all ranks share, torch's file store among them. The
+     * file must not be left over from an earlier run. */
     const char *method;
 
     int rank;           /* -1: from the environment */
@@ -392,9 +394,9 @@ typedef struct crunrt_work crunrt_work;
 
 #define CRUNRT_WORKS_MAX 256 /* unfinished works of a group */
 
-/* Begins an operation and returns. The buffers (and arrays of counts) belong to it until it is done.
- * Collectives count in the order of their start. gloo: a thread of the backend runs it; nccl: it is
- * put on the stream, behind what is there.
+/* Begins an operation and returns. The buffers (and arrays of counts) belong to it until it is
+ * done. Collectives count in the order of their start. gloo: a thread of the backend runs it; nccl:
+ * it is put on the stream, behind what is there.
  *
  *   out   the new work, to be given to crunrt_work_free() before crunrt_group_destroy()
  *
