@@ -164,16 +164,22 @@ void nursery_replace_warden(struct nursery *n) {
     cr_debug("the warden died; %s", code == 0 ? "another one watches" : "none watches now");
 }
 
-/* With processes left in the cgroup (they cannot be ours to wait for) the warden does the rest. */
+/* It takes the time that the scheduler needs to let it die, so it is waited for only in the end. With
+ * processes left in the cgroup (they cannot be ours to wait for) it does the rest itself. */
 static void stop_warden(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
-    pid_t pid = n->warden.pid;
-    if (cgroup_remove(&n->cgroup) == 0)
-        warden_dismiss(&n->warden);
-    else
+    if (cgroup_remove(&n->cgroup) < 0) {
+        known_children_forget(n->warden.pid);
         warden_release(&n->warden);
-    known_children_forget(pid);
+    }
+    warden_kill(&n->warden);
     cr_close_fd(&n->cgroup.fd);
+}
+
+static void bury_warden(struct nursery *n) {
+    pid_t pid = n->warden.pid;
+    warden_bury(&n->warden);
+    known_children_forget(pid);
 }
 
 /* ---- opening ---- */
@@ -247,9 +253,10 @@ static int start_handles(struct nursery *n) {
 }
 
 static void nursery_free(struct nursery *n) {
-    stop_warden(n);
+    bury_warden(n);
     cr_close_fd(&n->epoll_fd);
     if (n->roster != NULL) (void) munmap(n->roster, sizeof *n->roster);
+    if (n->slots != NULL) (void) munmap(n->slots, NURSERY_SLOTS * sizeof *n->slots);
     free(n->variable);
     free(n);
 }
@@ -270,12 +277,14 @@ int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg
         .warden = {.pidfd = -1, .lifeline = -1},
         .watched_cgroup = WATCHED_CGROUP,
         .watched_warden = WATCHED_WARDEN,
+        .borrow = spawn_can_borrow(),
     };
     TAILQ_INIT(&n->living);
     TAILQ_INIT(&n->dead);
     LIST_INIT(&n->orphans);
     code = open_parts(n, err);
     if (code < 0) {
+        stop_warden(n);
         nursery_free(n);
         return code;
     }
@@ -305,6 +314,7 @@ void nursery_close(struct nursery *n, void (*on_close)(void *arg)) {
     CR_ASSERT(TAILQ_EMPTY(&n->living) && TAILQ_EMPTY(&n->dead) && n->state == NURSERY_OPEN);
     n->state = NURSERY_CLOSING;
     n->on_close = on_close;
+    stop_warden(n);
     (void) known_children_nurseries(-1);
     if (n->open_handles == 0) { /* the loop refused the first of them */
         nursery_free(n);

@@ -3,10 +3,13 @@
 #define AGENT_NURSERY_INTERNAL_H
 
 #include "agent/cgroup_internal.h"
+#include "agent/spawn_internal.h"
 #include "agent/warden_internal.h"
 #include "agent/worker_process.h"
 
 #include <sys/queue.h>
+
+#define NURSERY_SLOTS 32 /* workers that are started at once */
 
 /* What a descriptor in the nursery's epoll stands for; the first member of each such object. */
 enum watched { WATCHED_WORKER, WATCHED_ORPHAN, WATCHED_WARDEN, WATCHED_CGROUP };
@@ -16,6 +19,7 @@ struct worker_process {
     struct nursery *nursery;
     int pidfd;       /* -1 where the kernel has none: SIGCHLD tells instead */
     int roster_slot; /* or -1 */
+    char **envp;     /* while it is being started */
     void *arg;
     struct worker_exit how; /* pid and signal_sent from the start, the rest once it is dead */
     TAILQ_ENTRY(worker_process) link; /* in nursery.living, then in nursery.dead */
@@ -65,6 +69,8 @@ struct nursery {
     int cgroup_killed;    /* and must be renewed before it is used again */
     int cgroup_events_fd; /* watched only while something unknown is in there; else -1 */
     enum watched watched_cgroup, watched_warden;
+    struct spawn_slot *slots; /* NURSERY_SLOTS of them, from the first start on */
+    int borrow;               /* children may borrow our memory */
     struct warden warden;
     unsigned warden_deaths;
     struct warden_roster *roster;

@@ -1,8 +1,12 @@
-/* One clone and one exec. */
+/* One clone and one exec, in two halves, so that many may be on their way at once. */
 #ifndef AGENT_SPAWN_INTERNAL_H
 #define AGENT_SPAWN_INTERNAL_H
 
+#include <stdalign.h>
+#include <stdint.h>
 #include <sys/types.h>
+
+#define SPAWN_STACK_BYTES 16384
 
 struct spawn_request {
     const char *path;
@@ -16,10 +20,38 @@ struct spawned {
     int pidfd; /* close-on-exec; -1 where the kernel has none */
 };
 
-/* Starts the program; returns once the child has executed it, or has failed to.
- * Returns 0, or a negative errno; *what then names the step that failed ("execute", …), and no
- * child is left. -ENOTSUP: it could not be started in the cgroup; try again without. */
-int spawn_process(const struct spawn_request *request, struct spawned *out, const char **what);
+/* How far the child came. */
+enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_EXEC };
+
+struct spawn_report {
+    int code;             /* 0, or the negative errno of `step` */
+    enum spawn_step step; /* SPAWN_CLONE: not one instruction of the child was executed */
+};
+
+/* What one child on its way needs; the child may be running on its stack. */
+struct spawn_slot {
+    alignas(16) char stack[SPAWN_STACK_BYTES];
+    struct spawn_request request;
+    struct spawn_report report;
+    struct spawned child;
+    pid_t parent;
+    uint32_t on_its_way; /* cleared, and woken, by the kernel: the child has left our memory */
+    int report_in;       /* after a fork: the pipe that brings the report, else -1 */
+    int report_out;      /* the child's end of it, else -1 */
+};
+
+/* Whether children may borrow our memory here: where not, they are forked. */
+int spawn_can_borrow(void);
+
+/* First half: the child is on its way. The request's strings must live until the second half, its
+ * descriptors need not. Returns 0 and slot->child, or a negative errno and no child; -ENOTSUP: it
+ * cannot be started in this cgroup. *borrow is cleared if the kernel turns out not to allow it. */
+int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, int *borrow);
+
+/* Second half: waits until the child has executed the program, or has failed to. Returns 0; or a
+ * negative errno, and the child was waited for (its pidfd is still the caller's): *what names the
+ * step that failed ("execute", …). -ENOTSUP: try again without the cgroup. */
+int spawn_finish(struct spawn_slot *slot, const char **what);
 
 /* Fault points, defined by test programs only. */
 struct spawn_test_hooks {

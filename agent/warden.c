@@ -229,10 +229,8 @@ void warden_bury(struct warden *w) {
     cr_close_fd(&w->lifeline);
 }
 
-void warden_dismiss(struct warden *w) {
-    if (w->pid <= 0) return;
-    (void) kill(w->pid, SIGKILL); /* our child, not waited for yet: the pid is its own */
-    warden_bury(w);
+void warden_kill(struct warden *w) {
+    if (w->pid > 0) (void) kill(w->pid, SIGKILL); /* our child, not waited for: the pid is its own */
 }
 
 void warden_release(struct warden *w) {

@@ -25,13 +25,13 @@ struct warden {
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  const struct warden_roster *roster);
 
-/* Nothing is left to guard: the warden goes, and is waited for. */
-void warden_dismiss(struct warden *w);
+/* Nothing is left to guard: the warden dies. To be buried. */
+void warden_kill(struct warden *w);
 
 /* It shall end everything that is left, and then itself. */
 void warden_release(struct warden *w);
 
-/* It died, of somebody else's doing: collects it. */
+/* Waits for one that was killed, by us or by somebody else. */
 void warden_bury(struct warden *w);
 
 #endif

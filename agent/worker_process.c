@@ -6,7 +6,6 @@
  * first see who is dead already and is no victim of it. */
 #include "agent/known_children_internal.h"
 #include "agent/nursery_internal.h"
-#include "agent/spawn_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -15,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -60,60 +60,152 @@ static const char *remedy(int code) {
     }
 }
 
-static int start(struct nursery *n, struct worker_process *w, const struct worker_spawn *how,
-                 char *const *envp, struct cr_error *err) {
-    struct spawn_request request = {
-        .path = how->path,
-        .argv = how->argv,
-        .envp = envp,
-        .stdio = {how->stdin_fd, how->stdout_fd, how->stderr_fd},
-        .cgroup_fd = n->cgroup.fd,
-    };
-    struct spawned s = {.pidfd = -1};
-    const char *what;
-    int code = known_children_begin();
-    if (code < 0) return cr_fail(err, code, "cannot start '%s': out of memory", how->path);
-    code = spawn_process(&request, &s, &what);
-    if (code == -ENOTSUP && n->cgroup.fd >= 0) {
-        if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd); /* no use trying again */
-        request.cgroup_fd = -1;
-        code = spawn_process(&request, &s, &what);
-    }
-    known_children_end(code == 0 ? s.pid : 0);
-    if (code < 0)
-        return cr_fail(err, code, "cannot %s '%s': %s%s", what, how->path, strerror(-code),
-                       remedy(code));
-    w->how.pid = s.pid;
-    w->pidfd = s.pidfd;
+static int prepare_slots(struct nursery *n) {
+    if (n->slots != NULL) return 0;
+    void *room = mmap(NULL, NURSERY_SLOTS * sizeof *n->slots, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return -ENOMEM;
+    n->slots = room;
     return 0;
 }
 
-int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
-                 struct worker_process **out, struct cr_error *err) {
-    if (n->state != NURSERY_OPEN)
-        return cr_fail(err, -EBUSY, "cannot start '%s': its group is ending", how->path);
-    CR_AUTO_FREE char **envp = environment_with(how->envp, n->variable);
-    struct worker_process *w = calloc(1, sizeof *w);
-    int code = -ENOMEM;
-    if (envp == NULL || w == NULL)
-        (void) cr_fail(err, code, "cannot start '%s': out of memory", how->path);
-    else
-        code = start(n, w, how, envp, err);
-    if (code < 0) {
-        free(w);
-        return code;
+/* No use trying it again; but those who are in it are ended by it. */
+static void give_up_cgroup(struct nursery *n) {
+    if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd);
+}
+
+/* First half: on its way, and known to everybody who must not lose it. */
+static int begin(struct worker_process *w, const struct worker_spawn *how, struct spawn_slot *slot,
+                 int cgroup_fd) {
+    struct nursery *n = w->nursery;
+    struct spawn_request request = {
+        .path = how->path,
+        .argv = how->argv,
+        .envp = w->envp,
+        .stdio = {how->stdin_fd, how->stdout_fd, how->stderr_fd},
+        .cgroup_fd = cgroup_fd,
+    };
+    int code = known_children_begin();
+    if (code < 0) return code;
+    code = spawn_begin(slot, &request, &n->borrow);
+    known_children_end(code == 0 ? slot->child.pid : 0);
+    if (code == -ENOTSUP && cgroup_fd >= 0) {
+        give_up_cgroup(n);
+        return begin(w, how, slot, -1);
     }
-    w->watched = WATCHED_WORKER;
-    w->nursery = n;
-    w->arg = worker_arg;
+    if (code < 0) return code;
+    w->how.pid = slot->child.pid;
+    w->pidfd = slot->child.pidfd;
     w->roster_slot = enter_roster(n, w->how.pid);
     TAILQ_INSERT_TAIL(&n->living, w, link);
     /* Dead already? Then the descriptor is ready from the first moment: nothing is lost. */
     if (w->pidfd >= 0 && nursery_watch(n, w->pidfd, EPOLLIN, &w->watched) < 0)
         cr_close_fd(&w->pidfd);
     if (w->pidfd < 0) nursery_schedule_turn(n); /* its SIGCHLD may have come before we knew it */
-    *out = w;
     return 0;
+}
+
+/* It was waited for: nobody needs to know it any more. */
+static void strike_out(struct worker_process *w) {
+    struct nursery *n = w->nursery;
+    known_children_forget(w->how.pid);
+    if (w->roster_slot >= 0) n->roster->session[w->roster_slot] = 0;
+    nursery_unwatch(n, &w->pidfd);
+    TAILQ_REMOVE(&n->living, w, link);
+}
+
+/* Second half. */
+static int finish(struct worker_process *w, const struct worker_spawn *how, struct spawn_slot *slot,
+                  const char **what) {
+    int code = spawn_finish(slot, what);
+    if (code < 0) strike_out(w);
+    if (code != -ENOTSUP || slot->request.cgroup_fd < 0) return code;
+    give_up_cgroup(w->nursery);
+    *what = "start";
+    code = begin(w, how, slot, -1);
+    return code < 0 ? code : finish(w, how, slot, what);
+}
+
+static struct worker_process *worker_new(struct nursery *n, const struct worker_spawn *how,
+                                         void *arg) {
+    struct worker_process *w = calloc(1, sizeof *w);
+    if (w == NULL) return NULL;
+    *w = (struct worker_process){.watched = WATCHED_WORKER, .nursery = n, .arg = arg, .pidfd = -1};
+    w->envp = environment_with(how->envp, n->variable);
+    if (w->envp != NULL) return w;
+    free(w);
+    return NULL;
+}
+
+/* A number of starts, of which up to NURSERY_SLOTS are on their way at once. */
+struct starts {
+    struct nursery *n;
+    const struct worker_spawn *how;
+    void *const *args;
+    struct worker_process **out;
+    size_t failed; /* the first that failed, and how */
+    int code;
+    struct cr_error *err;
+};
+
+static void start_failed(struct starts *s, size_t i, int code, const char *what) {
+    if (s->out[i] != NULL) free(s->out[i]->envp);
+    free(s->out[i]);
+    s->out[i] = NULL;
+    if (s->code < 0 && i > s->failed) return;
+    s->failed = i;
+    s->code = cr_fail(s->err, code, "cannot %s '%s': %s%s", what, s->how[i].path, strerror(-code),
+                      remedy(code));
+}
+
+static void begin_start(struct starts *s, size_t i) {
+    struct nursery *n = s->n;
+    int code = -ENOMEM;
+    s->out[i] = worker_new(n, &s->how[i], s->args[i]);
+    if (s->out[i] != NULL)
+        code = begin(s->out[i], &s->how[i], &n->slots[i % NURSERY_SLOTS], n->cgroup.fd);
+    if (code < 0) start_failed(s, i, code, "start");
+}
+
+static void finish_start(struct starts *s, size_t i) {
+    const char *what;
+    if (s->out[i] == NULL) return;
+    int code = finish(s->out[i], &s->how[i], &s->n->slots[i % NURSERY_SLOTS], &what);
+    if (code < 0) {
+        start_failed(s, i, code, what);
+        return;
+    }
+    free(s->out[i]->envp);
+    s->out[i]->envp = NULL;
+}
+
+int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *const *worker_args,
+                     size_t count, struct worker_process **out, size_t *failed,
+                     struct cr_error *err) {
+    struct starts s = {.n = n, .how = how, .args = worker_args, .out = out, .err = err};
+    for (size_t i = 0; i < count; i++) out[i] = NULL;
+    *failed = 0;
+    if (n->state != NURSERY_OPEN)
+        return cr_fail(err, -EBUSY, "cannot start '%s': its group is ending", how->path);
+    int code = prepare_slots(n);
+    if (code < 0) return cr_fail(err, code, "cannot start '%s': out of memory", how->path);
+    size_t begun = 0, finished = 0;
+    while (begun < count && s.code == 0) {
+        if (begun - finished == NURSERY_SLOTS) finish_start(&s, finished++);
+        if (s.code == 0) begin_start(&s, begun++);
+    }
+    while (finished < begun) finish_start(&s, finished++);
+    *failed = s.failed;
+    return s.code;
+}
+
+int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
+                 struct worker_process **out, struct cr_error *err) {
+    size_t failed;
+    struct worker_process *w;
+    int code = worker_spawn_all(n, how, &worker_arg, 1, &w, &failed, err);
+    if (code == 0) *out = w;
+    return code;
 }
 
 /* ---- death ---- */
@@ -133,12 +225,9 @@ static int worker_collect(struct worker_process *w) {
     if (syscall(SYS_waitid, P_PID, w->how.pid, &info, WEXITED | WNOHANG, &w->how.usage) < 0 ||
         info.si_pid == 0)
         return 0;
-    known_children_forget(w->how.pid);
-    if (w->roster_slot >= 0) n->roster->session[w->roster_slot] = 0;
-    nursery_unwatch(n, &w->pidfd);
+    strike_out(w);
     describe(&w->how, &info);
     w->how.order = ++n->deaths_seen;
-    TAILQ_REMOVE(&n->living, w, link);
     TAILQ_INSERT_TAIL(&n->dead, w, link);
     return 1;
 }

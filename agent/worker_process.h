@@ -72,6 +72,14 @@ int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err);
 
+/* The same for many at once, so that one is cloned while the others execute: on several processors
+ * much faster than one after another. how, worker_args and out have `count` elements, in the order of
+ * starting. On failure *failed is the first that could not be started; those that could run, and are
+ * in out (NULL for the others): nursery_end() ends them. */
+int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *const *worker_args,
+                     size_t count, struct worker_process **out, size_t *failed,
+                     struct cr_error *err);
+
 pid_t worker_pid(const struct worker_process *w);
 void *worker_arg(const struct worker_process *w);
 

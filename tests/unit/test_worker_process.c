@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORKERS_MAX 256
+#define WORKERS_MAX 512
 #define PATIENCE_MS 30000
 
 static struct spawn_test_hooks hooks;
@@ -151,6 +151,10 @@ static pid_t read_pid(int fd) {
 static int is_alive(pid_t pid) {
     struct proc_stat stat;
     return proc_stat(pid, &stat) == 0 && stat.alive;
+}
+
+static void until_zombie(pid_t pid) {
+    while (is_alive(pid)) (void) poll(NULL, 0, 1);
 }
 
 static void await_death(pid_t pid) {
@@ -324,11 +328,62 @@ START_TEST(test_no_descriptor_leaks) {
 }
 END_TEST
 
-/* ---- no exit is lost ---- */
+#define MANY 100 /* more than are on their way at once */
 
-static void until_zombie(pid_t pid) {
-    while (is_alive(pid)) (void) poll(NULL, 0, 1);
+START_TEST(test_many_at_once) {
+    struct place p;
+    char *argv[] = {(char *) "/bin/sh", (char *) "-c", (char *) "exit $0", NULL, NULL};
+    char *each[MANY][5], number[MANY][8];
+    struct worker_spawn how[MANY];
+    struct worker_process *out[MANY];
+    void *who[MANY];
+    size_t failed;
+    struct cr_error err;
+    choose_way(_i);
+    for (size_t i = 0; i < MANY; i++) {
+        memcpy(each[i], argv, sizeof argv);
+        (void) snprintf(number[i], sizeof number[i], "%zu", i);
+        each[i][3] = number[i];
+        who[i] = (void *) i;
+        how[i] = (struct worker_spawn){argv[0], each[i], environ, -1, -1, -1};
+    }
+    place_open(&p);
+    ck_assert_int_eq(worker_spawn_all(p.n, how, who, MANY, out, &failed, &err), 0);
+    run_until_ended(&p, MANY);
+    for (size_t i = 0; i < MANY; i++)
+        ck_assert_int_eq(p.ended[i].exit_code, (int) (size_t) p.who[i]);
+
+    /* One that cannot be started: it is named, and those that run are ended like any. */
+    for (size_t i = 0; i < MANY; i++) each[i][2] = (char *) "exec sleep 1000";
+    how[50].path = "/nonexistent/program";
+    ck_assert_int_eq(worker_spawn_all(p.n, how, who, MANY, out, &failed, &err), -ENOENT);
+    ck_assert_uint_eq(failed, 50);
+    ck_assert_ptr_nonnull(strstr(err.text, "cannot execute '/nonexistent/program'"));
+    size_t running = 0;
+    for (size_t i = 0; i < MANY; i++) running += out[i] != NULL;
+    ck_assert_uint_ge(running, 50);
+    ck_assert_ptr_null(out[50]);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    ck_assert_uint_eq(p.ended_count, MANY + running);
+    place_close(&p);
 }
+END_TEST
+
+/* Linux 6.18 kills at birth what starts in a cgroup that cgroup.kill has ended before. */
+START_TEST(test_a_cgroup_that_kills_at_birth) {
+    struct place p;
+    choose_containment(1);
+    place_open(&p);
+    cgroup_kill(&p.n->cgroup);
+    for (size_t i = 0; i < 3; i++) (void) start_shell(&p, "exit 6", -1, NULL);
+    run_until_ended(&p, 3);
+    for (size_t i = 0; i < 3; i++) ck_assert_int_eq(p.ended[i].exit_code, 6);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
+/* ---- no exit is lost ---- */
 
 START_TEST(test_exit_before_the_pid_is_noted) {
     struct place p;
@@ -613,6 +668,8 @@ int main(void) {
     tcase_add_loop_test(starting, test_streams_may_be_swapped, 0, 3);
     tcase_add_loop_test(starting, test_no_descriptor_leaks, 0, 3);
     tcase_add_loop_test(starting, test_exit_before_the_pid_is_noted, 0, 3);
+    tcase_add_loop_test(starting, test_many_at_once, 0, 3);
+    tcase_add_test(starting, test_a_cgroup_that_kills_at_birth);
     tcase_add_test(starting, test_sigchld_ignored_is_refused);
     suite_add_tcase(s, starting);
     TCase *ending = tcase_create("ending");
