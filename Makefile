@@ -1,7 +1,8 @@
 # crun: one Makefile, one short module.mk a folder, everything out of tree.
 #
 #   make                 the default variant, in build/
-#   make SANITIZE=…      a variant beside it: address -> build/asan, thread -> build/tsan
+#   make SANITIZE=…      a variant beside it: address -> build/asan (with UBSan), thread -> build/tsan,
+#                        undefined -> build/ubsan
 #   make COVERAGE=1      build/coverage
 # CC, CFLAGS, CPPFLAGS, LDFLAGS and LDLIBS of the user are added to ours, never replaced by them.
 
@@ -15,8 +16,14 @@ V        ?=
 NCCL     ?= auto
 GLOO     ?= auto
 
-variant := $(if $(filter address,$(SANITIZE)),asan,$(if $(filter thread,$(SANITIZE)),tsan,$(SANITIZE)))$(if $(COVERAGE),coverage)
-BUILD   ?= build$(if $(variant),/$(variant))
+variants := address:asan thread:tsan undefined:ubsan
+variant  := $(patsubst $(SANITIZE):%,%,$(filter $(SANITIZE):%,$(variants)))$(if $(COVERAGE),coverage)
+BUILD    ?= build$(if $(variant),/$(variant))
+ifneq ($(SANITIZE),)
+ifeq ($(filter $(SANITIZE):%,$(variants)),)
+$(error SANITIZE=$(SANITIZE) is unknown; use address, thread or undefined)
+endif
+endif
 
 CC  ?= cc
 CXX ?= c++
@@ -35,7 +42,7 @@ ours_CFLAGS   := -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fno-omit-frame-poi
 ours_CXXFLAGS := -std=c++17 -O2 -g -fPIC -fvisibility=hidden -pthread
 ours_LDFLAGS  := -pthread -Wl,--as-needed -Wl,-z,relro,-z,now
 ifneq ($(SANITIZE),)
-sanitize_flags := -fsanitize=$(if $(filter address,$(SANITIZE)),address$(comma)undefined,$(SANITIZE)) -fno-sanitize-recover=all
+sanitize_flags := -fsanitize=$(patsubst address,address$(comma)undefined,$(SANITIZE)) -fno-sanitize-recover=all
 ours_CFLAGS    := $(filter-out -O2,$(ours_CFLAGS)) -O1 $(sanitize_flags)
 ours_CXXFLAGS  := $(filter-out -O2,$(ours_CXXFLAGS)) -O1 $(sanitize_flags)
 ours_LDFLAGS   += $(sanitize_flags)
@@ -64,7 +71,8 @@ clean: ## remove build/
 	$(Q)rm -rf build
 
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z_-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22 | sort -u
+	@printf 'make TARGET…  (V=1 shows the commands; CC, CFLAGS, CPPFLAGS, LDFLAGS and LDLIBS are added to ours)\n\n'
+	@sed -n 's/^\([a-z][a-z_-]*\):.*## \(.*\)/  \1\t\2/p' $(filter-out %.d,$(MAKEFILE_LIST)) | expand -t 22 | sort -u
 
 .PHONY: all clean help programs library backends examples
 
@@ -77,12 +85,18 @@ $(BUILD)/flags: FORCE
 	@printf '%s\n' '$(subst ','\'',$(flags_text))' | cmp -s - $@ || printf '%s\n' '$(subst ','\'',$(flags_text))' > $@
 FORCE:
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+# Says in one line which library is missing, before a compiler says it in a hundred.
+$(BUILD)/libraries:
+	@mkdir -p $(@D)
+	@CC='$(CC)' CXX='$(CXX)' make/deps.sh --tell build
+	@touch $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/libraries
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_CPPFLAGS) $(CPPFLAGS) $(extra_CPPFLAGS) $(ours_CFLAGS) $(WARNINGS) $(WERROR) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/obj/%.o: %.cc $(BUILD)/flags
+$(BUILD)/obj/%.o: %.cc $(BUILD)/flags | $(BUILD)/libraries
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(ours_CPPFLAGS) $(CPPFLAGS) $(extra_CPPFLAGS) $(ours_CXXFLAGS) $(WXX) $(WERROR) $(CXXFLAGS) -MMD -MP -c -o $@ $<

@@ -2,34 +2,94 @@
 
 runner = CI=$(CI) tests/run.py --build $(BUILD)
 tested = all $(unit_tests) $(sim_rendezvous) $(fuzz_replays) $(test_programs)
+kinds  = unit golden integration fault sim fuzz interop
+# `make check` without -j uses every core.
+again  = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+# Interop tests start real torch processes, which are not built with sanitizers: they run once, plain.
+sanitized_kinds = $(filter-out interop,$(kinds))
 
 check: ## install what is missing, build, run every test that this machine can run
 	$(Q)make/deps.sh check
-	$(Q)$(MAKE) --no-print-directory check-all
+	$(Q)$(again) check-all
 
 check-all: $(tested)
-	$(Q)$(runner)
+	$(Q)$(runner) $(KINDS)
 
-check-integration check-fault check-golden check-fuzz check-interop: $(tested)
+check-unit: $(unit_tests)
+$(filter-out check-unit,$(kinds:%=check-%)): $(tested)
+$(kinds:%=check-%):
 	$(Q)$(runner) $(@:check-%=%)
 
-asan: ## every test under AddressSanitizer and UBSan, in build/asan
-	$(Q)make/deps.sh check
-	$(Q)CK_TIMEOUT_MULTIPLIER=4 $(MAKE) --no-print-directory SANITIZE=address check-all
+check-unit:        ## the unit tests
+check-integration: ## real processes on this machine
+check-fault:       ## kill -9, SIGSTOP, half-open sockets and worse
+check-interop:     ## with real torch: python3-torch, or CRUN_TEST_TORCH_PYTHON
+check-sim:         ## simulated rendezvous schedules, seeded
+check-fuzz:        ## the fuzzers' corpora
+check-golden:      ## command lines and wire bytes, as recorded
 
-tsan: ## every test under ThreadSanitizer, in build/tsan
+asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check
-	$(Q)CK_TIMEOUT_MULTIPLIER=6 $(MAKE) --no-print-directory SANITIZE=thread check-all
+	$(Q)CK_TIMEOUT_MULTIPLIER=4 $(again) SANITIZE=address KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+
+ubsan: ## the tests under UBSan alone, in build/ubsan
+	$(Q)make/deps.sh check
+	$(Q)CK_TIMEOUT_MULTIPLIER=2 $(again) SANITIZE=undefined KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+
+tsan: ## the tests under ThreadSanitizer, in build/tsan
+	$(Q)make/deps.sh check
+	$(Q)CK_TIMEOUT_MULTIPLIER=6 $(again) SANITIZE=thread KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+
+coverage: ## the tests with gcov, in build/coverage; a table of lines and branches
+	$(Q)make/deps.sh check
+	$(Q)find build/coverage -name '*.gcda' -delete 2>/dev/null || true
+	$(Q)$(again) COVERAGE=1 KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	$(Q)make/coverage.py build/coverage
+
+valgrind: $(unit_tests) ## the unit tests under valgrind
+	$(Q)command -v valgrind >/dev/null || { echo 'valgrind is not installed'; exit 1; }
+	$(Q)make/valgrind.sh $(unit_tests)
 
 demo: ## install what is missing, build, train on real data through a crash
 	$(Q)make/deps.sh build
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(again) all
 	$(Q)BUILD=$(BUILD) examples/demo.sh
 
-.PHONY: check check-all check-integration check-fault check-golden check-fuzz check-interop asan tsan demo
+.PHONY: check check-all $(kinds:%=check-%) asan ubsan tsan coverage valgrind demo
 
-lint: ## the arrows between the rooms; cppcheck and clang-tidy where they are installed
+# ---- looking at the source ----
+
+linted = base store rendezvous agent launcher worker_runtime
+tidied = $(filter-out worker_runtime/backends/% $(if $(HAVE_NCCL),,%nccl%),$(wildcard $(linted:%=%/*.c)))
+tidy_checks = -*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-assignment-in-if-condition,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*
+
+lint: ## the arrows between the rooms; cppcheck, clang-tidy, shellcheck where they are installed
 	$(Q)make/lint_arrows.py
-	$(Q)if command -v cppcheck >/dev/null; then cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr -I. -Iworker_runtime/include -D_GNU_SOURCE base store rendezvous agent launcher worker_runtime; else echo 'lint: cppcheck is not installed, left out'; fi
-	$(Q)if command -v clang-tidy >/dev/null; then clang-tidy --quiet --warnings-as-errors='*' --checks='-*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-assignment-in-if-condition,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*' $(filter-out worker_runtime/backends/%,$(wildcard */*.c)) -- $(ours_CPPFLAGS) -std=gnu11 2>/dev/null; else echo 'lint: clang-tidy is not installed, left out'; fi
-.PHONY: lint
+	$(Q)$(call if_there,cppcheck,cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr -I. -Iworker_runtime/include -D_GNU_SOURCE $(linted))
+	$(Q)$(call if_there,clang-tidy,clang-tidy --quiet --warnings-as-errors='*' --checks='$(tidy_checks)' $(tidied) -- $(ours_CPPFLAGS) -std=gnu11 2>/dev/null)
+	$(Q)$(call if_there,shellcheck,shellcheck .ci/run $(shell grep -lE '^#!/(bin/sh|bin/bash|usr/bin/env bash)' make/* examples/*.sh tests/*/*.sh))
+if_there = if command -v $(1) >/dev/null; then $(2); else echo 'lint: $(1) is not installed, left out'; fi
+
+analyze: ## gcc -fanalyzer over every source file; slow
+	$(Q)$(again) BUILD=build/analyze CC=gcc NCCL=no CFLAGS='$(CFLAGS) -fanalyzer' programs library
+
+formatted = $(wildcard $(foreach d,. */ */*/,$(d)*.[ch]))
+format: ## clang-format over the sources
+	$(Q)clang-format -i $(formatted)
+format-check: ## whether clang-format would change a source file
+	$(Q)clang-format --dry-run --Werror $(formatted)
+
+.PHONY: lint analyze format format-check
+
+# ---- a release ----
+
+tarball = build/crun-$(VERSION).tar.gz
+dist: ## build/crun-VERSION.tar.gz from the last commit
+	$(Q)mkdir -p build
+	$(Q)git archive --prefix=crun-$(VERSION)/ HEAD | gzip -9n > $(tarball)
+	@echo $(tarball)
+
+distcheck: dist ## unpack the tarball; build, test, install, uninstall there
+	$(Q)make/distcheck.sh $(tarball) crun-$(VERSION)
+
+.PHONY: dist distcheck

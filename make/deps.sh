@@ -3,11 +3,14 @@
 # why. Debian and Ubuntu, as root or with sudo; elsewhere it says what to install. Asks nothing, and
 # does nothing at all where nothing is missing.
 #
-#     make/deps.sh build|check|interop
+#     make/deps.sh build|unit|check|interop
+#     make/deps.sh --tell GOAL     installs nothing: one line says what is missing, exit status 1
 set -u
 
+tell=''
+[ "${1:-}" = --tell ] && tell=yes && shift
 goal=${1:-build}
-missing='' why=''
+missing='' why='' count=0
 
 need() { # need PACKAGE 'what for' TEST-COMMAND…
     package=$1 reason=$2
@@ -17,30 +20,37 @@ need() { # need PACKAGE 'what for' TEST-COMMAND…
     missing="$missing $package"
     why="$why  $package: $reason
 "
+    count=$((count + 1))
 }
 header() { # does the C preprocessor find it?
-    printf '#include <%s>\n' "$1" | ${CC:-cc} -E -x c -
+    # shellcheck disable=SC2086 # CPPFLAGS is a list of words
+    printf '#include <%s>\n' "$1" | ${CC:-cc} ${CPPFLAGS:-} -E -x c -
 }
-have() { command -v "$1"; }
-file() { [ -e "$1" ]; }
+have() { # the first word, as CC may be "ccache gcc"
+    command -v "${1%% *}"
+}
+gloo() { [ -e /usr/include/gloo/context.h ] || [ -e /usr/local/include/gloo/context.h ]; }
 
-need gcc 'the C compiler' have "${CC:-cc}"
+case ${CC:-cc} in *clang*) compiler=clang ;; *) compiler=gcc ;; esac
+need $compiler 'the C compiler' have "${CC:-cc}"
 need libc6-dev 'the C library, to build with' header stdlib.h
-need g++ 'C++ for the thin Gloo shim' have "${CXX:-c++}"
-need pkg-config 'finds the libraries' have pkg-config
 need libuv1-dev 'the event loop' header uv.h
-need libjansson-dev 'JSON: error files, --json, events' header jansson.h
-need libgloo-dev 'collectives on CPUs' file /usr/include/gloo/context.h
+need libjansson-dev 'JSON: error files, events' header jansson.h
+if [ -z "$tell" ]; then # what the build can do without
+    need pkg-config 'finds the libraries' have pkg-config
+    need g++ 'C++ for the thin Gloo shim' have "${CXX:-c++}"
+    need libgloo-dev 'collectives on CPUs' gloo
+fi
 
+[ "$goal" = build ] || need check 'unit tests' header check.h
 case $goal in
 check | interop)
-    need check 'unit tests' header check.h
     need python3 'the scripts that test real processes' have python3
+    need git 'the tests of the tree itself' have git
     need strace 'shows that an idle crun makes no system call' have strace
     need iproute2 'network namespaces as hosts' have ip
     need procps 'looks for processes left behind' have ps
     need mandoc 'checks the manual pages' have mandoc
-    need git 'make dist and its test' have git
     ;;
 esac
 if [ "$goal" = interop ]; then
@@ -49,31 +59,40 @@ if [ "$goal" = interop ]; then
 fi
 
 [ -n "$missing" ] || exit 0
-printf 'missing on this machine, needed for:\n%s' "$why"
 
+if [ -n "$tell" ]; then
+    list=$(printf '%s' "$why" | sed 's/^ *\([^:]*\): \(.*\)/\1 (\2)/' | paste -sd, - | sed 's/,/, /g')
+    printf 'missing: %s. Install with: apt-get install%s; or let "make demo" do it.\n' "$list" "$missing" >&2
+    exit 1
+fi
+
+printf 'Missing on this machine, and what it is for:\n%s' "$why"
 if ! command -v apt-get >/dev/null; then
-    printf 'install these with your package manager (the names are those of Debian):%s\n' "$missing" >&2
+    printf 'Install these with your package manager (the names are those of Debian):%s\n' "$missing" >&2
     exit 1
 fi
 sudo=''
 if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
-        printf 'run as root: apt-get install%s\n' "$missing" >&2
+        printf 'Run this as root: apt-get install%s\n' "$missing" >&2
         exit 1
     fi
     sudo='sudo'
+    [ -t 0 ] || sudo='sudo -n' # nobody there to give a password
 fi
-install() {
-    # shellcheck disable=SC2086 # both are lists of words
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
-}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-printf 'installing:%s\n' "$missing"
-if ! install >"$log" 2>&1; then # perhaps the list of packages is old or absent
-    if ! { $sudo apt-get update && install; } >"$log" 2>&1; then
+apt_install() {
+    # shellcheck disable=SC2086 # both are lists of words
+    $sudo env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
+        apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=600 $missing </dev/null
+}
+printf 'Installing:%s\n' "$missing"
+if ! apt_install >"$log" 2>&1; then # perhaps the list of packages is old or absent
+    if ! { $sudo apt-get update </dev/null && apt_install; } >"$log" 2>&1; then
         tail -20 "$log" >&2
-        printf 'could not install:%s\n' "$missing" >&2
+        printf 'Could not install:%s (what apt-get said is above)\n' "$missing" >&2
         exit 1
     fi
 fi
+printf 'Installed.\n'

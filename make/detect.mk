@@ -7,15 +7,33 @@ CHECK_LIBS   ?= $(or $(shell $(PKG_CONFIG) --libs check 2>/dev/null),-lcheck)
 
 # Gloo: Debian's libgloo-dev has no pkg-config file.
 gloo_header := $(firstword $(wildcard /usr/include/gloo/context.h /usr/local/include/gloo/context.h))
-HAVE_GLOO   := $(if $(filter no,$(GLOO)),,$(if $(gloo_header),yes))
+HAVE_GLOO   := $(if $(filter no,$(GLOO)),,$(if $(gloo_header),$(shell command -v $(firstword $(CXX)) >/dev/null && echo yes)))
+ifeq ($(GLOO)$(HAVE_GLOO),yes)
+$(error GLOO=yes, but gloo/context.h or a C++ compiler was not found; install libgloo-dev and g++)
+endif
 
-# CUDA and NCCL: CUDA_HOME and NCCL_HOME, the usual places, or a Python "nvidia" package.
-python_nvidia := $(shell python3 -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(next(iter(s.submodule_search_locations)) if s else "")' 2>/dev/null)
-CUDA_INCLUDE  := $(firstword $(patsubst %/cuda_runtime.h,%,$(wildcard $(foreach d,$(CUDA_HOME) $(CUDA_PATH) /usr/local/cuda /opt/cuda /usr/lib/cuda /usr $(python_nvidia)/cuda_runtime $(python_nvidia)/cu13,$(d)/include/cuda_runtime.h))))
-NCCL_INCLUDE  := $(firstword $(patsubst %/nccl.h,%,$(wildcard $(foreach d,$(NCCL_HOME) $(CUDA_HOME) /usr/local /usr/local/cuda /usr $(python_nvidia)/nccl,$(d)/include/nccl.h))))
-HAVE_NCCL     := $(if $(filter no,$(NCCL)),,$(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),yes)))
+# CUDA and NCCL: CUDA_HOME and NCCL_HOME, the usual places, or a Python "nvidia" package. Headers are
+# all that it takes; the libraries are loaded when a program asks for them.
+ifneq ($(NCCL),no)
+hash := \#
+python_nvidia := $(shell python3 -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null)
+cuda_places   := $(CUDA_HOME) $(CUDA_PATH) /usr/local/cuda /opt/cuda /usr/lib/cuda /usr \
+                 $(foreach d,$(python_nvidia),$(wildcard $(d)/cu[0-9]*) $(d)/cuda_runtime)
+nccl_places   := $(NCCL_HOME) $(CUDA_HOME) $(CUDA_PATH) /usr/local /usr/local/cuda /opt/nccl /opt/cuda /usr \
+                 $(foreach d,$(python_nvidia),$(d)/nccl)
+CUDA_INCLUDE  := $(firstword $(patsubst %/cuda_runtime.h,%,$(wildcard $(cuda_places:%=%/include/cuda_runtime.h))))
+NCCL_INCLUDE  := $(firstword $(patsubst %/nccl.h,%,$(wildcard $(nccl_places:%=%/include/nccl.h))))
+# A header that is there may still lack what it includes (the wheels come in parts): ask the compiler.
+nccl_compiles := $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(shell printf '$(hash)include <cuda_runtime.h>\n$(hash)include <nccl.h>\n' | \
+                 $(CC) -isystem $(CUDA_INCLUDE) -isystem $(NCCL_INCLUDE) -fsyntax-only -x c - >/dev/null 2>&1 && echo yes)))
+endif
+HAVE_NCCL     := $(nccl_compiles)
+no_nccl_why   := $(strip $(if $(filter no,$(NCCL)),NCCL=no,\
+                 $(if $(CUDA_INCLUDE),,cuda_runtime.h was not found (set CUDA_HOME))\
+                 $(if $(NCCL_INCLUDE),,$(if $(CUDA_INCLUDE),,and )nccl.h was not found (set NCCL_HOME))\
+                 $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(if $(HAVE_NCCL),,the headers in $(CUDA_INCLUDE) and $(NCCL_INCLUDE) do not compile)))))
 ifeq ($(NCCL)$(HAVE_NCCL),yes)
-$(error NCCL=yes, but no cuda_runtime.h and nccl.h were found; set CUDA_HOME and NCCL_HOME)
+$(error NCCL=yes, but $(no_nccl_why))
 endif
 
 detect_text := gloo=$(HAVE_GLOO) nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE)

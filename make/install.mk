@@ -1,6 +1,7 @@
 # make install / uninstall: honours DESTDIR and PREFIX. Another program is called crun, too (the OCI
-# runtime): install beside it with PROGRAM_PREFIX, which goes in front of every program's name and
-# manual page, or under another PREFIX.
+# runtime): install beside it with PROGRAM_PREFIX, which goes in front of every program's name, manual
+# page and completion, or under another PREFIX. What was put where, and which folders were made for it,
+# is noted in $(libdir)/crunrt/installed; uninstall goes by that note and leaves nothing.
 PREFIX         ?= /usr/local
 bindir         ?= $(PREFIX)/bin
 libdir         ?= $(PREFIX)/lib
@@ -10,45 +11,39 @@ completiondir  ?= $(PREFIX)/share/bash-completion/completions
 unitdir        ?= $(PREFIX)/lib/systemd/system
 PROGRAM_PREFIX ?=
 
-INSTALL ?= install
+installed_note = $(libdir)/crunrt/installed
 
-installed_programs = $(wildcard $(BUILD)/bin/crun $(BUILD)/bin/crun-store $(BUILD)/bin/crun-agent)
-installed_backends = $(wildcard $(BUILD)/lib/crunrt/*.so)
-man1 = $(wildcard docs/*.1)
-man3 = $(wildcard docs/*.3)
-completion = $(firstword $(wildcard docs/completion/*))
-
-$(BUILD)/lib/crunrt.pc: worker_runtime/crunrt.pc.in FORCE
-	$(Q)mkdir -p $(@D) && sed -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' \
-	    -e 's|@includedir@|$(includedir)|g' -e 's|@version@|$(VERSION)|g' $< > $@
-
-# Everything that is installed: one line "mode source destination" a file.
+# What is installed: one line "mode source destination" a file.
 define manifest
-$(foreach p,$(installed_programs),755 $(p) $(bindir)/$(PROGRAM_PREFIX)$(notdir $(p)),)
+$(foreach p,$(wildcard $(BUILD)/bin/*),755 $(p) $(bindir)/$(PROGRAM_PREFIX)$(notdir $(p)),)
 755 $(BUILD)/lib/$(crunrt_SONAME) $(libdir)/$(crunrt_SONAME),
+link $(crunrt_SONAME) $(libdir)/libcrunrt.so,
 644 $(BUILD)/lib/libcrunrt.a $(libdir)/libcrunrt.a,
-$(foreach b,$(installed_backends),755 $(b) $(libdir)/crunrt/$(notdir $(b)),)
+$(foreach b,$(wildcard $(BUILD)/lib/crunrt/*.so),755 $(b) $(libdir)/crunrt/$(notdir $(b)),)
 755 $(crunmpi)/lib/libmpi.so $(libdir)/crunmpi/lib/libmpi.so,
 644 worker_runtime/mpi/mpi.h $(libdir)/crunmpi/include/mpi.h,
 644 worker_runtime/include/crunrt.h $(includedir)/crunrt.h,
-644 $(BUILD)/lib/crunrt.pc $(libdir)/pkgconfig/crunrt.pc,
-$(foreach m,$(man1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)
-$(foreach m,$(man3),644 $(m) $(mandir)/man3/$(notdir $(m)),)
+644 $(BUILD)/crunrt.pc $(libdir)/pkgconfig/crunrt.pc,
+$(foreach m,$(wildcard docs/*.1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)
+$(foreach m,$(wildcard docs/*.3),644 $(m) $(mandir)/man3/$(notdir $(m)),)
+$(foreach c,$(notdir $(wildcard docs/completion/*.bash)),644 $(BUILD)/completion/$(c) $(completiondir)/$(PROGRAM_PREFIX)$(basename $(c)),)
 644 agent/crun-agent.service $(unitdir)/$(PROGRAM_PREFIX)crun-agent.service,
-$(foreach c,$(completion),644 $(c) $(completiondir)/$(PROGRAM_PREFIX)crun,)
 endef
-manifest_lines = printf '%s\n' '$(subst $(comma), ,$(strip $(manifest)))' | xargs -n 3
 
-install: all $(BUILD)/lib/crunrt.pc ## install; honours DESTDIR, PREFIX, PROGRAM_PREFIX
-	$(Q)$(manifest_lines) | while read -r mode from to; do \
-	    $(INSTALL) -D -m $$mode "$$from" "$(DESTDIR)$$to" || exit 1; done
-	$(Q)ln -sf $(crunrt_SONAME) $(DESTDIR)$(libdir)/libcrunrt.so
+# One make after the other, so that the second one sees what the first one built.
+install: ## install; honours DESTDIR, PREFIX, PROGRAM_PREFIX
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory install-only
 
-# Removes the files, then the folders that this leaves empty, up to DESTDIR or the root.
-uninstall: $(BUILD)/lib/crunrt.pc ## remove what install put there
-	$(Q)rm -f $(DESTDIR)$(libdir)/libcrunrt.so
-	$(Q)$(manifest_lines) | while read -r mode from to; do \
-	    rm -f "$(DESTDIR)$$to"; \
-	    (cd "$(DESTDIR)/" && rmdir -p --ignore-fail-on-non-empty ".$$(dirname "$$to")" 2>/dev/null); done; true
+install-only: ## install what is built already
+	$(Q)mkdir -p $(BUILD)/completion
+	$(Q)sed -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
+	    -e 's|@version@|$(VERSION)|g' worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
+	$(Q)for c in docs/completion/*.bash; do \
+	    sed 's/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/' $$c > $(BUILD)/completion/$${c##*/}; done
+	$(Q)printf '%s\n' '$(subst $(comma),' ',$(strip $(manifest)))' | make/install.sh '$(DESTDIR)' $(installed_note)
 
-.PHONY: install uninstall
+uninstall: ## remove what install put there, and the folders that it made
+	$(Q)make/install.sh --remove '$(DESTDIR)' $(installed_note)
+
+.PHONY: install install-only uninstall

@@ -8,9 +8,11 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(call rooms,launcher agent r
 
 .PRECIOUS: $(BUILD)/obj/%.o
 
-check-unit: $(unit_tests) ## the unit tests
-	$(Q)for t in $^; do $$t || exit 1; done
-.PHONY: check-unit
+$(call objects,$(wildcard tests/unit/test_*.c)): | $(BUILD)/test-libraries
+$(BUILD)/test-libraries:
+	@mkdir -p $(@D)
+	@CC='$(CC)' CXX='$(CXX)' make/deps.sh --tell unit
+	@touch $@
 
 # Every kind of test that needs more than the runner has a module.mk in its own folder.
 include $(wildcard tests/*/module.mk)

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -28,6 +29,8 @@ KINDS = ["unit", "golden", "integration", "fault", "sim", "fuzz", "interop"]
 SKIP = 77
 TIMEOUT_S = 120
 MARK = "CRUN_TEST_RUN"  # inherited by everything a test starts, so that what it leaves can be found
+STARTING = threading.Lock()
+RUNNING = set()  # pids of tests, which subprocess waits for
 
 
 class Test:
@@ -73,6 +76,20 @@ def processes_marked(mark):
     return found
 
 
+def reap_orphans():
+    """Orphans of tests are ours, as we are the sub-reaper: the dead among them are collected."""
+    with STARTING:
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit() or int(entry.name) in RUNNING:
+                continue
+            try:
+                state, parent = pathlib.Path(entry.path, "stat").read_text().rsplit(")", 1)[1].split()[:2]
+                if int(parent) == os.getpid() and state == "Z":
+                    os.waitpid(int(entry.name), os.WNOHANG)
+            except (OSError, IndexError, ValueError):
+                continue
+
+
 def end_leftovers(mark, patience_s):
     """What a test left behind after `patience_s`, killed. A normal end takes a moment."""
     deadline = time.monotonic() + patience_s
@@ -97,8 +114,10 @@ def run_one(test, build, serial):
     timed_out = False
     with tempfile.TemporaryFile() as output:
         try:
-            child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
-                                     stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            with STARTING:
+                child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                                         stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+                RUNNING.add(child.pid)
             status = child.wait(test.timeout)
         except subprocess.TimeoutExpired:
             timed_out, status = True, None
@@ -106,7 +125,9 @@ def run_one(test, build, serial):
             child.wait()
         except OSError as error:
             return "failed", f"cannot start: {error}", "", 0.0
+        RUNNING.discard(child.pid)
         left = end_leftovers(mark, 0 if timed_out else 3)
+        reap_orphans()
         output.seek(0)
         text = output.read().decode(errors="replace")
     seconds = time.monotonic() - begin

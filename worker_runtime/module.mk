@@ -39,7 +39,7 @@ else
 backends: say-no-gloo
 endif
 say-no-gloo:
-	@echo '  the gloo backend is left out: gloo/context.h was not found (Debian: libgloo-dev)$(if $(filter no,$(GLOO)), since GLOO=no)'
+	@echo '  Gloo backend left out: $(if $(filter no,$(GLOO)),GLOO=no,gloo/context.h or a C++ compiler was not found (Debian: libgloo-dev g++))'
 .PHONY: say-no-gloo
 
 $(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(backend_common)
@@ -57,7 +57,7 @@ else
 backends: say-no-nccl
 endif
 say-no-nccl:
-	@echo '  the nccl backend is left out: $(if $(filter no,$(NCCL)),NCCL=no,cuda_runtime.h and nccl.h were not both found; set CUDA_HOME and NCCL_HOME)'
+	@echo '  NCCL backend left out: $(no_nccl_why)'
 .PHONY: say-no-nccl
 
 $(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)

@@ -2,7 +2,6 @@
 """make install gives a tree that a program can be built against; make uninstall leaves it empty."""
 import os
 import shutil
-import subprocess
 
 from crun_test import BUILD, ROOT, clean_env, run, run_tests, skip
 
@@ -14,13 +13,9 @@ int main(void) { printf("%s\n", crunrt_version()); return 0; }
 
 
 def make(*args):
-    env = clean_env()
-    env.pop("MAKEFLAGS", None)
-    build = os.path.relpath(BUILD, ROOT)
-    sanitize = {"build/asan": "address", "build/tsan": "thread"}.get(build)
-    done = run(["make", "-s", f"BUILD={build}", *([f"SANITIZE={sanitize}"] if sanitize else []),
-                *(["COVERAGE=1"] if build == "build/coverage" else []), *args],
-               cwd=ROOT, env=env, timeout=900)
+    """make on what is built already: other tests run from it at this moment."""
+    env = clean_env(MAKEFLAGS=None, MAKELEVEL=None)
+    done = run(["make", "-s", f"BUILD={os.path.relpath(BUILD, ROOT)}", *args], cwd=ROOT, env=env)
     assert done.returncode == 0, done
     return done
 
@@ -30,21 +25,51 @@ def files_below(folder):
                   for at, folders, names in os.walk(folder) for name in names + folders)
 
 
-def test_install_build_against_it_uninstall(tmp):
+def test_uninstall_leaves_an_empty_tree(tmp):
     root = tmp / "root"
-    make("install", f"DESTDIR={root}", "PREFIX=/opt/crun", "PROGRAM_PREFIX=elastic-")
+    where = (f"DESTDIR={root}", "PREFIX=/opt/crun", "PROGRAM_PREFIX=elastic-")
+    make("install-only", *where)
+    make("install-only", *where)  # again, over itself
     there = files_below(root / "opt" / "crun")
     for wanted in ("bin/elastic-crun", "bin/elastic-crun-store", "lib/libcrunrt.so", "lib/libcrunrt.a",
-                   "include/crunrt.h", "lib/pkgconfig/crunrt.pc", "share/man/man1/elastic-crun.1"):
+                   "include/crunrt.h", "lib/pkgconfig/crunrt.pc", "share/man/man1/elastic-crun.1",
+                   "share/bash-completion/completions/elastic-crun"):
         assert wanted in there, (wanted, there)
-    make("uninstall", f"DESTDIR={root}", "PREFIX=/opt/crun", "PROGRAM_PREFIX=elastic-")
-    assert not root.exists() or files_below(root) == [], files_below(root)
+    completion = root / "opt/crun/share/bash-completion/completions/elastic-crun"
+    assert " elastic-crun\n" in completion.read_text(), "completes another command"
+    make("uninstall", *where)
+    assert files_below(root) == [], files_below(root)
+
+
+def test_uninstall_leaves_what_was_there(tmp):
+    before = ["bin", "bin/neighbour", "lib", "share"]
+    for name in ("bin", "lib", "share"):
+        (tmp / name).mkdir()
+    (tmp / "bin" / "neighbour").write_text("not ours")
+    make("install-only", f"PREFIX={tmp}")
+    assert (tmp / "bin" / "crun").exists()
+    make("uninstall", f"PREFIX={tmp}")
+    assert files_below(tmp) == before, files_below(tmp)
+
+
+def test_does_not_overwrite_the_oci_runtime(tmp):
+    (tmp / "bin").mkdir()
+    (tmp / "bin" / "crun").write_text("the OCI runtime")
+    env = clean_env(MAKEFLAGS=None, MAKELEVEL=None)
+    done = run(["make", "-s", f"BUILD={os.path.relpath(BUILD, ROOT)}", "install-only", f"PREFIX={tmp}"],
+               cwd=ROOT, env=env)
+    assert done.returncode != 0 and "PROGRAM_PREFIX" in done.stderr, done
+    assert (tmp / "bin" / "crun").read_text() == "the OCI runtime"
+    make("install-only", f"PREFIX={tmp}", "PROGRAM_PREFIX=elastic-")
+    assert (tmp / "bin" / "elastic-crun").exists()
+    make("uninstall", f"PREFIX={tmp}")
+    assert files_below(tmp) == ["bin", "bin/crun"], files_below(tmp)
 
 
 def test_consumer_through_pkg_config(tmp):
-    if BUILD.name in ("asan", "tsan"):
+    if BUILD.name in ("asan", "tsan", "ubsan", "coverage"):
         return  # a plain consumer cannot load a sanitizer's library
-    make("install", f"PREFIX={tmp}/usr")
+    make("install-only", f"PREFIX={tmp}/usr")
     (tmp / "consumer.c").write_text(PROGRAM)
     env = clean_env(PKG_CONFIG_PATH=f"{tmp}/usr/lib/pkgconfig")
     flags = run(["pkg-config", "--cflags", "--libs", "crunrt"], env=env)
