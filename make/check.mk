@@ -59,19 +59,15 @@ demo: ## install what is missing, build, train on real data through a crash
 
 # ---- looking at the source ----
 
-linted = base store rendezvous agent launcher worker_runtime
-tidied = $(filter-out worker_runtime/backends/% $(if $(HAVE_NCCL),,%nccl%),$(wildcard $(linted:%=%/*.c)))
-tidy_checks = -*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-bugprone-assignment-in-if-condition,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*
+tidied = $(filter-out worker_runtime/backends/%,$(wildcard base/*.c store/*.c rendezvous/*.c agent/*.c launcher/*.c worker_runtime/*.c))
 
 lint: ## the arrows between the rooms; cppcheck, clang-tidy, shellcheck where they are installed
 	$(Q)make/lint_arrows.py
-	$(Q)$(call if_there,cppcheck,cppcheck --quiet --error-exitcode=1 --enable=warning,portability --inline-suppr -I. -Iworker_runtime/include -D_GNU_SOURCE $(linted))
-	$(Q)$(call if_there,clang-tidy,clang-tidy --quiet --warnings-as-errors='*' --checks='$(tidy_checks)' $(tidied) -- $(ours_CPPFLAGS) -std=gnu11 2>/dev/null)
-	$(Q)$(call if_there,shellcheck,shellcheck .ci/run $(shell grep -lE '^#!/(bin/sh|bin/bash|usr/bin/env bash)' make/* examples/*.sh tests/*/*.sh))
-if_there = if command -v $(1) >/dev/null; then $(2); else echo 'lint: $(1) is not installed, left out'; fi
+	$(Q)make/lint.sh $(tidied)
 
-analyze: ## gcc -fanalyzer over every source file; slow
-	$(Q)$(again) BUILD=build/analyze CC=gcc NCCL=no CFLAGS='$(CFLAGS) -fanalyzer' programs library
+analyze: ## the static analysers of clang and gcc, to be read with judgement; slow
+	$(Q)-clang-tidy --quiet --checks='-*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*,-clang-analyzer-valist.*' $(tidied) -- -I. -Iworker_runtime/include -D_GNU_SOURCE -DCRUN_VERSION=__FILE__
+	$(Q)-$(again) BUILD=build/analyze CC=gcc NCCL=no CFLAGS='$(CFLAGS) -fanalyzer' programs library
 
 formatted = $(wildcard $(foreach d,. */ */*/,$(d)*.[ch]))
 format: ## clang-format over the sources

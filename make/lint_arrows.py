@@ -23,7 +23,17 @@ MAY_SEE = {
 PURE = ["store/wire.c", "store/keyspace.c", "rendezvous/message.c", "rendezvous/coordinator.c",
         "rendezvous/member.c", "rendezvous/assignment.c", "agent/worker_group.c",
         "agent/environment.c", "agent/verdict.c"]
-IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|time|sys/time)\.h>")
+IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
+IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
+
+# Calls with a better neighbour: bounded copies, strict number parsing, waiting for an event.
+BANNED = re.compile(r"\b(strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|system|popen|alloca"
+                    r"|usleep|sleep)\(")
+# Only main exits and prints.
+MAINS = ("launcher/crun.c", "launcher/crun_doc.c", "store/crun_store.c", "store/command_",
+         "agent/crun_agent.c", "base/assert.h",
+         "worker_runtime/mpi/")  # the standard's default: an error ends the program
+LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 
 # libcrunrt lives in other people's processes.
 FORBIDDEN = {"worker_runtime": re.compile(r"<(uv|jansson)\.h>"),
@@ -35,6 +45,15 @@ for room, visible in MAY_SEE.items():
         if path.suffix not in (".c", ".h", ".cc"):
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = re.sub(r'"(\\.|[^"\\])*"|//.*|/\*.*?(\*/|$)', '""', line)
+            if re.match(r"\s*\*", code):
+                code = ""  # inside a comment
+            if BANNED.search(code):
+                problems.append(f"{path}:{number}: banned call {BANNED.search(code).group(1)}()")
+            if str(path) in PURE and IMPURE_CALL.search(code):
+                problems.append(f"{path}:{number}: a pure core calls {IMPURE_CALL.search(code).group(1)}()")
+            if room != "examples" and not str(path).startswith(MAINS) and LOUD.search(code):
+                problems.append(f"{path}:{number}: a library prints or exits: {line.strip()}")
             ours = re.match(r'\s*#\s*include\s*"([a-z_]+)/([^"]+)"', line)
             if ours and ours.group(1) in MAY_SEE and ours.group(1) != room:
                 if ours.group(1) not in visible:
