@@ -27,7 +27,7 @@ $(foreach b,$(wildcard $(BUILD)/lib/crunrt/*.so),755 $(b) $(libdir)/crunrt/$(not
 $(foreach m,$(wildcard docs/*.1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)
 $(foreach m,$(wildcard docs/*.3),644 $(m) $(mandir)/man3/$(notdir $(m)),)
 $(foreach c,$(notdir $(wildcard docs/completion/*.bash)),644 $(BUILD)/completion/$(c) $(completiondir)/$(PROGRAM_PREFIX)$(basename $(c)),)
-644 agent/crun-agent.service $(unitdir)/$(PROGRAM_PREFIX)crun-agent.service,
+644 $(BUILD)/crun-agent.service $(unitdir)/$(PROGRAM_PREFIX)crun-agent.service,
 endef
 
 # One make after the other, so that the second one sees what the first one built.
@@ -39,6 +39,7 @@ install-only: ## install what is built already
 	$(Q)mkdir -p $(BUILD)/completion
 	$(Q)sed -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
 	    -e 's|@version@|$(VERSION)|g' worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
+	$(Q)sed 's|^ExecStart=crun-agent|ExecStart=$(bindir)/$(PROGRAM_PREFIX)crun-agent|' agent/crun-agent.service > $(BUILD)/crun-agent.service
 	$(Q)for c in docs/completion/*.bash; do \
 	    sed 's/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/' $$c > $(BUILD)/completion/$${c##*/}; done
 	$(Q)printf '%s\n' '$(subst $(comma),' ',$(strip $(manifest)))' | make/install.sh '$(DESTDIR)' $(installed_note)
