@@ -278,6 +278,7 @@ static size_t begin_block(struct store_connection *c, const uint8_t *data, size_
         return 0;
     }
     c->block_len = full;
+    c->sends_big = true;
     c->block->len = (uint32_t) (len - head);
     memcpy(c->block->data, data + head, len - head);
     return head;
@@ -317,6 +318,7 @@ static struct progress serve(struct store_connection *c, const uint8_t *data, si
             break;
         }
         at += request.size;
+        c->sends_big = false;
         apply(c, &request);
         store_parser_next(&c->parser);
     }
@@ -363,12 +365,15 @@ static void settle(struct store_connection *c) {
     flush_woken(space);
 }
 
-/* The usual case: everything happens in the shared read buffer. */
+/* The usual case: everything happens in the shared read buffer. A client whose last request was a
+ * big value is read in a small bite first, so that what follows the next one's head is received
+ * where it will stay, instead of being copied there. */
 static void read_small(struct store_connection *c) {
     uint8_t *rx = c->space->server->rx;
     size_t before = c->rx.len;
+    size_t room = c->sends_big ? STORE_BIG_PEEK : STORE_READ_SIZE - before;
     if (before > 0) memcpy(rx, c->rx.data, before);
-    ssize_t n = recv(c->fd, rx + before, STORE_READ_SIZE - before, 0);
+    ssize_t n = recv(c->fd, rx + before, room, 0);
     if (!received(c, n)) return;
     borrow_output(c);
     struct progress p = serve(c, rx, before + (size_t) n);

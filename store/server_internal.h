@@ -20,6 +20,7 @@
 #include <uv.h>
 
 #define STORE_READ_SIZE     ((size_t) 256 << 10) /* at most that much a wake-up of one client */
+#define STORE_BIG_PEEK      ((size_t) 4 << 10)   /* first bite, where a big value is expected */
 #define STORE_OUTPUT_PAUSE  ((size_t) 1 << 20)   /* unread replies at which we stop reading requests */
 #define STORE_MAGICS_MAX    8
 #define STORE_ADMIN_SPARE   8 /* connections beyond client_max, so that a full store can be looked into */
@@ -54,6 +55,7 @@ struct store_connection {
     union store_peer peer;
     int fd;
     int events;      /* what the poll handle watches */
+    bool sends_big;  /* its last request was a value received into a block */
     bool stalled;    /* it does not read its replies: neither do we its requests */
     bool finished;   /* it closed its sending side; closed when everything is sent */
     bool closing;

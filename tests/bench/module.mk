@@ -25,7 +25,13 @@ bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lo
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS)
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS) --stretch
 
-.PHONY: bench-launch bench-exits bench-restart
+$(BUILD)/tests/bench/store: $(call objects,tests/bench/store_peers.c) $(call rooms,store base)
+$(BUILD)/tests/bench/store: LDLIBS += $(UV_LIBS)
+SECTIONS ?=
+bench-store: $(BUILD)/tests/bench/store $(BUILD)/bin/crun-store ## the store against torch's, Redis and a bare echo; SECTIONS=
+	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/store $(SECTIONS)
+
+.PHONY: bench-launch bench-exits bench-restart bench-store
 
 $(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous store base)
 $(BUILD)/tests/bench/rendezvous: LDLIBS += $(UV_LIBS)

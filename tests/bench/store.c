@@ -1,0 +1,689 @@
+/* The store under load: ours, torch's, Redis and a bare epoll echo, in one run, as ratios.
+ *
+ *     build/tests/bench/store [SECTION…]       loop pipeline idle storm join multiget wake values memory
+ *
+ * One epoll loop on core 0 loads one server on core 1. Every figure is the median of ROUNDS rounds in
+ * which the servers take turns, so that a noisy moment hits all of them. The operation is GET of an
+ * 8-byte value; the echo sends our own request's bytes back. */
+#include "base/clock.h"
+#include "store/wire.h"
+#include "tests/bench/store_peers.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ROUNDS    5
+#define DEPTH_MAX 64
+
+static void die(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+/* ---- what is said to each of them ---- */
+
+struct words {
+    struct cr_buffer hello;   /* before anything else; hello_reply bytes come back */
+    size_t hello_reply;
+    struct cr_buffer prepare; /* makes the key; prepare_reply bytes come back */
+    size_t prepare_reply;
+    struct cr_buffer get;     /* one GET; reply bytes come back */
+    size_t reply;
+};
+
+static void add(struct cr_buffer *b, const void *data, size_t len) {
+    if (cr_buffer_append(b, data, len) < 0) die("append");
+}
+
+static void add_text(struct cr_buffer *b, const char *text) { add(b, text, strlen(text)); }
+
+static struct words words_of(enum peer_kind kind) {
+    struct words w = {0};
+    bool modern = kind == PEER_OURS || kind == PEER_ECHO;
+    struct store_encoder e = {&w.prepare, modern ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A,
+                              STORE_BYTES("/")};
+    if (kind == PEER_REDIS) {
+        add_text(&w.prepare, "*3\r\n$3\r\nSET\r\n$9\r\n/bench/01\r\n$8\r\n12345678\r\n");
+        w.prepare_reply = strlen("+OK\r\n");
+        add_text(&w.get, "*2\r\n$3\r\nGET\r\n$9\r\n/bench/01\r\n");
+        w.reply = strlen("$8\r\n12345678\r\n");
+        return w;
+    }
+    if (kind == PEER_OURS) (void) store_encode_validate(&w.hello);
+    if (kind == PEER_OURS) (void) store_encode_ping(&w.hello, 1);
+    if (kind == PEER_OURS) w.hello_reply = 4;
+    (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("bench/01"), 8);
+    add_text(&w.prepare, "12345678");
+    e.out = &w.get;
+    (void) store_encode_key(&e, STORE_OP_GET, STORE_BYTES("bench/01"));
+    w.reply = kind == PEER_ECHO ? w.get.len : 16;
+    if (kind == PEER_ECHO) w.prepare.len = 0;
+    return w;
+}
+
+static void words_done(struct words *w) {
+    cr_buffer_done(&w->hello);
+    cr_buffer_done(&w->prepare);
+    cr_buffer_done(&w->get);
+}
+
+/* ---- connections ---- */
+
+static char scratch[1 << 20];
+
+/* Every 4,096 sockets get another source address: the kernel's search for a free port slows down when
+ * most of the range is taken, and that is not what we measure. */
+static void spread_source(int fd) {
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK + (uint32_t) fd / 4096)};
+    int one = 1;
+    (void) setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+    (void) bind(fd, (struct sockaddr *) &from, sizeof(from));
+}
+
+static int open_connection(const struct peer *p, bool wait) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons(p->port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (wait ? 0 : SOCK_NONBLOCK), 0), one = 1;
+    if (fd < 0) die("socket");
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    spread_source(fd);
+    int rc = connect(fd, (struct sockaddr *) &address, sizeof(address));
+    if (rc < 0 && errno != EINPROGRESS) die("connect");
+    return fd;
+}
+
+static void send_all(int fd, const void *data, size_t len) {
+    const char *at = data;
+    while (len > 0) {
+        ssize_t n = send(fd, at, len, MSG_NOSIGNAL);
+        if (n <= 0) die("send");
+        at += n;
+        len -= (size_t) n;
+    }
+}
+
+static void receive_all(int fd, size_t len) {
+    while (len > 0) {
+        ssize_t n = recv(fd, scratch, len < sizeof(scratch) ? len : sizeof(scratch), 0);
+        if (n <= 0) die("recv");
+        len -= (size_t) n;
+    }
+}
+
+static int open_ready(const struct peer *p, const struct words *w) {
+    int fd = open_connection(p, true);
+    send_all(fd, w->hello.data, w->hello.len);
+    receive_all(fd, w->hello_reply);
+    return fd;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, size_t n) {
+    qsort(v, n, sizeof(*v), compare);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static double seconds_since(int64_t begin_ns) { return (double) (cr_monotonic_ns() - begin_ns) / 1e9; }
+
+/* ---- the closed loop: every connection keeps `depth` requests under way ---- */
+
+struct load {
+    double per_second;
+    double cpu_us; /* of the server, an operation */
+};
+
+struct loop {
+    int epoll, *fds;
+    size_t *got; /* bytes of replies, by index */
+    size_t count, depth, reply;
+    char requests[DEPTH_MAX * 64];
+    size_t request_len;
+};
+
+static struct loop loop_open(const struct peer *p, const struct words *w, size_t count, size_t depth) {
+    struct loop l = {.epoll = epoll_create1(EPOLL_CLOEXEC), .count = count, .depth = depth,
+                     .reply = w->reply, .request_len = w->get.len};
+    l.fds = calloc(count, sizeof(*l.fds));
+    l.got = calloc(count, sizeof(*l.got));
+    for (size_t i = 0; i < depth; i++) memcpy(l.requests + i * w->get.len, w->get.data, w->get.len);
+    for (size_t i = 0; i < count; i++) {
+        l.fds[i] = open_ready(p, w);
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = i};
+        (void) epoll_ctl(l.epoll, EPOLL_CTL_ADD, l.fds[i], &event);
+    }
+    send_all(l.fds[0], w->prepare.data, w->prepare.len);
+    receive_all(l.fds[0], w->prepare_reply);
+    return l;
+}
+
+static void loop_close(struct loop *l) {
+    for (size_t i = 0; i < l->count; i++) (void) close(l->fds[i]);
+    (void) close(l->epoll);
+    free(l->fds);
+    free(l->got);
+}
+
+/* Receives what there is, and sends a new request for each reply. */
+static uint64_t loop_turn(struct loop *l, size_t i) {
+    ssize_t n = recv(l->fds[i], scratch, sizeof(scratch), 0);
+    if (n <= 0) die("recv");
+    size_t total = l->got[i] + (size_t) n, done = total / l->reply;
+    l->got[i] = total % l->reply;
+    if (done > 0) send_all(l->fds[i], l->requests, done * l->request_len);
+    return done;
+}
+
+static struct load loop_run(struct loop *l, const struct peer *p, double seconds) {
+    struct epoll_event events[1024];
+    for (size_t i = 0; i < l->count; i++) send_all(l->fds[i], l->requests, l->depth * l->request_len);
+    uint64_t done = 0, turns = 0;
+    int64_t begin = cr_monotonic_ns(), cpu = peer_cpu_ns(p);
+    while (turns++ % 16 != 0 || seconds_since(begin) < seconds) {
+        int n = epoll_wait(l->epoll, events, 1024, -1);
+        for (int i = 0; i < n; i++) done += loop_turn(l, (size_t) events[i].data.u64);
+    }
+    struct load load = {.per_second = (double) done / seconds_since(begin)};
+    load.cpu_us = (double) (peer_cpu_ns(p) - cpu) / 1000.0 / (double) done;
+    return load;
+}
+
+static struct load measure(const struct peer *p, size_t connections, size_t depth, double seconds) {
+    struct words w = words_of(p->kind);
+    struct loop l = loop_open(p, &w, connections, depth);
+    struct load load = loop_run(&l, p, seconds);
+    loop_close(&l);
+    words_done(&w);
+    return load;
+}
+
+/* Medians over the rounds, and the median of each round's ratio to ours. */
+static void compare_peers(const char *title, struct peer *peers, size_t connections, size_t depth,
+                          double seconds) {
+    double speed[PEER_COUNT][ROUNDS], cpu[PEER_COUNT][ROUNDS], ratio[PEER_COUNT][ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int k = PEER_COUNT - 1; k >= 0; k--) {
+            if (peers[k].pid == 0) continue;
+            struct load load = measure(&peers[k], connections, depth, seconds);
+            speed[k][r] = load.per_second;
+            cpu[k][r] = load.cpu_us;
+        }
+        for (int k = 0; k < PEER_COUNT; k++) ratio[k][r] = speed[PEER_OURS][r] / speed[k][r];
+    }
+    for (int k = 0; k < PEER_COUNT; k++) {
+        if (peers[k].pid == 0) continue;
+        (void) printf("%-26s %-11s %10.0f op/s  %6.2f us server cpu/op   ours/it %5.2f\n", title,
+                      peers[k].name, median(speed[k], ROUNDS), median(cpu[k], ROUNDS),
+                      median(ratio[k], ROUNDS));
+    }
+}
+
+static void start_all(struct peer peers[PEER_COUNT]) {
+    for (int k = 0; k < PEER_COUNT; k++) {
+        peers[k] = peer_start((enum peer_kind) k);
+        if (peers[k].pid == 0) (void) printf("%s is not installed: left out\n", peers[k].name);
+    }
+}
+
+static void stop_all(struct peer peers[PEER_COUNT]) {
+    for (int k = 0; k < PEER_COUNT; k++) peer_stop(&peers[k]);
+}
+
+static void bench_loop(void) {
+    const size_t counts[] = {1, 64, 1024, 2048};
+    struct peer peers[PEER_COUNT];
+    start_all(peers);
+    for (size_t i = 0; i < 4; i++) {
+        char title[64];
+        (void) snprintf(title, sizeof(title), "1 outstanding, %zu conn", counts[i]);
+        compare_peers(title, peers, counts[i], 1, 0.4);
+    }
+    stop_all(peers);
+}
+
+static void bench_pipeline(void) {
+    struct peer peers[PEER_COUNT];
+    start_all(peers);
+    compare_peers("16 deep, 64 conn", peers, 64, 16, 0.5);
+    stop_all(peers);
+}
+
+/* ---- beside idle connections ---- */
+
+static void bench_idle_one(enum peer_kind kind, size_t idle) {
+    struct peer p = peer_start(kind);
+    if (p.pid == 0) return;
+    struct words w = words_of(kind);
+    double alone[2 * ROUNDS], beside[2 * ROUNDS];
+    for (int r = 0; r < 2 * ROUNDS; r++) alone[r] = measure(&p, 1, 1, 0.3).cpu_us;
+    int *fds = calloc(idle, sizeof(*fds));
+    for (size_t i = 0; i < idle; i++) fds[i] = open_ready(&p, &w);
+    for (int r = 0; r < 2 * ROUNDS; r++) beside[r] = measure(&p, 1, 1, 0.3).cpu_us;
+    double a = median(alone, 2 * ROUNDS), b = median(beside, 2 * ROUNDS);
+    (void) printf("beside %5zu idle           %-11s %6.2f us server cpu/op alone, %8.2f beside: x%.2f\n",
+                  idle, p.name, a, b, b / a);
+    for (size_t i = 0; i < idle; i++) (void) close(fds[i]);
+    free(fds);
+    peer_stop(&p);
+    words_done(&w);
+}
+
+static void bench_idle(void) {
+    bench_idle_one(PEER_OURS, 10000);
+    bench_idle_one(PEER_ECHO, 10000);
+    bench_idle_one(PEER_REDIS, 10000);
+    bench_idle_one(PEER_TORCH, 2000);
+}
+
+/* ---- storms: each client connects, asks once, leaves ---- */
+
+static double storm(const struct peer *p, size_t clients, size_t at_a_time) {
+    struct words w = words_of(p->kind);
+    struct cr_buffer say = {0};
+    add(&say, w.hello.data, w.hello.len);
+    add(&say, w.get.data, w.get.len);
+    size_t wanted = w.hello_reply + w.reply, started = 0, finished = 0;
+    if (p->kind == PEER_ECHO) wanted = say.len;
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    uint32_t *got = calloc(1 << 16, sizeof(*got));
+    struct epoll_event events[1024];
+    int64_t begin = cr_monotonic_ns();
+    while (finished < clients) {
+        while (started < clients && started - finished < at_a_time) {
+            int fd = open_connection(p, false);
+            struct epoll_event event = {.events = EPOLLOUT, .data.fd = fd};
+            (void) epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+            got[fd] = 0;
+            started++;
+        }
+        int n = epoll_wait(epoll, events, 1024, -1);
+        for (int i = 0; i < n; i++) {
+            int fd = events[i].data.fd;
+            if (events[i].events & EPOLLERR) die("storm");
+            if (events[i].events & EPOLLOUT) {
+                send_all(fd, say.data, say.len);
+                struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+                (void) epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event);
+                continue;
+            }
+            ssize_t bytes = recv(fd, scratch, sizeof(scratch), 0);
+            if (bytes <= 0) die("storm: recv");
+            got[fd] += (uint32_t) bytes;
+            if (got[fd] < wanted) continue;
+            (void) close(fd);
+            finished++;
+        }
+    }
+    double spent = seconds_since(begin);
+    (void) close(epoll);
+    free(got);
+    cr_buffer_done(&say);
+    words_done(&w);
+    return spent;
+}
+
+static void prepare_key(const struct peer *p) { (void) measure(p, 1, 1, 0.01); }
+
+static void bench_storm(void) {
+    struct peer peers[PEER_COUNT];
+    double spent[PEER_COUNT][ROUNDS], ratio[PEER_COUNT][ROUNDS];
+    start_all(peers);
+    for (int k = 0; k < PEER_COUNT; k++) {
+        if (peers[k].pid != 0) prepare_key(&peers[k]);
+    }
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int k = PEER_COUNT - 1; k >= 0; k--) {
+            if (peers[k].pid != 0) spent[k][r] = storm(&peers[k], 2000, 1000);
+        }
+        for (int k = 0; k < PEER_COUNT; k++) ratio[k][r] = spent[k][r] / spent[PEER_OURS][r];
+    }
+    for (int k = 0; k < PEER_COUNT; k++) {
+        if (peers[k].pid == 0) continue;
+        (void) printf("storm 2000, 1000 at once   %-11s %8.1f ms   its time/ours %5.2f\n", peers[k].name,
+                      median(spent[k], ROUNDS) * 1e3, median(ratio[k], ROUNDS));
+    }
+    stop_all(peers);
+}
+
+/* ---- joining: everybody connects, sets a key, and waits for all the others ---- */
+
+/* The last to arrive (by the counter) opens the gate that all wait for, as torch's barrier does. */
+static void bench_join_one(enum peer_kind kind, size_t clients) {
+    struct peer p = peer_start(kind);
+    if (p.pid == 0) return;
+    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A;
+    struct words w = words_of(kind);
+    int *fds = calloc(clients, sizeof(*fds));
+    struct cr_buffer out = {0};
+    struct store_encoder e = {&out, dialect, STORE_BYTES("/")};
+    struct store_bytes gate = STORE_BYTES("gate");
+    int64_t begin = cr_monotonic_ns();
+    for (size_t i = 0; i < clients; i++) {
+        char key[32];
+        (void) snprintf(key, sizeof(key), "rank%zu", i);
+        cr_buffer_clear(&out);
+        fds[i] = open_connection(&p, true);
+        if (kind == PEER_OURS) (void) store_encode_validate(&out);
+        (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES(key), 4);
+        add_text(&out, "here");
+        (void) store_encode_number(&e, STORE_OP_ADD, STORE_BYTES("joined"), 1);
+        (void) store_encode_keys(&e, STORE_OP_WAIT, &gate, 1);
+        send_all(fds[i], out.data, out.len);
+    }
+    double connected = seconds_since(begin);
+    for (size_t i = 0; i < clients; i++) receive_all(fds[i], 8); /* the counter */
+    int last = open_ready(&p, &w);
+    cr_buffer_clear(&out);
+    (void) store_encode_value_head(&e, STORE_OP_SET, gate, 1);
+    add_text(&out, "1");
+    send_all(last, out.data, out.len);
+    for (size_t i = 0; i < clients; i++) receive_all(fds[i], 1);
+    (void) printf("join of %5zu clients      %-11s %8.1f ms (%.1f ms until all were connected)\n", clients,
+                  p.name, seconds_since(begin) * 1e3, connected * 1e3);
+    for (size_t i = 0; i < clients; i++) (void) close(fds[i]);
+    (void) close(last);
+    free(fds);
+    cr_buffer_done(&out);
+    words_done(&w);
+    peer_stop(&p);
+}
+
+static void bench_join(void) {
+    for (int r = 0; r < 3; r++) bench_join_one(PEER_OURS, 4096);
+    for (int r = 0; r < 3; r++) bench_join_one(PEER_OURS, 16384);
+    bench_join_one(PEER_TORCH, 4096);
+}
+
+/* ---- one multi-get of 10,000 keys ---- */
+
+static void multiget_words(enum peer_kind kind, size_t n, struct cr_buffer *sets, struct cr_buffer *get) {
+    struct store_encoder e = {sets, STORE_DIALECT_MODERN, STORE_BYTES("/")};
+    struct store_bytes *keys = calloc(n, sizeof(*keys));
+    char *names = calloc(n, 32), line[128];
+    if (kind == PEER_REDIS) {
+        (void) snprintf(line, sizeof(line), "*%zu\r\n$4\r\nMGET\r\n", n + 1);
+        add_text(get, line);
+    }
+    for (size_t i = 0; i < n; i++) {
+        int len = snprintf(names + 32 * i, 32, "some/usual/prefix/rank%06zu", i);
+        keys[i] = (struct store_bytes){names + 32 * i, (size_t) len};
+        if (kind == PEER_REDIS) {
+            (void) snprintf(line, sizeof(line), "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$8\r\n12345678\r\n", len,
+                            names + 32 * i);
+            add_text(sets, line);
+            (void) snprintf(line, sizeof(line), "$%d\r\n%s\r\n", len, names + 32 * i);
+            add_text(get, line);
+        } else {
+            (void) store_encode_value_head(&e, STORE_OP_SET, keys[i], 8);
+            add_text(sets, "12345678");
+        }
+    }
+    e.out = get;
+    if (kind != PEER_REDIS) (void) store_encode_keys(&e, STORE_OP_MULTI_GET, keys, n);
+    free(keys);
+    free(names);
+}
+
+static void bench_multiget_one(enum peer_kind kind) {
+    enum { N = 10000 };
+    struct peer p = peer_start(kind);
+    if (p.pid == 0) return;
+    struct words w = words_of(kind);
+    struct cr_buffer sets = {0}, get = {0};
+    multiget_words(kind, N, &sets, &get);
+    int fd = open_ready(&p, &w);
+    if (kind == PEER_REDIS) {
+        for (size_t i = 0; i < N; i++) {
+            send_all(fd, sets.data + i * (sets.len / N), sets.len / N);
+            receive_all(fd, 5);
+        }
+    } else {
+        send_all(fd, sets.data, sets.len);
+    }
+    double spent[4 * ROUNDS];
+    size_t reply = kind == PEER_REDIS ? strlen("*10000\r\n") + N * 14 : (size_t) N * 16;
+    for (int r = 0; r < 4 * ROUNDS; r++) {
+        int64_t begin = cr_monotonic_ns();
+        send_all(fd, get.data, get.len);
+        receive_all(fd, reply);
+        spent[r] = seconds_since(begin);
+    }
+    (void) printf("multi-get of 10000 keys    %-11s %8.2f ms\n", p.name, median(spent, 4 * ROUNDS) * 1e3);
+    (void) close(fd);
+    cr_buffer_done(&sets);
+    cr_buffer_done(&get);
+    words_done(&w);
+    peer_stop(&p);
+}
+
+static void bench_multiget(void) {
+    bench_multiget_one(PEER_OURS);
+    bench_multiget_one(PEER_REDIS);
+}
+
+/* ---- waking: everybody waits for one key ---- */
+
+static double wake_once(const struct peer *p, int epoll, int setter, size_t waiters, const void *set,
+                        size_t set_len) {
+    (void) p;
+    struct epoll_event events[1024];
+    int64_t begin = cr_monotonic_ns();
+    send_all(setter, set, set_len);
+    for (size_t woken = 0; woken < waiters;) {
+        int n = epoll_wait(epoll, events, 1024, 20000);
+        if (n <= 0) die("wake: a waiter was forgotten");
+        for (int i = 0; i < n; i++) {
+            if (recv(events[i].data.fd, scratch, 16, MSG_DONTWAIT) != 1) die("wake: recv");
+            woken++;
+        }
+    }
+    return seconds_since(begin);
+}
+
+static void bench_wake_one(enum peer_kind kind, size_t waiters) {
+    struct peer p = peer_start(kind);
+    if (p.pid == 0) return;
+    struct words w = words_of(kind);
+    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A;
+    int epoll = epoll_create1(EPOLL_CLOEXEC), setter = open_ready(&p, &w);
+    int *fds = calloc(waiters, sizeof(*fds));
+    for (size_t i = 0; i < waiters; i++) {
+        fds[i] = open_ready(&p, &w);
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
+        (void) epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event);
+    }
+    double spent[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        struct cr_buffer wait = {0}, set = {0}, num = {0};
+        char key[32];
+        (void) snprintf(key, sizeof(key), "gate%d", r);
+        struct store_bytes name = STORE_BYTES(key);
+        struct store_encoder e = {&wait, dialect, STORE_BYTES("/")};
+        (void) store_encode_keys(&e, STORE_OP_WAIT, &name, 1);
+        e.out = &set;
+        (void) store_encode_value_head(&e, STORE_OP_SET, name, 1);
+        add_text(&set, "1");
+        e.out = &num;
+        (void) store_encode_plain(&e, STORE_OP_NUM_KEYS);
+        if (kind == PEER_ECHO) {
+            cr_buffer_clear(&set);
+            add(&set, (const uint8_t[]){ECHO_BROADCAST}, 1);
+        } else {
+            for (size_t i = 0; i < waiters; i++) send_all(fds[i], wait.data, wait.len);
+            (void) usleep(200000); /* until the server has read them: it is behind by then */
+            send_all(setter, num.data, num.len);
+            receive_all(setter, 8);
+        }
+        spent[r] = wake_once(&p, epoll, setter, waiters, set.data, set.len);
+        cr_buffer_done(&wait);
+        cr_buffer_done(&set);
+        cr_buffer_done(&num);
+    }
+    (void) printf("wake %5zu waiters         %-11s %8.2f ms\n", waiters, p.name,
+                  median(spent, ROUNDS) * 1e3);
+    for (size_t i = 0; i < waiters; i++) (void) close(fds[i]);
+    (void) close(setter);
+    (void) close(epoll);
+    free(fds);
+    words_done(&w);
+    peer_stop(&p);
+}
+
+static void bench_wake(void) {
+    bench_wake_one(PEER_OURS, 10000);
+    bench_wake_one(PEER_ECHO, 10000);
+    bench_wake_one(PEER_TORCH, 4000);
+}
+
+/* ---- big values ---- */
+
+static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set, struct cr_buffer *get,
+                        size_t *set_reply, size_t *get_reply) {
+    char line[64];
+    struct store_encoder e = {set, kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A,
+                              STORE_BYTES("/")};
+    if (kind == PEER_REDIS) {
+        (void) snprintf(line, sizeof(line), "$%zu\r\n", size);
+        add_text(set, "*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n");
+        add_text(set, line);
+        *get_reply = strlen(line) + size + 2;
+        *set_reply = 5;
+        add_text(get, "*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n");
+    } else {
+        (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("big"), size);
+        e.out = get;
+        (void) store_encode_key(&e, STORE_OP_GET, STORE_BYTES("big"));
+        *get_reply = 8 + size;
+        *set_reply = 8; /* of a GETNUMKEYS behind it */
+    }
+    if (cr_buffer_reserve(set, size) < 0) die("reserve");
+    memset(set->data + set->len, 'x', size);
+    set->len += size;
+    if (kind == PEER_REDIS) add_text(set, "\r\n");
+    e.out = set;
+    if (kind != PEER_REDIS) (void) store_encode_plain(&e, STORE_OP_NUM_KEYS);
+}
+
+static void bench_values_one(struct peer *p, size_t size, double *set_speed, double *get_speed) {
+    struct words w = words_of(p->kind);
+    struct cr_buffer set = {0}, get = {0};
+    size_t set_reply, get_reply;
+    value_words(p->kind, size, &set, &get, &set_reply, &get_reply);
+    int fd = open_ready(p, &w);
+    size_t repeats = (64 << 20) / size;
+    int64_t begin = cr_monotonic_ns();
+    for (size_t i = 0; i < repeats; i++) {
+        send_all(fd, set.data, set.len);
+        receive_all(fd, set_reply);
+    }
+    *set_speed = (double) (repeats * size) / seconds_since(begin) / 1e9;
+    begin = cr_monotonic_ns();
+    for (size_t i = 0; i < repeats; i++) {
+        send_all(fd, get.data, get.len);
+        receive_all(fd, get_reply);
+    }
+    *get_speed = (double) (repeats * size) / seconds_since(begin) / 1e9;
+    (void) close(fd);
+    cr_buffer_done(&set);
+    cr_buffer_done(&get);
+    words_done(&w);
+}
+
+static void bench_values(void) {
+    struct peer peers[PEER_COUNT];
+    start_all(peers);
+    for (size_t size = 1 << 20; size <= 16 << 20; size *= 16) {
+        double set[PEER_COUNT][ROUNDS], get[PEER_COUNT][ROUNDS];
+        for (int r = 0; r < ROUNDS; r++) {
+            for (int k = 0; k < PEER_ECHO; k++) {
+                if (peers[k].pid != 0) bench_values_one(&peers[k], size, &set[k][r], &get[k][r]);
+            }
+        }
+        for (int k = 0; k < PEER_ECHO; k++) {
+            if (peers[k].pid == 0) continue;
+            (void) printf("values of %2zu MiB           %-11s set %5.2f GB/s   get %5.2f GB/s\n", size >> 20,
+                          peers[k].name, median(set[k], ROUNDS), median(get[k], ROUNDS));
+        }
+    }
+    stop_all(peers);
+}
+
+/* ---- memory ---- */
+
+static void bench_memory(void) {
+    enum { KEYS = 500000, IDLE = 10000 };
+    struct peer p = peer_start(PEER_OURS);
+    struct words w = words_of(PEER_OURS);
+    int fd = open_ready(&p, &w);
+    long before = peer_resident_kib(&p);
+    struct cr_buffer out = {0};
+    struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
+    for (size_t i = 0; i < KEYS; i++) {
+        char key[32];
+        (void) snprintf(key, sizeof(key), "key%09zu", i);
+        (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES(key), 8);
+        add_text(&out, "12345678");
+    }
+    (void) store_encode_plain(&e, STORE_OP_NUM_KEYS);
+    send_all(fd, out.data, out.len);
+    receive_all(fd, 8);
+    double each = (double) (peer_resident_kib(&p) - before) * 1024 / KEYS - 21;
+    (void) printf("overhead of a key          crun-store  %8.0f bytes (resident, beside 21 of key and value)\n", each);
+    peer_stop(&p);
+    (void) close(fd);
+    p = peer_start(PEER_OURS);
+    before = peer_resident_kib(&p);
+    for (size_t i = 0; i < IDLE; i++) (void) open_ready(&p, &w);
+    (void) printf("an idle connection         crun-store  %8.0f bytes (resident)\n",
+                  (double) (peer_resident_kib(&p) - before) * 1024 / IDLE);
+    peer_stop(&p);
+    cr_buffer_done(&out);
+    words_done(&w);
+}
+
+/* ---- the program ---- */
+
+static const struct section {
+    const char *name;
+    void (*run)(void);
+} sections[] = {
+    {"loop", bench_loop},   {"pipeline", bench_pipeline}, {"idle", bench_idle},
+    {"storm", bench_storm}, {"join", bench_join},         {"multiget", bench_multiget},
+    {"wake", bench_wake},   {"values", bench_values},     {"memory", bench_memory},
+};
+
+static bool asked_for(const char *name, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], name) == 0) return true;
+    }
+    return argc == 1;
+}
+
+int main(int argc, char **argv) {
+    struct rlimit limit;
+    (void) getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    (void) setrlimit(RLIMIT_NOFILE, &limit);
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) setvbuf(stdout, NULL, _IOLBF, 0);
+    pin_to_core(0);
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+        if (asked_for(sections[i].name, argc, argv)) sections[i].run();
+    }
+    return 0;
+}

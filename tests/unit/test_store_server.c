@@ -1,0 +1,221 @@
+/* store/server as a library: spaces on one thread, clearing one, other rooms' connections, and the
+ * calls from several threads at once. Real sockets on loopback; everything else about the server is
+ * tested from outside, in tests/integration and tests/fault. */
+#include "base/clock.h"
+#include "store/store.h"
+#include "store/wire.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct store_server *server;
+
+static void setup(void) { ck_assert_int_eq(store_server_start(NULL, &server, NULL), 0); }
+static void teardown(void) { store_server_stop(server); }
+
+static struct store_space *open_space(uint16_t *port) {
+    struct store_space *space;
+    struct cr_error err = {0};
+    int rc = store_server_open(server, "127.0.0.1", 0, &space, port, &err);
+    ck_assert_msg(rc == 0, "%s", err.text);
+    ck_assert_uint_gt(*port, 0);
+    return space;
+}
+
+static int dial(uint16_t port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+    return fd;
+}
+
+static void say(int fd, const void *data, size_t len) {
+    ck_assert_int_eq(send(fd, data, len, MSG_NOSIGNAL), (ssize_t) len);
+}
+
+static void hear(int fd, void *data, size_t len) {
+    ck_assert_int_eq(recv(fd, data, len, MSG_WAITALL), (ssize_t) len);
+}
+
+static uint64_t count_keys(uint16_t port) {
+    uint8_t raw[8];
+    int fd = dial(port);
+    say(fd, "\x06", 1);
+    hear(fd, raw, 8);
+    (void) close(fd);
+    return store_load_u64(raw);
+}
+
+/* Sets /k and makes sure that it was applied. */
+static int client_with_key(uint16_t port) {
+    int fd = dial(port);
+    uint8_t raw[8];
+    say(fd, "\x00\x02\0\0\0\0\0\0\0/k\x01\0\0\0\0\0\0\0v\x06", 21);
+    hear(fd, raw, 8);
+    ck_assert_uint_eq(store_load_u64(raw), 1);
+    return fd;
+}
+
+START_TEST(test_spaces_share_nothing) {
+    uint16_t one, two;
+    struct store_space *a = open_space(&one), *b = open_space(&two);
+    int fd = client_with_key(one);
+    ck_assert_uint_eq(count_keys(one), 1);
+    ck_assert_uint_eq(count_keys(two), 0);
+    char text[64];
+    (void) snprintf(text, sizeof(text), "127.0.0.1:%u", one);
+    ck_assert_str_eq(store_space_address(a), text);
+    store_space_close(a);
+    char byte;
+    ck_assert_int_eq(recv(fd, &byte, 1, 0), 0); /* FIN */
+    ck_assert_uint_eq(count_keys(two), 0);
+    store_space_close(b);
+    store_space_close(NULL);
+    (void) close(fd);
+}
+END_TEST
+
+START_TEST(test_clear_forgets_and_goes_on) {
+    uint16_t port;
+    struct store_space *space = open_space(&port);
+    int fd = client_with_key(port), waiter = dial(port);
+    say(waiter, "\x05\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0/w", 19);
+    ck_assert_uint_eq(count_keys(port), 1);
+    store_space_clear(space);
+    char byte;
+    ck_assert_int_eq(recv(fd, &byte, 1, 0), 0);
+    ck_assert_int_eq(recv(waiter, &byte, 1, 0), 0);
+    ck_assert_uint_eq(count_keys(port), 0);
+    (void) close(client_with_key(port));
+    (void) close(fd);
+    (void) close(waiter);
+}
+END_TEST
+
+START_TEST(test_port_in_use) {
+    uint16_t port, other;
+    struct store_space *space = open_space(&port), *second = NULL;
+    struct cr_error err = {0};
+    ck_assert_int_eq(store_server_open(server, "127.0.0.1", port, &second, &other, &err), -EADDRINUSE);
+    ck_assert_ptr_null(second);
+    ck_assert_ptr_nonnull(strstr(err.text, "127.0.0.1"));
+    ck_assert_int_eq(store_server_open(server, "no.such.host.invalid", 0, &second, &other, &err), -ENOENT);
+    (void) space;
+}
+END_TEST
+
+/* ---- other rooms' connections ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct store_handoff got;
+    char bytes[64];
+    int count;
+} handed = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void on_handoff(void *arg, const struct store_handoff *handoff) {
+    ck_assert_ptr_eq(arg, &handed);
+    (void) pthread_mutex_lock(&handed.lock);
+    handed.got = *handoff;
+    memcpy(handed.bytes, handoff->data, handoff->len);
+    handed.count++;
+    (void) pthread_cond_signal(&handed.changed);
+    (void) pthread_mutex_unlock(&handed.lock);
+}
+
+START_TEST(test_a_registered_magic_gets_the_connection) {
+    uint16_t port;
+    struct store_space *space = open_space(&port);
+    handed.count = 0;
+    ck_assert_int_eq(store_server_register_magic(server, "RDZ1", on_handoff, &handed), 0);
+    ck_assert_int_eq(store_server_register_magic(server, "RDZ1", on_handoff, &handed), -EEXIST);
+    ck_assert_int_eq(store_server_register_magic(server, STORE_ADMIN_MAGIC, on_handoff, NULL), -EEXIST);
+    ck_assert_int_eq(store_server_register_magic(server, "\x08xyz", on_handoff, NULL), -EINVAL);
+    int fd = dial(port);
+    say(fd, "RD", 2);
+    say(fd, "Z1hello", 7);
+    (void) pthread_mutex_lock(&handed.lock);
+    while (handed.count == 0) (void) pthread_cond_wait(&handed.changed, &handed.lock);
+    (void) pthread_mutex_unlock(&handed.lock);
+    ck_assert_ptr_eq(handed.got.space, space);
+    ck_assert_uint_ge(handed.got.len, 4);
+    ck_assert_mem_eq(handed.bytes, "RDZ1hello", handed.got.len);
+    char rest[16];
+    size_t left = 9 - handed.got.len;
+    if (left > 0) {
+        struct pollfd ready = {.fd = handed.got.fd, .events = POLLIN};
+        ck_assert_int_eq(poll(&ready, 1, -1), 1);
+        ck_assert_int_gt(recv(handed.got.fd, rest, sizeof(rest), 0), 0);
+    }
+    say(handed.got.fd, "welcome", 7); /* it is ours alone now */
+    hear(fd, rest, 7);
+    ck_assert_mem_eq(rest, "welcome", 7);
+    store_space_close(space);
+    say(handed.got.fd, "still", 5);
+    hear(fd, rest, 5);
+    (void) close(handed.got.fd);
+    (void) close(fd);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+static void *open_clear_close(void *arg) {
+    (void) arg;
+    for (int i = 0; i < 50; i++) {
+        uint16_t port;
+        struct store_space *space = open_space(&port);
+        int fd = client_with_key(port);
+        store_space_clear(space);
+        ck_assert_uint_eq(count_keys(port), 0);
+        store_space_close(space);
+        (void) close(fd);
+    }
+    return NULL;
+}
+
+START_TEST(test_calls_from_many_threads) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_create(&threads[i], NULL, open_clear_close, NULL), 0);
+    for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+}
+END_TEST
+
+START_TEST(test_stop_with_everything_open) {
+    uint16_t port;
+    struct store_space *space = open_space(&port);
+    (void) space;
+    for (int i = 0; i < 20; i++) (void) client_with_key(port);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("store_server");
+    TCase *t = tcase_create("server");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, test_spaces_share_nothing);
+    tcase_add_test(t, test_clear_forgets_and_goes_on);
+    tcase_add_test(t, test_port_in_use);
+    tcase_add_test(t, test_a_registered_magic_gets_the_connection);
+    tcase_add_test(t, test_calls_from_many_threads);
+    tcase_add_test(t, test_stop_with_everything_open);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
