@@ -30,11 +30,16 @@ struct crunrt_store {
 struct crunrt {
     struct worker_place place;
     struct crunrt_store *store;
-    const struct store_host *host; /* the module, where this process hosts the store */
-    void *host_state;              /* NULL: another process hosts it */
-    char prefix[64];               /* of the library's own keys in this attempt */
-    uint64_t group_seq;            /* groups made so far, the same on every rank */
+    const struct store_host *host;    /* the module, where this process hosts the store */
+    void *host_state;                 /* NULL: another process hosts it */
+    int first_rank, first_world_size; /* from the launcher; place has those of this generation */
+    int64_t generation;               /* 0, then one more with each crunrt_rejoin() */
+    char prefix[64];                  /* "crunrt/<attempt>/<generation>" */
+    uint64_t group_seq;               /* groups made so far, the same on every rank */
 };
+
+/* Sets the place in the first generation, or, for a process started anew, joins the next one. */
+int rt_enter_first_generation(struct crunrt *rt);
 
 /* A store in a file, shared by world_size processes; the last one to close it removes it. */
 int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out);

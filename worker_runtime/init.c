@@ -66,13 +66,13 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     rc = worker_place_read(process_environment, NULL, o.method, o.rank, o.world_size, &rt->place,
                            rt_last_error());
     if (rc == 0) rc = connect_store(rt, o.timeout_ms > 0 ? o.timeout_ms : CRUNRT_TIMEOUT_MS);
+    /* Launchers older than ours keep one key space for all attempts, so the attempt is in our
+     * keys. */
+    if (rc == 0) rc = rt_enter_first_generation(rt);
     if (rc < 0) {
         crunrt_destroy(rt);
         return rc;
     }
-    /* Launchers older than ours keep one key space for all attempts, so the attempt is in the
-     * key. */
-    (void) snprintf(rt->prefix, sizeof(rt->prefix), "crunrt/%d", rt->place.restart_count);
     *out = rt;
     return 0;
 }

@@ -134,7 +134,10 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     note("ncclCommAbort");
     while (asked("abort-hang")) (void) pause();
-    comm->aborted = 1; /* kept, so that a late use shows */
+    static ncclComm_t kept; /* so that a late use shows */
+    comm->aborted = 1;
+    kept = comm;
+    (void) kept;
     return ncclSuccess;
 }
 EXPORT const char *ncclGetErrorString(ncclResult_t r) {

@@ -541,6 +541,37 @@ static void mode_lose(const char *how, int victim) {
     }
 }
 
+/* All reduce; the victim dies in the tenth, the others go on in place, and with whoever comes instead.
+ * `min` is what the survivors are content with. A second start of the victim's rank does not die. */
+static void mode_rejoin(int min, int victim) {
+    open_world(5000);
+    int64_t sum = 0, since = 0;
+    int anew = getenv("TEST_ANEW") != NULL, rc = 0;
+    for (int i = 0; rc == 0 && i < 100 && !anew; i++) {
+        if (i == 10 && rank == victim) (void) raise(SIGKILL);
+        since = now_ms();
+        sum = 1;
+        rc = crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM);
+    }
+    if (!anew) {
+        REQUIRE(rc < 0, "nobody died");
+        crunrt_group_destroy(world);
+        crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
+        o.min_size = min;
+        REQUIRE(crunrt_rejoin(rt, &o) == 0, "rejoin");
+        REQUIRE(crunrt_group_new(rt, NULL, &world) == 0, "a new world");
+    }
+    int first = rank;
+    rank = crunrt_rank(rt);
+    size = crunrt_world_size(rt);
+    sum = 1;
+    REQUIRE(crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "go on");
+    REQUIRE(sum == size && size >= min, "the sum is %lld of %d", (long long) sum, size);
+    printf("rank %d goes on as %d of %d after %lld ms\n", first, rank, size,
+           (long long) (anew ? 0 : now_ms() - since));
+    close_world();
+}
+
 /* The last rank does not take part in the group's first operation. */
 static void mode_late(void) {
     open_world(700);
@@ -727,6 +758,8 @@ int main(int argc, char **argv) {
         mode_subgroups();
     else if (strcmp(mode, "lose") == 0)
         mode_lose(argument, argc > 3 ? atoi(argv[3]) : 1);
+    else if (strcmp(mode, "rejoin") == 0)
+        mode_rejoin(atoi(argument), argc > 3 ? atoi(argv[3]) : 1);
     else if (strcmp(mode, "late") == 0)
         mode_late();
     else if (strcmp(mode, "absent") == 0)

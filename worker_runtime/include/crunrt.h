@@ -118,6 +118,33 @@ CRUNRT_API int crunrt_local_rank(const crunrt *rt);       /* on this node; -1 = 
 CRUNRT_API int crunrt_local_world_size(const crunrt *rt); /* on this node; -1 = not known */
 CRUNRT_API int crunrt_restart_count(const crunrt *rt);    /* attempts before this one */
 
+typedef struct crunrt_rejoin_options {
+    size_t size;        /* sizeof(crunrt_rejoin_options) */
+    int min_size;       /* go on with so many ranks; 0 = as many as the job began with */
+    int64_t wait_ms;    /* once min_size ranks are there: how long to wait for more; 0 = not */
+    int64_t timeout_ms; /* for min_size ranks to come; 0: 60,000 ms */
+} crunrt_rejoin_options;
+
+#define CRUNRT_REJOIN_OPTIONS_INIT                                                                 \
+    { sizeof(crunrt_rejoin_options), 0, 0, 0 }
+
+/* Goes on in this process after a group broke: meets the other ranks that are left, and those that
+ * a launcher started anew (they come in through crunrt_init()), and numbers them afresh, in the
+ * order of their first ranks. Destroy the groups before; afterwards crunrt_rank() and
+ * crunrt_world_size() are new, and new groups can be made, all ranks in the same order as ever.
+ *
+ *   options   borrowed; NULL = wait for as many ranks as the job began with. The first to come
+ *   decides
+ *             by its own options, so give the same everywhere
+ *
+ * Returns 0, or
+ *   -ETIMEDOUT   too few ranks came, or the first to come died; may be called again
+ *   -ESTALE      the others went on without this rank; end the process
+ *   -EINVAL, -ECONNRESET, -EPROTO, -ENOMEM
+ * Only for launchers that let the other workers live when one fails; crun and torchrun restart them
+ * all by default. */
+CRUNRT_API int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options);
+
 /* The job's store, connected; borrowed, ends with the runtime. Keys are shared with every process
  * of the job, torch.distributed.TCPStore in Python included. Keys that begin with "crunrt/" are the
  * library's own. */

@@ -1,0 +1,243 @@
+/* Going on in place: the processes that are left, and those that the launcher started anew, meet
+ * again in the store and number themselves.
+ *
+ *   crunrt/<attempt>/generation         the newest generation; absent = 0, everybody from the start
+ *   crunrt/<attempt>/<g>/comer/<n>      who came to generation g, in order of coming: its first
+ *   rank
+ *   crunrt/<attempt>/<g>/roster         closes it: "1 4 7", or "!<why not>"
+ *
+ * The first to come is the one that closes: when all are there, or when those that are there
+ * suffice and the time for the others is up. A generation that is open is joined; one that is
+ * closed is followed by the next, if it had us. */
+#include "worker_runtime/crunrt_internal.h"
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REJOIN_TIMEOUT_MS INT64_C(60000)
+
+struct rejoin {
+    struct crunrt *rt;
+    crunrt_rejoin_options o;
+    int64_t generation, deadline_ms, window_ms; /* both on the monotonic clock */
+    char roster_key[96];
+};
+
+static void set_generation(struct rejoin *j, int64_t generation) {
+    j->generation = generation;
+    (void) snprintf(j->roster_key, sizeof(j->roster_key), "crunrt/%d/%lld/roster",
+                    j->rt->place.restart_count, (long long) generation);
+}
+
+static void generation_key(const struct crunrt *rt, char out[64]) {
+    (void) snprintf(out, 64, "crunrt/%d/generation", rt->place.restart_count);
+}
+
+static void set_prefix(struct crunrt *rt, int64_t generation) {
+    (void) snprintf(rt->prefix, sizeof(rt->prefix), "crunrt/%d/%lld", rt->place.restart_count,
+                    (long long) generation);
+}
+
+/* ---- the roster ---- */
+
+/* The place of `rank` in "1 4 7", or -1; *size gets the number of ranks. */
+static int place_in_roster(const char *roster, int rank, int *size) {
+    int place = -1, n = 0;
+    for (char *end = NULL; *roster != '\0'; roster = end, n++) {
+        long r = strtol(roster, &end, 10);
+        if (end == roster) break;
+        if (r == rank) place = n;
+    }
+    *size = n;
+    return place;
+}
+
+static int compare_ints(const void *a, const void *b) {
+    int x = *(const int *) a, y = *(const int *) b;
+    return (x > y) - (x < y);
+}
+
+/* Sets the roster, once. `text` may be a refusal. */
+static int close_roster(struct rejoin *j, const char *text) {
+    return crunrt_store_compare_set(j->rt->store, j->roster_key, "", 0, text, strlen(text), NULL,
+                                    NULL);
+}
+
+static int write_roster(struct rejoin *j, int *comers, int count) {
+    struct cr_buffer text = {0};
+    qsort(comers, (size_t) count, sizeof(*comers), compare_ints);
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < count; i++) {
+        rc = cr_buffer_printf(&text, "%s%d", i > 0 ? " " : "", comers[i]);
+    }
+    if (rc == 0) rc = close_roster(j, text.data);
+    cr_buffer_done(&text);
+    return rc;
+}
+
+/* The n-th comer's rank: waits until `until_ms`. */
+static int read_comer(struct rejoin *j, int n, int64_t until_ms, int *rank) {
+    char key[96];
+    void *value = NULL;
+    int64_t left = until_ms - cr_monotonic_ms(), r = 0;
+    (void) snprintf(key, sizeof(key), "crunrt/%d/%lld/comer/%d", j->rt->place.restart_count,
+                    (long long) j->generation, n);
+    int rc = crunrt_store_get(j->rt->store, key, left > 0 ? left : 0, &value, NULL);
+    if (rc < 0) return rc;
+    CR_AUTO_FREE char *text = value;
+    if (cr_parse_i64(text, 0, INT_MAX, &r) < 0) {
+        return cr_fail(rt_last_error(), -EPROTO, "rejoin: the store holds '%s' for a rank", text);
+    }
+    *rank = (int) r;
+    return 0;
+}
+
+/* The first comer's part. */
+static int gather_comers(struct rejoin *j) {
+    int full = j->rt->first_world_size, count = 0;
+    CR_AUTO_FREE int *comers = calloc((size_t) full, sizeof(*comers));
+    if (comers == NULL) return cr_fail(rt_last_error(), -ENOMEM, "rejoin: out of memory");
+    while (count < full) {
+        int64_t until = count < j->o.min_size ? j->deadline_ms : j->window_ms;
+        int rc = read_comer(j, count, until, &comers[count]);
+        if (rc == -ETIMEDOUT) break;
+        if (rc < 0) return rc;
+        count++;
+    }
+    if (count >= j->o.min_size) return write_roster(j, comers, count);
+    char why[128];
+    (void) snprintf(why, sizeof(why), "!only %d of at least %d ranks came within %lld ms", count,
+                    j->o.min_size, (long long) j->o.timeout_ms);
+    return close_roster(j, why);
+}
+
+static int take_place(struct rejoin *j) {
+    void *value = NULL;
+    int64_t left =
+        j->deadline_ms + 1000 - cr_monotonic_ms(); /* the first comer's verdict, if it lives */
+    int rc = crunrt_store_get(j->rt->store, j->roster_key, left > 0 ? left : 0, &value, NULL);
+    if (rc < 0)
+        return cr_wrap(rt_last_error(), "rejoin generation %lld", (long long) j->generation);
+    CR_AUTO_FREE char *roster = value;
+    if (roster[0] == '!') {
+        return cr_fail(rt_last_error(), -ETIMEDOUT, "rejoin generation %lld: %s",
+                       (long long) j->generation, roster + 1);
+    }
+    int size = 0, place = place_in_roster(roster, j->rt->first_rank, &size);
+    if (place < 0) {
+        return cr_fail(
+            rt_last_error(), -ESTALE,
+            "rejoin generation %lld: it went on without rank %d, which came too late; end "
+            "this process",
+            (long long) j->generation, j->rt->first_rank);
+    }
+    j->rt->place.rank = place;
+    j->rt->place.world_size = size;
+    j->rt->generation = j->generation;
+    j->rt->group_seq = 0;
+    set_prefix(j->rt, j->generation);
+    return 0;
+}
+
+/* ---- which generation ---- */
+
+/* 0: closed with us (so a next one may be opened), 1: open, -ESTALE: closed without us. */
+static int look_at_generation(struct rejoin *j) {
+    const char *key = j->roster_key;
+    int closed = 0, size = 0;
+    if (j->generation == 0) return 0; /* everybody is in the first */
+    int rc = crunrt_store_check(j->rt->store, &key, 1, &closed);
+    if (rc < 0 || !closed) return rc < 0 ? rc : 1;
+    void *value = NULL;
+    rc = crunrt_store_get(j->rt->store, key, 0, &value, NULL);
+    if (rc < 0) return rc;
+    CR_AUTO_FREE char *roster = value;
+    if (roster[0] == '!' || place_in_roster(roster, j->rt->first_rank, &size) >= 0) return 0;
+    return cr_fail(rt_last_error(), -ESTALE,
+                   "rejoin: generation %lld went on without rank %d; end this process",
+                   (long long) j->generation, j->rt->first_rank);
+}
+
+/* Finds the open generation, opening the next one if need be. */
+static int enter_generation(struct rejoin *j) {
+    char key[64];
+    int64_t newest = 0;
+    generation_key(j->rt, key);
+    int rc = crunrt_store_add(j->rt->store, key, 0, &newest); /* reads; makes it "0" at first */
+    if (rc < 0) return rc;
+    set_generation(j, newest);
+    rc = look_at_generation(j);
+    if (rc != 0) return rc < 0 ? rc : 0;
+    char have[24], next[24];
+    (void) snprintf(have, sizeof(have), "%lld", (long long) newest);
+    (void) snprintf(next, sizeof(next), "%lld", (long long) newest + 1);
+    void *held = NULL;
+    rc = crunrt_store_compare_set(j->rt->store, key, have, strlen(have), next, strlen(next), &held,
+                                  NULL);
+    if (rc < 0) return rc;
+    free(held); /* ours or another's: the generation after `newest` is open now */
+    set_generation(j, newest + 1);
+    return 0;
+}
+
+static int come(struct rejoin *j) {
+    char key[96], mine[16];
+    int64_t came = 0;
+    (void) snprintf(key, sizeof(key), "crunrt/%d/%lld/comers", j->rt->place.restart_count,
+                    (long long) j->generation);
+    int rc = crunrt_store_add(j->rt->store, key, 1, &came);
+    if (rc < 0) return rc;
+    (void) snprintf(key, sizeof(key), "crunrt/%d/%lld/comer/%lld", j->rt->place.restart_count,
+                    (long long) j->generation, (long long) came - 1);
+    (void) snprintf(mine, sizeof(mine), "%d", j->rt->first_rank);
+    rc = crunrt_store_set(j->rt->store, key, mine, strlen(mine));
+    if (rc == 0 && came == 1) rc = gather_comers(j);
+    return rc;
+}
+
+static int rejoin(struct crunrt *rt, const crunrt_rejoin_options *options) {
+    struct rejoin j = {.rt = rt, .o = CRUNRT_REJOIN_OPTIONS_INIT};
+    if (options != NULL && options->size >= sizeof(options->size)) {
+        memcpy(&j.o, options, options->size < sizeof(j.o) ? options->size : sizeof(j.o));
+    }
+    if (j.o.timeout_ms <= 0) j.o.timeout_ms = REJOIN_TIMEOUT_MS;
+    if (j.o.min_size <= 0) j.o.min_size = rt->first_world_size;
+    if (j.o.min_size > rt->first_world_size) {
+        return cr_fail(rt_last_error(), -EINVAL, "rejoin with at least %d ranks: the job has %d",
+                       j.o.min_size, rt->first_world_size);
+    }
+    j.deadline_ms = cr_deadline_ms(j.o.timeout_ms);
+    j.window_ms = cr_deadline_ms(j.o.wait_ms);
+    int rc = enter_generation(&j);
+    if (rc == 0) rc = come(&j);
+    return rc < 0 ? rc : take_place(&j);
+}
+
+int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
+    if (rt == NULL) return cr_fail(rt_last_error(), -EINVAL, "rejoin: no runtime");
+    return rejoin(rt, options);
+}
+
+/* A process that takes the place of one that was there before in this attempt (a launcher may start
+ * one worker anew) comes by the same door as those that are left. */
+int rt_enter_first_generation(struct crunrt *rt) {
+    char key[64];
+    int64_t starts = 0;
+    rt->first_rank = rt->place.rank;
+    rt->first_world_size = rt->place.world_size;
+    set_prefix(rt, 0);
+    (void) snprintf(key, sizeof(key), "crunrt/%d/starts/%d", rt->place.restart_count,
+                    rt->first_rank);
+    int rc = crunrt_store_add(rt->store, key, 1, &starts);
+    if (rc < 0 || starts == 1) return rc;
+    rc = rejoin(rt, NULL);
+    return rc < 0 ? cr_wrap(rt_last_error(), "take the place of rank %d", rt->first_rank) : 0;
+}
