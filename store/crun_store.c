@@ -14,6 +14,14 @@ static const struct command {
     command_fn run;
 } commands[] = {
     {"serve", "run a store", command_serve},
+    {"get", "print the value of a key", command_get},
+    {"set", "set a key", command_set},
+    {"add", "count a key up or down", command_add},
+    {"wait", "wait for keys", command_wait},
+    {"keys", "list the keys", command_keys},
+    {"delete", "delete keys", command_delete},
+    {"stat", "show clients, keys, traffic, and who waits for what since when", command_stat},
+    {"ping", "say what a server speaks and how far away it is", command_ping},
 };
 
 int command_usage_error(const char *name, const char *fmt, ...) {

@@ -4,4 +4,4 @@ $(BUILD)/tests/interop/store_driver: $(call objects,tests/interop/store_driver.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
 
-interop_programs := $(BUILD)/tests/interop/store_driver
+test_programs += $(BUILD)/tests/interop/store_driver

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""crun-store's commands against our server: results, exit statuses, and one line for every mistake."""
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from crun_test import CRUN_STORE, run_tests, wait_for  # noqa: E402
+from store_peer import Driver, Server, to_hex  # noqa: E402
+
+
+def run(*words, stdin=None, status=0):
+    done = subprocess.run([CRUN_STORE, *map(str, words)], capture_output=True, input=stdin, timeout=60)
+    assert done.returncode == status, (words, done)
+    return done.stdout, done.stderr.decode()
+
+
+def fails(*words, status=1):
+    out, err = run(*words, status=status)
+    assert err.count("\n") == 1 and err.endswith("\n"), err
+    return err.strip()
+
+
+def test_values(tmp):
+    with Server() as server:
+        at = f"127.0.0.1:{server.port}"
+        run("set", at, "k", "v1")
+        assert run("get", at, "k")[0] == b"v1\n"
+        odd = bytes(range(256)) * 300
+        run("set", at, "odd", "-", stdin=odd)
+        assert run("get", at, "odd")[0] == odd + b"\n"
+        assert json.loads(run("get", "--json", at, "odd")[0])["value"].encode("latin-1") == odd
+        assert run("add", at, "c", 5)[0] == b"5\n"
+        assert run("add", at, "c", -7)[0] == b"-2\n"
+        assert json.loads(run("add", at, "--json", "c", 1)[0]) == {"total": -1}
+        assert run("keys", at)[0] == b"c\nk\nodd\n"
+        assert run("keys", at, "o")[0] == b"odd\n"
+        assert json.loads(run("keys", "--json", at)[0]) == ["c", "k", "odd"]
+        run("set", at, "--", "--dashes", "x")
+        assert run("get", at, "--", "--dashes")[0] == b"x\n"
+        assert fails("get", at, "absent") == \
+            "crun-store get: no key 'absent'; 'crun-store keys' lists them"
+        assert fails("delete", at, "k", "absent") == "crun-store delete: no key 'absent'"
+        assert run("keys", at)[0] == b"--dashes\nc\nodd\n"
+        assert b"modern" in run("ping", at)[0]
+        assert json.loads(run("ping", "--json", at)[0])["protocol"] == "modern"
+
+
+def test_wait(tmp):
+    with Server() as server:
+        at = f"127.0.0.1:{server.port}"
+        run("set", at, "a", "1")
+        run("wait", at, "a")
+        text = fails("wait", "--timeout", "0.2", at, "a", "b")
+        assert text.startswith("crun-store wait: 'b' is missing: wait for 'a', 'b' at store"), text
+        waiter = threading.Thread(target=run, args=("wait", at, "a", "late"))
+        waiter.start()
+        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 1, "a waiter")
+        run("set", at, "late", "")
+        waiter.join(60)
+        assert not waiter.is_alive()
+
+
+def test_stat_says_who_waits(tmp):
+    with Server() as server, Driver("tcp", server.port) as one, Driver("tcp", server.port) as two:
+        at = f"127.0.0.1:{server.port}"
+        one.set("here", "12345")
+        one.send("wait", *map(to_hex, ["here", "gone", "w\n\xe9"]))
+        two.send("barrier", 2, to_hex("b"))
+        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 2, "waiters")
+        stat = json.loads(run("stat", "--json", at)[0])
+        assert stat["clients"] == 2 and stat["keys"] == 2, stat
+        waits = {wait["kind"]: wait for wait in stat["waiting"]}
+        assert waits["wait"]["missing"] == 2 and waits["barrier"]["missing"] == 1, stat
+        names = {key.encode("latin-1") for key in waits["wait"]["keys"]}
+        assert names == {b"/gone", "/w\n\xe9".encode()}, stat
+        text = run("stat", at)[0].decode()
+        assert "clients    2" in text and "waiting    2" in text, text
+        assert "/gone" in text and "/w\\x0a\xe9" in text, text
+        one_set = Driver("tcp", server.port)
+        one_set.multi_set({"gone": "", "w\n\xe9": ""})
+        one_set.barrier("b", 2)
+        one.answer()
+        two.answer()
+        assert json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 0
+        assert "nobody" in run("stat", at)[0].decode()
+        one_set.close()
+
+
+def test_mistakes(tmp):
+    usage = {
+        (): "crun-store: no command given; try 'crun-store --help'",
+        ("frob",): "crun-store: unknown command 'frob'; try 'crun-store --help'",
+        ("get",): "crun-store get: no HOST:PORT given; try 'crun-store get --help'",
+        ("get", "localhost", "k"):
+            "crun-store get: no port in 'localhost': write HOST:PORT; try 'crun-store get --help'",
+        ("get", "a:b", "k"): "crun-store get: the port of endpoint 'a:b' must be a number from 0 to "
+                             "65535; try 'crun-store get --help'",
+        ("get", "h:1"): "crun-store get: give KEY behind HOST:PORT; try 'crun-store get --help'",
+        ("get", "h:1", "k", "l"):
+            "crun-store get: 'l' is one word too many; try 'crun-store get --help'",
+        ("get", "--fast", "h:1", "k"):
+            "crun-store get: unknown option '--fast'; try 'crun-store get --help'",
+        ("get", "--timeout", "soon", "h:1", "k"): "crun-store get: cannot use 'soon' for --timeout: "
+                                                  "give seconds, such as 2.5; try 'crun-store get --help'",
+        ("wait", "--timeout=-1", "h:1", "k"): "crun-store wait: cannot use '-1' for --timeout: give "
+                                              "seconds, such as 2.5; try 'crun-store wait --help'",
+        ("add", "h:1", "k", "1.5"): "crun-store add: '1.5' is not a whole number of 64 bits; try "
+                                    "'crun-store add --help'",
+    }
+    for words, text in usage.items():
+        assert fails(*words, status=2) == text, words
+    for name in ("get", "set", "add", "wait", "keys", "delete", "stat", "ping"):
+        out, err = run(name, "--help")
+        assert out.startswith(f"usage: crun-store {name} ".encode()) and err == "", (out, err)
+
+
+def test_nobody_there(tmp):
+    with socket.socket() as held:  # bound, not listening: refused, and nobody else can take it
+        held.bind(("127.0.0.1", 0))
+        at = f"127.0.0.1:{held.getsockname()[1]}"
+        assert fails("get", "--timeout", "0.3", at, "k") == \
+            f"crun-store get: connect to the store at {at}: timed out after 300 ms (Connection " \
+            "refused); is it running there?"
+        assert fails("stat", at) == f"crun-store stat: connect to {at}: Connection refused"
+
+
+def test_stat_of_another_server(tmp):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        at = f"127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=lambda: listener.accept()[0].close())
+        thread.start()
+        assert fails("stat", at) == f"crun-store stat: {at} does not answer: it hung up; only " \
+                                    "crun's own stores have stat"
+        thread.join()
+
+
+if __name__ == "__main__":
+    run_tests(globals())
