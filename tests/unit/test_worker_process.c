@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WORKERS_MAX 512
@@ -646,6 +647,54 @@ START_TEST(test_our_death_takes_all_along) {
 }
 END_TEST
 
+static int count_marked(const char *mark) {
+    struct proc_dir all;
+    const char *name;
+    int count = 0;
+    ck_assert_int_eq(proc_dir_open(&all, AT_FDCWD, "/proc"), 0);
+    while ((name = proc_dir_next(&all)) != NULL) {
+        pid_t pid = proc_parse_pid(name);
+        count += pid > 0 && is_alive(pid) && proc_environ_has(pid, mark);
+    }
+    proc_dir_close(&all);
+    return count;
+}
+
+/* Fills a nursery, again and again, with workers that scatter children. */
+static _Noreturn void start_without_end(char *mark) {
+    static struct place p;
+    char *envp[] = {mark, (char *) "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    char *argv[] = {(char *) "/bin/sh", (char *) "-c",
+                    (char *) "setsid sleep 1000 & (setsid sleep 1000 &) & exec sleep 1000", NULL};
+    struct worker_spawn how[8];
+    void *who[8] = {0};
+    struct worker_process *out[8];
+    size_t failed;
+    place_open(&p);
+    for (size_t i = 0; i < 8; i++) how[i] = (struct worker_spawn){argv[0], argv, envp, -1, -1, -1};
+    for (int round = 0; round < 4; round++)
+        if (worker_spawn_all(p.n, how, who, 8, out, &failed, NULL) < 0) abort();
+    for (;;) (void) pause();
+}
+
+START_TEST(test_killed_at_any_moment) {
+    char mark[64];
+    choose_containment(0);
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    for (int i = 0; i < 25; i++) {
+        (void) snprintf(mark, sizeof mark, "CRUN_TEST_MARK=%d-%d-", (int) getpid(), i);
+        pid_t launcher = fork();
+        if (launcher == 0) start_without_end(mark);
+        struct timespec moment = {.tv_nsec = (long) i * 1500000};
+        (void) nanosleep(&moment, NULL);
+        ck_assert_int_eq(kill(launcher, SIGKILL), 0);
+        ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
+        while (waitpid(-1, NULL, 0) > 0) continue; /* all of them are ours now, the warden too */
+        ck_assert_int_eq(count_marked(mark), 0);
+    }
+}
+END_TEST
+
 START_TEST(test_sigchld_ignored_is_refused) {
     struct nursery *n;
     struct cr_error err;
@@ -683,6 +732,7 @@ int main(void) {
     tcase_add_loop_test(ending, test_hostile_children_of_the_living, 0, 2 * HOSTILE);
     tcase_add_test(ending, test_adopted_zombies_are_reaped);
     tcase_add_test(ending, test_children_of_others_are_spared);
+    tcase_add_test(ending, test_killed_at_any_moment);
     tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);
     suite_add_tcase(s, ending);
     SRunner *runner = srunner_create(s);
