@@ -6,6 +6,7 @@
  * is what torch's @record writes; the launcher takes the smallest timestamp as the root cause. The
  * file is written beside its place and renamed, so that a launcher never reads half of one. */
 #include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/flight_internal.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
@@ -180,6 +181,7 @@ static void on_fatal_signal(int signum, siginfo_t *info, void *context) {
         (void) close(fd);
         if (rc == 0) (void) rename(fatal.temp, fatal.path);
     }
+    (void) flight_dump(NULL, "fatal signal");
     /* SA_RESETHAND put the default action back: the signal ends us as it would have. */
     (void) raise(signum);
 }

@@ -128,6 +128,8 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
     g->size = size;
     g->timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : GROUP_TIMEOUT_MS;
     g->stream = o.stream;
+    const char *debug = getenv("CRUNRT_DEBUG");
+    g->checks = debug != NULL && strcmp(debug, "1") == 0;
     rc = name_group(g, o.name);
     if (rc == 0) rc = load_backend(g, o.backend);
     if (rc == 0) rc = connect_group(g, &o);

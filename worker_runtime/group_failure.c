@@ -4,6 +4,7 @@
  * sockets close. Each leaves state/<rank> in the store; who leaves none within a short grace is
  * dead or hangs, and is named. The first to write `failure` is the first that noticed; the others
  * quote it. */
+#include "worker_runtime/flight_internal.h"
 #include "worker_runtime/group_internal.h"
 
 #include "base/cleanup.h"
@@ -71,5 +72,6 @@ int group_break(struct crunrt_group *g, const char *what, struct cr_error *err) 
                    what, g->name, g->backend->name, g->rank, g->size, cause.text, silent,
                    first[0] != '\0' ? "; first seen by " : "", first);
     *err = g->broken;
+    (void) flight_dump(NULL, g->broken.text); /* where there is a place for it */
     return err->code;
 }

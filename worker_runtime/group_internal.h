@@ -19,6 +19,7 @@ struct crunrt_group {
     uint32_t collective_seq; /* of the next one; the same on all ranks */
     uint32_t p2p_seq;        /* sends and receives so far; local */
     uint32_t unfinished;     /* works */
+    int checks;              /* CRUNRT_DEBUG=1: compare every collective with the other ranks */
     struct cr_error broken;  /* code 0 while the group is whole */
 };
 
@@ -27,10 +28,13 @@ struct group_call {
     crunrt_op op;
     char what[48]; /* "all_reduce #17" */
     struct backend_call backend;
+    uint64_t flight; /* its number in the flight recorder */
 };
 
 /* 0, or -EPIPE, -EINVAL with the thread's text. The number is taken by group_call_count(). */
 int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out);
+/* Records the beginning and, with checks on, compares it with the other ranks. */
+int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err);
 void group_call_count(struct crunrt_group *g, const struct group_call *call);
 
 int group_call_is_empty(const struct group_call *call); /* no elements: nothing to do */
@@ -42,6 +46,17 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
 
 /* "all_reduce" … */
 const char *op_kind_name(crunrt_op_kind kind);
+
+/* ---- group_check.c ---- */
+
+#define OP_TEXT_MAX 128
+
+/* "all_reduce(float32 x 1000, sum)" */
+void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]);
+
+/* With checks on: 0 once all ranks are about to make the same call, -EPROTO with one sentence that
+ * names both calls, or the store's failure. */
+int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err);
 
 /* ---- group_store.c: the group's keys ---- */
 

@@ -1,5 +1,6 @@
 /* One operation: its arguments are checked, it gets its number, the backend runs it, and a failure
  * breaks the group. All short forms end in crunrt_group_run(). */
+#include "worker_runtime/flight_internal.h"
 #include "worker_runtime/group_internal.h"
 
 #include "base/cleanup.h"
@@ -163,8 +164,14 @@ void group_call_count(struct crunrt_group *g, const struct group_call *call) {
         g->collective_seq++;
 }
 
+int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err) {
+    call->flight = flight_begin(g->name, call->backend.seq, &call->op);
+    return group_check_call(g, call, err);
+}
+
 int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
                   struct cr_error *err) {
+    flight_end(call->flight, rc == 0);
     if (rc == 0) return 0;
     if (rc == -EINVAL || rc == -ENOTSUP || rc == -EAGAIN) {
         return cr_wrap(err, "%s in group '%s'", op_kind_name(call->op.kind), g->name);
@@ -181,7 +188,10 @@ int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
     struct group_call call;
     int rc = group_call_prepare(group, given, &call);
     if (rc < 0) return rc;
-    if (!group_call_is_empty(&call)) rc = group->backend->run(group->state, &call.backend, err);
+    rc = group_call_begin(group, &call, err);
+    if (rc == 0 && !group_call_is_empty(&call)) {
+        rc = group->backend->run(group->state, &call.backend, err);
+    }
     if (rc == 0) group_call_count(group, &call);
     return group_outcome(group, &call, rc, err);
 }
@@ -206,10 +216,14 @@ int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count) 
             return cr_fail(err, -EINVAL, "run a batch: %s is not a send or receive",
                            op_kind_name(calls[i].op.kind));
         }
+        calls[i].flight = flight_begin(group->name, calls[i].backend.seq, &calls[i].op);
         if (!group_call_is_empty(&calls[i])) list[used++] = calls[i].backend;
     }
     int rc = used == 0 ? 0 : group->backend->batch(group->state, list, used, err);
-    for (size_t i = 0; rc == 0 && i < count; i++) group_call_count(group, &calls[i]);
+    for (size_t i = 0; i < count; i++) {
+        flight_end(calls[i].flight, rc == 0);
+        if (rc == 0) group_call_count(group, &calls[i]);
+    }
     (void) snprintf(calls[0].what, sizeof(calls[0].what), "batch of %zu messages", count);
     return group_outcome(group, &calls[0], rc, err);
 }

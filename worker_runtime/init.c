@@ -2,6 +2,7 @@
 #include "worker_runtime/crunrt_internal.h"
 
 #include "worker_runtime/backend_loader_internal.h"
+#include "worker_runtime/flight_internal.h"
 
 #include "base/clock.h"
 
@@ -73,6 +74,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
         crunrt_destroy(rt);
         return rc;
     }
+    flight_set_place(rt->first_rank, rt->first_world_size);
     *out = rt;
     return 0;
 }

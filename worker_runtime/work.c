@@ -26,8 +26,10 @@ int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **o
     } else if (rc == 0) {
         w->group = group;
         w->over = group_call_is_empty(&w->call);
-        if (!w->over) rc = group->backend->start(group->state, &w->call.backend, &w->state, err);
-        rc = group_outcome(group, &w->call, rc, err);
+        rc = group_call_begin(group, &w->call, err);
+        if (rc == 0 && !w->over)
+            rc = group->backend->start(group->state, &w->call.backend, &w->state, err);
+        if (rc < 0 || w->over) rc = group_outcome(group, &w->call, rc, err);
     }
     if (rc < 0) {
         free(w);

@@ -572,6 +572,29 @@ static void mode_rejoin(int min, int victim) {
     close_world();
 }
 
+/* With CRUNRT_DEBUG=1: two calls that agree, then rank 1 makes another. */
+static void mode_mismatch(const char *how) {
+    open_world(10000);
+    float x[64] = {0};
+    for (int i = 0; i < 5; i++) {
+        REQUIRE(crunrt_group_all_reduce(world, x, x, 64, CRUNRT_FLOAT32, CRUNRT_SUM) == 0, "agree");
+        REQUIRE(crunrt_group_barrier(world) == 0, "agree");
+    }
+    int64_t since = now_ms(), keys = 0;
+    REQUIRE(crunrt_store_num_keys(crunrt_job_store(rt), &keys) == 0, "keys");
+    printf("keys %lld\n", (long long) keys);
+    int rc = 0, other = rank == 1;
+    if (strcmp(how, "kind") == 0 && other) {
+        rc = crunrt_group_broadcast(world, x, 64, CRUNRT_FLOAT32, 0);
+    } else {
+        size_t count = strcmp(how, "count") == 0 && other ? 32 : 64;
+        rc = crunrt_group_all_reduce(world, x, x, count, CRUNRT_FLOAT32, CRUNRT_SUM);
+    }
+    REQUIRE(rc == -EPROTO, "the mismatch was not seen: %d", rc);
+    print_error(rc, since);
+    exit(3);
+}
+
 /* The last rank does not take part in the group's first operation. */
 static void mode_late(void) {
     open_world(700);
@@ -760,6 +783,8 @@ int main(int argc, char **argv) {
         mode_lose(argument, argc > 3 ? atoi(argv[3]) : 1);
     else if (strcmp(mode, "rejoin") == 0)
         mode_rejoin(atoi(argument), argc > 3 ? atoi(argv[3]) : 1);
+    else if (strcmp(mode, "mismatch") == 0)
+        mode_mismatch(argument);
     else if (strcmp(mode, "late") == 0)
         mode_late();
     else if (strcmp(mode, "absent") == 0)

@@ -353,6 +353,8 @@ typedef struct crunrt_op {
  *   -ETIMEDOUT   not done in time: a peer hangs or never came; the group is broken
  *   -ECONNRESET  a peer went away; the group is broken
  *   -EIO         the backend's own failure; the group is broken
+ *   -EPROTO      with CRUNRT_DEBUG=1 in the environment: the ranks made different calls; the text
+ *                names both; the group is broken
  *   -EPIPE       the group was broken before; the text repeats the first failure
  *   -ENOMEM */
 CRUNRT_API int crunrt_group_run(crunrt_group *group, const crunrt_op *op);
@@ -466,6 +468,15 @@ CRUNRT_API int crunrt_report_error(const char *message, const char *detail);
  * that the program installs later replace it. Returns 0, -ENOENT (no error file asked for),
  * -ENOMEM. */
 CRUNRT_API int crunrt_report_fatal_signals(void);
+
+/* Writes the flight record: the last 2,000 operations of this process, as JSON.
+ *
+ *   path   NULL = CRUNRT_FLIGHT_FILE + rank + ".json", or flight.json beside the error file
+ *
+ * The library does so itself when a group breaks and, after crunrt_report_fatal_signals(), on a
+ * fatal signal, if one of these two places is known. Returns 0, -ENOENT (no path), or what the file
+ * system said. */
+CRUNRT_API int crunrt_flight_dump(const char *path);
 
 #ifdef __cplusplus
 }

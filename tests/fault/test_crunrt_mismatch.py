@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""With CRUNRT_DEBUG=1 calls that do not match end on every rank with one sentence that names both; the
+flight record holds what was going on."""
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from workers import BUILD, Store, expect, expect_all, fail, run_workers, skip, start_workers, wait_for
+
+if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
+    skip("the gloo backend was not built (libgloo-dev)")
+
+for how, other in (("kind", "broadcast(float32 x 64, root 0)"), ("count", "all_reduce(float32 x 32, sum)")):
+    with Store() as store:
+        workers = run_workers(store, 3, ["crunrt_worker", "mismatch", how], CRUNRT_DEBUG="1")
+    expect_all(workers, 3, "error -71", "mismatched collectives at #10", "all_reduce(float32 x 64, sum)", other,
+               "rank 1")
+    sentences = {re.search(r"mismatched collectives.*? called .*? called [^)]*\)", w.text())[0] for w in workers}
+    if len(sentences) != 1:
+        fail(workers, f"the ranks say different things: {sentences}")
+    if any(int(re.search(r"keys (\d+)", w.text())[1]) > 30 for w in workers):
+        fail(workers, "the checks' keys pile up in the store")
+
+with tempfile.TemporaryDirectory() as folder, Store() as store:
+    workers = start_workers(store, 3, ["crunrt_worker", "lose", "kill", "2"], CRUNRT_FLIGHT_FILE=f"{folder}/rank")
+    wait_for(workers)
+    expect(workers, 2, -signal.SIGKILL)
+    for rank in (0, 1):
+        with open(f"{folder}/rank{rank}.json", encoding="utf-8") as f:
+            record = json.load(f)
+        entries = record["entries"]
+        if (record["rank"], record["world_size"], len(entries)) != (rank, 3, 11):
+            fail(workers, f"flight record {record}")
+        last = entries[-1]
+        if [e["state"] for e in entries] != ["completed"] * 10 + ["failed"]:
+            fail(workers, f"states {[e['state'] for e in entries]}")
+        if (last["op"], last["seq"], last["group"], last["count"]) != ("all_reduce", 10, "world", 256):
+            fail(workers, f"last entry {last}")
+        if not all(e["started_ns"] <= e["ended_ns"] for e in entries) or "no sign of rank 2" not in record["reason"]:
+            fail(workers, f"flight record {record}")
+print("PASS")

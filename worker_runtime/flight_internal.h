@@ -1,0 +1,23 @@
+/* The flight recorder: the last operations of this process, in memory, written as JSON when
+ * something goes wrong. */
+#ifndef FLIGHT_INTERNAL_H
+#define FLIGHT_INTERNAL_H
+
+#include <crunrt.h>
+
+#include <stdint.h>
+
+enum flight_state { FLIGHT_STARTED, FLIGHT_COMPLETED, FLIGHT_FAILED };
+
+/* Notes the beginning of an operation; the number is for flight_end(). Safe from any thread. */
+uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op);
+void flight_end(uint64_t number, int ok);
+
+/* Who we are, for the file; also where it goes unless flight_dump() is given a path. */
+void flight_set_place(int rank, int world_size);
+
+/* Writes all that is held to the path (NULL: the one of the place). Calls only what is safe in a
+ * signal handler. 0 or a negative errno; -ENOENT: no path. */
+int flight_dump(const char *path, const char *reason);
+
+#endif
