@@ -1,12 +1,13 @@
-/* crun: reads the command line, builds the job, runs the agent on one loop, and turns its result into an
- * exit status.
+/* crun: reads the command line, builds the job, runs the agent on one loop, and turns its result
+ * into an exit status.
  *
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *   1  the machine refused, workers failed, or a handled signal ended the job
  *   0  all workers ended well
  *
- * Signals are handled from before the first worker on. One that comes earlier still ends us the orderly
- * way (nothing is left behind), but then we die by it, as torchrun does: a supervisor sees 143, not 1. */
+ * Signals are handled from before the first worker on. One that comes earlier still ends us the
+ * orderly way (nothing is left behind), but then we die by it, as torchrun does: a supervisor sees
+ * 143, not 1. */
 #include "agent/agent.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -95,7 +96,7 @@ static int conclude(const struct agent_result *result) {
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return EXIT_OK;
     case AGENT_FAILED:
-        (void) fputs(result->report, stderr);
+        if (result->report != NULL) (void) fputs(result->report, stderr);
         return EXIT_FAILED;
     case AGENT_SIGNALED: return fail_by_signal(result);
     case AGENT_ERROR: return fail(EXIT_FAILED, result->error.text);
@@ -130,7 +131,8 @@ static int is_left_ignored(int signum, const struct options *options) {
            sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
-static void watch_signals(struct launcher *l, const struct job *job, const struct options *options) {
+static void watch_signals(struct launcher *l, const struct job *job,
+                          const struct options *options) {
     for (int signum = 1; signum < NSIG; signum++) {
         if (sigismember(&job->signals, signum) != 1 || is_left_ignored(signum, options)) continue;
         uv_signal_t *handle = &l->signals[l->signal_count];
@@ -210,14 +212,16 @@ static int launch(const struct options *options) {
 
 static int print(int (*write_text)(struct cr_buffer *)) {
     struct cr_buffer b = {0};
-    int ok = write_text(&b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len && fflush(stdout) == 0;
+    int ok =
+        write_text(&b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len && fflush(stdout) == 0;
     cr_buffer_done(&b);
     return ok ? EXIT_OK : EXIT_FAILED;
 }
 
 static int write_version(struct cr_buffer *b) {
-    return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for torchrun; not "
-                               "the OCI container runtime of the same name)\n");
+    return cr_buffer_printf(b,
+                            "crun " CRUN_VERSION " (elastic launcher, a drop-in for torchrun; not "
+                            "the OCI container runtime of the same name)\n");
 }
 
 /* Whoever started us may have closed 0, 1 or 2; the next files opened must not become them. */

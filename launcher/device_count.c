@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GPUS_MAX      1024u
-#define UUID_MAX      96 /* bytes, NUL included; NVML's own limit */
-#define CPUS_MAX      (1 << 16)
+#define GPUS_MAX        1024u
+#define UUID_MAX        96 /* bytes, NUL included; NVML's own limit */
+#define CPUS_MAX        (1 << 16)
 #define NVML_NO_DRIVER  9
 #define NVML_NO_LIBRARY 12
 
@@ -127,7 +127,8 @@ static uint32_t count_entries(const char *folder, int (*counts)(const char *name
     DIR *d = opendir(folder);
     if (d == NULL) return 0;
     uint32_t n = 0;
-    for (struct dirent *e; (e = readdir(d)) != NULL && n < GPUS_MAX;) n += counts(e->d_name) ? 1 : 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL && n < GPUS_MAX;)
+        n += counts(e->d_name) ? 1 : 0;
     (void) closedir(d);
     return n;
 }
@@ -160,7 +161,8 @@ static int next_entry(const char **at, char out[UUID_MAX]) {
 }
 
 /* The GPU that an entry names, or -1 if none. UUIDs may be cut short while one GPU only fits. MIG
- * slices are taken at their word (NVML counts cards): each gets a number of its own above the cards. */
+ * slices are taken at their word (NVML counts cards): each gets a number of its own above the
+ * cards. */
 static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t position) {
     int64_t index;
     if (strncmp(entry, "MIG-", 4) == 0) return (int64_t) GPUS_MAX + position;

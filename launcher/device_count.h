@@ -24,8 +24,8 @@ uint32_t device_cpu_count(void);
  * entries in /proc. The list then selects: integers up to the first one that names no GPU, or UUIDs
  * (GPU-…, MIG-…) likewise; an entry given twice makes CUDA show nothing.
  *
- * Returns 0 with *count (0 = none), or -ENODEV with a text if there is a driver but it is broken: then
- * "none" would hide a fault. */
+ * Returns 0 with *count (0 = none), or -ENODEV with a text if there is a driver but it is broken:
+ * then "none" would hide a fault. */
 int device_gpu_count(const struct device_places *places, const char *visible_devices,
                      uint32_t *count, struct cr_error *err);
 

@@ -1,5 +1,5 @@
-/* From texts to a job, in the order in which a reader would ask: how many workers, who takes part, what
- * goes where, how it ends. Each step fails with its option's name in front. */
+/* From texts to a job, in the order in which a reader would ask: how many workers, who takes part,
+ * what goes where, how it ends. Each step fails with its option's name in front. */
 #include "launcher/job.h"
 
 #include "base/buffer.h"
@@ -152,8 +152,10 @@ static void decide_threads(struct builder *b) {
     uint32_t n = a->rendezvous.local_world_size;
     if (n <= 1 || variable(b, "OMP_NUM_THREADS") != NULL) return;
     a->set_omp_num_threads = 1;
-    warn(b, "OMP_NUM_THREADS is not set: setting it to 1 for each of the %u workers, so that they "
-            "do not fight for CPUs; set it yourself for the best speed", n);
+    warn(b,
+         "OMP_NUM_THREADS is not set: setting it to 1 for each of the %u workers, so that they "
+         "do not fight for CPUs; set it yourself for the best speed",
+         n);
 }
 
 /* --virtual-local-rank gives worker i the i-th entry of the list; each needs one. */
@@ -164,11 +166,12 @@ static int check_virtual(struct builder *b) {
     if (!b->job->agent.virtual_local_rank || list == NULL) return 0;
     for (const char *at = list; *at != '\0'; at++) entries += *at == ',';
     if (entries >= n) return 0;
-    return blame(b, OPTION_VIRTUAL_LOCAL_RANK,
-                 cr_fail(b->err, -EINVAL,
-                         "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
-                         "for each, or lower --nproc-per-node",
-                         list, entries, n));
+    return blame(
+        b, OPTION_VIRTUAL_LOCAL_RANK,
+        cr_fail(b->err, -EINVAL,
+                "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
+                "for each, or lower --nproc-per-node",
+                list, entries, n));
 }
 
 static int build_workers(struct builder *b) {
@@ -191,23 +194,25 @@ static int build_workers(struct builder *b) {
 
 /* ---- rendezvous ---- */
 
-/* A random version 4 UUID: as text, or as the decimal number that torchrun writes for an empty id. */
+/* A random version 4 UUID: as text, or as the decimal number that torchrun writes for an empty id.
+ */
 static const char *random_id(struct builder *b, int as_number) {
     unsigned char u[16];
     char *text = allocate(b, 48);
     if (text == NULL) return NULL;
     int rc = b->world->random(b->world->arg, u);
     if (rc < 0) {
-        (void) cr_fail(b->err, rc, "cannot draw a random job id: %s; give --rdzv-id", strerror(-rc));
+        (void) cr_fail(b->err, rc, "cannot draw a random job id: %s; give --rdzv-id",
+                       strerror(-rc));
         return NULL;
     }
     u[6] = (unsigned char) ((u[6] & 0x0f) | 0x40);
     u[8] = (unsigned char) ((u[8] & 0x3f) | 0x80);
     if (!as_number) {
         (void) snprintf(text, 48,
-                        "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
-                        u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
-                        u[13], u[14], u[15]);
+                        "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                        u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
+                        u[12], u[13], u[14], u[15]);
         return text;
     }
     unsigned __int128 number = 0;
@@ -250,7 +255,8 @@ static void warn_of_overridden(struct builder *b) {
     }
 }
 
-/* An id that was given is kept, as torchrun did before 2.10, unless --standalone was written out. */
+/* An id that was given is kept, as torchrun did before 2.10, unless --standalone was written out.
+ */
 static int build_standalone(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int asked_for = is_on(b, OPTION_STANDALONE);
@@ -301,7 +307,8 @@ static int build_rdzv_conf(struct builder *b) {
     char unknown[VALUE_NAME_MAX];
     int rc = value_rdzv_conf(text_of(b, OPTION_RDZV_CONF), r, unknown, b->err);
     if (rc < 0) return blame(b, OPTION_RDZV_CONF, rc);
-    if (unknown[0] != '\0') warn(b, "--rdzv-conf: the key '%s' is not known and has no effect", unknown);
+    if (unknown[0] != '\0')
+        warn(b, "--rdzv-conf: the key '%s' is not known and has no effect", unknown);
     return 0;
 }
 
@@ -378,7 +385,8 @@ static int build_logs(struct builder *b) {
     if (rc == 0) rc = build_console(b);
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
-    if (rc == 0) rc = blame(b, OPTION_EVENT_LOG_HANDLER, value_word(events, "null console", b->err));
+    if (rc == 0)
+        rc = blame(b, OPTION_EVENT_LOG_HANDLER, value_word(events, "null console", b->err));
     if (rc < 0) return rc;
     a->console_events = strcmp(events, "console") == 0;
     a->log_dir = text_of(b, OPTION_LOG_DIR);
@@ -411,8 +419,10 @@ static int build_signals(struct builder *b) {
     int rc = value_signals(b->job->signals_text, &b->job->signals, unknown, b->err);
     if (rc < 0) return blame(b, OPTION_SIGNALS, rc);
     if (unknown[0] != '\0') {
-        warn(b, "--signals-to-handle: the signal %s is not known and has no effect; names look like "
-                "SIGTERM", unknown);
+        warn(b,
+             "--signals-to-handle: the signal %s is not known and has no effect; names look like "
+             "SIGTERM",
+             unknown);
     }
     return 0;
 }

@@ -20,9 +20,9 @@ struct job_world {
 };
 
 struct job {
-    struct agent_job agent;        /* all but argv and title, which program.h gives */
-    sigset_t signals;              /* --signals-to-handle */
-    const char *signals_text;      /* as given: the workers' TORCHELASTIC_SIGNALS_TO_HANDLE */
+    struct agent_job agent;           /* all but argv and title, which program.h gives */
+    sigset_t signals;                 /* --signals-to-handle */
+    const char *signals_text;         /* as given: the workers' TORCHELASTIC_SIGNALS_TO_HANDLE */
     char *warnings[JOB_WARNINGS_MAX]; /* one line each, to be printed once the job has begun */
     unsigned warning_count;
     struct job_block *memory; /* private: what the fields above point into */

@@ -1,6 +1,6 @@
 /* Parsing by the table. What argparse does for torchrun, less its rough edges: the dashed and the
- * underscored spelling of one option never make a prefix ambiguous, and an unknown option is answered
- * with the nearest known one. */
+ * underscored spelling of one option never make a prefix ambiguous, and an unknown option is
+ * answered with the nearest known one. */
 #include "launcher/options.h"
 
 #include "base/cleanup.h"
@@ -131,16 +131,16 @@ static int find_letter(char letter) {
 
 /* ---- the command line ---- */
 
-/* argparse's rule for what cannot be a value: it begins with a dash, is not a lone dash, no negative
- * number, and holds no blank. */
+/* argparse's rule for what cannot be a value: it begins with a dash, is not a lone dash, no
+ * negative number, and holds no blank. */
 static int looks_like_option(const char *arg) {
     double number;
     if (arg[0] != '-' || arg[1] == '\0' || strchr(arg, ' ') != NULL) return 0;
     return cr_parse_double(arg, &number) < 0;
 }
 
-/* Notes an option. `inlined` is the text after '=' (or after the letter), NULL if none; otherwise the
- * value is the next argument, and *argv moves on to it. */
+/* Notes an option. `inlined` is the text after '=' (or after the letter), NULL if none; otherwise
+ * the value is the next argument, and *argv moves on to it. */
 static int take(struct options *o, int id, const char *inlined, char *const **argv,
                 struct cr_error *err) {
     const struct option_spec *spec = &option_specs[id];

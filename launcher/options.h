@@ -1,13 +1,13 @@
-/* The command line: one table that feeds parsing, PET_* defaults, --help, the man page and the shell
- * completion, so that none of them can say something that another does not.
+/* The command line: one table that feeds parsing, PET_* defaults, --help, the man page and the
+ * shell completion, so that none of them can say something that another does not.
  *
  * Parsing is pure: texts in, texts out, no conversion, nothing looked up. launcher/job.h turns the
  * texts into numbers, so that an error can name where a text came from: the option or its variable.
  *
  * Grammar (torchrun's, argparse under it): options stand before the program; all that follows the
- * program is the program's. Dashes and underscores are alike; `--name value`, `--name=value`, unique
- * prefixes; `-r 3`, `-r3`, `-r=3`; the last value wins; exactly one `--` is swallowed, before the
- * program or directly after it. Precedence: command line, then PET_<NAME>, then the default. */
+ * program is the program's. Dashes and underscores are alike; `--name value`, `--name=value`,
+ * unique prefixes; `-r 3`, `-r3`, `-r=3`; the last value wins; exactly one `--` is swallowed,
+ * before the program or directly after it. Precedence: command line, then PET_<NAME>, then the default. */
 #ifndef LAUNCHER_OPTIONS_H
 #define LAUNCHER_OPTIONS_H
 
@@ -136,8 +136,8 @@ struct options {
 /* Looks a variable up; NULL = not set. getenv() behind a pointer, so that tests bring their own. */
 typedef const char *(*options_getenv_fn)(void *arg, const char *name);
 
-/* Returns 0, or -EINVAL with a text that names the argument and the remedy. With --help or --version
- * on the line nothing else is checked. */
+/* Returns 0, or -EINVAL with a text that names the argument and the remedy. With --help or
+ * --version on the line nothing else is checked. */
 int options_parse(char *const *argv, options_getenv_fn lookup, void *lookup_arg,
                   struct options *out, struct cr_error *err);
 

@@ -1,5 +1,5 @@
-/* The table, as people and shells read it: --help, crun(1), the bash completion. What the table cannot
- * say (grammars, exit statuses, variables) stands here once, next to it. */
+/* The table, as people and shells read it: --help, crun(1), the bash completion. What the table
+ * cannot say (grammars, exit statuses, variables) stands here once, next to it. */
 #include "launcher/options.h"
 
 #include "base/cleanup.h"
@@ -23,16 +23,20 @@ static const char *const group_titles[] = {
 static const char help_head[] =
     "Usage: crun [options] PROGRAM [arguments...]\n"
     "Starts PROGRAM once for each rank, watches all of them, restarts or ends them together.\n"
-    "A drop-in for torchrun, for programs in any language. (Not the OCI runtime of the same name.)\n";
+    "A drop-in for torchrun, for programs in any language. (Not the OCI runtime of the same "
+    "name.)\n";
 
 static const char help_tail[] =
     "\n"
     "Names may be written with _ for -, and shortened while they stay unique. PET_<NAME> sets an\n"
     "option's default, as in PET_NPROC_PER_NODE=4. A PROGRAM that is no executable is run with\n"
-    "$PYTHON_EXEC, else python3, else python. ${local_rank} in an argument becomes the local rank.\n"
+    "$PYTHON_EXEC, else python3, else python. ${local_rank} in an argument becomes the local "
+    "rank.\n"
     "\n"
-    "Exit status: 0 all workers ended well; 1 workers failed, a signal ended the job, or the machine\n"
-    "refused (port in use, log folder not writable); 2 the command line is wrong, nothing was started.\n"
+    "Exit status: 0 all workers ended well; 1 workers failed, a signal ended the job, or the "
+    "machine\n"
+    "refused (port in use, log folder not writable); 2 the command line is wrong, nothing was "
+    "started.\n"
     "\n"
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"
@@ -49,7 +53,8 @@ static int write_wrapped(struct cr_buffer *b, const char *text) {
             rc = cr_buffer_printf(b, "\n%*s", LEFT_COLUMN, "");
             column = LEFT_COLUMN;
         }
-        if (rc == 0) rc = cr_buffer_printf(b, "%s%.*s", column > LEFT_COLUMN ? " " : "", (int) n, text);
+        if (rc == 0)
+            rc = cr_buffer_printf(b, "%s%.*s", column > LEFT_COLUMN ? " " : "", (int) n, text);
         column += n + (column > LEFT_COLUMN);
         text += n + strspn(text + n, " ");
     }
@@ -69,8 +74,10 @@ static int write_help_option(struct cr_buffer *b, const struct option_spec *spec
                     shown ? def : "", shown ? ")" : "");
     int rc = cr_buffer_printf(b, "%s", left);
     size_t n = strlen(left);
-    if (rc == 0 && n + 1 > LEFT_COLUMN) rc = cr_buffer_printf(b, "\n%*s", LEFT_COLUMN, "");
-    else if (rc == 0) rc = cr_buffer_printf(b, "%*s", (int) (LEFT_COLUMN - n), "");
+    if (rc == 0 && n + 1 > LEFT_COLUMN)
+        rc = cr_buffer_printf(b, "\n%*s", LEFT_COLUMN, "");
+    else if (rc == 0)
+        rc = cr_buffer_printf(b, "%*s", (int) (LEFT_COLUMN - n), "");
     if (rc == 0) rc = write_wrapped(b, right);
     return rc == 0 ? cr_buffer_printf(b, "\n") : rc;
 }
@@ -99,23 +106,30 @@ static const char man_head[] =
     ".SH DESCRIPTION\n"
     "Starts \\fIPROGRAM\\fR once for each rank of this node with the environment that\n"
     ".BR torchrun (1)\n"
-    "gives its workers, hosts the store at MASTER_ADDR:MASTER_PORT, and watches the workers. When one\n"
-    "fails, all are stopped and, while restarts are left, started again; the true first failure is\n"
+    "gives its workers, hosts the store at MASTER_ADDR:MASTER_PORT, and watches the workers. When "
+    "one\n"
+    "fails, all are stopped and, while restarts are left, started again; the true first failure "
+    "is\n"
     "reported with its rank, exit code or signal and last words. Whatever ends\n"
     ".BR crun ,\n"
     "no process stays behind.\n"
     ".PP\n"
-    "Options stand before the program; everything after it is the program's. Dashes and underscores in\n"
+    "Options stand before the program; everything after it is the program's. Dashes and "
+    "underscores in\n"
     "names are alike, unique prefixes are enough, and the last of two equal options wins. One\n"
     ".B \\-\\-\n"
     "is swallowed, in front of the program or directly behind it.\n"
     ".PP\n"
     "This is not the OCI container runtime that is also called crun.\n"
     ".SS What is run\n"
-    "A PROGRAM that ends in .py, a script whose #! line names Python, a text file and a folder or zip\n"
-    "archive with a __main__.py are run as \\fIPYTHON \\-u PROGRAM arguments\\fR. Any other executable is\n"
-    "run itself; a bare name that is no file here is looked for in PATH. PYTHON is $PYTHON_EXEC, else\n"
-    "python3, else python. In every argument $local_rank and ${local_rank} become the local rank and\n"
+    "A PROGRAM that ends in .py, a script whose #! line names Python, a text file and a folder or "
+    "zip\n"
+    "archive with a __main__.py are run as \\fIPYTHON \\-u PROGRAM arguments\\fR. Any other "
+    "executable is\n"
+    "run itself; a bare name that is no file here is looked for in PATH. PYTHON is $PYTHON_EXEC, "
+    "else\n"
+    "python3, else python. In every argument $local_rank and ${local_rank} become the local rank "
+    "and\n"
     "$$ becomes $.\n"
     ".SH OPTIONS\n";
 
@@ -123,7 +137,8 @@ static const char man_tail[] =
     ".SH \"VALUES\"\n"
     ".TP\n"
     ".B MASK|MAP\n"
-    "0 none, 1 stdout, 2 stderr, 3 both, for all local ranks; or RANK:MASK pairs as in 0:3,12:1, where\n"
+    "0 none, 1 stdout, 2 stderr, 3 both, for all local ranks; or RANK:MASK pairs as in 0:3,12:1, "
+    "where\n"
     "ranks that are not named get 0.\n"
     ".TP\n"
     ".B HOST[:PORT]\n"
@@ -145,7 +160,8 @@ static const char man_tail[] =
     "Set to 1 for the workers if it is unset and there is more than one.\n"
     ".TP\n"
     ".B CUDA_VISIBLE_DEVICES\n"
-    "Counted by \\-\\-nproc\\-per\\-node=gpu, divided by \\-\\-virtual\\-local\\-rank, otherwise passed on.\n"
+    "Counted by \\-\\-nproc\\-per\\-node=gpu, divided by \\-\\-virtual\\-local\\-rank, otherwise "
+    "passed on.\n"
     ".TP\n"
     ".B LOGLEVEL\n"
     "debug, info, warning (the default) or error: what crun itself says on stderr.\n"
@@ -167,7 +183,8 @@ static const char man_tail[] =
     "All workers of this node ended well.\n"
     ".TP\n"
     ".B 1\n"
-    "Workers failed and no restart was left, a handled signal ended the job, or the machine refused:\n"
+    "Workers failed and no restart was left, a handled signal ended the job, or the machine "
+    "refused:\n"
     "a port in use, a log folder that is not writable, a broken driver.\n"
     ".TP\n"
     ".B 2\n"
@@ -203,7 +220,8 @@ static int write_man_option(struct cr_buffer *b, int id) {
     if (rc == 0 && spec->letter != 0) rc = cr_buffer_printf(b, "\\-%c, ", spec->letter);
     if (rc == 0) rc = cr_buffer_printf(b, "\\-\\-");
     if (rc == 0) rc = write_roff(b, spec->name);
-    if (rc == 0 && spec->value_name != NULL) rc = cr_buffer_printf(b, " \\fI%s\\fR", spec->value_name);
+    if (rc == 0 && spec->value_name != NULL)
+        rc = cr_buffer_printf(b, " \\fI%s\\fR", spec->value_name);
     if (rc == 0) rc = cr_buffer_printf(b, "\n%c", toupper((unsigned char) spec->help[0]));
     if (rc == 0) rc = write_roff(b, spec->help + 1);
     if (rc == 0) rc = cr_buffer_printf(b, ".\n");

@@ -12,9 +12,10 @@
 #define HEAD_MAX     256 /* bytes looked at; Linux itself reads as much of a #! line */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* Runs argv[1] as __main__ with the rest as its arguments. An exception is written to the error file
- * in the form that torch's @record uses, so that torchrun's readers and ours understand it; exit
- * requests and Ctrl-C pass through untouched. Holds no '$': arguments go through a template. */
+/* Runs argv[1] as __main__ with the rest as its arguments. An exception is written to the error
+ * file in the form that torch's @record uses, so that torchrun's readers and ours understand it;
+ * exit requests and Ctrl-C pass through untouched. Holds no '$': arguments go through a template.
+ */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"
     "faulthandler.enable()\n"
@@ -70,8 +71,8 @@ static char *find_executable(const char *name, const char *path, struct cr_error
     } else if (S_ISDIR(st.st_mode)) {
         (void) cr_fail(err, -EISDIR, "cannot run '%.200s': it is a folder; name a program", name);
     } else if (access(name, X_OK) != 0) {
-        (void) cr_fail(err, -EACCES,
-                       "cannot run '%.200s': not executable; try: chmod +x '%.200s'", name, name);
+        (void) cr_fail(err, -EACCES, "cannot run '%.200s': not executable; try: chmod +x '%.200s'",
+                       name, name);
     } else {
         return strdup(name);
     }
@@ -125,8 +126,8 @@ static int fail_mode(const char *program, struct cr_error *err) {
 }
 
 /* A file without the .py suffix: by its first bytes and its mode. */
-static int classify_head(const char *program, const char *head, size_t len,
-                         enum program_kind *kind, struct cr_error *err) {
+static int classify_head(const char *program, const char *head, size_t len, enum program_kind *kind,
+                         struct cr_error *err) {
     int executable = access(program, X_OK) == 0;
     int is_elf = len >= 4 && memcmp(head, "\177ELF", 4) == 0;
     int is_script = len >= 2 && memcmp(head, "#!", 2) == 0;
@@ -254,8 +255,8 @@ int program_resolve(const struct program_request *r, struct program *out, struct
         int rc = classify(r->program, &kind, err);
         if (rc == 0 && kind == KIND_ABSENT) rc = fail_absent(r->program, err);
         if (rc < 0) return rc;
-        return build_python(
-            out, (const char *const[4]){"-u", "-c", run_path_bootstrap, r->program}, r, err);
+        return build_python(out, (const char *const[4]){"-u", "-c", run_path_bootstrap, r->program},
+                            r, err);
     }
     if (r->no_python && r->module) {
         return cr_fail(err, -EINVAL,

@@ -1,17 +1,17 @@
 /* What is executed for each worker: an executable itself, or Python on a script.
  *
- *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args     (beats --no-python, as in torchrun)
+ *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args   (beats --no-python)
  *   --no-python            PROGRAM args, found through PATH; nothing is looked into
  *   --module               PYTHON -u -m PROGRAM args
  *   otherwise, by what PROGRAM is
  *     *.py                 PYTHON -u PROGRAM args, whatever its mode bits
  *     ELF, or a script whose #! line names something other than Python:  PROGRAM args
- *     anything else        PYTHON -u PROGRAM args, as torchrun does (a Python script without suffix, a
- *                          folder or archive with a __main__)
+ *     anything else        PYTHON -u PROGRAM args, as torchrun does (a Python script without
+ *                          suffix, a folder or archive with a __main__)
  *     no such file, no '/' PROGRAM args, found through PATH
  *
- * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. What cannot be run is found out here,
- * before anything is started. */
+ * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. What cannot be run is found out
+ * here, before anything is started. */
 #ifndef LAUNCHER_PROGRAM_H
 #define LAUNCHER_PROGRAM_H
 
@@ -26,7 +26,7 @@ struct program_request {
 };
 
 struct program {
-    char **argv;   /* NULL-terminated, ours */
+    char **argv;       /* NULL-terminated, ours */
     const char *title; /* borrowed from the request: what a failure report calls it */
 };
 

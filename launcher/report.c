@@ -18,8 +18,10 @@ void report_line(const char *text) {
     size_t n = (size_t) snprintf(line, sizeof(line), "crun: error: ");
     for (; *text != '\0' && n + 6 < sizeof(line); text++) {
         unsigned char c = (unsigned char) *text;
-        if (c >= 0x20 && c != 0x7f) line[n++] = (char) c;
-        else n += (size_t) snprintf(line + n, sizeof(line) - n, "\\x%02x", c);
+        if (c >= 0x20 && c != 0x7f)
+            line[n++] = (char) c;
+        else
+            n += (size_t) snprintf(line + n, sizeof(line) - n, "\\x%02x", c);
     }
     line[n++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, n);
@@ -29,8 +31,8 @@ void report_line(const char *text) {
 static json_t *make_record(const char *text) {
     char seconds[32];
     (void) snprintf(seconds, sizeof(seconds), "%" PRId64, cr_wall_ns() / CR_NS_PER_S);
-    return json_pack("{s{sss{ssss}}}", "message", "message", text, "extraInfo", "py_callstack", text,
-                     "timestamp", seconds);
+    return json_pack("{s{sss{ssss}}}", "message", "message", text, "extraInfo", "py_callstack",
+                     text, "timestamp", seconds);
 }
 
 int report_file(const char *path, const char *text) {

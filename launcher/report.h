@@ -1,5 +1,5 @@
-/* What crun says about its own failures: one line on stderr, and the error file that a launcher above
- * us may read. */
+/* What crun says about its own failures: one line on stderr, and the error file that a launcher
+ * above us may read. */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 

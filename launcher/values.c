@@ -65,7 +65,8 @@ int value_nnodes(const char *text, uint32_t *min, uint32_t *max, struct cr_error
     return 0;
 bad:
     return cr_fail(err, -EINVAL,
-                   "'%.200s' is not a number of nodes; give N or MIN:MAX with 1 <= MIN <= MAX", text);
+                   "'%.200s' is not a number of nodes; give N or MIN:MAX with 1 <= MIN <= MAX",
+                   text);
 }
 
 int value_count(const char *text, const char *what, uint32_t min, uint32_t max, uint32_t *out,
@@ -257,9 +258,9 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
         return cr_fail(err, -EINVAL, "'%.200s' is neither true nor false", value);
     case CONF_ACCEPTED:
         if (strcmp(key->name, "store_type") != 0 || strcmp(value, "tcp") == 0) return 0;
-        return cr_fail(err, -ENOTSUP, "'%.200s' is not available; leave it out, or give tcp", value);
-    case CONF_TAKEN:
-        return cr_fail(err, -EINVAL, "it has an option of its own; use that instead");
+        return cr_fail(err, -ENOTSUP, "'%.200s' is not available; leave it out, or give tcp",
+                       value);
+    case CONF_TAKEN: return cr_fail(err, -EINVAL, "it has an option of its own; use that instead");
     }
     return 0;
 }

@@ -25,7 +25,8 @@ int value_seconds(const char *text, int zero_allowed, int64_t *out_ms, struct cr
 /* One of the blank-separated words. */
 int value_word(const char *text, const char *words, struct cr_error *err);
 
-/* "0".."3" for all `count` ranks, or "RANK:MASK,..." (the others 0; ranks beyond count are ignored). */
+/* "0".."3" for all `count` ranks, or "RANK:MASK,..." (the others 0; ranks beyond count are
+ * ignored). */
 int value_stream_masks(const char *text, uint8_t *masks, uint32_t count, struct cr_error *err);
 
 /* "0,3": those get 1, the others 0; "" is all. */
@@ -41,8 +42,8 @@ int value_signals(const char *text, sigset_t *out, char unknown[VALUE_NAME_MAX],
  * whose bytes go to `store` (at least strlen(text) + 1 of them). *count comes back as used. */
 void value_filters(const char *text, char *store, char **items, size_t *count);
 
-/* "key=value,...": torchrun's --rdzv-conf into `options` (its times, is_host). `unknown` gets the first
- * key that nobody knows, "" if none. */
+/* "key=value,...": torchrun's --rdzv-conf into `options` (its times, is_host). `unknown` gets the
+ * first key that nobody knows, "" if none. */
 int value_rdzv_conf(const char *text, struct rendezvous_options *options,
                     char unknown[VALUE_NAME_MAX], struct cr_error *err);
 

@@ -1,6 +1,6 @@
-/* Command lines and PET_ variables from bytes, through the parser and the job builder. The input is a
- * list of NUL-terminated texts: those that begin with "PET_" or "CUDA_" are the environment, the rest
- * is argv. No input may crash, and every refusal must be one printable-length text. */
+/* Command lines and PET_ variables from bytes, through the parser and the job builder. The input is
+ * a list of NUL-terminated texts: those that begin with "PET_" or "CUDA_" are the environment, the
+ * rest is argv. No input may crash, and every refusal must be one printable-length text. */
 #include "launcher/job.h"
 
 #include <stdint.h>
@@ -47,8 +47,10 @@ static void split(struct input *in, char *text, size_t size) {
     for (char *at = text, *end = text + size; at < end && in->argc <= TEXTS_MAX;
          at += strlen(at) + 1) {
         int is_variable = strncmp(at, "PET_", 4) == 0 || strncmp(at, "CUDA_", 5) == 0;
-        if (!is_variable) in->argv[in->argc++] = at;
-        else if (in->variable_count < TEXTS_MAX) in->variables[in->variable_count++] = at;
+        if (!is_variable)
+            in->argv[in->argc++] = at;
+        else if (in->variable_count < TEXTS_MAX)
+            in->variables[in->variable_count++] = at;
     }
 }
 
@@ -64,8 +66,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     text[size] = '\0';
     split(&in, text, size);
 
-    const struct job_world world = {
-        .lookup = lookup, .arg = &in, .cpu_count = count_cpus, .gpu_count = count_gpus, .random = draw};
+    const struct job_world world = {.lookup = lookup,
+                                    .arg = &in,
+                                    .cpu_count = count_cpus,
+                                    .gpu_count = count_gpus,
+                                    .random = draw};
     int rc = options_parse(in.argv, lookup, &in, &options, &err);
     if (rc == 0 && options.wanted == OPTIONS_RUN) {
         struct job job;

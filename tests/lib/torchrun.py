@@ -1,24 +1,23 @@
 #!/usr/bin/python3
-"""Starts Debian's torchrun (torch 1.13.1), which does not start by itself under Python 3.11.
-
-Its parser of --redirects and --tee looks the mask up by walking an enum of flags; since Python 3.11
-that walk skips the zero member, so the default mask "0" becomes None and every launch fails. Only
-that look-up is replaced; all else is torch's own."""
+"""Starts the installed torch's torchrun. torch 1.13 looks an output mask up by iterating over its flag
+enum; since Python 3.11 that skips the zero member and the combined one, so the defaults do not parse.
+Where that is so, the look-up is replaced by the constructor, and nothing else."""
 import sys
 
-from torch.distributed.elastic.multiprocessing import api
+from torch.distributed.elastic.multiprocessing.api import Std
 
 
-def masks_by_rank(_cls, text):
+def parse_masks(cls, text):
     if ":" not in text:
-        return api.Std(int(text))
-    pairs = (item.split(":", 1) for item in text.split(","))
-    return {int(rank): api.Std(int(mask)) for rank, mask in pairs}
+        return cls(int(text))
+    pairs = (item.split(":") for item in text.split(","))
+    return {int(rank): cls(int(mask)) for rank, mask in pairs}
 
 
-api.Std.from_str = classmethod(masks_by_rank)
+if Std.from_str("0") is None:
+    Std.from_str = classmethod(parse_masks)
+
+from torch.distributed.run import main  # noqa: E402  (binds the look-up above)
 
 if __name__ == "__main__":
-    from torch.distributed.run import main
-
     sys.exit(main())

@@ -23,7 +23,8 @@ static const char fake_nvml[] =
     "int nvmlInit_v2(void) { return number(\"FAKE_INIT\"); }\n"
     "int nvmlShutdown(void) { return 0; }\n"
     "int nvmlDeviceGetCount_v2(unsigned *n) { *n = (unsigned) number(\"FAKE_GPUS\"); return 0; }\n"
-    "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *) (long) (i + 1); return 0; }\n"
+    "int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *) (long) (i + 1); "
+    "return 0; }\n"
     "int nvmlDeviceGetUUID(void *d, char *t, unsigned n) {\n"
     "    return snprintf(t, n, \"GPU-%ldb0\", (long) d) < 0; }\n"
     "const char *nvmlErrorString(int code) { return code == 18 ? \"version mismatch\" : \"?\"; }\n";
@@ -46,8 +47,8 @@ static void build_nvml(void) {
     (void) fputs(fake_nvml, f);
     (void) fclose(f);
     const char *cc = getenv("CC");
-    (void) snprintf(command, sizeof(command), "%s -shared -fPIC -o %s %s", cc == NULL ? "cc" : cc, nvml,
-                    source);
+    (void) snprintf(command, sizeof(command), "%s -shared -fPIC -o %s %s", cc == NULL ? "cc" : cc,
+                    nvml, source);
     ck_assert_int_eq(system(command), 0);
 }
 
@@ -128,17 +129,28 @@ START_TEST(visible_devices) {
         const char *list;
         uint32_t count;
     } cases[] = {
-        {"", 0},      {"-1", 0},         {"0", 1},        {"3,1", 2},
-        {"0,2,-1,1", 2}, {"0,9,1", 1},   {" 0 , 1 ", 2},  {"0,0", 0},
-        {"0,", 1},    {"x", 0},          {"GPU-1", 1},    {"GPU-1b0,GPU-3b", 2},
-        {"GPU-", 0},  {"GPU-7", 0},      {"GPU-2,GPU-2b0", 0},
+        {"", 0},
+        {"-1", 0},
+        {"0", 1},
+        {"3,1", 2},
+        {"0,2,-1,1", 2},
+        {"0,9,1", 1},
+        {" 0 , 1 ", 2},
+        {"0,0", 0},
+        {"0,", 1},
+        {"x", 0},
+        {"GPU-1", 1},
+        {"GPU-1b0,GPU-3b", 2},
+        {"GPU-", 0},
+        {"GPU-7", 0},
+        {"GPU-2,GPU-2b0", 0},
         {"MIG-a,MIG-b,MIG-c", 3}, /* slices, not cards */
     };
     build_nvml();
     (void) setenv("FAKE_GPUS", "4", 1);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        ck_assert_msg(count(cases[i].list) == cases[i].count, "'%s' gives %u, not %u", cases[i].list,
-                      count(cases[i].list), cases[i].count);
+        ck_assert_msg(count(cases[i].list) == cases[i].count, "'%s' gives %u, not %u",
+                      cases[i].list, count(cases[i].list), cases[i].count);
     }
 }
 END_TEST

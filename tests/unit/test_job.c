@@ -54,8 +54,9 @@ static int build(const char *const *argv) {
     return job_build(&o, &world, &job, &err);
 }
 
-#define BUILD(...)    build((const char *const[]){"crun", __VA_ARGS__, "prog", NULL})
-#define WITH_ENV(...) environment = (const char *const[]) { __VA_ARGS__, NULL }
+#define BUILD(...) build((const char *const[]){"crun", __VA_ARGS__, "prog", NULL})
+#define WITH_ENV(...)                                                                              \
+    environment = (const char *const[]) { __VA_ARGS__, NULL }
 #define FAILS(needle, ...)                                                                         \
     do {                                                                                           \
         ck_assert_int_lt(BUILD(__VA_ARGS__), 0);                                                   \
@@ -222,7 +223,8 @@ END_TEST
 START_TEST(rdzv_conf) {
     ck_assert_int_eq(BUILD("--rdzv-backend=c10d",
                            "--rdzv-conf= join_timeout = 3 ,last_call_timeout=0.5,is_host=T,"
-                           "keep_alive_max_attempt=7,read_timeout=2"), 0);
+                           "keep_alive_max_attempt=7,read_timeout=2"),
+                     0);
     ck_assert_int_eq(R.join_timeout_ms, 3000);
     ck_assert_int_eq(R.last_call_timeout_ms, 500);
     ck_assert_int_eq(R.is_host, 1);
@@ -249,8 +251,9 @@ START_TEST(stream_masks) {
     ck_assert_uint_eq(job.agent.tee[0], 1);
     ck_assert_uint_eq(job.agent.tee[1], 0);
     ck_assert_uint_eq(job.agent.tee[11], 2); /* torchrun stops at one digit */
-    static const char *const wrong[] = {"4", "", "-1", "33", "0:4", "0:", ":1", "0:1,", "0 :1", "a:1",
-                                        "0:1;1:1", "99999999999999999999:1"};
+    static const char *const wrong[] = {"4",    "",    "-1",      "33",
+                                        "0:4",  "0:",  ":1",      "0:1,",
+                                        "0 :1", "a:1", "0:1;1:1", "99999999999999999999:1"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         FAILS("--redirects: '", "--redirects", wrong[i]);
     }
@@ -268,7 +271,8 @@ START_TEST(local_ranks_filter) {
 END_TEST
 
 START_TEST(duplicate_filters) {
-    ck_assert_int_eq(BUILD("--duplicate-stdout-filters=apple,a,,b", "--duplicate-stderr-filters="), 0);
+    ck_assert_int_eq(BUILD("--duplicate-stdout-filters=apple,a,,b", "--duplicate-stderr-filters="),
+                     0);
     ck_assert_str_eq(job.agent.duplicate_stdout_filters[0], "apple");
     ck_assert_str_eq(job.agent.duplicate_stdout_filters[1], "a,b");
     ck_assert_ptr_null(job.agent.duplicate_stdout_filters[2]);
@@ -283,8 +287,9 @@ START_TEST(duplicate_filters) {
 END_TEST
 
 START_TEST(ending) {
-    ck_assert_int_eq(BUILD("--shutdown-timeout=0", "--max-restarts=2",
-                           "--signals-to-handle= SIGUSR1 ,SIGNOPE"), 0);
+    ck_assert_int_eq(
+        BUILD("--shutdown-timeout=0", "--max-restarts=2", "--signals-to-handle= SIGUSR1 ,SIGNOPE"),
+        0);
     ck_assert_int_eq(job.agent.shutdown_timeout_ms, 0);
     ck_assert_uint_eq(job.agent.max_restarts, 2);
     ck_assert_uint_eq(R.max_restarts, 2);
@@ -308,7 +313,8 @@ START_TEST(ending) {
 END_TEST
 
 START_TEST(texts_from_the_environment) {
-    WITH_ENV("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=[${rank}]", "TORCHELASTIC_ERROR_FILE=/x/e.json");
+    WITH_ENV("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=[${rank}]",
+             "TORCHELASTIC_ERROR_FILE=/x/e.json");
     ck_assert_int_eq(BUILD("--log-dir=/dev/null", "--event-log-handler=console"), 0);
     ck_assert_str_eq(job.agent.log_line_prefix_template, "[${rank}]");
     ck_assert_str_eq(job.agent.own_error_file, "/x/e.json");

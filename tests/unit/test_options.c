@@ -1,5 +1,5 @@
-/* The command line's grammar: spellings, prefixes, values, "--", variables, and what each mistake is
- * answered with. */
+/* The command line's grammar: spellings, prefixes, values, "--", variables, and what each mistake
+ * is answered with. */
 #include "launcher/options.h"
 
 #include <check.h>
@@ -27,8 +27,9 @@ static int parse(const char *const *argv) {
     return options_parse((char *const *) (void *) argv, lookup, NULL, &o, &err);
 }
 
-#define PARSE(...)    parse((const char *const[]){"crun", __VA_ARGS__, NULL})
-#define WITH_ENV(...) environment = (const char *const[]) { __VA_ARGS__, NULL }
+#define PARSE(...) parse((const char *const[]){"crun", __VA_ARGS__, NULL})
+#define WITH_ENV(...)                                                                              \
+    environment = (const char *const[]) { __VA_ARGS__, NULL }
 
 #define EXPECT_FAILURE(needle)                                                                     \
     do {                                                                                           \
@@ -39,7 +40,8 @@ static int parse(const char *const *argv) {
 static void setup(void) { environment = NULL; }
 
 START_TEST(all_that_follows_the_program_is_untouched) {
-    ck_assert_int_eq(PARSE("--nproc-per-node=2", "train.py", "--nproc-per-node=9", "-r", "-h", "--"), 0);
+    ck_assert_int_eq(
+        PARSE("--nproc-per-node=2", "train.py", "--nproc-per-node=9", "-r", "-h", "--"), 0);
     ck_assert_str_eq(o.program, "train.py");
     ck_assert_str_eq(o.value[OPTION_NPROC], "2");
     ck_assert_str_eq(o.args[0], "--nproc-per-node=9");
@@ -50,8 +52,8 @@ START_TEST(all_that_follows_the_program_is_untouched) {
 END_TEST
 
 START_TEST(dashes_and_underscores_and_prefixes_are_one_option) {
-    static const char *const spellings[] = {"--nproc-per-node", "--nproc_per_node", "--nproc-per_node",
-                                            "--nproc", "--np"};
+    static const char *const spellings[] = {"--nproc-per-node", "--nproc_per_node",
+                                            "--nproc-per_node", "--nproc", "--np"};
     for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
         ck_assert_int_eq(PARSE(spellings[i], "7", "x"), 0);
         ck_assert_str_eq(o.value[OPTION_NPROC], "7");

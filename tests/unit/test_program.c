@@ -41,7 +41,6 @@ static void teardown(void) {
     ck_assert_int_eq(system(command), 0);
 }
 
-
 static int resolve(const char *program, struct program_request r) {
     static char *args[] = {(char *) "a", (char *) "-b", NULL};
     program_done(&p);
@@ -52,7 +51,8 @@ static int resolve(const char *program, struct program_request r) {
     return program_resolve(&r, &p, &err);
 }
 
-#define RESOLVE(program, ...) resolve(program, (struct program_request){.args = NULL, ##__VA_ARGS__})
+#define RESOLVE(program, ...)                                                                      \
+    resolve(program, (struct program_request){.args = NULL, ##__VA_ARGS__})
 
 /* argv in one line */
 static const char *line(void) {
@@ -185,7 +185,8 @@ START_TEST(modes) {
     ck_assert_int_lt(RESOLVE("./bin", .no_python = 1), 0);
     FAILS(-EISDIR, "folder");
     ck_assert_int_lt(RESOLVE("x", .no_python = 1, .module = 1), 0);
-    FAILS(-EINVAL, "Don't use both the '--no-python' flag and the '--module' flag at the same time");
+    FAILS(-EINVAL,
+          "Don't use both the '--no-python' flag and the '--module' flag at the same time");
     ck_assert_int_eq(RESOLVE("train.py", .run_path = 1, .no_python = 1, .module = 1), 0);
     ck_assert_str_eq(p.argv[1], "-u");
     ck_assert_str_eq(p.argv[2], "-c");

@@ -1,0 +1,1 @@
+crun --rdzv=x train.py

@@ -1,0 +1,1 @@
+crun --rdzv-backend=foo train.py

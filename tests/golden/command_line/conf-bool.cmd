@@ -1,0 +1,1 @@
+crun --rdzv-conf=is_host=maybe train.py

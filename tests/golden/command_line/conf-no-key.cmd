@@ -1,0 +1,1 @@
+crun --rdzv-conf==1 train.py

@@ -1,0 +1,1 @@
+crun --rdzv-conf=a train.py

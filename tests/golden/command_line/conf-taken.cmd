@@ -1,0 +1,1 @@
+crun --rdzv-conf=backend=c10d train.py

@@ -1,0 +1,1 @@
+crun --rdzv-conf=join_timeout=x train.py

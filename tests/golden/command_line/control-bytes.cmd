@@ -1,0 +1,1 @@
+crun "--ro$(printf 'a\nb\033[31m')" train.py

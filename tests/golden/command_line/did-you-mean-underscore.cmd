@@ -1,0 +1,1 @@
+crun --nproc_pernode 2 train.py

@@ -1,0 +1,1 @@
+crun --log-dri=x train.py

@@ -1,0 +1,1 @@
+crun --rdzv-endpoint=localhost train.py

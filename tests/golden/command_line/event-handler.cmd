@@ -1,0 +1,1 @@
+crun --event-log-handler=syslog train.py

@@ -1,0 +1,1 @@
+crun --local-ranks-filter=0,one train.py

@@ -1,0 +1,1 @@
+crun --standalone=yes train.py

@@ -1,0 +1,1 @@
+crun --monitor-interval=0 train.py

@@ -1,0 +1,1 @@
+crun --logs-specs=mine train.py

@@ -1,0 +1,1 @@
+crun --master-port=x train.py

@@ -1,0 +1,1 @@
+crun --nnodes=2:1 train.py

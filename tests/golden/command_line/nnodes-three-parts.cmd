@@ -1,0 +1,1 @@
+crun --nnodes=1:2:3 train.py

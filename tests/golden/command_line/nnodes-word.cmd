@@ -1,0 +1,1 @@
+crun --nnodes=abc train.py

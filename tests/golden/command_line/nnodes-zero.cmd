@@ -1,0 +1,1 @@
+crun --nnodes=0 train.py

@@ -1,0 +1,1 @@
+crun --no-python -m train

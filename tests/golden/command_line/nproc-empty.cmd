@@ -1,0 +1,1 @@
+PET_NPROC_PER_NODE= crun train.py

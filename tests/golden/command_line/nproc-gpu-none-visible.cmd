@@ -1,0 +1,1 @@
+CUDA_VISIBLE_DEVICES= crun --nproc-per-node=gpu train.py

@@ -1,0 +1,1 @@
+crun --nproc_per_node=-1 train.py

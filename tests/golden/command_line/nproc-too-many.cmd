@@ -1,0 +1,1 @@
+crun --nproc-per-node=100000 train.py

@@ -1,0 +1,1 @@
+crun --nproc-per-node abc train.py

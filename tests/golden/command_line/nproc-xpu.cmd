@@ -1,0 +1,1 @@
+crun --nproc-per-node=xpu train.py

@@ -1,0 +1,1 @@
+crun --nproc-per-node=0 train.py

@@ -1,0 +1,1 @@
+crun --numa-binding=node train.py

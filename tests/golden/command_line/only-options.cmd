@@ -1,0 +1,1 @@
+crun --standalone --nproc-per-node=2

@@ -1,0 +1,1 @@
+PET_NO_PYTHON=no crun --standalone train.py

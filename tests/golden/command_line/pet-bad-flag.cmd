@@ -1,0 +1,1 @@
+PET_STANDALONE=true crun train.py

@@ -1,0 +1,1 @@
+PET_NPROC_PER_NODE=four crun train.py

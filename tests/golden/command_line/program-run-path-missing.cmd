@@ -1,0 +1,1 @@
+crun --run-path gone.py

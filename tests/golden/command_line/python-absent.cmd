@@ -1,0 +1,1 @@
+PYTHON_EXEC= PATH=${PATH%%:*} crun train.py

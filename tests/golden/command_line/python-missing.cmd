@@ -1,0 +1,1 @@
+PYTHON_EXEC=python9 crun train.py

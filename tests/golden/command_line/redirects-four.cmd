@@ -1,0 +1,1 @@
+crun -r 4 train.py

@@ -1,0 +1,1 @@
+crun --log-dir=a-file train.py

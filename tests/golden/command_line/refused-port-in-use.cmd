@@ -1,0 +1,1 @@
+crun --master-port=$BUSY_PORT train.py

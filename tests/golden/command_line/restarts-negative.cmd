@@ -1,0 +1,1 @@
+crun --max-restarts=-1 train.py

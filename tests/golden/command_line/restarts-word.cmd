@@ -1,0 +1,1 @@
+crun --max-restarts=x train.py

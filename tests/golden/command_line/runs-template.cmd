@@ -1,0 +1,1 @@
+crun ./hello '${local_rank}' '$local_rank' '$$' '$other' 'a$$b$x${y}'

@@ -1,0 +1,1 @@
+crun --nproc-per-node=2 -r 3 --log-dir=logs ./hello

@@ -1,0 +1,1 @@
+crun ./hello a b

@@ -1,0 +1,1 @@
+crun --shutdown-timeout=-1 train.py

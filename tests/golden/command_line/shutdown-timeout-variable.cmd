@@ -1,0 +1,1 @@
+TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon crun train.py

@@ -1,0 +1,1 @@
+crun --signals-to-handle=SIGTERM,SIGKILL train.py

@@ -1,0 +1,1 @@
+crun --start-method=foo train.py

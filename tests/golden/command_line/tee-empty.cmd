@@ -1,0 +1,1 @@
+crun --tee= train.py

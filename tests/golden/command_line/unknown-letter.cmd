@@ -1,0 +1,1 @@
+crun -z train.py

@@ -1,0 +1,1 @@
+crun --role --standalone train.py
