@@ -81,14 +81,6 @@ static int refuse(struct builder *b, enum option_id id, const char *why) {
 
 static int refuse_unavailable(struct builder *b) {
     const struct rendezvous_options *r = &b->job->agent.rendezvous;
-    if (r->max_nodes != 1) {
-        return refuse(b, OPTION_NNODES,
-                      "is not available in this version, which runs one node; use --nnodes=1");
-    }
-    if (r->node_rank > 0) {
-        return refuse(b, OPTION_NODE_RANK,
-                      "is not available in this version, which runs one node; use --node-rank=0");
-    }
     if (strncmp(r->backend, "etcd", 4) == 0) {
         return refuse(b, OPTION_RDZV_BACKEND,
                       "is not available in this version; use c10d or static");
@@ -321,6 +313,14 @@ static int build_node(struct builder *b) {
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
     if (rc < 0) return blame(b, OPTION_NODE_RANK, rc);
     r->node_rank = is_static || is_given(b, OPTION_NODE_RANK) ? (int64_t) rank : -1;
+    if (is_static) r->min_nodes = r->max_nodes; /* not elastic: all of them, as in torchrun */
+    if (r->node_rank >= (int64_t) r->max_nodes) {
+        return blame(b, OPTION_NODE_RANK,
+                     cr_fail(b->err, -EINVAL,
+                             "%u is not below the number of nodes; --nnodes=%u has "
+                             "ranks 0 to %u",
+                             rank, r->max_nodes, r->max_nodes - 1));
+    }
     r->local_addr = text_of(b, OPTION_LOCAL_ADDR);
     if (r->local_addr != NULL && r->local_addr[0] == '\0') r->local_addr = NULL;
     return 0;

@@ -28,12 +28,12 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
 /* X(id, name, letter, kind, what the value is, default, has a PET_ variable, group,
  *   words that complete the value, help). `name` is dashed; NULL default = none. */
 #define OPTIONS(X)                                                                                 \
-    X(NNODES, "nnodes", 0, VALUE, "N|MIN:MAX", "1:1", 1, WORKERS, "1 1:1",                         \
-      "number of nodes")                                                                           \
+    X(NNODES, "nnodes", 0, VALUE, "N|MIN:MAX", "1:1", 1, WORKERS, "1 2 1:2",                       \
+      "number of nodes; MIN:MAX is elastic, with the c10d backend")                                                                           \
     X(NPROC, "nproc-per-node", 0, VALUE, "N|WORD", "1", 1, WORKERS, "auto cpu gpu",                \
       "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "         \
       "visible GPU, auto: GPUs, else CPUs")                                                        \
-    X(NODE_RANK, "node-rank", 0, VALUE, "N", "0", 1, WORKERS, "0",                                 \
+    X(NODE_RANK, "node-rank", 0, VALUE, "N", "0", 1, WORKERS, NULL,                                \
       "rank of this node, for the static backend")                                                 \
     X(ROLE, "role", 0, VALUE, "NAME", "default", 1, WORKERS, NULL,                                 \
       "role of this node's workers")                                                               \

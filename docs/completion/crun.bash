@@ -5,9 +5,9 @@ _crun() {
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     case ${prev//_/-} in
-        --nnodes) COMPREPLY=($(compgen -W "1 1:1" -- "$cur")); return ;;
+        --nnodes) COMPREPLY=($(compgen -W "1 2 1:2" -- "$cur")); return ;;
         --nproc-per-node) COMPREPLY=($(compgen -W "auto cpu gpu" -- "$cur")); return ;;
-        --node-rank) COMPREPLY=($(compgen -W "0" -- "$cur")); return ;;
+        --node-rank) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --role) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --numa-binding) COMPREPLY=($(compgen -W "node socket exclusive core-complex" -- "$cur")); return ;;
         --start-method) COMPREPLY=($(compgen -W "spawn fork forkserver" -- "$cur")); return ;;

@@ -17,7 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_job import DUMP, Job, environment  # noqa: E402
+from crun_job import DUMP, Job, environment, read_dumps  # noqa: E402
 from crun_test import CRUN, DEBIAN_PYTHON  # noqa: E402
 
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
@@ -246,6 +246,56 @@ class Contract(unittest.TestCase):
             _, err = job.communicate(timeout=180)
         self.assertEqual(job.returncode, 1)
         self.assertIn(b"got signal: 15", err)
+
+    def test_37_a_signal_before_any_worker(self):
+        port = free_port()
+        with tempfile.TemporaryDirectory() as tmp:
+            job = subprocess.Popen([CRUN, "--nnodes=2", "--rdzv-backend=c10d",
+                                    f"--rdzv-endpoint=127.0.0.1:{port}", DUMP],
+                                   env=environment(DUMP_DIR=tmp, TMPDIR=tmp), stderr=subprocess.PIPE)
+            deadline = time.monotonic() + 120
+            while True:  # until it waits for the second node
+                with socket.socket() as s:
+                    if s.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                self.assertIsNone(job.poll())
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+            job.send_signal(signal.SIGTERM)
+            _, err = job.communicate(timeout=180)
+            self.assertEqual(job.returncode, -signal.SIGTERM, err)
+            self.assertEqual([p for p in pathlib.Path(tmp).glob("*.json")], [])
+
+    # ---- several nodes, on this machine ----
+
+    def nodes(self, *each, dumps):
+        """Runs one crun a list of arguments; all must succeed. Returns the workers, by rank."""
+        env = environment(DUMP_DIR=dumps, TMPDIR=dumps)
+        jobs = [subprocess.Popen([CRUN, *args], env=env, stderr=subprocess.PIPE) for args in each]
+        for job in jobs:
+            _, err = job.communicate(timeout=180)
+            self.assertEqual(job.returncode, 0, err)
+        return read_dumps(dumps)
+
+    def test_25_two_nodes_with_roles(self):
+        for backend in ("c10d", "static"):
+            port = free_port()
+            where = [f"--rdzv-backend={backend}", f"--rdzv-endpoint=127.0.0.1:{port}", "--nnodes=2"]
+            with tempfile.TemporaryDirectory() as dumps:
+                workers = self.nodes(
+                    [*where, "--node-rank=0", "--nproc-per-node=2", "--role=a", DUMP],
+                    [*where, "--node-rank=1", "--nproc-per-node=3", "--role=b", DUMP], dumps=dumps)
+            names = ("ROLE_NAME", "RANK", "WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "GROUP_RANK")
+            self.assertEqual([tuple(w.env[n] for n in names) for w in workers], [
+                ("a", "0", "5", "0", "2", "0"), ("a", "1", "5", "1", "2", "0"),
+                ("b", "2", "5", "0", "3", "1"), ("b", "3", "5", "1", "3", "1"),
+                ("b", "4", "5", "2", "3", "1")], backend)
+
+    def test_56_a_node_that_never_comes(self):
+        job = Job("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+                  "--rdzv-conf=join_timeout=1", DUMP)
+        self.assertEqual(job.status, 1)
+        self.assertEqual(job.workers, [])
 
     # ---- own errors, logs, rendezvous ----
 

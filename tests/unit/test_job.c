@@ -199,11 +199,23 @@ START_TEST(nodes) {
     FAILS("''", "--nnodes=");
     FAILS("':2'", "--nnodes=:2");
     ck_assert_int_eq(BUILD("--nnodes=1:1"), 0);
+    ck_assert_int_eq(BUILD("--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=n0:1"), 0);
+    ck_assert_uint_eq(R.min_nodes, 2);
+    ck_assert_uint_eq(R.max_nodes, 4);
+    ck_assert_int_eq(R.node_rank, -1);
+    ck_assert_int_eq(R.standalone, 0);
+    ck_assert_int_eq(BUILD("--nnodes=1:3", "--node-rank=2"), 0); /* static is not elastic */
+    ck_assert_str_eq(R.backend, "static");
+    ck_assert_uint_eq(R.min_nodes, 3);
+    ck_assert_int_eq(R.node_rank, 2);
+    ck_assert_int_eq(R.is_host, 0);
+    FAILS("--node-rank: 3 is not below the number of nodes", "--nnodes=3", "--node-rank=3");
 }
 END_TEST
 
 START_TEST(what_is_not_available_is_refused_by_name) {
     FAILS("--rdzv-backend: 'foo'", "--rdzv-backend=foo");
+    FAILS("--rdzv-backend: 'etcd-v2' is not available", "--rdzv-backend=etcd-v2");
     FAILS("--numa-binding", "--numa-binding=node");
     FAILS("--logs-specs", "--logs-specs=plugin");
     FAILS("store_type", "--rdzv-conf=store_type=file");
