@@ -448,7 +448,7 @@ static int apply_add(struct call *c) {
     int rc;
     struct store_entry *e = obtain(c, c->request->key, &rc);
     if (e == NULL) return rc;
-    int64_t total;
+    int64_t total = 0;
     char text[24];
     rc = count_up(c, e, c->request->number, &total);
     if (rc == 0) rc = put_value(c, e, number_text(total, text), NULL);
@@ -688,7 +688,7 @@ static int barrier_count(struct call *c, struct store_entry *e, int64_t total) {
 }
 
 static int barrier_arrive(struct call *c, struct store_entry *e) {
-    int64_t total;
+    int64_t total = 0;
     int rc = count_up(c, e, 1, &total);
     if (rc == 0) rc = afford(c, wait_cost(1) + sizeof(struct store_extra) + 64);
     if (rc == 0) rc = barrier_count(c, e, total);

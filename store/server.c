@@ -107,6 +107,7 @@ static void fill_options(struct store_server *server, const struct store_server_
 
 static void *thread_main(void *arg) {
     struct store_server *server = arg;
+    (void) pthread_setname_np(pthread_self(), "store");
     (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     return NULL;
 }
@@ -233,6 +234,7 @@ static void on_space_closed(uv_handle_t *handle) {
 static void close_space(struct store_server *server, void *arg) {
     struct store_space *space = arg;
     space->closing = true;
+    store_listener_turn_away(space);
     clear_space(server, space);
     store_keyspace_done(&space->keys);
     if (space->next != NULL) space->next->prev = space->prev;

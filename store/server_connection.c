@@ -100,8 +100,8 @@ static void leave(struct store_connection *c) {
     store_listener_resume(space);
 }
 
-/* Unread input would turn our FIN into a RST, which 1.13.1 clients do not survive. */
-static void close_softly(int fd) {
+/* A RST is what 1.13.1 clients do not survive. */
+void store_close_softly(int fd) {
     for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {}
     (void) shutdown(fd, SHUT_WR);
     (void) close(fd);
@@ -116,7 +116,7 @@ void store_connection_close(struct store_connection *c, const char *reason) {
         (void) send_pending(c); /* answers that were earned; no second try */
     }
     leave(c);
-    close_softly(c->fd);
+    store_close_softly(c->fd);
 }
 
 /* Counts what the connection holds in the space's memory; over the limit, it is closed. */

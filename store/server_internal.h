@@ -114,6 +114,8 @@ int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port,
                  struct cr_error *err);
 void store_listener_attach(struct store_space *space);
 void store_listener_resume(struct store_space *space); /* a descriptor became free */
+/* Whoever still waits to be accepted gets a FIN instead of the RST that closing the listener is. */
+void store_listener_turn_away(struct store_space *space);
 
 /* ---- server_connection.c ---- */
 
@@ -121,6 +123,8 @@ void store_connection_open(struct store_space *space, int fd, const union store_
 /* Says FIN and frees. With a reason it is logged. Nothing of c may be used afterwards, but the
  * memory stays until the loop's next turn. */
 void store_connection_close(struct store_connection *c, const char *reason);
+/* Reads away what is unread, which would turn our FIN into a RST, and closes. */
+void store_close_softly(int fd);
 
 /* ---- server_stat.c ---- */
 

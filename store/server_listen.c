@@ -143,6 +143,13 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     }
 }
 
+void store_listener_turn_away(struct store_space *space) {
+    int fd;
+    while ((fd = accept4(space->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        store_close_softly(fd);
+    }
+}
+
 void store_listener_attach(struct store_space *space) {
     uv_loop_t *loop = &space->server->loop;
     (void) uv_poll_init(loop, &space->poll, space->fd); /* cannot fail: a socket of ours */
