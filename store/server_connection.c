@@ -25,10 +25,12 @@ static void on_event(uv_poll_t *poll, int status, int events);
 
 /* ---- life ---- */
 
+/* A stalled client is woken by being writable even if everything has been sent meanwhile: requests
+ * of it may wait in rx. */
 static void watch_events(struct store_connection *c) {
     int events = 0;
     if (!c->stalled && !c->finished) events |= UV_READABLE;
-    if (c->session.out.pending > 0) events |= UV_WRITABLE;
+    if (c->session.out.pending > 0 || c->stalled) events |= UV_WRITABLE;
     if (events == c->events) return;
     c->events = events;
     (void) uv_poll_start(&c->poll, events, on_event);
