@@ -61,7 +61,7 @@ fi
 [ -n "$missing" ] || exit 0
 
 if [ -n "$tell" ]; then
-    list=$(printf '%s' "$why" | sed 's/^ *\([^:]*\): \(.*\)/\1 (\2)/' | paste -sd, - | sed 's/,/, /g')
+    list=$(printf '%s' "$why" | sed 's/^ *\([^:]*\): \(.*\)/\1 (\2)/' | awk 'NR > 1 { printf ", " } { printf "%s", $0 }')
     printf 'missing: %s. Install with: apt-get install%s; or let "make demo" do it.\n' "$list" "$missing" >&2
     exit 1
 fi
