@@ -62,7 +62,8 @@ struct agent_result {
 
 struct agent;
 
-/* Makes this process fit to hold workers: sub-reaper of its descendants, and SIGCHLD not ignored.
+/* Makes this process fit to hold workers: sub-reaper of its descendants, SIGCHLD not ignored, the limit
+ * of open files raised as far as it goes (workers get the old one back).
  * Process-wide, and therefore the choice of a front end, in main, before threads start. From then on
  * a child in a foreign session that nobody here started is taken for an orphan of a worker: reaped
  * when it dies and killed when the worker group ends. Children that this process already has by now,

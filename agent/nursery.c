@@ -5,7 +5,6 @@
  *       └──────────── nothing is left: on_empty ◄─────┘            OPEN ──nursery_close──► CLOSING
  *
  * Callbacks of the loop only lead here: nursery_turn is the whole story of a turn. */
-#include "agent/agent.h"
 #include "agent/known_children_internal.h"
 #include "agent/nursery_internal.h"
 #include "agent/proc_internal.h"
@@ -183,19 +182,6 @@ static void bury_warden(struct nursery *n) {
 }
 
 /* ---- opening ---- */
-
-int agent_claim_process(struct cr_error *err) {
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-        return cr_fail_errno(err, "cannot become the reaper of orphaned processes");
-    struct sigaction now;
-    if (sigaction(SIGCHLD, NULL, &now) == 0 &&
-        (now.sa_handler == SIG_IGN || (now.sa_flags & SA_NOCLDWAIT) != 0)) {
-        struct sigaction standard = {.sa_handler = SIG_DFL};
-        (void) sigaction(SIGCHLD, &standard, NULL);
-    }
-    int code = known_children_add_present();
-    return code < 0 ? cr_fail(err, code, "cannot list the children of this process") : 0;
-}
 
 static int check_sigchld(struct cr_error *err) {
     struct sigaction now;

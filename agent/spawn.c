@@ -143,6 +143,11 @@ static void reset_signals(void) {
     (void) kernel_call(SYS_rt_sigprocmask, SIG_SETMASK, (long) &none, 0, KERNEL_SIGSET);
 }
 
+static void set_file_limit(const struct rlimit *files) {
+    const uint64_t limits[2] = {files->rlim_cur, files->rlim_max};
+    (void) kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long) limits, 0);
+}
+
 /* Moves the three streams to 0, 1, 2; a source that is itself below 3 is lifted out of the way first,
  * so that any permutation works. */
 static long place_stdio(const int wanted[3]) {
@@ -186,6 +191,7 @@ static void child_main(struct spawn_slot *slot) {
     if (code < 0) child_fail(slot, SPAWN_STDIO, code);
     if (kernel_call(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC, 0) < 0)
         close_on_exec_one_by_one();
+    if (request->files != NULL) set_file_limit(request->files);
     reset_signals();
     code = kernel_call(SYS_execve, (long) request->path, (long) request->argv, (long) request->envp,
                        0);

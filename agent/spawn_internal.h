@@ -4,6 +4,7 @@
 
 #include <stdalign.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #define SPAWN_STACK_BYTES 16384
@@ -11,8 +12,9 @@
 struct spawn_request {
     const char *path;
     char *const *argv, *const *envp;
-    int stdio[3];  /* -1 = inherit */
-    int cgroup_fd; /* the directory to start in, or -1 */
+    int stdio[3];               /* -1 = inherit */
+    int cgroup_fd;              /* the directory to start in, or -1 */
+    const struct rlimit *files; /* the limit of open files to go back to, or NULL */
 };
 
 struct spawned {

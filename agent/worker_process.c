@@ -4,6 +4,7 @@
  * reading them in turn is reading them in the order of death, however late we come. Noting a death
  * (nursery_collect) and telling it (on_exit) are apart, so that whoever is about to send a signal can
  * first see who is dead already and is no victim of it. */
+#include "agent/claim_internal.h"
 #include "agent/known_children_internal.h"
 #include "agent/nursery_internal.h"
 #include "base/cleanup.h"
@@ -84,6 +85,7 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
         .envp = w->envp,
         .stdio = {how->stdin_fd, how->stdout_fd, how->stderr_fd},
         .cgroup_fd = cgroup_fd,
+        .files = claim_workers_files(),
     };
     int code = known_children_begin();
     if (code < 0) return code;

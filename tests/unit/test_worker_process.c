@@ -249,12 +249,14 @@ START_TEST(test_a_worker_starts_clean) {
     (void) sigemptyset(&block);
     (void) sigaddset(&block, SIGUSR1);
     (void) sigprocmask(SIG_BLOCK, &block, NULL);
+    struct rlimit files = {.rlim_cur = 500, .rlim_max = 600};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
     ck_assert_int_eq(dup2(0, 57), 57); /* inheritable, and must not be inherited */
     place_open(&p);
     CR_AUTO_FD int in = start_talking(
         &p,
         "grep -c 'Sig[BI][lg][kn]:.0*$' /proc/self/status; ls -m /proc/$$/fd; "
-        "cut -d' ' -f1,5,6 /proc/$$/stat; echo $PPID; echo $CRUN_NURSERY",
+        "cut -d' ' -f1,5,6 /proc/$$/stat; echo $PPID; ulimit -Sn; echo $CRUN_NURSERY",
         &w);
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, "2"); /* nothing blocked, nothing ignored */
@@ -266,6 +268,10 @@ START_TEST(test_a_worker_starts_clean) {
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, expected); /* leads its group and its session */
     ck_assert_int_eq(read_pid(in), getpid());
+    read_line(in, line, sizeof line);
+    ck_assert_str_eq(line, "500"); /* while ours is 600 */
+    (void) getrlimit(RLIMIT_NOFILE, &files);
+    ck_assert_uint_eq(files.rlim_cur, 600);
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, p.n->token);
     end_all(&p, SIGTERM, PATIENCE_MS);
