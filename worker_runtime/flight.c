@@ -53,7 +53,7 @@ uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
     e->reduce = (uint8_t) op->reduce;
     e->state = FLIGHT_STARTED;
     size_t i = 0;
-    for (; group[i] != '\0' && i < sizeof(e->group) - 1; i++) {
+    for (; i < sizeof(e->group) - 1 && group[i] != '\0'; i++) {
         unsigned char c = (unsigned char) group[i];
         e->group[i] = c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : group[i];
     }

@@ -72,3 +72,10 @@ $(BUILD)/lib/crunrt/store_host.so: $(call objects,worker_runtime/backends/store_
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(UV_LIBS) $(LDLIBS)
+
+# ---- crunrt(3), from the header ----
+
+docs: docs-crunrt
+docs-crunrt:
+	$(Q)make/manual.py worker_runtime/include/crunrt.h $(VERSION) > docs/crunrt.3
+.PHONY: docs-crunrt

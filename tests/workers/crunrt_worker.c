@@ -236,7 +236,7 @@ static size_t count_between(int from, int to) {
 }
 
 static void test_counts(crunrt_dtype dtype) {
-    size_t send_counts[64], recv_counts[64], sent = 0, received = 0;
+    size_t send_counts[64] = {0}, recv_counts[64] = {0}, sent = 0, received = 0;
     for (int p = 0; p < size; p++) {
         sent += send_counts[p] = count_between(rank, p);
         received += recv_counts[p] = count_between(p, rank);
@@ -379,7 +379,7 @@ static void mode_works(void) {
     for (int k = COUNT - 1; k >= 0; k--) {
         REQUIRE(crunrt_work_wait(works[k], CRUNRT_TIMEOUT_DEFAULT) == 0, "wait");
         for (int i = 0; i < N; i++) {
-            float want = (float) (size * (k + i % 3) + size * (size - 1) / 2);
+            float want = (float) (size * (k + i % 3)) + (float) (size * (size - 1)) / 2;
             REQUIRE(data[k][i] == want, "work %d element %d", k, i);
         }
         crunrt_work_free(works[k]);

@@ -59,7 +59,7 @@ static uint16_t to_bfloat(float f) {
  * shifted. */
 #define LOOP(name, type, wide, load, store, expr)                                                  \
     static void name(void *out_, const void *a_, const void *b_, size_t n) {                       \
-        type *out = out_;                                                                          \
+        type *out = out_; /* NOLINT(bugprone-macro-parentheses): a type has none */                \
         const type *a = a_, *b = b_;                                                               \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) {                                      \
             wide x = (wide) load(a[i]), y = (wide) load(b[i]);                                     \
