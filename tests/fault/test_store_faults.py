@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
@@ -66,6 +67,20 @@ def test_a_client_that_never_reads(tmp):
             assert len(c.value()) == 1 << 20
         c.close()
         wait_for(lambda: stat(server)["clients"] == 1, "the slow reader to be gone")
+
+
+def test_a_reader_as_fast_as_the_server(tmp):
+    """Replies far beyond what may pile up, read while they come: never a stall that nobody ends."""
+    with Server() as server:
+        c = Modern(server)
+        c.set("big", bytes(1 << 20))
+        for n in (3, 17, 60, 200):
+            sender = threading.Thread(target=c.send, args=((b"\x03" + text("/big")) * n + b"\x07",))
+            sender.start()
+            for _ in range(n):
+                assert len(c.value()) == 1 << 20
+            assert c.number() == 1
+            sender.join()
 
 
 def test_a_watcher_that_never_reads(tmp):
@@ -251,6 +266,26 @@ def test_memory_limit(tmp):
         answers(server)
         assert server.resident_kib() < SHADOW * 40 << 10
     assert "memory limit of the store reached" in server.err, server.err
+
+
+def test_out_of_memory(tmp):
+    """The machine's memory, not our limit, runs out: who asked for it is disconnected, others go on."""
+    if SHADOW > 1:
+        return  # the sanitizers need the address space themselves
+    with Server(program=("prlimit", "--as=200000000")) as server:
+        other = Modern(server)
+        other.set("mine", "v")
+        for size in (1 << 20, 30 << 20, 100, 5000):
+            filler = Modern(server)
+            try:
+                for i in range(300_000_000 // (size + 100)):
+                    filler.set(f"{size}-{i}", bytes(size))
+            except OSError:
+                pass
+            filler.closed()
+            assert other.get("mine") == b"v"
+        assert server.process.poll() is None
+    assert "out of memory" in server.err, server.err
 
 
 def test_options_are_limits(tmp):
