@@ -84,6 +84,9 @@ struct crunrt_backend {
     void (*abort)(void *state);
 
     void (*close)(void *state);
+
+    /* What crunrt_nccl_comm() gives out; may be NULL. */
+    void *(*native)(void *state);
 };
 
 #define CRUNRT_BACKEND_SYMBOL "crunrt_backend"

@@ -155,3 +155,8 @@ void crunrt_group_destroy(crunrt_group *group) {
 int crunrt_group_rank(const crunrt_group *group) { return group->rank; }
 int crunrt_group_size(const crunrt_group *group) { return group->size; }
 const char *crunrt_group_backend(const crunrt_group *group) { return group->backend->name; }
+
+void *crunrt_nccl_comm(crunrt_group *group) {
+    if (group == NULL || group->backend->native == NULL) return NULL;
+    return group->backend->native(group->state);
+}

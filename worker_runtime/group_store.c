@@ -156,9 +156,45 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     int rc = crunrt_store_set(g->store, mine, "", 0);
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
     if (rc == 0 && arrived == g->size) {
-        return from_store(crunrt_store_set(g->store, ready, "", 0), err);
+        rc = group_failed(g, err); /* the others may have given up: then none passes */
+        return rc < 0 ? rc : from_store(crunrt_store_set(g->store, ready, "", 0), err);
     }
     if (rc < 0) return from_store(rc, err);
     rc = wait_for_key(g, ready, timeout_ms, err);
     return rc == -ETIMEDOUT ? fail_with_absent(g, phase, timeout_ms, err) : rc;
+}
+
+/* Whoever is in a barrier is through with the last one, so all are through with the one before. */
+static void forget_arrival(struct crunrt_group *g, uint32_t number) {
+    char key[64];
+    (void) snprintf(key, sizeof(key), "barrier%u/%d", number, g->rank);
+    (void) crunrt_store_delete(g->store, key, NULL);
+    if (g->rank != 0) return;
+    (void) snprintf(key, sizeof(key), "barrier%u/count", number);
+    (void) crunrt_store_delete(g->store, key, NULL);
+    (void) snprintf(key, sizeof(key), "barrier%u/ready", number);
+    (void) crunrt_store_delete(g->store, key, NULL);
+}
+
+int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms) {
+    struct cr_error *err = rt_last_error();
+    if (group == NULL) return cr_fail(err, -EINVAL, "monitored barrier: no group");
+    if (group->broken.code != 0) {
+        return cr_fail(err, -EPIPE,
+                       "monitored barrier in group '%s': the group is broken since: %s",
+                       group->name, group->broken.text);
+    }
+    char phase[48];
+    uint32_t number = group->barriers++;
+    (void) snprintf(phase, sizeof(phase), "barrier%u", number);
+    int rc = group_arrive(group, phase, rt_timeout(timeout_ms, group->timeout_ms), err);
+    if (rc < 0) {
+        struct cr_error cause = *err;
+        (void) snprintf(phase, sizeof(phase), "monitored barrier #%u", number);
+        rc = group_break(group, phase, &cause);
+        *err = cause;
+        return rc;
+    }
+    if (number >= 2) forget_arrival(group, number - 2);
+    return 0;
 }

@@ -39,7 +39,8 @@ static int host_store(struct crunrt *rt) {
     int rc = module_load("store_host", STORE_HOST_SYMBOL, &table, err);
     if (rc == 0) {
         rt->host = table;
-        rc = rt->host->open(rt->place.master_port, &rt->host_state, err);
+        uint16_t bound = 0;
+        rc = rt->host->open(rt->place.master_port, &rt->host_state, &bound, err);
     }
     if (rc == 0) return 0;
     return cr_wrap(err, "host the store at port %u as rank 0 (no agent hosts it)",

@@ -13,8 +13,8 @@
 
 struct store_host {
     uint32_t abi; /* STORE_HOST_ABI */
-    /* Listens on all interfaces. 0, -EADDRINUSE, … */
-    int (*open)(uint16_t port, void **state, struct cr_error *err);
+    /* Listens on all interfaces; port 0: any free one. 0, -EADDRINUSE, … */
+    int (*open)(uint16_t port, void **state, uint16_t *bound_port, struct cr_error *err);
     void (*close)(void *state); /* closes every connection; joins the thread */
 };
 

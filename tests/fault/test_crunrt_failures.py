@@ -44,6 +44,11 @@ with Store() as store:
     for r in range(3):
         expect(workers, r, 3, "error -", "barrier #0 in group 'world'", "no sign of rank 3")
 
+with Store() as store:  # a monitored barrier names who did not come, and nobody passes
+    workers = run_workers(store, 4, ["crunrt_worker", "monitored"])
+    for r in range(4):
+        expect(workers, r, 3, "error -1", "monitored barrier #6", "no sign of rank 3 of 4")
+
 with Store() as store:  # while works are under way
     workers = run_workers(store, 3, ["crunrt_worker", "lose-works"])
     for r in range(2):

@@ -541,6 +541,63 @@ static void mode_lose(const char *how, int victim) {
     }
 }
 
+/* Monitored barriers: some that pass, then one that the last rank comes to too late. */
+static void mode_monitored(void) {
+    open_world(20000);
+    for (int i = 0; i < 6; i++) {
+        REQUIRE(crunrt_group_monitored_barrier(world, CRUNRT_TIMEOUT_DEFAULT) == 0, "pass");
+    }
+    REQUIRE(crunrt_nccl_comm(world) == NULL, "gloo has no NCCL communicator");
+    int late = rank == size - 1;
+    const char *key = "gave up";
+    if (late) REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &key, 1, 30000) == 0, "wait");
+    int64_t since = now_ms();
+    int rc = crunrt_group_monitored_barrier(world, late ? 20000 : 500);
+    REQUIRE(rc < 0, "rank %d passed", rank);
+    print_error(rc, since);
+    REQUIRE(crunrt_store_set(crunrt_job_store(rt), key, "", 0) == 0, "set");
+    REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
+    exit(3);
+}
+
+/* ---- spawn: these processes are started by this one ---- */
+
+static int spawned_sum(int r, void *arg) {
+    open_world(20000);
+    int64_t sum = *(int64_t *) arg + r;
+    REQUIRE(rank == r, "rank %d", rank);
+    REQUIRE(crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "sum");
+    printf("spawned rank %d of %d: %lld\n", rank, size, (long long) sum);
+    close_world();
+    return 0;
+}
+
+static int spawned_failure(int r, void *arg) {
+    (void) arg;
+    if (r == 1) return 7;
+    if (r == 2) (void) signal(SIGTERM, SIG_DFL);
+    for (;;) (void) pause();
+}
+
+static int spawned_crash(int r, void *arg) {
+    (void) arg;
+    if (r == 0) (void) raise(SIGKILL);
+    return 0;
+}
+
+static void mode_spawn(void) {
+    int64_t base = 100;
+    REQUIRE(crunrt_spawn(spawned_sum, 4, &base) == 0, "spawn");
+    REQUIRE(crunrt_spawn(spawned_sum, 1, &base) == 0, "again");
+    REQUIRE(crunrt_spawn(spawned_failure, 3, NULL) == -ECHILD, "failure");
+    REQUIRE(strcmp(crunrt_last_error(), "worker 1 returned 7") == 0, "text");
+    REQUIRE(crunrt_spawn(spawned_crash, 1, NULL) == -ECHILD, "crash");
+    REQUIRE(strstr(crunrt_last_error(), "signal 9 (SIGKILL)") != NULL, "text");
+    REQUIRE(crunrt_spawn(NULL, 2, NULL) == -EINVAL && crunrt_spawn(spawned_sum, 0, NULL) == -EINVAL,
+            "nonsense");
+    printf("spawn right\n");
+}
+
 /* All reduce; the victim dies in the tenth, the others go on in place, and with whoever comes instead.
  * `min` is what the survivors are content with. A second start of the victim's rank does not die. */
 static void mode_rejoin(int min, int victim) {
@@ -785,6 +842,10 @@ int main(int argc, char **argv) {
         mode_rejoin(atoi(argument), argc > 3 ? atoi(argv[3]) : 1);
     else if (strcmp(mode, "mismatch") == 0)
         mode_mismatch(argument);
+    else if (strcmp(mode, "monitored") == 0)
+        mode_monitored();
+    else if (strcmp(mode, "spawn") == 0)
+        mode_spawn();
     else if (strcmp(mode, "late") == 0)
         mode_late();
     else if (strcmp(mode, "absent") == 0)

@@ -568,5 +568,5 @@ void gloo_release(void *arg) {
 
 extern "C" __attribute__((visibility("default"))) const crunrt_backend crunrt_backend = {
     CRUNRT_BACKEND_ABI, "gloo",    nullptr,      gloo_open,  gloo_run,   gloo_batch,
-    gloo_start,         gloo_wait, gloo_release, gloo_abort, gloo_close,
+    gloo_start,         gloo_wait, gloo_release, gloo_abort, gloo_close, nullptr,
 };

@@ -659,6 +659,8 @@ static void nccl_release(void *arg) {
     free(w);
 }
 
+static void *nccl_native(void *arg) { return ((struct nccl_state *) arg)->comm; }
+
 __attribute__((visibility("default"))) const struct crunrt_backend crunrt_backend;
 const struct crunrt_backend crunrt_backend = {
     .abi = CRUNRT_BACKEND_ABI,
@@ -672,4 +674,5 @@ const struct crunrt_backend crunrt_backend = {
     .release = nccl_release,
     .abort = nccl_abort,
     .close = nccl_close,
+    .native = nccl_native,
 };

@@ -17,12 +17,11 @@ static void host_close(void *state) {
     free(h);
 }
 
-static int host_open(uint16_t port, void **state, struct cr_error *err) {
+static int host_open(uint16_t port, void **state, uint16_t *bound_port, struct cr_error *err) {
     struct host *h = calloc(1, sizeof(*h));
     if (h == NULL) return cr_fail(err, -ENOMEM, "host the store: out of memory");
-    uint16_t bound = 0;
     int rc = store_server_start(NULL, &h->server, err);
-    if (rc == 0) rc = store_server_open(h->server, NULL, port, &h->space, &bound, err);
+    if (rc == 0) rc = store_server_open(h->server, NULL, port, &h->space, bound_port, err);
     if (rc < 0) {
         host_close(h);
         return rc;

@@ -405,6 +405,15 @@ CRUNRT_API int crunrt_group_all_to_all_counts(crunrt_group *group, const void *s
 /* Returns when every rank has called it. */
 CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
 
+/* The same through the store, whatever the backend; on a timeout the text names the ranks that did
+ * not come, and none passes. For finding out who is missing, not for speed. Breaks the group on
+ * failure. */
+CRUNRT_API int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms);
+
+/* The group's ncclComm_t, borrowed until the group breaks or is destroyed; NULL if the backend is
+ * not nccl. It is a nonblocking communicator unless CRUNRT_NCCL_BLOCKING=1. */
+CRUNRT_API void *crunrt_nccl_comm(crunrt_group *group);
+
 /* To and from one other rank. Messages with the same tag between two ranks keep their order; counts
  * must match. nccl: no tags. */
 CRUNRT_API int crunrt_group_send(crunrt_group *group, const void *buffer, size_t count,
@@ -449,6 +458,23 @@ CRUNRT_API int crunrt_work_wait(crunrt_work *work, int64_t timeout_ms);
 
 /* Waits for the operation if it is not over, forgets its outcome, and frees. NULL is fine. */
 CRUNRT_API void crunrt_work_free(crunrt_work *work);
+
+/* ---- workers without a launcher ---- */
+
+/* What a worker does; its return value is its exit status. */
+typedef int (*crunrt_spawn_fn)(int rank, void *arg);
+
+/* Starts nprocs (1 … 1,024) processes on this host, each a copy of this one that calls fn(rank,
+ * arg) with the environment of a worker, so that crunrt_init(NULL, …) works in it; hosts their
+ * store (through the module store_host); waits for all. When one fails the others get SIGTERM, and
+ * SIGKILL 5 seconds later. They end with this process, however it ends.
+ *
+ * The copies are made by fork(): call this early, before threads, CUDA or NCCL have been touched in
+ * this process, and without a lock held.
+ *
+ * Returns 0 if all returned 0, -ECHILD (the text names the first to fail and how), -EINVAL, -ENOENT
+ * (no module), -EAGAIN, -ENOMEM. Source: torch.multiprocessing.spawn. */
+CRUNRT_API int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg);
 
 /* ---- telling the launcher why ---- */
 
