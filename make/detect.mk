@@ -23,15 +23,17 @@ nccl_places   := $(NCCL_HOME) $(CUDA_HOME) $(CUDA_PATH) /usr/local /usr/local/cu
                  $(foreach d,$(python_nvidia),$(d)/nccl)
 CUDA_INCLUDE  := $(firstword $(patsubst %/cuda_runtime.h,%,$(wildcard $(cuda_places:%=%/include/cuda_runtime.h))))
 NCCL_INCLUDE  := $(firstword $(patsubst %/nccl.h,%,$(wildcard $(nccl_places:%=%/include/nccl.h))))
+CUDA_CRT_INCLUDE := $(firstword $(wildcard $(foreach d,$(python_nvidia),$(d)/cuda_nvcc/include)))
+NCCL_CPPFLAGS := $(foreach d,$(CUDA_INCLUDE) $(NCCL_INCLUDE) $(CUDA_CRT_INCLUDE),-isystem $(d))
 # A header that is there may still lack what it includes (the wheels come in parts): ask the compiler.
 nccl_compiles := $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(shell printf '$(hash)include <cuda_runtime.h>\n$(hash)include <nccl.h>\n' | \
-                 $(CC) -isystem $(CUDA_INCLUDE) -isystem $(NCCL_INCLUDE) -fsyntax-only -x c - >/dev/null 2>&1 && echo yes)))
+                 $(CC) $(NCCL_CPPFLAGS) -fsyntax-only -x c - >/dev/null 2>&1 && echo yes)))
 endif
 HAVE_NCCL     := $(nccl_compiles)
 no_nccl_why   := $(strip $(if $(filter no,$(NCCL)),NCCL=no,\
                  $(if $(CUDA_INCLUDE),,cuda_runtime.h was not found (set CUDA_HOME))\
                  $(if $(NCCL_INCLUDE),,$(if $(CUDA_INCLUDE),,and )nccl.h was not found (set NCCL_HOME))\
-                 $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(if $(HAVE_NCCL),,the headers in $(CUDA_INCLUDE) and $(NCCL_INCLUDE) do not compile)))))
+                 $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(if $(HAVE_NCCL),,the headers in $(CUDA_INCLUDE) and $(NCCL_INCLUDE) do not compile$(if $(python_nvidia), (wheels: nvidia-cuda-nvcc-cu12 or nvidia-cuda-crt may be missing)))))))
 ifeq ($(NCCL)$(HAVE_NCCL),yes)
 $(error NCCL=yes, but $(no_nccl_why))
 endif
