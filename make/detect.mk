@@ -23,17 +23,25 @@ nccl_places   := $(NCCL_HOME) $(CUDA_HOME) $(CUDA_PATH) /usr/local /usr/local/cu
                  $(foreach d,$(python_nvidia),$(d)/nccl)
 CUDA_INCLUDE  := $(firstword $(patsubst %/cuda_runtime.h,%,$(wildcard $(cuda_places:%=%/include/cuda_runtime.h))))
 NCCL_INCLUDE  := $(firstword $(patsubst %/nccl.h,%,$(wildcard $(nccl_places:%=%/include/nccl.h))))
-CUDA_CRT_INCLUDE := $(firstword $(wildcard $(foreach d,$(python_nvidia),$(d)/cuda_nvcc/include)))
-NCCL_CPPFLAGS := $(foreach d,$(CUDA_INCLUDE) $(NCCL_INCLUDE) $(CUDA_CRT_INCLUDE),-isystem $(d))
-# A header that is there may still lack what it includes (the wheels come in parts): ask the compiler.
-nccl_compiles := $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(shell printf '$(hash)include <cuda_runtime.h>\n$(hash)include <nccl.h>\n' | \
-                 $(CC) $(NCCL_CPPFLAGS) -fsyntax-only -x c - >/dev/null 2>&1 && echo yes)))
+# What these include comes in parts where it comes as wheels.
+cuda_parts    := $(foreach d,$(python_nvidia),$(wildcard $(d)/cuda_nvcc/include $(d)/cuda_cccl/include $(d)/cu[0-9]*/include/cccl))
+NCCL_CPPFLAGS := $(foreach d,$(CUDA_INCLUDE) $(NCCL_INCLUDE) $(cuda_parts),-isystem $(d))
+ifneq ($(and $(CUDA_INCLUDE),$(NCCL_INCLUDE)),)
+nccl_compiler_says := $(shell { printf '$(hash)include <cuda_runtime.h>\n$(hash)include <nccl.h>\n' | $(CC) $(NCCL_CPPFLAGS) -fsyntax-only -x c - && echo compiles; } 2>&1 | \
+                      sed -n 's/^compiles$$/&/p; s/.*fatal error: [^a-z]*\([a-zA-Z0-9_/.]*\).*/\1/p' | head -n 1)
 endif
-HAVE_NCCL     := $(nccl_compiles)
-no_nccl_why   := $(strip $(if $(filter no,$(NCCL)),NCCL=no,\
-                 $(if $(CUDA_INCLUDE),,cuda_runtime.h was not found (set CUDA_HOME))\
-                 $(if $(NCCL_INCLUDE),,$(if $(CUDA_INCLUDE),,and )nccl.h was not found (set NCCL_HOME))\
-                 $(if $(CUDA_INCLUDE),$(if $(NCCL_INCLUDE),$(if $(HAVE_NCCL),,the headers in $(CUDA_INCLUDE) and $(NCCL_INCLUDE) do not compile$(if $(python_nvidia), (wheels: nvidia-cuda-nvcc-cu12 or nvidia-cuda-crt may be missing)))))))
+endif
+HAVE_NCCL     := $(if $(filter compiles,$(nccl_compiler_says)),yes)
+# Why not, for one clear line.
+ifeq ($(NCCL),no)
+no_nccl_why := NCCL=no
+else ifeq ($(CUDA_INCLUDE),)
+no_nccl_why := no cuda_runtime.h; set CUDA_HOME$(if $(NCCL_INCLUDE),, and NCCL_HOME)
+else ifeq ($(NCCL_INCLUDE),)
+no_nccl_why := no nccl.h; set NCCL_HOME
+else
+no_nccl_why := $(CUDA_INCLUDE) lacks $(nccl_compiler_says)$(if $(python_nvidia), (wheels that bring it: nvidia-cuda-crt, nvidia-cuda-cccl, nvidia-cuda-nvcc-cu12))
+endif
 ifeq ($(NCCL)$(HAVE_NCCL),yes)
 $(error NCCL=yes, but $(no_nccl_why))
 endif
