@@ -454,7 +454,7 @@ static int type_of(crunrt_dtype dtype, ncclDataType_t *out) {
         [CRUNRT_INT32] = ncclInt32,     [CRUNRT_UINT32] = ncclUint32,
         [CRUNRT_INT64] = ncclInt64,     [CRUNRT_UINT64] = ncclUint64,
         [CRUNRT_FLOAT16] = ncclFloat16, [CRUNRT_FLOAT32] = ncclFloat32,
-        [CRUNRT_FLOAT64] = ncclFloat64, [CRUNRT_BFLOAT16] = ncclBfloat16,
+        [CRUNRT_FLOAT64] = ncclFloat64, [CRUNRT_BFLOAT16] = NCCL_BFLOAT16,
     };
     if ((size_t) dtype >= CR_ARRAY_LEN(types)) return -ENOTSUP;
     *out = types[dtype];

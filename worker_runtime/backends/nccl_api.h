@@ -9,6 +9,9 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+/* ncclBfloat16: up to NCCL 2.2x its header names it for CUDA C++ only, with this number. */
+#define NCCL_BFLOAT16 ((ncclDataType_t) 9)
+
 #define CUDA_FUNCTIONS(X)                                                                          \
     X(cudaDriverGetVersion)                                                                        \
     X(cudaGetDeviceCount)                                                                          \
