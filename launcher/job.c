@@ -80,11 +80,6 @@ static int refuse(struct builder *b, enum option_id id, const char *why) {
 }
 
 static int refuse_unavailable(struct builder *b) {
-    const struct rendezvous_options *r = &b->job->agent.rendezvous;
-    if (strncmp(r->backend, "etcd", 4) == 0) {
-        return refuse(b, OPTION_RDZV_BACKEND,
-                      "is not available in this version; use c10d or static");
-    }
     if (text_of(b, OPTION_NUMA_BINDING) != NULL) {
         return refuse(b, OPTION_NUMA_BINDING,
                       "is not available in this version; bind with numactl or taskset in front of "

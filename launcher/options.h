@@ -58,7 +58,7 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
     X(LOCAL_ADDR, "local-addr", 0, VALUE, "HOST", NULL, 1, RENDEZVOUS, NULL,                       \
       "address that this node tells the others (default: found out)")                              \
     X(RDZV_BACKEND, "rdzv-backend", 0, VALUE, "NAME", "static", 1, RENDEZVOUS,                     \
-      "c10d static", "c10d or static (etcd and etcd-v2 are not available yet: refused)")           \
+      "c10d static etcd", "c10d, static or etcd")                                                  \
     X(RDZV_ENDPOINT, "rdzv-endpoint", 0, VALUE, "HOST[:PORT]", "", 1, RENDEZVOUS,                  \
       "localhost:0 localhost:29400", "where the rendezvous is; c10d: localhost:29400 if empty")    \
     X(RDZV_ID, "rdzv-id", 0, VALUE, "ID", "none", 1, RENDEZVOUS, NULL,                             \

@@ -48,6 +48,7 @@ check | interop)
     need python3 'the scripts that test real processes' have python3
     need git 'the tests of the tree itself' have git
     need strace 'shows that an idle crun makes no system call' have strace
+    need etcd-server 'elects a coordinator in the tests of backend etcd' have etcd
     need iproute2 'network namespaces as hosts' have ip
     need procps 'looks for processes left behind' have ps
     need mandoc 'checks the manual pages' have mandoc

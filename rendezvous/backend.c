@@ -40,7 +40,8 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
     int rc = check_options(o, err);
     if (rc < 0) return rc;
     *out = (struct backend_plan){.node_rank = o->node_rank,
-                                 .connect_timeout_ms = o->read_timeout_ms};
+                                 .connect_timeout_ms = o->read_timeout_ms,
+                                 .coordinator_wait_ms = o->coordinator_wait_ms};
     if (o->local_addr != NULL && o->local_addr[0] != '\0') {
         struct backend_addresses own;
         rc = backend_look_up(o->local_addr, &own, err);
@@ -54,6 +55,9 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
     }
     if (o->standalone || strcmp(o->backend, "c10d") == 0) return backend_c10d_plan(o, out, err);
     if (strcmp(o->backend, "static") == 0) return backend_static_plan(o, out, err);
-    return cr_fail(err, -ENOTSUP, "the rendezvous backend '%s' is not supported; use c10d or static",
+    if (strcmp(o->backend, "etcd") == 0 || strcmp(o->backend, "etcd-v2") == 0) {
+        return backend_etcd_plan(o, out, err);
+    }
+    return cr_fail(err, -ENOTSUP, "the rendezvous backend '%s' is not known; use c10d, static or etcd",
                    o->backend);
 }

@@ -10,6 +10,7 @@ enum backend_hosting {
     BACKEND_CONNECTS,  /* the coordinator is elsewhere */
     BACKEND_HOSTS,     /* it is here */
     BACKEND_MAY_HOST,  /* here, if we get the port; else another process of this machine has it */
+    BACKEND_ELECTS,    /* whoever the election says, for as long as it says so */
 };
 
 struct backend_plan {
@@ -18,7 +19,9 @@ struct backend_plan {
     char facts[512];                   /* what was found out about addresses, for messages */
     char own_addr[RDZV_ADDR_MAX];      /* what this node calls itself; "" = as it connects */
     int64_t node_rank;                 /* -1 = none asked for */
-    int64_t connect_timeout_ms;
+    int64_t connect_timeout_ms, coordinator_wait_ms;
+    struct cr_endpoint etcd;           /* BACKEND_ELECTS: a member of the cluster */
+    int64_t etcd_lease_ms;
     int fixed_ranks;                   /* group rank = node rank */
     /* hosting only */
     int alone;                         /* the job has one node */
@@ -38,6 +41,9 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
                       struct cr_error *err);
 int backend_static_plan(const struct rendezvous_options *o, struct backend_plan *out,
                         struct cr_error *err);
+
+int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *out,
+                      struct cr_error *err);
 
 /* ---- addresses ---- */
 

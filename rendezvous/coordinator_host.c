@@ -74,6 +74,8 @@ struct coordinator_host {
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
     int64_t close_timeout_ms;
+    int leads;       /* nodes are welcome */
+    uint64_t epoch;  /* of an elected host */
 
     struct store_space *spare; /* opened ahead for the first round, with its port */
     uint16_t spare_port, door_port;
@@ -265,6 +267,13 @@ static int versions_overlap(struct host_peer *peer, const char *who, uint32_t mi
 static void got_hello(struct host_peer *peer, const struct rdzv_hello *h) {
     struct coordinator_host *host = peer->host;
     if (!versions_overlap(peer, h->software, h->version_min, h->version_max)) return;
+    if (!host->leads || h->epoch > host->epoch) {
+        /* It asks the election again, and finds who leads. */
+        cr_debug("a node that obeyed epoch %" PRIu64 " is sent away: %s, epoch %" PRIu64, h->epoch,
+                 host->leads ? "we are older" : "we do not lead", host->epoch);
+        job_hang_up(NULL, peer);
+        return;
+    }
     if (host->closing) {
         refuse(peer, host->why);
         return;
@@ -277,6 +286,7 @@ static void got_hello(struct host_peer *peer, const struct rdzv_hello *h) {
     peer->job->peers++;
     struct rdzv_message m = {.type = RDZV_WELCOME};
     m.welcome.version = h->version_max < RDZV_VERSION_MAX ? h->version_max : RDZV_VERSION_MAX;
+    m.welcome.epoch = host->epoch;
     job_send(peer->job, peer, &m);
 }
 
@@ -665,6 +675,7 @@ static struct coordinator_host *host_new(const struct coordinator_host_options *
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->close_timeout_ms = o->close_timeout_ms;
+    host->leads = !o->elected;
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
     if (host->store_host != NULL && uv_mutex_init(&host->lock) == 0) return host;
@@ -744,6 +755,36 @@ static void on_patience_over(uv_timer_t *timer) {
     }
 }
 
+void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch) {
+    host->leads = 1;
+    host->epoch = epoch;
+}
+
+void coordinator_host_depose(struct coordinator_host *host, const char *why) {
+    host->leads = 0;
+    for (struct host_peer *peer = host->peers; peer != NULL; peer = peer->next) {
+        CR_ASSERT(!peer->local);
+        peer->seat = NULL; /* goes with its coordinator */
+        peer->job = NULL;
+        peer_close(peer, why);
+    }
+    while (host->jobs != NULL) {
+        struct host_job *job = host->jobs;
+        host->jobs = job->next;
+        job_free(job);
+    }
+    settle(host);
+}
+
+static int has_running_job(const struct coordinator_host *host) {
+    struct coordinator_view v;
+    for (const struct host_job *job = host->jobs; job != NULL; job = job->next) {
+        coordinator_look(job->coordinator, &v);
+        if (v.phase != COORDINATOR_ENDED) return 1;
+    }
+    return 0;
+}
+
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
     for (struct host_job *job = host->jobs; job != NULL; job = job->next) {
         coordinator_abandon(job->coordinator, now_ms(host), why);
@@ -754,10 +795,13 @@ void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg) {
     CR_ASSERT(!host->closing);
-    (void) snprintf(host->why, sizeof(host->why), "%s", why);
+    (void) snprintf(host->why, sizeof(host->why), "%s", why != NULL ? why : "it leads no more");
     host->on_close = on_close;
     host->on_close_arg = arg;
     host->closing = 1;
+    if (why == NULL) host->leads = 0;
     (void) uv_timer_start(&host->timer, on_patience_over, (uint64_t) host->close_timeout_ms, 0);
-    coordinator_host_abandon(host, why);
+    if (why != NULL) coordinator_host_abandon(host, why);
+    else if (has_running_job(host)) coordinator_host_depose(host, host->why);
+    else settle(host);
 }

@@ -25,6 +25,7 @@ struct coordinator_host_options {
     uint16_t listen_port;   /* 0 = any free one */
     int alone;              /* 1: nobody is let in anyway: the job has one node, this one */
     int jobs_come_later;    /* 1: opens no store ahead of the first round */
+    int elected;            /* 1: hangs up on nodes until coordinator_host_lead() */
     int64_t close_timeout_ms;
 };
 
@@ -46,10 +47,15 @@ void host_peer_receive(struct host_peer *peer, const char *data, size_t len);
 /* It hung up; frees the peer; `deliver` is not called any more. */
 void host_peer_gone(struct host_peer *peer, const char *why);
 
+/* An elected host takes over: it welcomes nodes, with this epoch, and with no memory. */
+void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch);
+/* It leads no more: hangs up on all nodes without a word and forgets their jobs. */
+void coordinator_host_depose(struct coordinator_host *host, const char *why);
+
 /* Ends what still runs, for `why`, and tells all nodes; nothing is closed yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Abandons, waits for remote nodes to hang up (close_timeout_ms at most), closes the stores, frees.
+/* Abandons (deposes instead, if `why` is NULL: jobs that go on elsewhere), waits for remote nodes to hang up (close_timeout_ms at most), closes the stores, frees.
  * The local peer must be gone. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);

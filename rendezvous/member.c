@@ -21,7 +21,8 @@ struct member {
 
     enum member_state state;
     int linked;
-    int linked_once;
+    int welcomed;    /* over this connection: it is a coordinator that wants us */
+    int linked_once; /* there was a coordinator once */
     uint64_t links; /* connections so far */
     uint64_t epoch; /* newest coordinator we have obeyed */
 
@@ -215,7 +216,8 @@ void member_set_addr(struct member *m, const char *addr) {
 
 void member_linked(struct member *m, int64_t now_ms) {
     if (m->state != MEMBER_LINKING) return;
-    forget_connecting(m);
+    m->attempt_ms = CR_FOREVER; /* but it is not a success before WELCOME */
+    m->welcomed = 0;
     m->linked = 1;
     m->links++;
     m->acked_ms = now_ms;
@@ -234,11 +236,18 @@ static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     int64_t grace = m->acked_ms + m->lease_ms - now_ms;
     if (grace < 0) grace = 0;
     m->linked = 0;
-    m->linked_once = 1;
+    if (m->welcomed) m->linked_once = 1;
     m->beat_ms = CR_FOREVER;
     (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
     switch (m->state) {
-    case MEMBER_JOINING: start_linking(m, now_ms); break;
+    case MEMBER_JOINING:
+        if (m->welcomed) {
+            start_linking(m, now_ms);
+        } else { /* somebody took the call and hung up: no reason to hurry */
+            enter(m, MEMBER_LINKING);
+            attempt_failed(m, now_ms, why);
+        }
+        break;
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:
     case MEMBER_FAILED:
@@ -306,6 +315,8 @@ void member_leave(struct member *m, int64_t now_ms, const char *why) {
 static void got_welcome(struct member *m, int64_t now_ms, const struct rdzv_welcome *w) {
     if (w->epoch >= m->epoch) {
         m->epoch = w->epoch;
+        m->welcomed = 1;
+        forget_connecting(m);
         return;
     }
     char why[160];

@@ -63,6 +63,15 @@ struct member_link *member_link_new(uv_loop_t *loop, const char *host, uint16_t 
     return link;
 }
 
+int member_link_aim(struct member_link *link, const char *host, uint16_t port) {
+    char *copy = strdup(host);
+    if (copy == NULL) return -ENOMEM;
+    free(link->host);
+    link->host = copy;
+    link->port = port;
+    return 0;
+}
+
 /* ---- the end of an attempt ---- */
 
 static void link_free_if_done(struct member_link *link) {
@@ -292,6 +301,8 @@ void member_link_open(struct member_link *link) {
 }
 
 /* ---- the member's calls ---- */
+
+int member_link_is_open(const struct member_link *link) { return link->current != NULL; }
 
 void member_link_send(struct member_link *link, const void *data, size_t len) {
     struct attempt *a = link->current;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "rendezvous/backend.h"
 #include "rendezvous/coordinator_host.h"
+#include "rendezvous/etcd_election.h"
 #include "rendezvous/member.h"
 #include "rendezvous/member_link.h"
 
@@ -35,6 +36,13 @@ struct rendezvous {
     struct member_link *link; /* NULL on the hosting node */
     struct cr_buffer received; /* a frame that is not complete yet */
     struct cr_buffer *reading; /* what on_link_data goes through; NULL: no more of it */
+
+    /* the coordinator is whoever is elected: */
+    struct etcd_election *election; /* NULL with other backends */
+    char leader_host[CR_HOST_MAX];
+    uint16_t leader_port;           /* 0 = nobody yet */
+    int waits_for_leader;           /* the member wants to connect */
+    int elected;                    /* closing: there was an election */
 
     /* the coordinator is here: */
     struct coordinator_host *host;       /* NULL elsewhere */
@@ -202,12 +210,47 @@ static void on_link_data(void *arg, const char *data, size_t len) {
 static const struct member_link_events link_events = {
     .on_open = on_link_open, .on_data = on_link_data, .on_lost = on_link_lost};
 
+/* ---- the election ---- */
+
+/* With an election: as soon as there is a leader. The member's own time limit runs meanwhile. */
+static void link_connect(struct rendezvous *r) {
+    r->waits_for_leader = r->election != NULL && r->leader_port == 0;
+    if (!r->waits_for_leader) member_link_open(r->link);
+}
+
+static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch, int is_us) {
+    struct rendezvous *r = arg;
+    cr_info("the coordinator is '%s' port %u%s, epoch %llu", host, port, is_us ? " (this node)" : "",
+            (unsigned long long) epoch);
+    if (is_us) coordinator_host_lead(r->host, epoch);
+    else coordinator_host_depose(r->host, "another node leads");
+    (void) snprintf(r->leader_host, sizeof(r->leader_host), "%s", host);
+    r->leader_port = port;
+    if (member_link_aim(r->link, host, port) < 0) return; /* the next leader finds more memory */
+    if (r->waits_for_leader) {
+        link_connect(r);
+    } else if (member_link_is_open(r->link)) {
+        link_is_broken(r, "another node has been elected");
+        settle(r);
+    }
+}
+
+static void on_deposed(void *arg, const char *why) {
+    struct rendezvous *r = arg;
+    cr_warn("this node is not the coordinator any more: %s", why);
+    r->leader_port = 0;
+    coordinator_host_depose(r->host, why);
+}
+
+static const struct etcd_election_events election_events = {.on_leader = on_leader,
+                                                            .on_deposed = on_deposed};
+
 /* ---- what the member wants ---- */
 
 static void do_connect(void *arg) {
     struct rendezvous *r = arg;
     if (r->link != NULL) {
-        member_link_open(r->link);
+        link_connect(r);
         return;
     }
     r->connecting = 1;
@@ -233,6 +276,7 @@ static void do_send(void *arg, const struct rdzv_message *m) {
 static void do_hang_up(void *arg) {
     struct rendezvous *r = arg;
     r->reading = NULL; /* what came over that connection does not count any more */
+    r->waits_for_leader = 0;
     if (r->link != NULL) {
         member_link_shut(r->link);
         return;
@@ -298,7 +342,7 @@ void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
 
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), "its launcher was told to end");
-    if (r->host != NULL) coordinator_host_abandon(r->host, HOST_LEAVES);
+    if (r->host != NULL && r->election == NULL) coordinator_host_abandon(r->host, HOST_LEAVES);
     settle(r);
 }
 
@@ -313,11 +357,11 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
         return cr_fail_errno(err, "cannot draw a random number");
     }
     struct member_settings s = {
-        .run_id = o->run_id, .where = plan->where, .facts = plan->facts, .local = r->host != NULL,
+        .run_id = o->run_id, .where = plan->where, .facts = plan->facts, .local = r->link == NULL,
         .connect_timeout_ms = plan->connect_timeout_ms,
-        .coordinator_wait_ms = o->coordinator_wait_ms,
+        .coordinator_wait_ms = plan->coordinator_wait_ms,
         .self = {.host = host, .pid = (uint64_t) getpid(), .instance = instance,
-                 .addr = plan->own_addr[0] != '\0' || r->host == NULL ? plan->own_addr : plan->store_addr,
+                 .addr = plan->own_addr[0] != '\0' || r->link != NULL ? plan->own_addr : plan->store_addr,
                  .role = o->role, .node_rank = plan->node_rank,
                  .local_world_size = o->local_world_size,
                  .min_nodes = plan->fixed_ranks ? o->max_nodes : o->min_nodes,
@@ -349,9 +393,27 @@ static int open_host(struct rendezvous *r, const struct rendezvous_options *o,
     return rc;
 }
 
+/* Every node can lead: it listens before it campaigns, and reaches itself like any other leader. */
+static int open_election(struct rendezvous *r, const struct rendezvous_options *o,
+                         const struct backend_plan *plan, struct cr_error *err) {
+    struct coordinator_host_options h = {.store_host = "", .store_addr = plan->own_addr,
+                                         .listen_host = "", .jobs_come_later = 1, .elected = 1,
+                                         .close_timeout_ms = o->close_timeout_ms};
+    int rc = coordinator_host_open(r->loop, &h, &r->host, err);
+    if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
+    struct etcd_election_options e = {.run_id = o->run_id, .endpoint = plan->etcd,
+                                      .lease_ms = plan->etcd_lease_ms, .own_addr = plan->own_addr,
+                                      .own_port = coordinator_host_port(r->host)};
+    r->election = etcd_election_start(r->loop, &e, &election_events, r);
+    r->link = member_link_new(r->loop, plan->etcd.host, 1, &link_events, r);
+    if (r->election != NULL && r->link != NULL) return 0;
+    return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+}
+
 /* The member's way to the coordinator: through memory or over the network. */
 static int open_way(struct rendezvous *r, const struct rendezvous_options *o,
                     const struct backend_plan *plan, struct cr_error *err) {
+    if (plan->hosting == BACKEND_ELECTS) return open_election(r, o, plan, err);
     if (plan->hosting != BACKEND_CONNECTS) {
         int rc = open_host(r, o, plan, err);
         if (rc < 0 || r->host != NULL) return rc;
@@ -372,7 +434,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->events = events;
     r->arg = arg;
     rc = open_way(r, options, &plan, err);
-    if (rc < 0) {
+    if (rc < 0 && r->host == NULL) { /* the usual case: nothing is open */
         free(r);
         return rc;
     }
@@ -380,7 +442,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     (void) uv_idle_init(loop, &r->turn);
     r->timer.data = r->turn.data = r;
     r->open_handles = 2;
-    rc = member_of(r, options, &plan, err);
+    if (rc == 0) rc = member_of(r, options, &plan, err);
     if (rc < 0) {
         rendezvous_close(r, NULL);
         return rc;
@@ -403,15 +465,33 @@ static void on_way_closed(void *arg) {
     if (on_close != NULL) on_close(user);
 }
 
+/* One after the other: the election (nobody shall elect us), our connection, what we host. */
+static void close_next(void *arg) {
+    struct rendezvous *r = arg;
+    struct etcd_election *election = r->election;
+    struct member_link *link = r->link;
+    struct coordinator_host *host = r->host;
+    if (election != NULL) {
+        r->elected = 1;
+        r->election = NULL;
+        etcd_election_close(election, close_next, r);
+    } else if (link != NULL) {
+        r->link = NULL;
+        member_link_close(link, close_next, r);
+    } else if (host != NULL) {
+        r->host = NULL;
+        /* Jobs of an elected coordinator go on elsewhere. */
+        coordinator_host_close(host, r->elected ? NULL : HOST_LEAVES, close_next, r);
+    } else {
+        on_way_closed(r);
+    }
+}
+
 static void on_handle_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
     if (--r->open_handles > 0) return;
-    if (r->link != NULL) {
-        member_link_close(r->link, on_way_closed, r);
-        return;
-    }
     local_shut(r, "it closed");
-    coordinator_host_close(r->host, HOST_LEAVES, on_way_closed, r);
+    close_next(r);
 }
 
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {

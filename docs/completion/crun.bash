@@ -14,7 +14,7 @@ _crun() {
         --master-addr) COMPREPLY=($(compgen -W "127.0.0.1 localhost" -- "$cur")); return ;;
         --master-port) COMPREPLY=($(compgen -W "0 29500" -- "$cur")); return ;;
         --local-addr) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        --rdzv-backend) COMPREPLY=($(compgen -W "c10d static" -- "$cur")); return ;;
+        --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= read_timeout= is_host= timeout=" -- "$cur")); return ;;

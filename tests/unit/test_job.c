@@ -215,7 +215,6 @@ END_TEST
 
 START_TEST(what_is_not_available_is_refused_by_name) {
     FAILS("--rdzv-backend: 'foo'", "--rdzv-backend=foo");
-    FAILS("--rdzv-backend: 'etcd-v2' is not available", "--rdzv-backend=etcd-v2");
     FAILS("--numa-binding", "--numa-binding=node");
     FAILS("--logs-specs", "--logs-specs=plugin");
     FAILS("store_type", "--rdzv-conf=store_type=file");

@@ -190,6 +190,27 @@ START_TEST(a_black_hole_is_an_attempt_without_answer) {
 }
 END_TEST
 
+START_TEST(who_takes_the_call_and_hangs_up_is_not_called_again_at_once) {
+    setup(0);
+    member_join(m, now);
+    for (int i = 0; i < 5; i++) { /* another program has the port */
+        member_linked(m, now);
+        member_unlinked(m, now, "the connection was closed");
+        ck_assert_int_eq(connects, i + 1);
+        int64_t before = now;
+        pass(member_deadline(m) - now);
+        ck_assert_int_ge(now - before, 10 << i);
+    }
+    while (ends == 0) {
+        member_linked(m, now);
+        member_unlinked(m, now, "the connection was closed");
+        if (ends == 0) pass(member_deadline(m) - now);
+    }
+    ck_assert_int_le(now, 1000 + 3000);
+    ck_assert_ptr_nonnull(strstr(why, "cannot reach the rendezvous at 'n0:29400' within 3 s: the connection was closed"));
+}
+END_TEST
+
 START_TEST(a_node_that_failed_is_only_hastened) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_STOP};
@@ -273,6 +294,7 @@ int main(void) {
     tcase_add_test(t, waiting_for_it_goes_on_with_what_was_known);
     tcase_add_test(t, the_first_connection_is_tried_until_its_time_is_up);
     tcase_add_test(t, a_black_hole_is_an_attempt_without_answer);
+    tcase_add_test(t, who_takes_the_call_and_hangs_up_is_not_called_again_at_once);
     tcase_add_test(t, a_node_that_failed_is_only_hastened);
     tcase_add_test(t, old_rounds_do_not_count);
     tcase_add_test(t, an_older_coordinator_is_not_obeyed);

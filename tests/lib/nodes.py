@@ -1,0 +1,119 @@
+"""Several crun on this machine (or in network namespaces) as the nodes of one job.
+
+    with Nodes(tmp, "--nnodes=2:3") as nodes:
+        a, b = nodes.start("a"), nodes.start("b", "--nproc-per-node=2")
+        first = nodes.round(workers=3)          # waits until three workers of one round are there
+        first[0].signal(signal.SIGUSR1)         # that worker fails; SIGUSR2: it ends well
+        assert a.wait() == 0
+
+A worker writes what it was given to one file and then waits for a signal. Everything that was started
+is killed at the end; what the launchers printed is shown when a test fails.
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+
+from crun_test import BUILD, CRUN, TIMEOUT_S, alive, clean_env, read_text, wait_for
+
+WORKER = pathlib.Path(__file__).resolve().parent / "node_worker.py"
+PYTHON = "/usr/bin/python3"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Worker:
+    def __init__(self, data):
+        self.env, self.pid = data["env"], data["pid"]
+        self.rank, self.world = int(self.env["RANK"]), int(self.env["WORLD_SIZE"])
+        self.restarts = int(self.env["TORCHELASTIC_RESTART_COUNT"])
+        self.address = (self.env["MASTER_ADDR"], int(self.env["MASTER_PORT"]))
+        self.node = self.env["TEST_NODE"]
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    @property
+    def alive(self):
+        return alive(self.pid)
+
+
+class Node:
+    def __init__(self, nodes, name, argv, env, prefix):
+        self.name = name
+        self.path = nodes.tmp / f"{name}.{len(nodes.nodes)}"
+        self.out = open(f"{self.path}.out", "w")
+        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.DEVNULL, stdout=self.out,
+                                        stderr=subprocess.STDOUT, env=env)
+
+    @property
+    def text(self):
+        return read_text(f"{self.path}.out")
+
+    def wait(self, timeout=TIMEOUT_S):
+        return self.process.wait(timeout)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+
+class Nodes:
+    def __init__(self, tmp, *args, endpoint=None, conf="last_call_timeout=0.3", backend="c10d"):
+        self.tmp = pathlib.Path(tmp)
+        self.endpoint = endpoint or f"127.0.0.1:{free_port()}"
+        self.args = [f"--rdzv-backend={backend}", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=job",
+                     *([f"--rdzv-conf={conf}"] if conf else []), *args]
+        self.nodes = []
+        self.seen = set()
+
+    def start(self, name, *args, prefix=(), python=None, **env):
+        more = clean_env(TEST_NODE=name, TEST_DIR=self.tmp, LOGLEVEL="info", PYTHONDONTWRITEBYTECODE="1",
+                         PYTHON_EXEC=PYTHON, **env)
+        program = args[-1:] if args and not str(args[-1]).startswith("-") else [WORKER]
+        options = [a for a in args if str(a).startswith("-")]
+        node = Node(self, name, [CRUN, *self.args, *options, *program], more, prefix)
+        self.nodes.append(node)
+        return node
+
+    def workers(self):
+        found = []
+        for path in self.tmp.glob("*.worker"):
+            found.append(Worker(json.loads(path.read_text())))
+        return found
+
+    def round(self, workers, timeout=TIMEOUT_S):
+        """The workers of a round not seen before, by rank, once `workers` of them are alive in it."""
+        def look():
+            groups = {}
+            for w in self.workers():
+                if w.address + (w.restarts, w.world) not in self.seen and w.alive:
+                    groups.setdefault(w.address + (w.restarts, w.world), []).append(w)
+            for key, group in groups.items():
+                if len(group) == workers == group[0].world:
+                    self.seen.add(key)
+                    return sorted(group, key=lambda w: w.rank)
+            return None
+        return wait_for(look, f"a round of {workers} workers", timeout)
+
+    def gone(self, workers):
+        wait_for(lambda: not any(w.alive for w in workers), "workers to be gone")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        for n in self.nodes:
+            if n.process.poll() is None:
+                n.process.send_signal(signal.SIGCONT)
+                n.process.kill()
+            n.process.wait()
+            n.out.close()
+        if kind is not None:
+            for n in self.nodes:
+                print(f"--- {n.name}: exit {n.process.returncode}\n{n.text}")

@@ -1,0 +1,94 @@
+"""Drives tests/nodes/rdzv_node: a node without workers.
+
+    with Cast() as cast:
+        a = cast.node("c10d", endpoint, "max_nodes=2")
+        a.expect("round", lambda m: m["of"] == 2); a.tell("fail"); a.expect("end")
+"""
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+
+from crun_test import BUILD, TIMEOUT_S, clean_env
+
+PROGRAM = BUILD / "tests" / "nodes" / "rdzv_node"
+ROUND = re.compile(r"round (?P<round>\d+) restart (?P<restart>\d+) group (?P<group>\d+) of (?P<groups>\d+) "
+                   r"rank (?P<rank>\d+) of (?P<world>\d+) role (?P<role>\d+) of (?P<roles>\d+) "
+                   r"store (?P<addr>\S+) (?P<port>\d+)")
+
+
+class Node:
+    def __init__(self, argv, prefix):
+        self.argv = argv
+        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.PIPE, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=1,
+                                        env=clean_env(LOGLEVEL="info"))
+        self.lines, self.story = queue.Queue(), []
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for text in self.process.stdout:
+            self.story.append(f"{time.monotonic():.3f} {text.rstrip()}")
+            if text.startswith(("round ", "stop ", "end ", "rdzv_node: ")):
+                self.lines.put(text.rstrip())
+        self.lines.put(None)
+
+    def tell(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def next(self, timeout=TIMEOUT_S):
+        try:
+            return self.lines.get(timeout=timeout)
+        except queue.Empty:
+            raise AssertionError(f"nothing heard from {self.argv}") from None
+
+    def expect(self, kind, timeout=TIMEOUT_S):
+        """The next line, which must be of that kind: a dictionary for a round, else the text behind it."""
+        text = self.next(timeout)
+        assert text is not None and text.startswith(kind + " "), (kind, text)
+        if kind != "round":
+            return text[len(kind) + 1:]
+        return {k: v if k == "addr" else int(v) for k, v in ROUND.match(text).groupdict().items()}
+
+    def until_round(self, wanted, timeout=TIMEOUT_S):
+        """Skips lines until a round for which wanted(round) holds."""
+        deadline = time.monotonic() + timeout
+        while True:
+            text = self.next(max(0.01, deadline - time.monotonic()))
+            assert text is not None and not text.startswith("end"), text
+            found = ROUND.match(text)
+            if found:
+                m = {k: v if k == "addr" else int(v) for k, v in found.groupdict().items()}
+                if wanted(m):
+                    return m
+
+    def wait(self):
+        return self.process.wait(TIMEOUT_S)
+
+
+class Cast:
+    def __init__(self):
+        self.nodes = []
+
+    def node(self, *argv, prefix=()):
+        self.nodes.append(Node([PROGRAM, *argv], prefix))
+        return self.nodes[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        for n in self.nodes:
+            if n.process.poll() is None:
+                n.process.send_signal(signal.SIGCONT)
+                n.process.kill()
+            n.process.wait()
+        if kind is not None:
+            for n in self.nodes:
+                print("---", *n.argv[1:], f"exit {n.process.returncode}", *n.story, sep="\n  ")
