@@ -72,7 +72,7 @@ static void nop(struct step *s) { (void) s; }
 
 static void bug(struct step *s) {
     (void) s;
-    CR_ASSERT(!"an event that this state cannot see");
+    CR_ASSERT(0 && "an event that this state cannot see");
 }
 
 static void start(struct step *s) {

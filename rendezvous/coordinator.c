@@ -242,7 +242,7 @@ static void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
 static void end_job(struct coordinator *c, enum rendezvous_outcome outcome) {
     CR_ASSERT(c->phase != COORDINATOR_ENDED);
     c->phase = COORDINATOR_ENDED;
-    c->outcome = outcome;
+    c->outcome = (int) outcome;
     c->wake_ms = CR_FOREVER;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         send_end(c, c->seats[i]->peer, (int) outcome, c->why);

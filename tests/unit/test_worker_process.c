@@ -512,8 +512,8 @@ static const char *const hostile[] = {
     /* a session of its own */
     "setsid sh -c 'echo $$; exec sleep 1000' &",
     /* double fork, session, closed streams, deaf */
-    "setsid sh -c '(trap \"\" TERM HUP INT; sh -c \"echo \\$PPID\"; exec sleep 1000 <&- >&- 2>&-) "
-    "&' &",
+    ("setsid sh -c '(trap \"\" TERM HUP INT; sh -c \"echo \\$PPID\"; exec sleep 1000 <&- >&- 2>&-) "
+     "&' &"),
     /* and an environment that is not ours any more */
     "env -i setsid sh -c 'echo $$; exec sleep 1000 <&- >&- 2>&-' &",
 };
