@@ -37,8 +37,8 @@ static const struct option {
      offsetof(struct serve, host), 0},
     {"--port", "PORT", "port; 0, the default, takes any free one", NUMBER,
      offsetof(struct serve, port), 65535},
-    {"--max-memory", "SIZE", "bytes of keys, values and buffers (default: half of the memory)", SIZE,
-     offsetof(struct serve, max_memory), INT64_MAX},
+    {"--max-memory", "SIZE", "bytes of keys, values and buffers (default: half of the memory)",
+     SIZE, offsetof(struct serve, max_memory), INT64_MAX},
     {"--max-clients", "N", "connections at a time (default: what descriptors allow)", NUMBER,
      offsetof(struct serve, max_clients), INT32_MAX},
     {"--max-key", "SIZE", "bytes of a key (default: 8K)", SIZE, offsetof(struct serve, max_key),
@@ -47,8 +47,9 @@ static const struct option {
      offsetof(struct serve, max_value), 1 << 30},
     {"--max-list", "N", "keys in one request (default: 131072)", NUMBER,
      offsetof(struct serve, max_list), 1 << 24},
-    {"--max-client-buffer", "SIZE", "one request, and unread replies, of one client (default: 256M)",
-     SIZE, offsetof(struct serve, max_client_buffer), INT32_MAX},
+    {"--max-client-buffer", "SIZE",
+     "one request, and unread replies, of one client (default: 256M)", SIZE,
+     offsetof(struct serve, max_client_buffer), INT32_MAX},
 };
 
 static void print_help(void) {
@@ -114,7 +115,8 @@ static int parse(int argc, char **argv, struct serve *serve, int *help) {
         const struct option *o = find_option(argv[i], len);
         if (o == NULL) return command_usage_error("serve", "unknown option '%s'", argv[i]);
         const char *value = equals == NULL ? argv[++i] : equals + 1;
-        if (value == NULL) return command_usage_error("serve", "option '%s' needs a value", o->name);
+        if (value == NULL)
+            return command_usage_error("serve", "option '%s' needs a value", o->name);
         int rc = set_option(o, value, serve);
         if (rc != 0) return rc;
     }
@@ -153,7 +155,8 @@ static int run(const struct serve *serve, const sigset_t *ends) {
     struct store_space *space;
     uint16_t port;
     int rc = store_server_start(&server_options, &server, &err);
-    if (rc == 0) rc = store_server_open(server, serve->host, (uint16_t) serve->port, &space, &port, &err);
+    if (rc == 0)
+        rc = store_server_open(server, serve->host, (uint16_t) serve->port, &space, &port, &err);
     if (rc < 0) {
         (void) fprintf(stderr, "crun-store serve: %s\n", err.text);
     } else {

@@ -26,7 +26,8 @@ static inline void sip_round(uint64_t v[4]) {
 uint64_t store_hash(const uint64_t seed[2], const void *data, size_t len) {
     const uint8_t *at = data;
     uint64_t v[4] = {seed[0] ^ UINT64_C(0x736f6d6570736575), seed[1] ^ UINT64_C(0x646f72616e646f6d),
-                     seed[0] ^ UINT64_C(0x6c7967656e657261), seed[1] ^ UINT64_C(0x7465646279746573)};
+                     seed[0] ^ UINT64_C(0x6c7967656e657261),
+                     seed[1] ^ UINT64_C(0x7465646279746573)};
     uint64_t word;
     for (size_t left = len; left >= 8; left -= 8, at += 8) {
         memcpy(&word, at, 8);

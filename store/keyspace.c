@@ -174,8 +174,8 @@ static struct store_wait *wait_new(struct call *c, size_t count, bool barrier) {
     struct store_keyspace *ks = c->ks;
     struct store_wait *w = malloc(sizeof(*w) + count * sizeof(w->registrations[0]));
     if (w == NULL) return NULL;
-    *w = (struct store_wait){.prev = ks->wait_last, .session = c->session,
-                             .since_ms = c->now_ms, .barrier = barrier};
+    *w = (struct store_wait){
+        .prev = ks->wait_last, .session = c->session, .since_ms = c->now_ms, .barrier = barrier};
     if (ks->wait_last != NULL) {
         ks->wait_last->next = w;
     } else {
@@ -367,7 +367,8 @@ static int read_counter(struct call *c, const struct store_value *v, int64_t *ou
     while (at < len && (v->data[at] == ' ' || (v->data[at] >= '\t' && v->data[at] <= '\r'))) at++;
     size_t start = at, digits = 0;
     if (at < len && (v->data[at] == '-' || v->data[at] == '+')) at++;
-    while (at + digits < len && v->data[at + digits] >= '0' && v->data[at + digits] <= '9') digits++;
+    while (at + digits < len && v->data[at + digits] >= '0' && v->data[at + digits] <= '9')
+        digits++;
     if (digits == 0) return fail(c, -EPROTO, "add to a value that is not a number");
     while (digits > 1 && v->data[at] == '0') at++, digits--;
     if (digits > 19) return fail(c, -EPROTO, "add to a number out of range");
@@ -489,7 +490,8 @@ static int apply_wait(struct call *c) {
     int rc = afford(c, wait_cost(missing));
     if (rc < 0) return rc;
     if (wait_new(c, missing, false) == NULL) return no_memory(c);
-    for (size_t i = 0; i < r->item_count && rc == 0; i++) rc = wait_for(c, store_request_item(r, i));
+    for (size_t i = 0; i < r->item_count && rc == 0; i++)
+        rc = wait_for(c, store_request_item(r, i));
     return rc;
 }
 
@@ -724,8 +726,8 @@ static int apply_watch(struct call *c) {
         settle(ks, e);
         return no_memory(c);
     }
-    *w = (struct store_watch){.next = x->watches, .next_own = c->session->watches, .entry = e,
-                              .session = c->session};
+    *w = (struct store_watch){
+        .next = x->watches, .next_own = c->session->watches, .entry = e, .session = c->session};
     if (x->watches != NULL) x->watches->prev = w;
     x->watches = w;
     c->session->watches = w;

@@ -58,7 +58,8 @@ int store_output_iov(const struct store_output *o, struct iovec *iov, int max) {
         iov[n++] = (struct iovec){c->value->data + offset, c->value->len - offset};
         offset = 0;
     }
-    if (n < max && at < o->bytes.len) iov[n++] = (struct iovec){o->bytes.data + at, o->bytes.len - at};
+    if (n < max && at < o->bytes.len)
+        iov[n++] = (struct iovec){o->bytes.data + at, o->bytes.len - at};
     return n;
 }
 
@@ -89,7 +90,8 @@ void store_output_sent(struct store_output *o, size_t n) {
 }
 
 void store_output_done(struct store_output *o) {
-    for (uint32_t i = o->chunks_sent; i < o->chunk_count; i++) store_value_unref(o->chunks[i].value);
+    for (uint32_t i = o->chunks_sent; i < o->chunk_count; i++)
+        store_value_unref(o->chunks[i].value);
     free(o->chunks);
     cr_buffer_done(&o->bytes);
     *o = (struct store_output){0};

@@ -1,7 +1,7 @@
 /* The thread, its loop, and the calls that other threads make into it.
  *
- * A call is a function that the loop's thread runs while the caller waits: so every line that touches
- * spaces and connections runs on one thread and needs no lock. */
+ * A call is a function that the loop's thread runs while the caller waits: so every line that
+ * touches spaces and connections runs on one thread and needs no lock. */
 #include "store/server_internal.h"
 
 #include "base/address.h"
@@ -40,7 +40,8 @@ static void on_wake(uv_async_t *handle) {
     }
 }
 
-static void call(struct store_server *server, void (*run)(struct store_server *, void *), void *arg) {
+static void call(struct store_server *server, void (*run)(struct store_server *, void *),
+                 void *arg) {
     if (pthread_equal(pthread_self(), server->thread)) {
         run(server, arg);
         return;
@@ -100,7 +101,8 @@ static void fill_options(struct store_server *server, const struct store_server_
     if (o->client_buffer_max > INT32_MAX) o->client_buffer_max = INT32_MAX;
     if (o->value_max > o->client_buffer_max) o->value_max = o->client_buffer_max;
     if (o->memory_max == 0) o->memory_max = half_of_memory();
-    server->limits = (struct store_limits){.key_max = o->key_max, .value_max = o->value_max,
+    server->limits = (struct store_limits){.key_max = o->key_max,
+                                           .value_max = o->value_max,
                                            .list_max = o->list_max,
                                            .request_max = o->client_buffer_max};
 }
@@ -274,8 +276,8 @@ static void run_register(struct store_server *server, void *arg) {
     server->magics[server->magic_count++] = r->magic;
 }
 
-int store_server_register_magic(struct store_server *server, const void *magic,
-                                store_handoff_fn fn, void *arg) {
+int store_server_register_magic(struct store_server *server, const void *magic, store_handoff_fn fn,
+                                void *arg) {
     struct registering r = {.magic = {.fn = fn, .arg = arg}};
     memcpy(r.magic.magic, magic, STORE_MAGIC_LEN);
     if (r.magic.magic[0] <= STORE_LEGACY_FIRST_MAX) return -EINVAL;

@@ -17,9 +17,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SMALL_RX    ((size_t) 16 << 10) /* up to here a half request is moved in front of the next read */
-#define IOVECS_MAX  64
-#define SPARE_MAX   ((size_t) 1 << 20)  /* lent output memory that grew over this is given back */
+#define SMALL_RX                                                                                   \
+    ((size_t) 16 << 10) /* up to here a half request is moved in front of the next read */
+#define IOVECS_MAX 64
+#define SPARE_MAX  ((size_t) 1 << 20) /* lent output memory that grew over this is given back */
 
 static void on_event(uv_poll_t *poll, int status, int events);
 
@@ -104,7 +105,8 @@ static void leave(struct store_connection *c) {
 
 /* A RST is what 1.13.1 clients do not survive. */
 void store_close_softly(int fd) {
-    for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {}
+    for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {
+    }
     (void) shutdown(fd, SHUT_WR);
     (void) close(fd);
 }
@@ -237,7 +239,7 @@ static void hand_over(struct store_connection *c, const uint8_t *data, size_t le
     store_connection_close(c, "it speaks no protocol of the store");
 }
 
-/* Who is it? Returns the bytes that are done with; the dialect stays NONE while it cannot be said. */
+/* Who is it? Returns the bytes that are done with; the dialect stays NONE while nobody can say. */
 static size_t greet(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t consumed = 0;
     enum store_dialect dialect = STORE_DIALECT_NONE;

@@ -19,11 +19,12 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#define STORE_READ_SIZE     ((size_t) 256 << 10) /* at most that much a wake-up of one client */
-#define STORE_BIG_PEEK      ((size_t) 4 << 10)   /* first bite, where a big value is expected */
-#define STORE_OUTPUT_PAUSE  ((size_t) 1 << 20)   /* unread replies at which we stop reading requests */
-#define STORE_MAGICS_MAX    8
-#define STORE_ADMIN_SPARE   8 /* connections beyond client_max, so that a full store can be looked into */
+#define STORE_READ_SIZE    ((size_t) 256 << 10) /* at most that much a wake-up of one client */
+#define STORE_BIG_PEEK     ((size_t) 4 << 10)   /* first bite, where a big value is expected */
+#define STORE_OUTPUT_PAUSE ((size_t) 1 << 20) /* unread replies at which we stop reading requests */
+#define STORE_MAGICS_MAX   8
+#define STORE_ADMIN_SPARE                                                                          \
+    8 /* connections beyond client_max, so that a full store can be looked into */
 #define STORE_ACCEPTS_MAX   1024 /* a wake-up */
 #define STORE_RESUME_MS     200  /* accept again, after descriptors ran out */
 #define STORE_LOGS_MAX      20   /* lines about clients in one window; the others are counted */
@@ -54,10 +55,10 @@ struct store_connection {
     size_t charged;                       /* bytes of it counted in the key space's memory */
     union store_peer peer;
     int fd;
-    int events;      /* what the poll handle watches */
-    bool sends_big;  /* its last request was a value received into a block */
-    bool stalled;    /* it does not read its replies: neither do we its requests */
-    bool finished;   /* it closed its sending side; closed when everything is sent */
+    int events;     /* what the poll handle watches */
+    bool sends_big; /* its last request was a value received into a block */
+    bool stalled;   /* it does not read its replies: neither do we its requests */
+    bool finished;  /* it closed its sending side; closed when everything is sent */
     bool closing;
     bool admin;
     bool spare; /* beyond the limit of clients: only an administrator may stay */
@@ -97,8 +98,8 @@ struct store_server {
     struct store_space *spaces;
     struct store_magic magics[STORE_MAGICS_MAX];
     size_t magic_count;
-    uint8_t *rx;           /* one read at a time lands here */
-    struct cr_buffer out;  /* spare output memory, lent to who is being served */
+    uint8_t *rx;          /* one read at a time lands here */
+    struct cr_buffer out; /* spare output memory, lent to who is being served */
     uint64_t log_since_ms;
     unsigned log_count, log_suppressed;
 

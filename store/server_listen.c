@@ -39,7 +39,8 @@ static int set_options(int fd) {
 }
 
 static int open_socket(const union store_peer *address, socklen_t len, int dual_stack, int *out) {
-    CR_AUTO_FD int fd = socket(address->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    CR_AUTO_FD int fd =
+        socket(address->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
     int rc = set_options(fd);
     if (rc < 0) return rc;
@@ -55,8 +56,8 @@ static int open_socket(const union store_peer *address, socklen_t len, int dual_
 /* All interfaces, both families; IPv4 alone where the machine has no IPv6. A port that is in use is
  * not a reason to fall back. */
 static int open_everywhere(uint16_t port, int *fd) {
-    union store_peer any = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port),
-                                   .sin6_addr = IN6ADDR_ANY_INIT}};
+    union store_peer any = {
+        .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
     int rc = open_socket(&any, sizeof(any.v6), 1, fd);
     if (rc == 0 || rc == -EADDRINUSE || rc == -EACCES) return rc;
     any = (union store_peer){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
@@ -103,8 +104,8 @@ static void on_resume(uv_timer_t *timer) {
     store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
 }
 
-/* No descriptor left: whoever knocks waits in the kernel's queue until one is free. The timer is for
- * those that somebody else in this process frees. */
+/* No descriptor left: whoever knocks waits in the kernel's queue until one is free. The timer is
+ * for those that somebody else in this process frees. */
 static void pause_accept(struct store_space *space, int error) {
     char text[160];
     (void) snprintf(text, sizeof(text), "cannot accept on '%s': %s; waiting for a free descriptor",

@@ -1,4 +1,4 @@
-/* What 'crun-store stat' shows, as JSON: built by hand, so that the server needs no library for it. */
+/* What 'crun-store stat' shows, as JSON: built by hand, so that the server needs no library. */
 #include "store/server_internal.h"
 
 #include "base/address.h"
@@ -53,8 +53,8 @@ static void put_missing(struct json *j, const struct store_wait *w) {
 }
 
 static void put_wait(struct json *j, const struct store_space *space, const struct store_wait *w) {
-    const struct store_connection *c = (const void *) ((const char *) w->session -
-                                                       offsetof(struct store_connection, session));
+    const struct store_connection *c =
+        (const void *) ((const char *) w->session - offsetof(struct store_connection, session));
     char peer[CR_ADDRESS_MAX];
     cr_address_format(&c->peer.sa, peer);
     PUT(j, "{\"peer\":\"%s\",\"kind\":\"%s\",\"for_ms\":%lld,\"missing\":%zu,", peer,

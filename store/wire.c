@@ -344,8 +344,8 @@ int store_encode_number(const struct store_encoder *e, enum store_op op, struct 
     return at == NULL ? rc : end(e->out, put_u64(put_key(e, at, key), (uint64_t) number));
 }
 
-int store_encode_value_head(const struct store_encoder *e, enum store_op op,
-                            struct store_bytes key, size_t value_len) {
+int store_encode_value_head(const struct store_encoder *e, enum store_op op, struct store_bytes key,
+                            size_t value_len) {
     int rc;
     uint8_t *at = begin(e->out, e->dialect, op, key_size(e, key) + 8, &rc);
     return at == NULL ? rc : end(e->out, put_u64(put_key(e, at, key), value_len));

@@ -1,7 +1,8 @@
 /* The wire of torch's TCPStore: operations, their numbers in each generation, requests both ways.
  *
- * A request is one opcode byte and fields of fixed order. Numbers are little-endian; keys and values
- * are a u64 length and bytes; lists a u64 count and elements. There is no length of the whole.
+ * A request is one opcode byte and fields of fixed order. Numbers are little-endian; keys and
+ * values are a u64 length and bytes; lists a u64 count and elements. Nothing says the length of the
+ * whole.
  * docs/protocols/store.md has it in full.
  *
  * Pure: bytes in, structs out, and back. No sockets, no clock, no libuv; safe inside libcrunrt. */
@@ -80,9 +81,9 @@ enum store_reply {
 #define STORE_WATCH_DELETED    2
 #define STORE_WATCH_REGISTERED 3
 
-const char *store_op_name(enum store_op op);        /* "set", … */
-enum store_reply store_op_reply(enum store_op op);  /* the shape of its reply */
-const char *store_op_fields(enum store_op op);      /* "kv", … as above */
+const char *store_op_name(enum store_op op);                     /* "set", … */
+enum store_reply store_op_reply(enum store_op op);               /* the shape of its reply */
+const char *store_op_fields(enum store_op op);                   /* "kv", … as above */
 int store_op_code(enum store_dialect dialect, enum store_op op); /* the opcode, or -1 */
 int store_op_find(enum store_dialect dialect, uint8_t code);     /* the operation, or -1 */
 
@@ -156,11 +157,11 @@ struct store_span {
 struct store_request {
     enum store_op op;
     struct store_bytes key;
-    struct store_bytes value;       /* SET, APPEND, QUEUE_PUSH, the desired one of COMPARE_SET */
-    struct store_bytes expected;    /* COMPARE_SET */
-    struct store_value *block;      /* the value again, when it was received into a block of its own */
-    int64_t number;                 /* ADD, BARRIER; the nonce of PING */
-    const uint8_t *base;            /* of the items */
+    struct store_bytes value;    /* SET, APPEND, QUEUE_PUSH, the desired one of COMPARE_SET */
+    struct store_bytes expected; /* COMPARE_SET */
+    struct store_value *block;   /* the value again, when it was received into a block of its own */
+    int64_t number;              /* ADD, BARRIER; the nonce of PING */
+    const uint8_t *base;         /* of the items */
     const struct store_span *items; /* K: keys; P: key, value, key, value, … */
     size_t item_count;              /* P: two a pair */
     size_t size;                    /* bytes of the request */
@@ -174,19 +175,19 @@ static inline struct store_bytes store_request_item(const struct store_request *
 struct store_parser {
     const struct store_limits *limits;
     enum store_dialect dialect;
-    size_t pos;          /* bytes of the request already understood; 0 = none under way */
-    int op;              /* the request under way */
-    const char *field;   /* its next field */
-    size_t field_len;    /* length of the key or value whose bytes come next */
-    int in_field;        /* field_len is known */
-    int seen_other;      /* a request other than WATCH was completed before */
-    size_t items_left;   /* elements of the list that have not come yet */
+    size_t pos;        /* bytes of the request already understood; 0 = none under way */
+    int op;            /* the request under way */
+    const char *field; /* its next field */
+    size_t field_len;  /* length of the key or value whose bytes come next */
+    int in_field;      /* field_len is known */
+    int seen_other;    /* a request other than WATCH was completed before */
+    size_t items_left; /* elements of the list that have not come yet */
     int64_t number;
     struct store_span spans[3]; /* key, value, second value */
     size_t span_count;
     struct store_span *items;
     size_t item_count, item_cap;
-    const char *reason;  /* why it failed; static text */
+    const char *reason; /* why it failed; static text */
 };
 
 /* Parses on. data[0] is the first byte of the current request, whatever was seen of it before; no
@@ -213,9 +214,9 @@ void store_parser_finish(struct store_parser *p, const void *data, struct store_
 
 /* ---- requests out: encoders for the clients ----
  *
- * Each appends one whole request, or changes nothing and returns -ENOMEM, or -ENOTSUP if the dialect
- * lacks the operation. `prefix` goes in front of every key: "/" for torch's own key space, "/job/"
- * for a prefix store, "" for raw keys such as "init/". */
+ * Each appends one whole request, or changes nothing and returns -ENOMEM, or -ENOTSUP if the
+ * dialect lacks the operation. `prefix` goes in front of every key: "/" for torch's own key space,
+ * "/job/" for a prefix store, "" for raw keys such as "init/". */
 struct store_encoder {
     struct cr_buffer *out;
     enum store_dialect dialect;
@@ -234,8 +235,8 @@ int store_encode_number(const struct store_encoder *e, enum store_op op, struct 
                         int64_t number);
 /* SET, APPEND, QUEUE_PUSH: everything but the value's bytes, which the caller sends next; so a big
  * value need not be copied. */
-int store_encode_value_head(const struct store_encoder *e, enum store_op op,
-                            struct store_bytes key, size_t value_len);
+int store_encode_value_head(const struct store_encoder *e, enum store_op op, struct store_bytes key,
+                            size_t value_len);
 int store_encode_compare_set(const struct store_encoder *e, struct store_bytes key,
                              struct store_bytes expected, struct store_bytes desired);
 /* CHECK, WAIT, MULTI_GET. */

@@ -1,10 +1,10 @@
 /* The store under load: ours, torch's, Redis and a bare epoll echo, in one run, as ratios.
  *
- *     build/tests/bench/store [SECTION…]       loop pipeline idle storm join multiget wake values memory
+ *     build/tests/bench/store [loop pipeline idle storm join multiget wake values memory]
  *
- * One epoll loop on core 0 loads one server on core 1. Every figure is the median of ROUNDS rounds in
- * which the servers take turns, so that a noisy moment hits all of them. The operation is GET of an
- * 8-byte value; the echo sends our own request's bytes back. */
+ * One epoll loop on core 0 loads one server on core 1. Every figure is the median of ROUNDS rounds
+ * in which the servers take turns, so that a noisy moment hits all of them. The operation is GET of
+ * an 8-byte value; the echo sends our own request's bytes back. */
 #include "base/clock.h"
 #include "store/wire.h"
 #include "tests/bench/store_peers.h"
@@ -34,11 +34,11 @@ static void die(const char *what) {
 /* ---- what is said to each of them ---- */
 
 struct words {
-    struct cr_buffer hello;   /* before anything else; hello_reply bytes come back */
+    struct cr_buffer hello; /* before anything else; hello_reply bytes come back */
     size_t hello_reply;
     struct cr_buffer prepare; /* makes the key; prepare_reply bytes come back */
     size_t prepare_reply;
-    struct cr_buffer get;     /* one GET; reply bytes come back */
+    struct cr_buffer get; /* one GET; reply bytes come back */
     size_t reply;
 };
 
@@ -82,8 +82,8 @@ static void words_done(struct words *w) {
 
 static char scratch[1 << 20];
 
-/* Every 4,096 sockets get another source address: the kernel's search for a free port slows down when
- * most of the range is taken, and that is not what we measure. */
+/* Every 4,096 sockets get another source address: the kernel's search for a free port slows down
+ * when most of the range is taken, and that is not what we measure. */
 static void spread_source(int fd) {
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK + (uint32_t) fd / 4096)};
@@ -93,7 +93,8 @@ static void spread_source(int fd) {
 }
 
 static int open_connection(const struct peer *p, bool wait) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                   .sin_port = htons(p->port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (wait ? 0 : SOCK_NONBLOCK), 0), one = 1;
     if (fd < 0) die("socket");
@@ -139,7 +140,9 @@ static double median(double *v, size_t n) {
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static double seconds_since(int64_t begin_ns) { return (double) (cr_monotonic_ns() - begin_ns) / 1e9; }
+static double seconds_since(int64_t begin_ns) {
+    return (double) (cr_monotonic_ns() - begin_ns) / 1e9;
+}
 
 /* ---- the closed loop: every connection keeps `depth` requests under way ---- */
 
@@ -156,9 +159,13 @@ struct loop {
     size_t request_len;
 };
 
-static struct loop loop_open(const struct peer *p, const struct words *w, size_t count, size_t depth) {
-    struct loop l = {.epoll = epoll_create1(EPOLL_CLOEXEC), .count = count, .depth = depth,
-                     .reply = w->reply, .request_len = w->get.len};
+static struct loop loop_open(const struct peer *p, const struct words *w, size_t count,
+                             size_t depth) {
+    struct loop l = {.epoll = epoll_create1(EPOLL_CLOEXEC),
+                     .count = count,
+                     .depth = depth,
+                     .reply = w->reply,
+                     .request_len = w->get.len};
     l.fds = calloc(count, sizeof(*l.fds));
     l.got = calloc(count, sizeof(*l.got));
     for (size_t i = 0; i < depth; i++) memcpy(l.requests + i * w->get.len, w->get.data, w->get.len);
@@ -191,7 +198,8 @@ static uint64_t loop_turn(struct loop *l, size_t i) {
 
 static struct load loop_run(struct loop *l, const struct peer *p, double seconds) {
     struct epoll_event events[1024];
-    for (size_t i = 0; i < l->count; i++) send_all(l->fds[i], l->requests, l->depth * l->request_len);
+    for (size_t i = 0; i < l->count; i++)
+        send_all(l->fds[i], l->requests, l->depth * l->request_len);
     uint64_t done = 0, turns = 0;
     int64_t begin = cr_monotonic_ns(), cpu = peer_cpu_ns(p);
     while (turns++ % 16 != 0 || seconds_since(begin) < seconds) {
@@ -265,29 +273,45 @@ static void bench_pipeline(void) {
 
 /* ---- beside idle connections ---- */
 
-static void bench_idle_one(enum peer_kind kind, size_t idle) {
+/* Until the server is done with the coming and going of before. */
+static void settle(const struct peer *p) {
+    int64_t before;
+    do {
+        before = peer_cpu_ns(p);
+        (void) usleep(20000);
+    } while (peer_cpu_ns(p) - before > 200000);
+}
+
+/* The server's own cost of a request, alone and beside `idle` connections, in turns. */
+static void bench_idle_one(enum peer_kind kind, size_t idle, size_t active) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
     struct words w = words_of(kind);
-    double alone[2 * ROUNDS], beside[2 * ROUNDS];
-    for (int r = 0; r < 2 * ROUNDS; r++) alone[r] = measure(&p, 1, 1, 0.3).cpu_us;
+    double alone[ROUNDS], beside[ROUNDS], ratio[ROUNDS];
     int *fds = calloc(idle, sizeof(*fds));
-    for (size_t i = 0; i < idle; i++) fds[i] = open_ready(&p, &w);
-    for (int r = 0; r < 2 * ROUNDS; r++) beside[r] = measure(&p, 1, 1, 0.3).cpu_us;
-    double a = median(alone, 2 * ROUNDS), b = median(beside, 2 * ROUNDS);
-    (void) printf("beside %5zu idle           %-11s %6.2f us server cpu/op alone, %8.2f beside: x%.2f\n",
-                  idle, p.name, a, b, b / a);
-    for (size_t i = 0; i < idle; i++) (void) close(fds[i]);
+    for (int r = 0; r < ROUNDS; r++) {
+        settle(&p);
+        alone[r] = measure(&p, active, 1, 0.2).cpu_us;
+        for (size_t i = 0; i < idle; i++) fds[i] = open_ready(&p, &w);
+        settle(&p);
+        beside[r] = measure(&p, active, 1, 0.2).cpu_us;
+        ratio[r] = beside[r] / alone[r];
+        for (size_t i = 0; i < idle; i++) (void) close(fds[i]);
+    }
+    (void) printf(
+        "beside %5zu idle, %2zu active %-10s %6.2f us server cpu/op alone, %7.2f beside: x%.2f\n",
+        idle, active, p.name, median(alone, ROUNDS), median(beside, ROUNDS), median(ratio, ROUNDS));
     free(fds);
     peer_stop(&p);
     words_done(&w);
 }
 
 static void bench_idle(void) {
-    bench_idle_one(PEER_OURS, 10000);
-    bench_idle_one(PEER_ECHO, 10000);
-    bench_idle_one(PEER_REDIS, 10000);
-    bench_idle_one(PEER_TORCH, 2000);
+    for (size_t active = 1; active <= 16; active += 15) {
+        bench_idle_one(PEER_OURS, 10000, active);
+        bench_idle_one(PEER_ECHO, 10000, active);
+    }
+    bench_idle_one(PEER_TORCH, 1000, 1);
 }
 
 /* ---- storms: each client connects, asks once, leaves ---- */
@@ -354,8 +378,8 @@ static void bench_storm(void) {
     }
     for (int k = 0; k < PEER_COUNT; k++) {
         if (peers[k].pid == 0) continue;
-        (void) printf("storm 2000, 1000 at once   %-11s %8.1f ms   its time/ours %5.2f\n", peers[k].name,
-                      median(spent[k], ROUNDS) * 1e3, median(ratio[k], ROUNDS));
+        (void) printf("storm 2000, 1000 at once   %-11s %8.1f ms   its time/ours %5.2f\n",
+                      peers[k].name, median(spent[k], ROUNDS) * 1e3, median(ratio[k], ROUNDS));
     }
     stop_all(peers);
 }
@@ -393,8 +417,8 @@ static void bench_join_one(enum peer_kind kind, size_t clients) {
     add_text(&out, "1");
     send_all(last, out.data, out.len);
     for (size_t i = 0; i < clients; i++) receive_all(fds[i], 1);
-    (void) printf("join of %5zu clients      %-11s %8.1f ms (%.1f ms until all were connected)\n", clients,
-                  p.name, seconds_since(begin) * 1e3, connected * 1e3);
+    (void) printf("join of %5zu clients      %-11s %8.1f ms (%.1f ms until all were connected)\n",
+                  clients, p.name, seconds_since(begin) * 1e3, connected * 1e3);
     for (size_t i = 0; i < clients; i++) (void) close(fds[i]);
     (void) close(last);
     free(fds);
@@ -411,7 +435,8 @@ static void bench_join(void) {
 
 /* ---- one multi-get of 10,000 keys ---- */
 
-static void multiget_words(enum peer_kind kind, size_t n, struct cr_buffer *sets, struct cr_buffer *get) {
+static void multiget_words(enum peer_kind kind, size_t n, struct cr_buffer *sets,
+                           struct cr_buffer *get) {
     struct store_encoder e = {sets, STORE_DIALECT_MODERN, STORE_BYTES("/")};
     struct store_bytes *keys = calloc(n, sizeof(*keys));
     char *names = calloc(n, 32), line[128];
@@ -423,7 +448,8 @@ static void multiget_words(enum peer_kind kind, size_t n, struct cr_buffer *sets
         int len = snprintf(names + 32 * i, 32, "some/usual/prefix/rank%06zu", i);
         keys[i] = (struct store_bytes){names + 32 * i, (size_t) len};
         if (kind == PEER_REDIS) {
-            (void) snprintf(line, sizeof(line), "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$8\r\n12345678\r\n", len,
+            (void) snprintf(line, sizeof(line),
+                            "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$8\r\n12345678\r\n", len,
                             names + 32 * i);
             add_text(sets, line);
             (void) snprintf(line, sizeof(line), "$%d\r\n%s\r\n", len, names + 32 * i);
@@ -463,7 +489,8 @@ static void bench_multiget_one(enum peer_kind kind) {
         receive_all(fd, reply);
         spent[r] = seconds_since(begin);
     }
-    (void) printf("multi-get of 10000 keys    %-11s %8.2f ms\n", p.name, median(spent, 4 * ROUNDS) * 1e3);
+    (void) printf("multi-get of 10000 keys    %-11s %8.2f ms\n", p.name,
+                  median(spent, 4 * ROUNDS) * 1e3);
     (void) close(fd);
     cr_buffer_done(&sets);
     cr_buffer_done(&get);
@@ -478,8 +505,8 @@ static void bench_multiget(void) {
 
 /* ---- waking: everybody waits for one key ---- */
 
-static double wake_once(const struct peer *p, int epoll, int setter, size_t waiters, const void *set,
-                        size_t set_len) {
+static double wake_once(const struct peer *p, int epoll, int setter, size_t waiters,
+                        const void *set, size_t set_len) {
     (void) p;
     struct epoll_event events[1024];
     int64_t begin = cr_monotonic_ns();
@@ -552,11 +579,11 @@ static void bench_wake(void) {
 
 /* ---- big values ---- */
 
-static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set, struct cr_buffer *get,
-                        size_t *set_reply, size_t *get_reply) {
+static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set,
+                        struct cr_buffer *get, size_t *set_reply, size_t *get_reply) {
     char line[64];
-    struct store_encoder e = {set, kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A,
-                              STORE_BYTES("/")};
+    struct store_encoder e = {
+        set, kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A, STORE_BYTES("/")};
     if (kind == PEER_REDIS) {
         (void) snprintf(line, sizeof(line), "$%zu\r\n", size);
         add_text(set, "*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n");
@@ -616,8 +643,9 @@ static void bench_values(void) {
         }
         for (int k = 0; k < PEER_ECHO; k++) {
             if (peers[k].pid == 0) continue;
-            (void) printf("values of %2zu MiB           %-11s set %5.2f GB/s   get %5.2f GB/s\n", size >> 20,
-                          peers[k].name, median(set[k], ROUNDS), median(get[k], ROUNDS));
+            (void) printf("values of %2zu MiB           %-11s set %5.2f GB/s   get %5.2f GB/s\n",
+                          size >> 20, peers[k].name, median(set[k], ROUNDS),
+                          median(get[k], ROUNDS));
         }
     }
     stop_all(peers);
@@ -643,7 +671,9 @@ static void bench_memory(void) {
     send_all(fd, out.data, out.len);
     receive_all(fd, 8);
     double each = (double) (peer_resident_kib(&p) - before) * 1024 / KEYS - 21;
-    (void) printf("overhead of a key          crun-store  %8.0f bytes (resident, beside 21 of key and value)\n", each);
+    (void) printf("overhead of a key          crun-store  %8.0f bytes (resident, beside 21 of key "
+                  "and value)\n",
+                  each);
     peer_stop(&p);
     (void) close(fd);
     p = peer_start(PEER_OURS);

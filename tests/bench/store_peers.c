@@ -30,7 +30,8 @@ void pin_to_core(int core) {
 
 static void echo_broadcast(int epoll, int from, int highest) {
     (void) epoll;
-    for (int fd = from + 1; fd <= highest; fd++) (void) send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (int fd = from + 1; fd <= highest; fd++)
+        (void) send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void echo_serve(int listener) {
@@ -132,14 +133,14 @@ static void exec_redis(uint16_t port) {
     char text[8];
     (void) snprintf(text, sizeof(text), "%u", port);
     (void) freopen("/dev/null", "w", stdout);
-    (void) execlp("redis-server", "redis-server", "--port", text, "--bind", "127.0.0.1", "--save", "",
-                  "--appendonly", "no", "--maxclients", "20000", "--tcp-backlog", "65535",
+    (void) execlp("redis-server", "redis-server", "--port", text, "--bind", "127.0.0.1", "--save",
+                  "", "--appendonly", "no", "--maxclients", "20000", "--tcp-backlog", "65535",
                   "--proto-max-bulk-len", "64mb", (char *) NULL);
 }
 
 static int accepts(uint16_t port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                  .sin_port = htons(port)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int rc = connect(fd, (struct sockaddr *) &address, sizeof(address));
     (void) close(fd);
@@ -211,7 +212,8 @@ int64_t peer_cpu_ns(const struct peer *p) {
     struct dirent *entry;
     while ((entry = readdir(tasks)) != NULL) {
         long long ns = 0;
-        (void) snprintf(path, sizeof(path), "/proc/%d/task/%.20s/schedstat", (int) p->pid, entry->d_name);
+        (void) snprintf(path, sizeof(path), "/proc/%d/task/%.20s/schedstat", (int) p->pid,
+                        entry->d_name);
         FILE *f = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
         if (f == NULL) continue;
         if (fscanf(f, "%lld", &ns) == 1) total += ns;

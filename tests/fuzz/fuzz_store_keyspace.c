@@ -44,7 +44,8 @@ static void collect_entry(void *arg, struct store_entry *e) {
     struct cr_buffer *names = arg;
     uint8_t len[8];
     store_put_u64(len, e->key_len);
-    if (cr_buffer_append(names, len, 8) < 0 || cr_buffer_append(names, e->key, e->key_len) < 0) abort();
+    if (cr_buffer_append(names, len, 8) < 0 || cr_buffer_append(names, e->key, e->key_len) < 0)
+        abort();
 }
 
 /* The number in front of the reply to one request about a name. */
@@ -69,7 +70,8 @@ static void delete_everything(struct store_keyspace *keys) {
     for (size_t at = 0; at < names.len;) {
         size_t len = 8 + store_load_u64(names.data + at);
         (void) ask(&p, 0x08, names.data + at, len);
-        while (ask(&p, 0x0f, names.data + at, len) > 0) {}
+        while (ask(&p, 0x0f, names.data + at, len) > 0) {
+        }
         at += len;
     }
     peer_close(&p);

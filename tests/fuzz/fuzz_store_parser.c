@@ -1,5 +1,5 @@
-/* libFuzzer target: the request parser. The same bytes, parsed in one piece and in pieces whose sizes
- * the input chooses, must give the same requests and the same end.
+/* libFuzzer target: the request parser. The same bytes, parsed in one piece and in pieces whose
+ * sizes the input chooses, must give the same requests and the same end.
  *
  * Input: one byte dialect, one byte seed of the pieces, then the wire. */
 #include "base/assert.h"
@@ -57,7 +57,8 @@ static void parse_seen(struct store_parser *p, const uint8_t *wire, size_t seen,
     }
 }
 
-static struct story parse(enum store_dialect dialect, const uint8_t *wire, size_t len, uint32_t seed) {
+static struct story parse(enum store_dialect dialect, const uint8_t *wire, size_t len,
+                          uint32_t seed) {
     struct store_parser p = {.limits = &limits, .dialect = dialect};
     struct story s = {0};
     size_t seen = 0;
@@ -82,7 +83,7 @@ static struct story parse_whole(enum store_dialect dialect, const uint8_t *wire,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
-    enum store_dialect dialect = (enum store_dialect) (STORE_DIALECT_MODERN + data[0] % 3);
+    enum store_dialect dialect = (enum store_dialect)(STORE_DIALECT_MODERN + data[0] % 3);
     struct story whole = parse_whole(dialect, data + 2, size - 2);
     struct story pieces = parse(dialect, data + 2, size - 2, data[1]);
     CR_ASSERT(whole.requests == pieces.requests && whole.used == pieces.used);

@@ -1,5 +1,5 @@
-/* store/keyspace: what every operation answers, byte for byte, and whom it wakes; what leaves leaves
- * nothing behind. Whole requests go in and reply bytes come out, as on a connection. */
+/* store/keyspace: what every operation answers, byte for byte, and whom it wakes; what leaves
+ * leaves nothing behind. Whole requests go in and reply bytes come out, as on a connection. */
 #include "tests/lib/store_peer.h"
 
 #include <check.h>
@@ -37,7 +37,9 @@ static void send_request(struct peer *p, int rc) {
     cr_buffer_clear(&request);
 }
 
-static void say(struct peer *p, enum store_op op) { send_request(p, store_encode_plain(&encoder, op)); }
+static void say(struct peer *p, enum store_op op) {
+    send_request(p, store_encode_plain(&encoder, op));
+}
 
 static void say_key(struct peer *p, enum store_op op, const char *key) {
     send_request(p, store_encode_key(&encoder, op, STORE_BYTES(key)));
@@ -60,7 +62,8 @@ static void say_keys(struct peer *p, enum store_op op, const char *k0, const cha
     send_request(p, store_encode_keys(&encoder, op, list, n));
 }
 
-static void compare_set(struct peer *p, const char *key, const char *expected, const char *desired) {
+static void compare_set(struct peer *p, const char *key, const char *expected,
+                        const char *desired) {
     send_request(p, store_encode_compare_set(&encoder, STORE_BYTES(key), STORE_BYTES(expected),
                                              STORE_BYTES(desired)));
 }
@@ -151,7 +154,8 @@ static int play(const char *path, size_t step) {
         struct cr_buffer got = {0};
         peer_receive(p, &got);
         int same = got.len == want_len && (want_len == 0 || memcmp(got.data, want, want_len) == 0);
-        if (n == 5 && !same) same = got.len == from_hex(second, other) && memcmp(got.data, other, got.len) == 0;
+        if (n == 5 && !same)
+            same = got.len == from_hex(second, other) && memcmp(got.data, other, got.len) == 0;
         ck_assert_msg(same || want_len + got.len == 0, "%s: %s: wrong reply to %s", path, id, req);
         cr_buffer_done(&got);
         played++;
@@ -161,10 +165,14 @@ static int play(const char *path, size_t step) {
     return played;
 }
 
-START_TEST(test_golden_legacy) { ck_assert_int_ge(play("tests/golden/store_legacy.txt", (size_t) _i), 28); }
+START_TEST(test_golden_legacy) {
+    ck_assert_int_ge(play("tests/golden/store_legacy.txt", (size_t) _i), 28);
+}
 END_TEST
 
-START_TEST(test_golden_modern) { ck_assert_int_ge(play("tests/golden/store_modern.txt", (size_t) _i), 25); }
+START_TEST(test_golden_modern) {
+    ck_assert_int_ge(play("tests/golden/store_modern.txt", (size_t) _i), 25);
+}
 END_TEST
 
 /* ---- keys and values ---- */
@@ -187,9 +195,16 @@ START_TEST(test_absent_keys_are_empty_values) {
     assert_num_keys(0);
     set("here", "1");
     say_keys(&a, STORE_OP_MULTI_GET, "none", "here");
-    hear_bytes(&a, "\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0" "1", 17);
+    hear_bytes(&a,
+               "\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+               "1",
+               17);
     say_keys(&a, STORE_OP_MULTI_GET, "here", "here");
-    hear_bytes(&a, "\1\0\0\0\0\0\0\0" "1\1\0\0\0\0\0\0\0" "1", 18);
+    hear_bytes(&a,
+               "\1\0\0\0\0\0\0\0"
+               "1\1\0\0\0\0\0\0\0"
+               "1",
+               18);
     say_keys(&a, STORE_OP_MULTI_GET, NULL, NULL);
     hear_nothing(&a);
 }
@@ -199,9 +214,17 @@ START_TEST(test_add_reads_text_as_strtoll) {
     const struct {
         const char *text;
         int64_t number;
-    } rows[] = {{"12abc", 12}, {" 7", 7}, {"+5", 5}, {"-3\n", -3}, {"0x10", 0}, {"1.5", 1},
-                {"\t\v\f\r\n 8", 8}, {"000000000000000000000000000042", 42}, {"-0", 0},
-                {"9223372036854775807", INT64_MAX}, {"-9223372036854775808", INT64_MIN}};
+    } rows[] = {{"12abc", 12},
+                {" 7", 7},
+                {"+5", 5},
+                {"-3\n", -3},
+                {"0x10", 0},
+                {"1.5", 1},
+                {"\t\v\f\r\n 8", 8},
+                {"000000000000000000000000000042", 42},
+                {"-0", 0},
+                {"9223372036854775807", INT64_MAX},
+                {"-9223372036854775808", INT64_MIN}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         set("n", rows[i].text);
         say_number(&a, STORE_OP_ADD, "n", 0);
@@ -214,8 +237,14 @@ START_TEST(test_add_reads_text_as_strtoll) {
 END_TEST
 
 START_TEST(test_add_refuses_what_is_no_number) {
-    const char *const bad[] = {"abc", "", " ", "-", "+-1", "9223372036854775808",
-                               "-9223372036854775809", "99999999999999999999"};
+    const char *const bad[] = {"abc",
+                               "",
+                               " ",
+                               "-",
+                               "+-1",
+                               "9223372036854775808",
+                               "-9223372036854775809",
+                               "99999999999999999999"};
     const char *text = bad[_i];
     set("n", text);
     say_number(&a, STORE_OP_ADD, "n", 1);
@@ -655,7 +684,8 @@ START_TEST(test_memory_limit_holds_for_waits) {
     peer_close(&a);
     peer_open(&a, &keys, &peer_limits);
     ck_assert_uint_eq(keys.memory, 0);
-    for (int i = 0; i < 64 && b.error == 0; i++) say_value(&b, STORE_OP_QUEUE_PUSH, "q", "123456789");
+    for (int i = 0; i < 64 && b.error == 0; i++)
+        say_value(&b, STORE_OP_QUEUE_PUSH, "q", "123456789");
     ck_assert_int_eq(b.error, -ENOSPC);
     ck_assert_uint_le(keys.memory, 2000);
 }

@@ -1,7 +1,7 @@
 /* store/keyspace against a model so simple that it can be read at a glance: a few hundred thousand
- * random requests by many clients, and every byte that every client receives is what the model says.
+ * random requests by many clients; every byte that every client receives is what the model says.
  *
- *     test_store_model [SEED [REQUESTS]]      the seed of a run is printed; give it to see it again */
+ *     test_store_model [SEED [REQUESTS]]  the seed of a run is printed: give it to see it again */
 #include "tests/lib/store_peer.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#define CLIENTS  24
-#define NAMES    12 /* few, so that they meet */
-#define TEXT_MAX 200
+#define CLIENTS   24
+#define NAMES     12 /* few, so that they meet */
+#define TEXT_MAX  200
 #define QUEUE_MAX 64
 
 /* ---- the model ---- */
@@ -26,7 +26,7 @@ struct model_name {
     size_t queue_count;
 };
 
-/* A waiting client: the names not yet seen, and when it began to wait for each (FIFO for queues). */
+/* A waiting client: the names not yet seen, and when it began to wait (queues: the first first). */
 struct model_client {
     bool waiting, barrier, legacy;
     bool misses[NAMES];
@@ -116,7 +116,8 @@ static void model_drop_wait(struct model_client *m) {
 
 /* ---- one random request: said to the key space, and answered by the model ---- */
 
-static const char *const spelled[NAMES] = {"a", "b", "c", "d", "e", "f", "", "init/", "long name", "q0", "q1", "n"};
+static const char *const spelled[NAMES] = {"a", "b",     "c",         "d",  "e",  "f",
+                                           "",  "init/", "long name", "q0", "q1", "n"};
 static struct cr_buffer request;
 
 struct turn {
@@ -213,7 +214,8 @@ static void turn_compare_set(struct turn *t) {
     if (pick(4) == 0) expected_len = 0;
     size_t len = random_text(desired);
     if (store_encode_compare_set(&t->e, t->key, (struct store_bytes){expected, expected_len},
-                                 (struct store_bytes){desired, len}) < 0) abort();
+                                 (struct store_bytes){desired, len}) < 0)
+        abort();
     bool same = n->exists && n->len == expected_len && memcmp(n->text, expected, expected_len) == 0;
     if (same || (!n->exists && expected_len == 0)) {
         model_put(t->name, desired, len, true);
@@ -340,10 +342,10 @@ static void turn_barrier(struct turn *t) {
 }
 
 static void (*const turns[])(struct turn *) = {
-    turn_set,  turn_set,       turn_append,    turn_get,  turn_get,   turn_delete,
-    turn_delete, turn_add,     turn_compare_set, turn_check, turn_wait, turn_wait,
-    turn_wait, turn_cancel,    turn_num_keys,  turn_multi_get, turn_multi_set, turn_push,
-    turn_pop,  turn_pop,       turn_len,       turn_barrier,
+    turn_set,    turn_set,    turn_append,      turn_get,       turn_get,       turn_delete,
+    turn_delete, turn_add,    turn_compare_set, turn_check,     turn_wait,      turn_wait,
+    turn_wait,   turn_cancel, turn_num_keys,    turn_multi_get, turn_multi_set, turn_push,
+    turn_pop,    turn_pop,    turn_len,         turn_barrier,
 };
 
 /* ---- the run ---- */
@@ -372,7 +374,8 @@ static int compare_all(uint64_t turn) {
         struct cr_buffer got = {0};
         peer_receive(&peers[i], &got);
         struct cr_buffer *want = &model[i].expected;
-        bool same = got.len == want->len && (got.len == 0 || memcmp(got.data, want->data, got.len) == 0);
+        bool same =
+            got.len == want->len && (got.len == 0 || memcmp(got.data, want->data, got.len) == 0);
         if (!same || peers[i].error != 0) {
             (void) printf("request %" PRIu64 ", client %d: got %zu bytes, expected %zu, error %d\n",
                           turn, i, got.len, want->len, peers[i].error);
@@ -394,7 +397,8 @@ static void one_turn(void) {
     t.e = (struct store_encoder){&request, peers[i].parser.dialect, STORE_BYTES("/")};
     t.key = name_bytes(t.name);
     void (*run)(struct turn *) = turns[pick(sizeof(turns) / sizeof(turns[0]))];
-    bool modern_only = run == turn_push || run == turn_pop || run == turn_len || run == turn_barrier;
+    bool modern_only =
+        run == turn_push || run == turn_pop || run == turn_len || run == turn_barrier;
     if (model[i].legacy && modern_only) run = turn_add;
     if (model[i].legacy) model_drop_wait(&model[i]); /* going on is giving up */
     run(&t);

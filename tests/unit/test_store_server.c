@@ -32,8 +32,8 @@ static struct store_space *open_space(uint16_t *port) {
 }
 
 static int dial(uint16_t port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(connect(fd, (struct sockaddr *) &address, sizeof(address)), 0);
@@ -107,10 +107,12 @@ START_TEST(test_port_in_use) {
     uint16_t port, other;
     struct store_space *space = open_space(&port), *second = NULL;
     struct cr_error err = {0};
-    ck_assert_int_eq(store_server_open(server, "127.0.0.1", port, &second, &other, &err), -EADDRINUSE);
+    ck_assert_int_eq(store_server_open(server, "127.0.0.1", port, &second, &other, &err),
+                     -EADDRINUSE);
     ck_assert_ptr_null(second);
     ck_assert_ptr_nonnull(strstr(err.text, "127.0.0.1"));
-    ck_assert_int_eq(store_server_open(server, "no.such.host.invalid", 0, &second, &other, &err), -ENOENT);
+    ck_assert_int_eq(store_server_open(server, "no.such.host.invalid", 0, &second, &other, &err),
+                     -ENOENT);
     (void) space;
 }
 END_TEST
@@ -141,7 +143,8 @@ START_TEST(test_a_registered_magic_gets_the_connection) {
     handed.count = 0;
     ck_assert_int_eq(store_server_register_magic(server, "RDZ1", on_handoff, &handed), 0);
     ck_assert_int_eq(store_server_register_magic(server, "RDZ1", on_handoff, &handed), -EEXIST);
-    ck_assert_int_eq(store_server_register_magic(server, STORE_ADMIN_MAGIC, on_handoff, NULL), -EEXIST);
+    ck_assert_int_eq(store_server_register_magic(server, STORE_ADMIN_MAGIC, on_handoff, NULL),
+                     -EEXIST);
     ck_assert_int_eq(store_server_register_magic(server, "\x08xyz", on_handoff, NULL), -EINVAL);
     int fd = dial(port);
     say(fd, "RD", 2);
@@ -188,7 +191,8 @@ static void *open_clear_close(void *arg) {
 
 START_TEST(test_calls_from_many_threads) {
     pthread_t threads[4];
-    for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_create(&threads[i], NULL, open_clear_close, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, open_clear_close, NULL), 0);
     for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 }
 END_TEST

@@ -21,14 +21,14 @@ START_TEST(test_numbers_of_the_generations) {
         enum store_op op;
         int modern, legacy_a, legacy_b;
     } rows[] = {
-        {STORE_OP_VALIDATE, 0, -1, -1}, {STORE_OP_SET, 1, 0, 0},
-        {STORE_OP_COMPARE_SET, 2, 1, 1}, {STORE_OP_GET, 3, 2, 2},
-        {STORE_OP_ADD, 4, 3, 3}, {STORE_OP_CHECK, 5, 4, 4},
-        {STORE_OP_WAIT, 6, 5, 5}, {STORE_OP_NUM_KEYS, 7, 6, 6},
-        {STORE_OP_WATCH, -1, 7, -1}, {STORE_OP_DELETE, 8, 8, 7},
-        {STORE_OP_APPEND, 9, 9, 8}, {STORE_OP_MULTI_GET, 10, 10, 9},
+        {STORE_OP_VALIDATE, 0, -1, -1},   {STORE_OP_SET, 1, 0, 0},
+        {STORE_OP_COMPARE_SET, 2, 1, 1},  {STORE_OP_GET, 3, 2, 2},
+        {STORE_OP_ADD, 4, 3, 3},          {STORE_OP_CHECK, 5, 4, 4},
+        {STORE_OP_WAIT, 6, 5, 5},         {STORE_OP_NUM_KEYS, 7, 6, 6},
+        {STORE_OP_WATCH, -1, 7, -1},      {STORE_OP_DELETE, 8, 8, 7},
+        {STORE_OP_APPEND, 9, 9, 8},       {STORE_OP_MULTI_GET, 10, 10, 9},
         {STORE_OP_MULTI_SET, 11, 11, 10}, {STORE_OP_CANCEL_WAIT, 12, 12, 11},
-        {STORE_OP_PING, 13, -1, -1}, {STORE_OP_QUEUE_PUSH, 14, -1, -1},
+        {STORE_OP_PING, 13, -1, -1},      {STORE_OP_QUEUE_PUSH, 14, -1, -1},
         {STORE_OP_QUEUE_POP, 15, -1, -1}, {STORE_OP_QUEUE_LEN, 16, -1, -1},
         {STORE_OP_LIST_KEYS, 17, -1, -1}, {STORE_OP_BARRIER, 18, -1, -1},
     };
@@ -134,7 +134,8 @@ static size_t encode_all(struct cr_buffer *out, enum store_dialect dialect) {
         if (strcmp(fields, "m") == 0) rc = store_encode_ping(out, 12345);
         if (strcmp(fields, "k") == 0) rc = store_encode_key(&e, op, keys[0]);
         if (strcmp(fields, "kn") == 0) rc = store_encode_number(&e, op, keys[0], -7);
-        if (strcmp(fields, "kvv") == 0) rc = store_encode_compare_set(&e, keys[0], values[0], values[1]);
+        if (strcmp(fields, "kvv") == 0)
+            rc = store_encode_compare_set(&e, keys[0], values[0], values[1]);
         if (strcmp(fields, "K") == 0) rc = store_encode_keys(&e, op, keys, 3);
         if (strcmp(fields, "P") == 0) rc = store_encode_pairs(&e, keys, values, 3);
         if (strcmp(fields, "kv") == 0) {
@@ -173,9 +174,10 @@ static void assert_decoded(const struct store_request *r) {
     }
 }
 
-/* Feeds `step` bytes at a time from a buffer of exactly the bytes seen so far, which moves each time,
- * so that the sanitizers catch any look beyond or behind. */
-static size_t parse_in_steps(enum store_dialect dialect, const struct cr_buffer *wire, size_t step) {
+/* Feeds `step` bytes at a time from a buffer of exactly the bytes seen so far, which moves each
+ * time, so that the sanitizers catch any look beyond or behind. */
+static size_t parse_in_steps(enum store_dialect dialect, const struct cr_buffer *wire,
+                             size_t step) {
     struct store_parser p = parser_of(dialect);
     size_t start = 0, count = 0;
     for (size_t seen = 0; seen < wire->len;) {
@@ -293,7 +295,8 @@ START_TEST(test_big_value_has_its_block) {
     struct store_encoder e = {&wire, STORE_DIALECT_MODERN, STORE_BYTES("/")};
     struct store_request r;
     size_t head = 0;
-    ck_assert_int_eq(store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("k"), STORE_BLOCK_MIN), 0);
+    ck_assert_int_eq(store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("k"), STORE_BLOCK_MIN),
+                     0);
     struct store_parser p = parser_of(STORE_DIALECT_MODERN);
     ck_assert_int_eq(store_parse(&p, wire.data, wire.len - 1, &r), 0);
     ck_assert_uint_eq(store_parser_block(&p, &head), 0);
