@@ -556,7 +556,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
     }
     take_memories(c, join);
     welcome(c, peer);
-    say(c, CR_LOG_DEBUG, "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32 " waiting, %" PRIu32
+    say(c, CR_LOG_INFO, "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32 " waiting, %" PRIu32
         ":%" PRIu32 " wanted", s->host, s->addr, s->pid, c->in_state[SEAT_JOINED], c->min_nodes,
         c->max_nodes);
     reconcile(c, now_ms);

@@ -82,8 +82,9 @@ struct coordinator_host {
     struct host_job *jobs;
     struct host_peer *peers, *dirty;
 
-    uv_mutex_t lock; /* handoffs */
+    uv_mutex_t lock; /* of these two */
     struct handoff *handoffs;
+    int listens; /* `knock` exists */
     uv_async_t knock;
     uv_timer_t timer; /* the jobs' next deadline; when closing, the end of patience */
     char read_buffer[READ_MAX];
@@ -537,8 +538,8 @@ static void on_handoff(void *arg, const struct store_handoff *from) {
     uv_mutex_lock(&host->lock);
     h->next = host->handoffs;
     host->handoffs = h;
+    if (host->listens) (void) uv_async_send(&host->knock);
     uv_mutex_unlock(&host->lock);
-    (void) uv_async_send(&host->knock);
 }
 
 static struct handoff *take_handoffs(struct coordinator_host *host) {
@@ -684,9 +685,16 @@ static struct coordinator_host *host_new(const struct coordinator_host_options *
     return NULL;
 }
 
+/* Whether nodes of other processes may come. */
+static int wants_nodes(const struct coordinator_host_options *o) {
+    return !o->alone && (o->store_port != 0 || o->listen_host != NULL);
+}
+
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
     int rc = store_server_start(NULL, &host->store, err);
+    /* Before the door is open, so that nobody is turned away: who comes now waits for us to listen. */
+    if (rc == 0 && wants_nodes(o)) CR_ASSERT(store_server_register_magic(host->store, RDZV_MAGIC, on_handoff, host) == 0);
     if (rc == 0 && o->listen_host != NULL) {
         rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
                                &host->door_port, err);
@@ -696,13 +704,16 @@ static int open_stores(struct coordinator_host *host, const struct coordinator_h
     return rc;
 }
 
-/* From now on nodes that knock are let in; one that came earlier was turned away and tries again. */
+/* From now on nodes that knock are let in. */
 static int start_listening(struct coordinator_host *host, struct cr_error *err) {
     int rc = uv_async_init(host->loop, &host->knock, on_knock);
     if (rc < 0) return cr_fail(err, rc, "cannot listen for nodes: %s", uv_strerror(rc));
     host->knock.data = host;
     host->open_handles++;
-    CR_ASSERT(store_server_register_magic(host->store, RDZV_MAGIC, on_handoff, host) == 0);
+    uv_mutex_lock(&host->lock);
+    host->listens = 1;
+    if (host->handoffs != NULL) (void) uv_async_send(&host->knock);
+    uv_mutex_unlock(&host->lock);
     return 0;
 }
 
@@ -712,8 +723,7 @@ int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options
     if (host == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     host->loop = loop;
     int rc = open_stores(host, options, err);
-    int listens = options->store_port != 0 || options->listen_host != NULL;
-    if (rc == 0 && listens && !options->alone) rc = start_listening(host, err);
+    if (rc == 0 && wants_nodes(options)) rc = start_listening(host, err);
     if (rc < 0) {
         host_free(host);
         return rc;

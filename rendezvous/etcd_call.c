@@ -129,7 +129,7 @@ static void header(struct etcd_call *call, const char *line, size_t len) {
     char text[200];
     (void) snprintf(text, sizeof(text), "%.*s", (int) (len < 199 ? len : 199), line);
     if (strncasecmp(text, "HTTP/1.", 7) == 0 && len > 9) {
-        call->status = atoi(text + 9);
+        call->status = (int) strtoul(text + 9, NULL, 10);
     } else if (strncasecmp(text, "Content-Length:", 15) == 0) {
         call->framing = BY_LENGTH;
         call->left = (size_t) strtoul(text + 15, NULL, 10);

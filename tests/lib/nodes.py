@@ -81,6 +81,20 @@ class Nodes:
         self.nodes.append(node)
         return node
 
+    def start_host(self, name, *args, **how):
+        """Starts a node and waits until it listens at the endpoint, so that it hosts."""
+        node = self.start(name, *args, **how)
+        host, port = self.endpoint.rsplit(":", 1)
+
+        def listens():
+            try:
+                socket.create_connection((host, int(port)), TIMEOUT_S).close()
+                return True
+            except OSError:
+                return False
+        wait_for(listens, f"{name} to listen at {self.endpoint}")
+        return node
+
     def workers(self):
         found = []
         for path in self.tmp.glob("*.worker"):

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""Losing nodes: killed, stopped, behind a network that went silent, behind one that loses packets; and
+who hosts when every host has an address of its own."""
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import run_tests, wait_for
+from netns import Net
+from rdzv_node import Cast
+
+PORT = 29400
+ELASTIC = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=500", "keep_alive_max_attempt=4",
+           "last_call_timeout_ms=500", "join_timeout_ms=60000"]
+
+
+def three(cast, net, *more):
+    """One node on each host; the first host has the endpoint's address."""
+    nodes = [cast.node("c10d", f"{net.hosts[0].addr}:{PORT}", *ELASTIC, *more, prefix=h.run) for h in net.hosts]
+    first = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
+    return nodes, first
+
+
+def go_on(nodes, after):
+    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes)) for n in nodes]
+    assert len({(m["round"], m["addr"], m["port"]) for m in found}) == 1, found
+    assert {m["restart"] for m in found} == {0}, found  # losses cost nothing
+    return found
+
+
+def end_well(nodes):
+    for n in nodes:
+        n.tell("succeed")
+    for n in nodes:
+        assert n.expect("end").startswith("0")
+        assert n.wait() == 0
+
+
+def test_the_endpoints_host_hosts(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, first = three(cast, net)
+        assert {m["addr"] for m in first} == {net.hosts[0].addr}
+        assert sorted(m["group"] for m in first) == [0, 1, 2]
+        end_well(nodes)
+
+
+def test_a_killed_node(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, first = three(cast, net)
+        nodes[2].signal(signal.SIGKILL)
+        found = go_on(nodes[:2], 0)
+        for n in nodes[:2]:
+            assert any("was lost: its connection was closed" in line for line in n.story), n.story
+        lost = first[2]["group"]
+        for before, after in zip(first, found):
+            assert before["group"] == after["group"] or before["group"] == 2 and after["group"] == lost
+        end_well(nodes[:2])
+
+
+def test_a_silent_network(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net)
+        net.hosts[2].cut()
+        stop = nodes[2].expect("stop")  # it fences itself, within a bounded time
+        assert int(stop.split()[0]) >= 0 and "has not answered" in stop, stop
+        found = go_on(nodes[:2], 0)
+        assert any("nothing heard from it" in line for line in nodes[0].story), nodes[0].story
+        end = nodes[2].expect("end")  # one attempt is made, in vain
+        assert end.startswith("2") and "coordinator_wait" in end, end
+        end_well(nodes[:2])
+        assert found[0]["groups"] == 2
+
+
+def test_a_silent_node_that_waits_comes_back(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net, "coordinator_wait_ms=60000")
+        net.hosts[2].cut()
+        after = go_on(nodes[:2], 0)[0]["round"]
+        net.hosts[2].heal()
+        go_on(nodes, after)
+        end_well(nodes)
+
+
+def test_the_hosts_network_goes_silent(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net)
+        net.hosts[0].cut()
+        for n in nodes[1:]:
+            stop = n.expect("stop")
+            assert int(stop.split()[0]) >= 0 and "has not answered" in stop, stop
+            assert n.expect("end").startswith("2")
+            assert n.wait() == 0
+        stop = nodes[0].expect("stop")
+        assert "nothing heard" in stop, stop
+
+
+def test_a_stopped_node(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net)
+        nodes[2].signal(signal.SIGSTOP)
+        after = go_on(nodes[:2], 0)[0]["round"]
+        nodes[2].signal(signal.SIGCONT)
+        go_on(nodes, after)
+        end_well(nodes)
+
+
+def test_a_stopped_coordinator_judges_nobody(tmp):
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net, "coordinator_wait_ms=60000")
+        nodes[0].signal(signal.SIGSTOP)
+        for n in nodes[1:]:
+            assert "has not answered" in n.expect("stop")
+        nodes[0].signal(signal.SIGCONT)
+        go_on(nodes, 0)
+        assert not any("nothing heard" in line for line in nodes[0].story), nodes[0].story
+        end_well(nodes)
+
+
+def test_a_network_that_loses_every_tenth_packet(tmp):
+    with Net(3) as net, Cast() as cast:
+        if not all(h.lose(10) for h in net.hosts):
+            print("left out: no nftables here")
+            return
+        nodes, _ = three(cast, net, "keep_alive_interval_ms=5000", "max_restarts=5")
+        for after in range(5):
+            nodes[after % 3].tell("fail")
+            found = [n.until_round(lambda m: m["round"] == after + 1) for n in nodes]
+            assert {m["restart"] for m in found} == {after + 1}
+            assert len({m["port"] for m in found}) == 1
+        nodes[0].tell("fail")
+        for n in nodes:
+            assert n.expect("end").startswith("1")  # the budget is spent, and everybody hears of it
+
+
+def test_another_host_than_the_first_by_address(tmp):
+    with Net(3) as net, Cast() as cast:
+        where = f"{net.hosts[1].addr}:{PORT}"
+        nodes = [cast.node("c10d", where, *ELASTIC, prefix=h.run) for h in net.hosts]
+        found = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
+        assert {m["addr"] for m in found} == {net.hosts[1].addr}
+        nodes[1].tell("leave")
+        for n in (nodes[0], nodes[2]):
+            assert "leaves" in n.expect("end")
+
+
+def test_static_nodes_on_hosts(tmp):
+    with Net(2) as net, Cast() as cast:
+        where = f"{net.hosts[0].addr}:29500"
+        nodes = [cast.node("static", where, "min_nodes=2", "max_nodes=2", f"node_rank={i}", "max_restarts=1",
+                           prefix=net.hosts[i].run) for i in (1, 0)]
+        for n, rank in zip(nodes, (1, 0)):
+            m = n.expect("round")
+            assert (m["group"], m["addr"], m["port"]) == (rank, net.hosts[0].addr, 29500)
+        nodes[0].tell("fail")
+        for n in nodes:
+            m = n.until_round(lambda m: m["round"] == 1)
+            assert (m["restart"], m["port"]) == (1, 29500)
+        end_well(nodes)
+
+
+if __name__ == "__main__":
+    run_tests(globals())

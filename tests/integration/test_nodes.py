@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""Several nodes as real crun processes on loopback: ranks, failures, losses, spares, late joiners,
+who hosts, several jobs at one endpoint, a daemon that goes and comes back."""
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import BUILD, TIMEOUT_S, clean_env, run_tests, wait_for
+from nodes import Nodes, free_port
+
+
+def end_well(workers):
+    for w in workers:
+        w.signal(signal.SIGUSR2)
+
+
+def test_every_variable_on_every_node(tmp):
+    with Nodes(tmp, "--nnodes=2") as nodes:
+        a = nodes.start("a", "--nproc-per-node=2", "--role=alpha")
+        b = nodes.start("b", "--nproc-per-node=3", "--role=beta")
+        workers = nodes.round(5)
+        first = {}
+        for w in workers:
+            first.setdefault(w.node, w.rank)
+        for w in workers:
+            e, alpha = w.env, w.node == "a"
+            assert e["WORLD_SIZE"] == "5" and e["GROUP_WORLD_SIZE"] == "2"
+            assert e["LOCAL_WORLD_SIZE"] == e["ROLE_WORLD_SIZE"] == ("2" if alpha else "3")
+            assert int(e["LOCAL_RANK"]) == int(e["ROLE_RANK"]) == w.rank - first[w.node]
+            assert e["GROUP_RANK"] == ("0" if first[w.node] == 0 else "1")
+            assert e["ROLE_NAME"] == ("alpha" if alpha else "beta")
+            assert e["TORCHELASTIC_RUN_ID"] == "job" and e["TORCHELASTIC_RESTART_COUNT"] == "0"
+            assert w.address == workers[0].address and w.address[0] == "127.0.0.1"
+        socket.create_connection(workers[0].address, TIMEOUT_S).close()
+        end_well(workers)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_a_failure_restarts_all_nodes_once(tmp):
+    with Nodes(tmp, "--nnodes=2", "--max-restarts=1", "--nproc-per-node=2") as nodes:
+        a, b = nodes.start("a"), nodes.start("b")
+        first = nodes.round(4)
+        next(w for w in first if w.node == "b").signal(signal.SIGUSR1)
+        second = nodes.round(4)
+        assert not any(w.alive for w in first)
+        assert {w.restarts for w in second} == {1}
+        assert second[0].address != first[0].address
+        assert [w.node for w in second] == [w.node for w in first]  # ranks stay
+        second[0].signal(signal.SIGUSR1)
+        assert a.wait() == 1 and b.wait() == 1
+        assert not any(w.alive for w in second)
+        other = b if second[0].node == "a" else a
+        assert "exit code 7" in other.text or "exitcode" in other.text, other.text
+
+
+def test_a_lost_node_shrinks_the_group(tmp):
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        a, b = nodes.start_host("a"), nodes.start("b")
+        first = nodes.round(2)
+        b.signal(signal.SIGKILL)
+        second = nodes.round(1)
+        assert second[0].node == "a" and second[0].restarts == 0
+        nodes.gone(first)
+        end_well(second)
+        assert a.wait() == 0
+
+
+def test_a_late_node_makes_a_new_round(tmp):
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        a = nodes.start("a")
+        nodes.round(1)
+        b = nodes.start("b")
+        both = nodes.round(2)
+        assert {w.restarts for w in both} == {0} and {w.node for w in both} == {"a", "b"}
+        assert both[0].node == "a"  # it had rank 0
+        end_well(both)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_a_spare_steps_in(tmp):
+    with Nodes(tmp, "--nnodes=2") as nodes:
+        a, b = nodes.start_host("a"), nodes.start("b")
+        first = nodes.round(2)
+        spare = nodes.start("spare")
+        wait_for(lambda: "1 waiting" in a.text, "the spare to be parked")
+        b.signal(signal.SIGKILL)
+        second = nodes.round(2)
+        assert {w.node for w in second} == {"a", "spare"}
+        kept = {w.node: w.rank for w in first}["a"]
+        assert {w.node: w.rank for w in second}["a"] == kept
+        end_well(second)
+        assert a.wait() == 0 and spare.wait() == 0
+
+
+def test_a_leaving_node_lets_the_others_go_on(tmp):
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        a = nodes.start("a")
+        nodes.round(1)
+        b = nodes.start("b")
+        nodes.round(2)
+        b.signal(signal.SIGTERM)
+        assert b.wait() == 1
+        alone = nodes.round(1)
+        assert alone[0].node == "a" and alone[0].restarts == 0
+        end_well(alone)
+        assert a.wait() == 0
+
+
+def test_without_its_host_a_node_stops_and_says_why(tmp):
+    for how, text in ((signal.SIGKILL, "lost the coordinator at"), (signal.SIGTERM, "leaves")):
+        folder = tmp / how.name
+        folder.mkdir()
+        with Nodes(folder, "--nnodes=1:2") as nodes:
+            a = nodes.start("a")
+            nodes.round(1)
+            b = nodes.start("b")
+            both = nodes.round(2)
+            a.signal(how)
+            assert b.wait() == 1
+            assert text in b.text, b.text
+            nodes.gone(both)
+
+
+def test_a_node_that_never_comes(tmp):
+    with Nodes(tmp, "--nnodes=2", conf="join_timeout=0.5") as nodes:
+        a = nodes.start("a")
+        assert a.wait() == 1
+        assert "1 of at least 2 nodes came" in a.text, a.text
+
+
+def test_static_nodes(tmp):
+    with Nodes(tmp, "--nnodes=2", "--max-restarts=1", backend="static", conf=None) as nodes:
+        b = nodes.start("b", "--node-rank=1")
+        a = nodes.start("a", "--node-rank=0")
+        first = nodes.round(2)
+        assert [w.node for w in first] == ["a", "b"]
+        assert first[0].address[1] == int(nodes.endpoint.rsplit(":", 1)[1])
+        first[1].signal(signal.SIGUSR1)
+        second = nodes.round(2)
+        assert [w.node for w in second] == ["a", "b"] and second[0].address == first[0].address
+        end_well(second)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_a_stopped_agent_is_given_up_and_comes_back(tmp):
+    conf = "last_call_timeout=0.3,keep_alive_interval=0.3,keep_alive_max_attempt=3"
+    with Nodes(tmp, "--nnodes=1:2", conf=conf) as nodes:
+        a = nodes.start("a")
+        nodes.round(1)
+        b = nodes.start("b")
+        both = nodes.round(2)
+        b.signal(signal.SIGSTOP)
+        alone = nodes.round(1)
+        assert alone[0].node == "a" and alone[0].restarts == 0
+        b.signal(signal.SIGCONT)
+        nodes.gone(both)  # it stops what runs in a round that is over
+        again = nodes.round(2)
+        end_well(again)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+class Daemon:
+    def __init__(self, port):
+        self.process = subprocess.Popen([BUILD / "bin" / "crun-agent", "serve", f"--listen=127.0.0.1:{port}"],
+                                        stdout=subprocess.PIPE, text=True, env=clean_env())
+        assert self.process.stdout.readline().strip() == f"127.0.0.1:{port}"
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def test_the_coordinator_goes_and_comes_back(tmp):
+    port = free_port()
+    conf = "is_host=0,last_call_timeout=0.3,coordinator_wait=60"
+    daemon = Daemon(port)
+    try:
+        with Nodes(tmp, "--nnodes=2", "--max-restarts=2", endpoint=f"127.0.0.1:{port}", conf=conf) as nodes:
+            a, b = nodes.start("a"), nodes.start("b")
+            first = nodes.round(2)
+            first[0].signal(signal.SIGUSR1)
+            second = nodes.round(2)
+            daemon.kill()
+            nodes.gone(second)
+            daemon = Daemon(port)
+            third = nodes.round(2)
+            assert {w.restarts for w in third} == {1}  # what the nodes remember
+            assert [w.node for w in third] == [w.node for w in second]
+            end_well(third)
+            assert a.wait() == 0 and b.wait() == 0
+    finally:
+        daemon.kill()
+
+
+def test_jobs_share_a_daemon(tmp):
+    port = free_port()
+    daemon = Daemon(port)
+    try:
+        (tmp / "x").mkdir(), (tmp / "y").mkdir()
+        where = dict(endpoint=f"127.0.0.1:{port}", conf="is_host=0")
+        with Nodes(tmp / "x", "--nnodes=2", "--rdzv-id=x", **where) as x, \
+                Nodes(tmp / "y", "--nnodes=1", "--rdzv-id=y", **where) as y:
+            all_nodes = [x.start("a"), y.start("c"), x.start("b")]
+            rx, ry = x.round(2), y.round(1)
+            assert rx[0].address != ry[0].address
+            end_well(rx + ry)
+            assert [n.wait() for n in all_nodes] == [0, 0, 0]
+    finally:
+        daemon.kill()
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,81 @@
+"""Hosts as network namespaces, joined by a switch: real addresses, real silence.
+
+    with Net(3) as net:
+        start([*net.hosts[1].run, "program"])     # runs on 10.x.0.2
+        net.hosts[1].cut(); net.hosts[1].heal()   # no FIN, no RST: packets just do not arrive
+
+Needs root and namespaces; Net() skips the test file where the machine has none.
+"""
+import itertools
+import os
+import subprocess
+
+from crun_test import skip
+
+_numbers = itertools.count(1)
+
+
+def ip(*args, check=True):
+    return subprocess.run(["ip", *map(str, args)], check=check, capture_output=True, text=True)
+
+
+class Host:
+    def __init__(self, name, addr, port):
+        self.name, self.addr, self.port = name, addr, port
+        self.run = ["ip", "netns", "exec", name]
+
+    def cut(self):
+        """The switch forwards nothing to or from this host any more; its own link stays up."""
+        ip("-n", self.port[0], "link", "set", self.port[1], "nomaster")
+
+    def heal(self):
+        ip("-n", self.port[0], "link", "set", self.port[1], "master", "br0")
+
+    def lose(self, percent):
+        """Drops that share of the packets that this host sends; False where the kernel cannot."""
+        rules = (f"table inet t {{\n chain c {{\n type filter hook output priority 0;\n"
+                 f" numgen random mod 100 < {percent} drop\n }}\n}}\n")
+        try:
+            done = subprocess.run([*self.run, "nft", "-f", "-"], input=rules, text=True, capture_output=True)
+        except FileNotFoundError:
+            return False
+        return done.returncode == 0
+
+
+class Net:
+    def __init__(self, count):
+        self.names, self.hosts = [], []
+        base = f"crun{os.getpid() % 100000}-{next(_numbers)}"
+        if os.geteuid() != 0 or ip("netns", "add", f"{base}-sw", check=False).returncode != 0:
+            skip("network namespaces are not allowed here")
+        self.names.append(f"{base}-sw")
+        try:
+            self.build(base, count)
+        except (subprocess.CalledProcessError, FileNotFoundError) as e:
+            self.remove()
+            skip(f"network namespaces cannot be joined here: {getattr(e, 'stderr', e)}")
+
+    def build(self, base, count):
+        switch = self.names[0]
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
+        for i in range(1, count + 1):
+            name, port = f"{base}-h{i}", f"p{i}"
+            ip("netns", "add", name)
+            self.names.append(name)
+            ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("-n", switch, "link", "set", port, "master", "br0", "up")
+            ip("-n", name, "addr", "add", f"10.77.0.{i}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+            self.hosts.append(Host(name, f"10.77.0.{i}", (switch, port)))
+
+    def remove(self):
+        for name in self.names:
+            ip("netns", "del", name, check=False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
