@@ -145,12 +145,22 @@ static void watch_signals(struct launcher *l, const struct job *job,
     }
 }
 
+static void add_port_remedy(struct cr_error *err, const struct options *options) {
+    int by_endpoint = options->value[OPTION_RDZV_ENDPOINT][0] != '\0';
+    size_t n = strlen(err->text);
+    (void) snprintf(err->text + n, sizeof(err->text) - n, "; give %s another port%s",
+                    by_endpoint ? "--rdzv-endpoint" : "--master-port",
+                    by_endpoint ? "" : ", or 0 for any free one");
+}
+
 static int run_loop(struct launcher *l, struct job *job, const struct options *options) {
     struct cr_error err = {0};
     watch_signals(l, job, options);
-    if (agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err) < 0) {
+    int rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
+    if (rc < 0) {
         close_signals(l);
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
+        if (rc == -EADDRINUSE) add_port_remedy(&err, options);
         return fail(EXIT_FAILED, err.text);
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);

@@ -4,7 +4,8 @@
 
 A case is two files; nothing else lists them. `GOLDEN_UPDATE=1` writes the .expected files anew (then
 read the diff). Each command runs in a folder of its own with the fixtures below, crun first in PATH,
-an environment that holds nothing else, and a TMPDIR of its own. Pids are written as PID. Besides the
+an environment that holds nothing else, and a TMPDIR of its own. Pids are written as PID, the folder as
+HERE. Besides the
 text this checks that a command which fails with status 2, and every case named refused-*, says exactly
 one line and leaves nothing behind, neither in the folder nor in TMPDIR."""
 import difflib
@@ -48,7 +49,8 @@ def run_case(command, folder, tmp):
 
     def clean(data):
         text = data.decode("utf-8", "replace")
-        text = text.replace(env["BUSY_PORT"], "BUSY_PORT")
+        text = text.replace(env["BUSY_PORT"], "BUSY_PORT").replace(str(folder), "HERE")
+        text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_\w{8}", "RUN", text)
         return re.sub(r"crun\[\d+\]", "crun[PID]", text)
     return done.returncode, clean(done.stdout), clean(done.stderr)
 

@@ -5,7 +5,8 @@ folder, stdin and environment, the logs must have the same tree and bytes, and t
 the same. What may differ is listed here, once:
 
   status       a wrong command line is 2 under crun, 1 or 2 under torchrun
-  environment  names that the installed torch (1.13 in Debian 12) did not have yet, or has dropped since
+  environment  names that the installed torch (1.13 in Debian 12) did not have yet, or that were
+               dropped since; crun's mark on its processes
   standalone   crun serves a store (USE_AGENT_STORE=True, numeric address); 1.13 left that to rank 0"""
 import pathlib
 import re
@@ -24,6 +25,7 @@ TORCHRUN = [PYTHON, str(LIB / "torchrun.py"), "--monitor_interval=0.1"]
 
 NEWER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCHELASTIC_SIGNALS_TO_HANDLE",
          "TORCHELASTIC_TIMER_FILE", "CUDA_MODULE_LOADING"}
+OURS = {"CRUN_NURSERY"}  # crun's mark on its processes, by which it finds what they leave behind
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
 PLACES = {"DUMP_DIR", "TMPDIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
 
@@ -35,7 +37,7 @@ def free_port():
 
 
 def comparable(worker):
-    env = {k: v for k, v in worker.env.items() if k not in NEWER | OLDER | PLACES}
+    env = {k: v for k, v in worker.env.items() if k not in NEWER | OLDER | OURS | PLACES}
     env["TORCHELASTIC_ERROR_FILE"] = re.sub(r"^.*/([^/]+)_[^/]{8}/(attempt_\d+/\d+/error.json)$",
                                             r"\1_*/\2", env["TORCHELASTIC_ERROR_FILE"])
     return {"argv": worker.argv, "command_line": worker.command_line, "cwd": worker.cwd,
@@ -127,7 +129,7 @@ class Parity(unittest.TestCase):
         ours = Job("--standalone", "--nproc_per_node=2", DUMP)
         self.assertEqual((theirs.status, ours.status), (0, 0), ours.err)
         changing = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE",
-                    "TORCHELASTIC_USE_AGENT_STORE"} | NEWER | OLDER | PLACES
+                    "TORCHELASTIC_USE_AGENT_STORE"} | NEWER | OLDER | OURS | PLACES
         for a, b in zip(theirs.workers, ours.workers):
             self.assertEqual({k: v for k, v in a.env.items() if k not in changing},
                              {k: v for k, v in b.env.items() if k not in changing})
