@@ -115,19 +115,28 @@ static bool exists(const struct store_entry *e) {
 
 /* ---- the ready list ---- */
 
+/* Behind the others, so that nobody is overtaken. */
 static void make_ready(struct store_keyspace *ks, struct store_session *s) {
     if (s->ready) return;
     s->ready = true;
-    s->ready_prev = NULL;
-    s->ready_next = ks->ready_first;
-    if (ks->ready_first != NULL) ks->ready_first->ready_prev = s;
-    ks->ready_first = s;
+    s->ready_next = NULL;
+    s->ready_prev = ks->ready_last;
+    if (ks->ready_last != NULL) {
+        ks->ready_last->ready_next = s;
+    } else {
+        ks->ready_first = s;
+    }
+    ks->ready_last = s;
 }
 
 static void unready(struct store_keyspace *ks, struct store_session *s) {
     if (!s->ready) return;
     s->ready = false;
-    if (s->ready_next != NULL) s->ready_next->ready_prev = s->ready_prev;
+    if (s->ready_next != NULL) {
+        s->ready_next->ready_prev = s->ready_prev;
+    } else {
+        ks->ready_last = s->ready_prev;
+    }
     if (s->ready_prev != NULL) {
         s->ready_prev->ready_next = s->ready_next;
     } else {

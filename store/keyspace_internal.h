@@ -57,7 +57,7 @@ struct store_keyspace {
     size_t memory_max; /* 0 = no limit */
     size_t memory;     /* in use: keys, values, waits; the caller adds what it buffers */
     struct store_wait *wait_first, *wait_last;
-    struct store_session *ready_first;
+    struct store_session *ready_first, *ready_last;
     uint64_t op_count[STORE_OP_COUNT];
     size_t key_count, queue_count, wait_count;
     size_t key_bytes, value_bytes; /* of existing keys; values in queues count too */

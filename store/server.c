@@ -247,6 +247,7 @@ static void close_space(struct store_server *server, void *arg) {
     }
     uv_close((uv_handle_t *) &space->poll, on_space_closed);
     uv_close((uv_handle_t *) &space->resume, on_space_closed);
+    uv_close((uv_handle_t *) &space->waking, on_space_closed);
     cr_close_fd(&space->fd);
 }
 

@@ -23,6 +23,7 @@
 #define SPARE_MAX  ((size_t) 1 << 20) /* lent output memory that grew over this is given back */
 
 static void on_event(uv_poll_t *poll, int status, int events);
+static void on_more_woken(uv_idle_t *idle);
 
 /* ---- life ---- */
 
@@ -197,11 +198,21 @@ static void flush(struct store_connection *c) {
     charge(c);
 }
 
+/* Ten thousand waiters may have been woken at once: some now, the others in the loop's next turns, so
+ * that whoever asks something meanwhile is answered in between. */
 static void flush_woken(struct store_space *space) {
-    struct store_session *s;
-    while ((s = store_keyspace_take_ready(&space->keys)) != NULL) {
+    for (int i = 0; i < STORE_WAKES_MAX; i++) {
+        struct store_session *s = store_keyspace_take_ready(&space->keys);
+        if (s == NULL) return;
         flush(CR_CONTAINER_OF(s, struct store_connection, session));
     }
+    if (space->keys.ready_first != NULL) (void) uv_idle_start(&space->waking, on_more_woken);
+}
+
+static void on_more_woken(uv_idle_t *idle) {
+    struct store_space *space = CR_CONTAINER_OF(idle, struct store_space, waking);
+    flush_woken(space);
+    if (space->keys.ready_first == NULL) (void) uv_idle_stop(idle);
 }
 
 /* ---- requests ---- */

@@ -26,6 +26,7 @@
 #define STORE_ADMIN_SPARE                                                                          \
     8 /* connections beyond client_max, so that a full store can be looked into */
 #define STORE_ACCEPTS_MAX   1024 /* a wake-up */
+#define STORE_WAKES_MAX     512  /* waiters answered in one go */
 #define STORE_RESUME_MS     200  /* accept again, after descriptors ran out */
 #define STORE_LOGS_MAX      20   /* lines about clients in one window; the others are counted */
 #define STORE_LOG_WINDOW_MS 10000
@@ -67,6 +68,7 @@ struct store_connection {
 struct store_space {
     uv_poll_t poll;
     uv_timer_t resume;
+    uv_idle_t waking; /* runs while woken clients have not been sent their byte */
     struct store_server *server;
     struct store_space *next, *prev;
     struct store_keyspace keys;

@@ -155,7 +155,8 @@ void store_listener_attach(struct store_space *space) {
     uv_loop_t *loop = &space->server->loop;
     (void) uv_poll_init(loop, &space->poll, space->fd); /* cannot fail: a socket of ours */
     (void) uv_timer_init(loop, &space->resume);
-    space->poll.data = space->resume.data = space;
-    space->open_handles = 2;
+    (void) uv_idle_init(loop, &space->waking);
+    space->poll.data = space->resume.data = space->waking.data = space;
+    space->open_handles = 3;
     (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
 }

@@ -176,6 +176,22 @@ def test_ten_thousand_silent_connections(tmp):
         wait_for(lambda: stat(server)["clients"] == 0, "all to be gone")
 
 
+def test_ten_thousand_waiters(tmp):
+    """Each joins and waits; one SET releases all, and who asks meanwhile is not kept waiting for them."""
+    count = min(10000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+    with Server() as server:
+        join = b"\x04" + text("init/") + struct.pack("<q", 1) + b"\x06" + listed(["/go"])
+        waiters, other = [Raw(server, hello=VALIDATE + join) for _ in range(count)], Modern(server)
+        wait_for(lambda: stat(server)["waiting_clients"] == count, "all to wait")
+        assert sorted(w.number() for w in waiters) == list(range(1, count + 1))
+        answers(server)
+        other.set("go", "now")
+        assert other.get("go") == b"now"
+        assert all(w.byte() == 0 for w in waiters)
+        assert stat(server)["waiting_clients"] == 0
+        assert all(w.silent() for w in waiters[::500])
+
+
 def test_connect_and_reset_storm(tmp):
     with Server() as server:
         for _ in range(40):

@@ -61,6 +61,23 @@ dist.destroy_process_group()
 """
 
 
+RENDEZVOUS = """
+import sys
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
+params = RendezvousParameters(backend="c10d", endpoint="127.0.0.1:" + sys.argv[1], run_id="job",
+                              min_nodes=2, max_nodes=2, is_host="0", last_call_timeout=2)
+backend, store = create_backend(params)
+handler = create_handler(store, backend, params)
+done = handler.next_rendezvous()
+store, rank, world = done if isinstance(done, tuple) else (done.store, done.rank, done.world_size)
+store.set("node%d" % rank, "here")
+assert store.get("node%d" % (1 - rank)) == b"here"
+print("node", rank, "of", world, flush=True)
+"""
+
+
 def test_every_operation_of_the_client(tmp):
     with Server() as server:
         done = run([PYTHON, "-c", CLIENT, "127.0.0.1", server.port])
@@ -97,6 +114,18 @@ def test_process_group(tmp):
         for rank, process in enumerate(ranks):
             out, err = process.communicate(timeout=TIMEOUT_S)
             assert process.returncode == 0 and f"rank {rank} done" in out, err
+
+
+def test_elastic_rendezvous(tmp):
+    """Two of torch's agents agree through our store: compare_set on one key, again and again."""
+    with Server() as server:
+        nodes = [start([PYTHON, "-c", RENDEZVOUS, server.port]) for _ in range(2)]
+        said = set()
+        for node in nodes:
+            out, err = node.communicate(timeout=TIMEOUT_S)
+            assert node.returncode == 0, err
+            said.add(out.strip())
+        assert said == {"node 0 of 2", "node 1 of 2"}, said
 
 
 if __name__ == "__main__":
