@@ -38,3 +38,12 @@ $(BUILD)/tests/bench/rendezvous: LDLIBS += $(UV_LIBS)
 bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members against one coordinator
 	$(Q)$<
 .PHONY: bench-rendezvous
+
+$(BUILD)/tests/bench/all_reduce: $(BUILD)/obj/tests/bench/all_reduce.o $(BUILD)/lib/libcrunrt.so
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)
+
+bench-crunrt: $(BUILD)/tests/bench/all_reduce backends programs ## all-reduce through libcrunrt against torch's Gloo
+	$(Q)BUILD=$(BUILD) tests/bench/bench_crunrt.py
+.PHONY: bench-crunrt

@@ -66,28 +66,25 @@ const char *without_place(const char *text) {
 }
 
 // Gloo writes to sockets without MSG_NOSIGNAL, and a dead peer must not end a program that leaves
-// SIGPIPE alone. While Gloo runs on the caller's thread the signal is held back, and eaten if it came.
+// SIGPIPE alone. While Gloo runs on the caller's thread the signal is held back; eat() takes it away
+// after a failure, which is the only time that it can have come.
 class HoldSigpipe {
   public:
     HoldSigpipe() {
-        sigset_t pending;
         sigemptyset(&pipe_);
         sigaddset(&pipe_, SIGPIPE);
-        sigpending(&pending);
-        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
         pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
     }
-    ~HoldSigpipe() {
-        const timespec now = {0, 0};
-        if (!was_pending_) (void) sigtimedwait(&pipe_, nullptr, &now);
-        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
+    ~HoldSigpipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
     HoldSigpipe(const HoldSigpipe &) = delete;
     HoldSigpipe &operator=(const HoldSigpipe &) = delete;
+    void eat() {
+        const timespec now = {0, 0};
+        if (sigismember(&before_, SIGPIPE) == 0) (void) sigtimedwait(&pipe_, nullptr, &now);
+    }
 
   private:
     sigset_t pipe_, before_;
-    bool was_pending_;
 };
 
 // Threads that are made while this lives get no signals: those are for the program's own.
@@ -106,10 +103,10 @@ class HoldSignals {
     sigset_t before_;
 };
 
-template <typename Body> int guard(cr_error *err, Body body) {
-    HoldSigpipe hold;
+// Turns the exception that is being handled into an error of ours.
+int translate(cr_error *err) {
     try {
-        return body();
+        throw;
     } catch (const StoreError &e) {
         return cr_fail(err, e.code, "%s", e.what());
     } catch (const gloo::IoException &e) {
@@ -120,6 +117,16 @@ template <typename Body> int guard(cr_error *err, Body body) {
         return cr_fail(err, -EIO, "%s", without_place(e.what()));
     } catch (...) {
         return cr_fail(err, -EIO, "unknown C++ exception");
+    }
+}
+
+template <typename Body> int guard(cr_error *err, Body body) {
+    HoldSigpipe hold;
+    try {
+        return body();
+    } catch (...) {
+        hold.eat();
+        return translate(err);
     }
 }
 
@@ -471,8 +478,13 @@ void run_to_end(const Call &c) {
 int gloo_run(void *state, const backend_call *call, cr_error *err) {
     int rc = check_supported(call->op, err);
     if (rc < 0) return rc;
+    Call c = describe(state, call, call->op);
+    if (c.state->size == 1) {
+        run_alone(c);
+        return 0;
+    }
     return guard(err, [&] {
-        run_to_end(describe(state, call, call->op));
+        dispatch(c);
         return 0;
     });
 }

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the cost of
+our layer; start-up to the first collective. `make bench-crunrt`.
+
+    tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3]
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from crun_test import torch_python
+from workers import BUILD, Store, contract
+
+SIZES = [1 << 10, 1 << 16, 1 << 20, 16 << 20, 64 << 20]
+ROUNDS = dict(zip(SIZES, [1000, 300, 100, 15, 7]))
+
+TORCH = f"""
+import os, statistics, time
+start = time.monotonic()
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+imported = time.monotonic()
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(1))
+first = time.monotonic() - imported
+for size, rounds in {list(ROUNDS.items())}:
+    data = torch.zeros(size // 4)
+    took = []
+    for i in range(rounds + 2):
+        dist.barrier()
+        begin = time.perf_counter()
+        dist.all_reduce(data)
+        took.append((time.perf_counter() - begin) * 1e6)
+    if dist.get_rank() == 0: print(size, statistics.median(took[2:]))
+if dist.get_rank() == 0: print("first", first * 1e6)
+dist.barrier()
+"""
+
+
+def run(argv, ranks):
+    with Store() as store:
+        workers = [subprocess.Popen(argv, env=contract(store, r, ranks, GLOO_SOCKET_IFNAME="lo"),
+                                    stdout=subprocess.PIPE, text=True) for r in range(ranks)]
+        outs = [w.communicate(timeout=600)[0] for w in workers]
+    if any(w.returncode for w in workers):
+        sys.exit(f"bench: {argv[0]} failed: {[w.returncode for w in workers]}")
+    return {k: float(v) for k, v in (line.split() for line in outs[0].splitlines())}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    python = torch_python()
+    ours, theirs = [], []
+    for _ in range(args.rounds):
+        ours.append(run([f"{BUILD}/tests/bench/all_reduce"], args.ranks))
+        if python:
+            theirs.append(run([python, "-c", TORCH], args.ranks))
+
+    def cell(runs, key):
+        values = sorted(r[key] for r in runs)
+        return statistics.median(values), f"{statistics.median(values):.0f} [{values[0]:.0f}-{values[-1]:.0f}]"
+
+    def row(name, key, note=""):
+        a, ours_text = cell(ours, key)
+        b, theirs_text = cell(theirs, key) if theirs else (None, "-")
+        print(f"{name:>10} {ours_text:>26} {theirs_text:>26} {f'{a / b:.2f}' if b else '-':>7}{note}")
+
+    print(f"{args.ranks} ranks, loopback, all-reduce of float32, us: median [lowest-highest] of {args.rounds} rounds")
+    print(f"{'bytes':>10} {'libcrunrt':>26} {'torch gloo':>26} {'ratio':>7}")
+    for size in SIZES:
+        row(size, str(size))
+    row("first", "first", "   init to the first result (torch: after its import)")
+    print(f"our layer: {statistics.median(o['layer'] for o in ours):.2f} us a call")
+
+
+if __name__ == "__main__":
+    main()
