@@ -22,9 +22,14 @@ static const char *lookup(void *arg, const char *name) {
 static struct options o;
 static struct cr_error err;
 
+/* `o` points into argv, so it is copied to where it outlives the caller's expression. */
 static int parse(const char *const *argv) {
+    static const char *kept[32];
+    size_t n = 0;
+    do kept[n] = argv[n];
+    while (argv[n++] != NULL);
     cr_error_clear(&err);
-    return options_parse((char *const *) (void *) argv, lookup, NULL, &o, &err);
+    return options_parse((char *const *) (void *) kept, lookup, NULL, &o, &err);
 }
 
 #define PARSE(...) parse((const char *const[]){"crun", __VA_ARGS__, NULL})
