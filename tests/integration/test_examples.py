@@ -52,6 +52,17 @@ def test_spawn(tmp):
     assert lines(run([EXAMPLES / "spawn"])) == ["4 workers, the mean is 15"]
 
 
+def test_all_reduce_gpu(tmp):
+    """On a machine with GPUs it works; elsewhere it fails with the CUDA code and falls back to nothing."""
+    if not (EXAMPLES / "all_reduce_gpu").exists():
+        return  # built where CUDA and NCCL are
+    done = start("all_reduce_gpu", 1)
+    if done.returncode == 0:
+        assert "rank 0 of 1: 1048576 sums right on GPU 0" in done.stdout, done
+    else:
+        assert re.search(r"CUDA error (34|35|100) \(cuda|load 'lib(nccl|cudart)", done.stderr), done
+
+
 def test_replicas(tmp):
     server = subprocess.Popen([CRUN_STORE, "serve", "--host", "127.0.0.1", "--port", "0"], stdout=subprocess.PIPE,
                               text=True)
