@@ -53,7 +53,7 @@ static int build_items(struct item_block *b, const struct store_bytes *keys,
                        const struct store_bytes *values, size_t count) {
     *b = (struct item_block){0};
     b->spans = calloc(2 * count + 1, sizeof(*b->spans));
-    int rc = b->spans == NULL ? -ENOMEM : 0;
+    int rc = b->spans == NULL ? -ENOMEM : cr_buffer_reserve(&b->bytes, 1); /* never a NULL base */
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = add_item(b, keys[i]);
         if (rc == 0 && values != NULL) rc = add_item(b, values[i]);

@@ -29,11 +29,10 @@ def is_asleep(tid):
     return "State:\tS" in status
 
 
-def attach(pids, output):
-    """strace -f -p takes every thread of a process."""
+def attach(tids, output):
     words = ["strace", "-f", "-o", str(output)]
-    for pid in pids:
-        words += ["-p", str(pid)]
+    for tid in tids:
+        words += ["-p", tid]
     log = open(output.with_suffix(".err"), "w+")
     strace = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log)
 
@@ -41,7 +40,7 @@ def attach(pids, output):
         text = output.with_suffix(".err").read_text()
         if strace.poll() is not None:
             skip("strace may not attach here: " + text.strip().splitlines()[-1])
-        return text.count(" attached") >= len(pids)
+        return text.count(" attached") >= len(tids)
 
     until(attached, "strace to attach")
     return strace
@@ -62,7 +61,7 @@ def main():
         tids = threads(crun.pid) + threads(crun.warden())
         until(lambda: all(is_asleep(tid) for tid in tids), "crun to go to sleep")
         output = crun.path / "strace.out"
-        strace = attach([crun.pid, crun.warden()], output)
+        strace = attach(tids, output)
         before = set(calls(output))
         try:
             crun.process.wait(timeout=SECONDS)

@@ -1,6 +1,7 @@
 """torch's TCPStore against a server at argv[1]:argv[2]: everything of the API that this torch has.
 argv[3], if given, is what the server lacks: "queues"."""
 import datetime
+import os
 import sys
 import threading
 import time
@@ -10,10 +11,11 @@ import torch.distributed as dist
 
 host, port = sys.argv[1], int(sys.argv[2])
 lacks = sys.argv[3:]
+backend = {"use_libuv": False} if os.environ.get("USE_LIBUV") == "0" else {}
 
 
-def open_store(timeout_s=30, **more):
-    return dist.TCPStore(host, port, None, False, datetime.timedelta(seconds=timeout_s), **more)
+def open_store(timeout_s=30):
+    return dist.TCPStore(host, port, None, False, datetime.timedelta(seconds=timeout_s), **backend)
 
 
 def fails(call, text):
@@ -145,7 +147,7 @@ def test_barrier(store):
 
 def test_join(store):
     begin = store.num_keys()
-    joined = dist.TCPStore(host, port, 2, False, datetime.timedelta(seconds=30))
+    joined = dist.TCPStore(host, port, 2, False, datetime.timedelta(seconds=30), **backend)
     assert joined.num_keys() == begin + 1  # the raw key init/
     del joined
 

@@ -1,0 +1,62 @@
+/* The store's client on a libuv loop, for agents: the calls of store.h with a callback each.
+ *
+ * One connection; calls are sent in the order they were made, one under way at a time (a server
+ * answers a connection in order), so a wait holds up what comes behind it: open two where that
+ * matters. No silent reconnection after opening; a lost connection fails the calls under way and all
+ * later ones with a text that says what was in flight. All on the loop's thread. */
+#ifndef STORE_CLIENT_ASYNC_H
+#define STORE_CLIENT_ASYNC_H
+
+#include "store/store.h"
+
+#include <uv.h>
+
+#define STORE_ASYNC_CALLS_MAX 4096 /* under way and queued */
+
+struct store_async;
+
+/* What a call returned; valid during the callback. Which field counts depends on the call. */
+struct store_async_result {
+    int64_t number;           /* add, num_keys; delete and check: 1 or 0 */
+    struct store_bytes value; /* get, compare_set */
+    struct store_list list;   /* multi_get; the callback may take it by setting it to {0} */
+};
+
+/* status is 0, -ETIMEDOUT, -ECANCELED (closed), -ECONNRESET, -EPROTO…; err has the text. Called
+ * once, never inside the call that began it; it may make and close anything. */
+typedef void (*store_async_fn)(void *arg, int status, struct store_async_result *result,
+                               const struct cr_error *err);
+
+/* Connects to a modern server (crun's, torch's from 2.5 on), trying again with back-off while it is
+ * refused, reset or unknown, until the time is up. `done` tells; calls may be made only after it
+ * said 0. Returns 0 or -ENOMEM, -EINVAL; then `done` never comes. */
+int store_async_open(uv_loop_t *loop, const char *host, uint16_t port, int64_t timeout_ms,
+                     store_async_fn done, void *arg, struct store_async **out,
+                     struct cr_error *err);
+
+/* Each returns 0, or -ENOTCONN, -EAGAIN (too many calls), -EMSGSIZE, -ENOMEM, or the code of the
+ * lost connection, and then `done` never comes. Keys and values are copied. */
+int store_async_set(struct store_async *a, struct store_bytes key, struct store_bytes value,
+                    int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_get(struct store_async *a, struct store_bytes key, int64_t timeout_ms,
+                    store_async_fn done, void *arg);
+int store_async_add(struct store_async *a, struct store_bytes key, int64_t delta,
+                    int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_compare_set(struct store_async *a, struct store_bytes key,
+                            struct store_bytes expected, struct store_bytes desired,
+                            int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_wait(struct store_async *a, const struct store_bytes *keys, size_t key_count,
+                     int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_check(struct store_async *a, const struct store_bytes *keys, size_t key_count,
+                      int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_multi_get(struct store_async *a, const struct store_bytes *keys, size_t key_count,
+                          int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_delete(struct store_async *a, struct store_bytes key, int64_t timeout_ms,
+                       store_async_fn done, void *arg);
+int store_async_num_keys(struct store_async *a, int64_t timeout_ms, store_async_fn done, void *arg);
+
+/* Ends everything: `done` of each call under way says -ECANCELED, then `closed` comes and the memory
+ * is gone. NULL is fine (then `closed` never comes); `closed` may be NULL. */
+void store_async_close(struct store_async *a, void (*closed)(void *arg), void *arg);
+
+#endif

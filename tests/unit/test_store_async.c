@@ -1,0 +1,255 @@
+/* The client on a loop, against our server in the same process: every call, the order of calls,
+ * time limits, a server that goes away, closing in the middle. */
+#include "base/clock.h"
+#include "store/client_async.h"
+
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LONG_MS 30000
+#define B(text) STORE_BYTES(text)
+
+static struct store_server *server;
+static struct store_space *space;
+static uint16_t port;
+static uv_loop_t loop;
+static struct store_async *client;
+
+/* What a callback said. */
+struct said {
+    int times, status;
+    int64_t number;
+    char value[64];
+    size_t list_count;
+    char text[CR_ERROR_TEXT_MAX];
+    int turn; /* which callback of the test this was */
+};
+
+static int turns;
+
+static void on_said(void *arg, int status, struct store_async_result *r,
+                    const struct cr_error *err) {
+    struct said *s = arg;
+    s->times++;
+    s->turn = ++turns;
+    s->status = status;
+    s->number = r->number;
+    s->list_count = r->list.count;
+    (void) snprintf(s->value, sizeof(s->value), "%.*s", (int) r->value.len,
+                    r->value.data != NULL ? (const char *) r->value.data : "");
+    (void) snprintf(s->text, sizeof(s->text), "%s", err != NULL ? err->text : "");
+}
+
+static void on_closed(void *arg) { *(int *) arg += 1; }
+
+static void run_until(const struct said *s) {
+    while (s->times == 0) {
+        int more = uv_run(&loop, UV_RUN_ONCE);
+        ck_assert_msg(more != 0 || s->times > 0, "the loop ended and nothing was said");
+    }
+}
+
+static int open_client(uint16_t to, int64_t timeout_ms, struct said *s) {
+    *s = (struct said){0};
+    int rc = store_async_open(&loop, "127.0.0.1", to, timeout_ms, on_said, s, &client, NULL);
+    ck_assert_int_eq(s->times, 0);
+    return rc;
+}
+
+static void start(void) {
+    struct cr_error err = {0};
+    struct said s;
+    turns = 0;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert_int_eq(store_server_start(NULL, &server, &err), 0);
+    ck_assert_int_eq(store_server_open(server, "127.0.0.1", 0, &space, &port, &err), 0);
+    ck_assert_int_eq(open_client(port, LONG_MS, &s), 0);
+    run_until(&s);
+    ck_assert_msg(s.status == 0, "%s", s.text);
+}
+
+static void stop(void) {
+    int closed = 0;
+    store_async_close(client, on_closed, &closed);
+    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    ck_assert_int_eq(closed, 1);
+    ck_assert_int_eq(uv_loop_close(&loop), 0); /* nothing was left behind */
+    store_server_stop(server);
+}
+
+/* Makes a call and waits for what it says. */
+#define CALL(s, call)                                                                              \
+    do {                                                                                           \
+        struct said *said = &(s);                                                                  \
+        *said = (struct said){0};                                                                  \
+        ck_assert_int_eq((call), 0);                                                               \
+        ck_assert_int_eq(said->times, 0); /* never inside the call */                              \
+        run_until(said);                                                                           \
+    } while (0)
+
+START_TEST(every_call_answers) {
+    struct said s;
+    struct store_bytes keys[] = {B("k"), B("c"), B("k")};
+    CALL(s, store_async_set(client, B("k"), B("v1"), LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    CALL(s, store_async_get(client, B("k"), LONG_MS, on_said, &s));
+    ck_assert_str_eq(s.value, "v1");
+    CALL(s, store_async_add(client, B("c"), -2, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, -2);
+    CALL(s, store_async_compare_set(client, B("k"), B("zz"), B("x"), LONG_MS, on_said, &s));
+    ck_assert_str_eq(s.value, "v1");
+    CALL(s, store_async_wait(client, keys, 3, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    CALL(s, store_async_check(client, keys, 3, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 1);
+    CALL(s, store_async_multi_get(client, keys, 3, LONG_MS, on_said, &s));
+    ck_assert_uint_eq(s.list_count, 3);
+    CALL(s, store_async_multi_get(client, keys, 0, LONG_MS, on_said, &s));
+    ck_assert_uint_eq(s.list_count, 0);
+    CALL(s, store_async_delete(client, B("k"), LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 1);
+    CALL(s, store_async_check(client, keys, 3, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 0);
+    CALL(s, store_async_num_keys(client, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 1);
+}
+END_TEST
+
+START_TEST(big_values_go_both_ways) {
+    size_t len = 3u << 20;
+    char *big = malloc(len);
+    ck_assert_ptr_nonnull(big);
+    memset(big, 'x', len);
+    struct said s;
+    struct store_bytes value = {big, len};
+    CALL(s, store_async_set(client, B("big"), value, LONG_MS, on_said, &s));
+    CALL(s, store_async_compare_set(client, B("big"), value, value, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    CALL(s, store_async_get(client, B("big"), LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    free(big);
+}
+END_TEST
+
+/* Queued calls are answered in order, also behind a wait that has to be given up. */
+START_TEST(calls_keep_their_order) {
+    struct said wait = {0}, set = {0}, get = {0}, late = {0};
+    struct store_bytes gone = B("gone");
+    ck_assert_int_eq(store_async_wait(client, &gone, 1, 150, on_said, &wait), 0);
+    ck_assert_int_eq(store_async_add(client, B("late"), 1, 20, on_said, &late), 0);
+    ck_assert_int_eq(store_async_set(client, B("k"), B("v"), LONG_MS, on_said, &set), 0);
+    ck_assert_int_eq(store_async_get(client, B("k"), LONG_MS, on_said, &get), 0);
+    run_until(&get);
+    ck_assert_int_eq(wait.status, -ETIMEDOUT);
+    ck_assert_ptr_nonnull(strstr(wait.text, "wait for 'gone' at store 127.0.0.1:"));
+    ck_assert_ptr_nonnull(strstr(wait.text, ": timed out after 150 ms"));
+    ck_assert_int_eq(late.status, -ETIMEDOUT); /* its time ended while it was queued: never sent */
+    ck_assert_int_eq(set.status, 0);
+    ck_assert_str_eq(get.value, "v");
+    ck_assert_int_lt(late.turn, wait.turn);
+    ck_assert_int_lt(wait.turn, set.turn);
+    ck_assert_int_lt(set.turn, get.turn);
+    struct said s;
+    struct store_bytes name = B("late");
+    CALL(s, store_async_check(client, &name, 1, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 0);
+}
+END_TEST
+
+START_TEST(another_client_wakes_a_wait) {
+    struct said wait = {0}, get = {0};
+    struct store_bytes key = B("awaited");
+    struct store_client *other = NULL;
+    ck_assert_int_eq(
+        store_client_connect("127.0.0.1", port, STORE_PROTOCOL_MODERN, LONG_MS, &other, NULL), 0);
+    ck_assert_int_eq(store_async_wait(client, &key, 1, CR_FOREVER, on_said, &wait), 0);
+    ck_assert_int_eq(store_async_get(client, key, LONG_MS, on_said, &get), 0);
+    (void) uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_eq(wait.times, 0);
+    ck_assert_int_eq(store_client_set(other, key, B("x"), LONG_MS, NULL), 0);
+    run_until(&get);
+    ck_assert_int_eq(wait.status, 0);
+    ck_assert_str_eq(get.value, "x");
+    store_client_close(other);
+}
+END_TEST
+
+START_TEST(a_lost_server_fails_all_calls) {
+    struct said wait = {0}, set = {0}, s = {0};
+    struct store_bytes key = B("never");
+    ck_assert_int_eq(store_async_wait(client, &key, 1, CR_FOREVER, on_said, &wait), 0);
+    ck_assert_int_eq(store_async_set(client, B("k"), B("v"), LONG_MS, on_said, &set), 0);
+    store_space_close(space);
+    run_until(&set);
+    ck_assert_int_eq(wait.status, -ECONNRESET);
+    ck_assert_int_eq(set.status, -ECONNRESET);
+    ck_assert_ptr_nonnull(strstr(wait.text, "wait for 'never' at store 127.0.0.1:"));
+    ck_assert_ptr_nonnull(strstr(wait.text, "the server closed the connection"));
+    ck_assert_int_eq(store_async_num_keys(client, LONG_MS, on_said, &s), -ECONNRESET);
+    ck_assert_int_eq(s.times, 0);
+}
+END_TEST
+
+START_TEST(closing_cancels) {
+    struct said wait = {0}, set = {0};
+    struct store_bytes key = B("never");
+    ck_assert_int_eq(store_async_wait(client, &key, 1, CR_FOREVER, on_said, &wait), 0);
+    ck_assert_int_eq(store_async_set(client, B("k"), B("v"), LONG_MS, on_said, &set), 0);
+    int closed = 0;
+    store_async_close(client, on_closed, &closed);
+    ck_assert_int_eq(wait.status, -ECANCELED);
+    ck_assert_int_eq(set.status, -ECANCELED);
+    ck_assert_int_eq(closed, 0);
+    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    ck_assert_int_eq(closed, 1);
+    static struct said s; /* said while stop() closes it in the middle of opening */
+    ck_assert_int_eq(open_client(port, LONG_MS, &s), 0);
+}
+END_TEST
+
+/* A bound port that nobody listens on refuses; the client tries until the time is up. */
+START_TEST(opening_gives_up) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), closed = 0;
+    ck_assert_int_eq(bind(fd, (struct sockaddr *) &a, sizeof(a)), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *) &a, &len), 0);
+    store_async_close(client, on_closed, &closed);
+    struct said s, none = {0};
+    int64_t begin = cr_monotonic_ms();
+    ck_assert_int_eq(open_client(ntohs(a.sin_port), 300, &s), 0);
+    ck_assert_int_eq(store_async_num_keys(client, LONG_MS, on_said, &none), -ENOTCONN);
+    run_until(&s);
+    ck_assert_int_eq(s.status, -ETIMEDOUT);
+    ck_assert_ptr_nonnull(strstr(s.text, "connect to the store at 127.0.0.1:"));
+    ck_assert_ptr_nonnull(strstr(s.text, "timed out after 300 ms (connection refused)"));
+    ck_assert_int_ge(cr_monotonic_ms() - begin, 50); /* more than one try */
+    (void) close(fd);
+}
+END_TEST
+
+int main(void) {
+    TCase *t = tcase_create("loop");
+    tcase_add_checked_fixture(t, start, stop);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, every_call_answers);
+    tcase_add_test(t, big_values_go_both_ways);
+    tcase_add_test(t, calls_keep_their_order);
+    tcase_add_test(t, another_client_wakes_a_wait);
+    tcase_add_test(t, a_lost_server_fails_all_calls);
+    tcase_add_test(t, closing_cancels);
+    tcase_add_test(t, opening_gives_up);
+    Suite *suite = suite_create("store client on a loop");
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed > 0;
+}
