@@ -51,10 +51,6 @@ static size_t entry_cost(size_t key_len) {
     return sizeof(struct store_entry) + key_len + MALLOC_OVERHEAD + 2 * sizeof(void *);
 }
 
-static size_t value_cost(const struct store_value *v) {
-    return v == NULL ? 0 : VALUE_OVERHEAD + v->cap;
-}
-
 static size_t wait_cost(size_t count) {
     return sizeof(struct store_wait) + count * sizeof(struct store_registration) + MALLOC_OVERHEAD;
 }
@@ -320,10 +316,18 @@ static struct store_value *value_of(struct store_bytes bytes, struct store_value
     return v;
 }
 
+/* Lets go of a value. While a reply that is not sent yet still holds it, it stays counted: else a
+ * client that never reads could pin any amount of memory. */
+static void release(struct store_keyspace *ks, struct store_value *v) {
+    if (v == NULL) return;
+    v->account = &ks->memory;
+    store_value_unref(v);
+}
+
 /* Makes v the entry's value: takes it, wakes, notifies. */
 static void install(struct store_keyspace *ks, struct store_entry *e, struct store_value *v) {
     struct store_value *old = e->value;
-    ks->memory += value_cost(v) - value_cost(old);
+    ks->memory += store_value_cost(v);
     ks->value_bytes += v->len - (size_t) (old == NULL ? 0 : old->len);
     if (old == NULL) {
         ks->key_count++;
@@ -332,7 +336,7 @@ static void install(struct store_keyspace *ks, struct store_entry *e, struct sto
     e->value = v;
     wake_all(ks, e);
     notify(ks, e, old == NULL ? STORE_WATCH_CREATED : STORE_WATCH_UPDATED, old, v);
-    store_value_unref(old);
+    release(ks, old);
     if (e->extra != NULL) settle(ks, e);
 }
 
@@ -522,9 +526,8 @@ static int apply_delete(struct call *c) {
     ks->key_count--;
     ks->key_bytes -= e->key_len;
     ks->value_bytes -= old->len;
-    ks->memory -= value_cost(old);
     notify(ks, e, STORE_WATCH_DELETED, old, NULL);
-    store_value_unref(old);
+    release(ks, old);
     settle(ks, e);
     return replied(c, store_output_u64(&c->session->out, 1));
 }
@@ -644,12 +647,12 @@ static int apply_queue_push(struct call *c) {
     x->queue_last = q;
     x->queue_len++;
     ks->value_bytes += v->len;
-    ks->memory += sizeof(*q) + MALLOC_OVERHEAD + value_cost(v);
+    ks->memory += sizeof(*q) + MALLOC_OVERHEAD + store_value_cost(v);
     wake_one(ks, e);
     return 0;
 }
 
-/* Takes the head out; the caller owns the value. */
+/* Takes the head out; the caller has to release() the value. */
 static struct store_value *queue_take(struct store_keyspace *ks, struct store_entry *e) {
     struct store_extra *x = e->extra;
     struct store_queued *q = x->queue_first;
@@ -661,7 +664,7 @@ static struct store_value *queue_take(struct store_keyspace *ks, struct store_en
         ks->queue_count--;
     }
     ks->value_bytes -= v->len;
-    ks->memory -= sizeof(*q) + MALLOC_OVERHEAD + value_cost(v);
+    ks->memory -= sizeof(*q) + MALLOC_OVERHEAD;
     free(q);
     return v;
 }
@@ -677,7 +680,7 @@ static int apply_queue_pop(struct call *c) {
     if (len == 0 || rc < 0) return replied(c, rc);
     struct store_value *v = queue_take(c->ks, e);
     rc = store_output_value(&c->session->out, v);
-    store_value_unref(v);
+    release(c->ks, v);
     settle(c->ks, e);
     return replied(c, rc);
 }
@@ -798,7 +801,7 @@ void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
 }
 
 static void free_entry(struct store_keyspace *ks, struct store_entry *e) {
-    while (e->extra != NULL && e->extra->queue_first != NULL) store_value_unref(queue_take(ks, e));
+    while (e->extra != NULL && e->extra->queue_first != NULL) release(ks, queue_take(ks, e));
     CR_ASSERT(e->extra == NULL || e->extra->waiter_first == NULL); /* all sessions left */
     free(e->extra);
     store_value_unref(e->value);

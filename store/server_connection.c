@@ -124,15 +124,18 @@ void store_connection_close(struct store_connection *c, const char *reason) {
     store_close_softly(c->fd);
 }
 
-/* Counts what the connection holds in the space's memory; over the limit, it is closed. */
+/* Counts what the connection holds in the space's memory: what it sent by halves and does not read;
+ * values are counted where they are kept. Over the limit it is closed, unless it is hardly to blame. */
 static void charge(struct store_connection *c) {
     struct store_keyspace *keys = &c->space->keys;
-    size_t held = c->rx.cap + c->session.out.pending + (c->block == NULL ? 0 : c->block->len);
+    const struct store_output *out = &c->session.out;
+    size_t held = c->rx.cap + (out->pending > 0 ? out->bytes.cap : 0) +
+                  (c->block == NULL ? 0 : c->block->len);
     if (held == c->charged) return;
     keys->memory += held - c->charged;
     bool grew = held > c->charged;
     c->charged = held;
-    if (grew && keys->memory_max > 0 && keys->memory > keys->memory_max) {
+    if (grew && held > STORE_HELD_FREE && keys->memory_max > 0 && keys->memory > keys->memory_max) {
         store_connection_close(c, "memory limit of the store reached");
     }
 }
@@ -423,6 +426,7 @@ static void block_complete(struct store_connection *c) {
     struct store_request request;
     struct store_value *block = c->block;
     c->block = NULL;
+    charge(c); /* from now on the key space counts it */
     store_parser_finish(&c->parser, c->rx.data, block, &request);
     borrow_output(c);
     apply(c, &request);

@@ -22,6 +22,8 @@
 #define STORE_READ_SIZE    ((size_t) 256 << 10) /* at most that much a wake-up of one client */
 #define STORE_BIG_PEEK     ((size_t) 4 << 10)   /* first bite, where a big value is expected */
 #define STORE_OUTPUT_PAUSE ((size_t) 1 << 20) /* unread replies at which we stop reading requests */
+#define STORE_HELD_FREE     ((size_t) 64 << 10)  /* nobody is closed for holding less, full or not */
+#define STORE_STAT_TEXT_MAX ((size_t) 1 << 20)   /* no further waiter is listed behind that */
 #define STORE_MAGICS_MAX   8
 #define STORE_ADMIN_SPARE                                                                          \
     8 /* connections beyond client_max, so that a full store can be looked into */

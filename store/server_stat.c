@@ -69,7 +69,7 @@ static void put_waiting(struct json *j, const struct store_space *space) {
     PUT(j, ",\"waiting\":[");
     size_t shown = 0;
     for (const struct store_wait *w = space->keys.wait_first; w != NULL; w = w->next) {
-        if (shown == STORE_STAT_WAITERS_MAX) break;
+        if (shown == STORE_STAT_WAITERS_MAX || j->out->len > STORE_STAT_TEXT_MAX) break;
         if (shown++ > 0) put(j, ",", 1);
         put_wait(j, space, w);
     }

@@ -102,7 +102,13 @@ struct store_value *store_value_ref(struct store_value *v) {
 }
 
 void store_value_unref(struct store_value *v) {
-    if (v != NULL && --v->refs == 0) free(v);
+    if (v == NULL || --v->refs > 0) return;
+    if (v->account != NULL) *v->account -= store_value_cost(v);
+    free(v);
+}
+
+size_t store_value_cost(const struct store_value *v) {
+    return v == NULL ? 0 : sizeof(*v) + v->cap + 16; /* what the allocator adds */
 }
 
 /* ---- the parser ---- */

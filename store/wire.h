@@ -137,16 +137,17 @@ struct store_limits {
 
 /* A value as the key space keeps it: shared by reference, so that a big one is never copied. */
 struct store_value {
+    size_t *account; /* whose count it leaves when it is freed; NULL: somebody else's business */
     uint32_t refs;
     uint32_t len;
     uint32_t cap;
-    uint32_t pad;
     uint8_t data[];
 };
 
 struct store_value *store_value_new(size_t cap); /* refs 1, len 0; NULL when memory is short */
 struct store_value *store_value_ref(struct store_value *v);
-void store_value_unref(struct store_value *v); /* NULL is fine */
+void store_value_unref(struct store_value *v);        /* NULL is fine */
+size_t store_value_cost(const struct store_value *v); /* bytes of memory, about; NULL is 0 */
 
 /* Bytes by their place in the request, since the buffer may move while the request grows. */
 struct store_span {

@@ -284,6 +284,42 @@ def test_memory_limit(tmp):
     assert "memory limit of the store reached" in server.err, server.err
 
 
+def test_readers_of_one_big_value(tmp):
+    """Many read the same value slowly: it is there once, and the limit is nobody's trouble."""
+    with Server("--max-memory", "24M") as server:
+        c = Modern(server)
+        c.set("big", bytes(16 << 20))
+        readers = [Modern(server) for _ in range(30)]
+        for r in readers:
+            r.send(b"\x03" + text("/big"))
+        answers(server)
+        c.set("more", bytes(4 << 20))
+        half = Modern(server)
+        half.send(b"\x01" + text("/half"))
+        assert c.num_keys() == 3
+        for r in readers:
+            assert len(r.value()) == 16 << 20
+    assert server.err == "", server.err
+
+
+def test_unread_values_cannot_be_pinned(tmp):
+    """Asked for, never read, then overwritten: still within the limit."""
+    with Server("--max-memory", "40M") as server:
+        pinned = []
+        for i in range(20):
+            c = Modern(server)
+            try:
+                c.set("big", bytes(8 << 20))
+                c.send(b"\x03" + text("/big"))
+                pinned.append(c)
+                stat(server)
+            except OSError:
+                pass
+        assert server.resident_kib() < SHADOW * 60 << 10, server.resident_kib()
+        answers(server)
+    assert "memory limit of the store reached" in server.err
+
+
 def test_out_of_memory(tmp):
     """The machine's memory, not our limit, runs out: who asked for it is disconnected, others go on."""
     if SHADOW > 1:

@@ -350,6 +350,39 @@ START_TEST(test_big_values_are_shared_not_changed) {
 }
 END_TEST
 
+/* A value that is gone but not sent yet still counts, until it is. */
+START_TEST(test_unsent_values_stay_counted) {
+    size_t size = 100000;
+    char *big = malloc(size + 1);
+    memset(big, 'x', size);
+    big[size] = '\0';
+    set("k", big);
+    size_t one = keys.memory;
+    say_key(&a, STORE_OP_GET, "k");
+    say_key(&b, STORE_OP_GET, "k");
+    ck_assert_uint_eq(keys.memory, one); /* shared: costs nothing */
+    set("k", big);
+    ck_assert_uint_gt(keys.memory, one + size);
+    say_key(&c, STORE_OP_DELETE, "k");
+    hear_number(&c, 1);
+    ck_assert_uint_gt(keys.memory, size);
+    hear_value(&a, big);
+    ck_assert_uint_gt(keys.memory, size);
+    peer_close(&b); /* gone without having read */
+    peer_open(&b, &keys, &peer_limits);
+    ck_assert_uint_eq(keys.memory, 0);
+    say_value(&c, STORE_OP_QUEUE_PUSH, "q", big);
+    say_key(&a, STORE_OP_QUEUE_POP, "q");
+    ck_assert_uint_gt(keys.memory, size);
+    struct cr_buffer got = {0};
+    peer_receive(&a, &got);
+    ck_assert_uint_eq(got.len, 16 + size);
+    cr_buffer_done(&got);
+    ck_assert_uint_eq(keys.memory, 0);
+    free(big);
+}
+END_TEST
+
 /* ---- waiting ---- */
 
 START_TEST(test_check_and_wait_at_once) {
@@ -653,7 +686,7 @@ END_TEST
 
 START_TEST(test_memory_limit) {
     set("k", "v");
-    keys.memory_max = keys.memory + 1000;
+    keys.memory_max = keys.memory + 1100;
     char big[901];
     memset(big, 'x', 900);
     big[900] = '\0';
@@ -742,6 +775,7 @@ static void add_values(TCase *t) {
     tcase_add_test(t, test_multi_set_is_applied_whole);
     tcase_add_test(t, test_list_keys_counts_what_num_keys_counts);
     tcase_add_test(t, test_big_values_are_shared_not_changed);
+    tcase_add_test(t, test_unsent_values_stay_counted);
     tcase_add_test(t, test_what_is_deleted_is_free);
 }
 
