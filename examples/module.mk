@@ -7,3 +7,15 @@ $(BUILD)/examples/%: $(BUILD)/obj/examples/%.o $(BUILD)/lib/libcrunrt.so
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt -lm $(LDLIBS)
+
+# On GPUs: where CUDA was found. The CUDA runtime is linked, so these need it to start.
+cuda_lib := $(firstword $(wildcard $(foreach d,lib64 lib,$(patsubst %/include,%/$(d),$(CUDA_INCLUDE))/libcudart.so)))
+ifneq ($(and $(HAVE_NCCL),$(cuda_lib)),)
+examples: $(BUILD)/examples/all_reduce_gpu
+endif
+$(call objects,examples/cuda/all_reduce_gpu.c): extra_CPPFLAGS = -isystem $(CUDA_INCLUDE)
+$(BUILD)/examples/all_reduce_gpu: $(call objects,examples/cuda/all_reduce_gpu.c) $(BUILD)/lib/libcrunrt.so
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,$(dir $(cuda_lib)) -o $@ $< \
+	    -L$(BUILD)/lib -lcrunrt $(cuda_lib) $(LDLIBS)

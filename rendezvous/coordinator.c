@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NEVER (-1)
+#define NEVER         (-1)
+#define SEAT_NAME_MAX 320
 
 /* Least time that a node gets to stop its workers; more than any grace in use. */
 #define STOP_LIMIT_MS INT64_C(120000)
@@ -219,6 +220,12 @@ static struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, 
     c->in_state[SEAT_JOINED]++;
     if (!local) wake_by(c, now_ms + c->lease_ms);
     return s;
+}
+
+/* Several nodes may have one host name. */
+static void name_seat(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]) {
+    (void) snprintf(out, SEAT_NAME_MAX, "node '%.200s' (%.60s, process %" PRIu64 ")", s->host, s->addr,
+                    s->pid);
 }
 
 /* Remembers who held the rank, so that the same host may have it back. */
@@ -592,16 +599,16 @@ static void seat_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
                         const char *how, const char *why) {
     int had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
     int was_running = s->state == SEAT_RUNNING, was_done = s->state == SEAT_SUCCEEDED;
-    char host[256];
-    (void) snprintf(host, sizeof(host), "%s", s->host);
+    char name[SEAT_NAME_MAX];
+    name_seat(s, name);
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
-    say(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "node '%s' %s: %s", host, how, why);
+    say(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
     if (c->phase == COORDINATOR_RUNNING && was_done) {
         c->gone_well++;
     } else if (c->phase == COORDINATOR_RUNNING && was_running) {
         c->changed = 1;
-        set_why(c, "node '%s' %s: %s", host, how, why);
+        set_why(c, "%s %s: %s", name, how, why);
         stop_round(c, now_ms);
     } else if (c->phase == COORDINATOR_FORMING && had_round) {
         c->changed = 1;
@@ -617,7 +624,9 @@ static void node_leaves(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     if (s->group_rank >= 0) c->changed = 1;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
-    set_why(c, "node '%.200s' leaves: %s", s->host, why);
+    char name[SEAT_NAME_MAX];
+    name_seat(s, name);
+    set_why(c, "%s leaves: %s", name, why);
     stop_round(c, now_ms);
 }
 

@@ -30,7 +30,8 @@ def inner_of(crun):
 
 
 def nested(kill_outer, cgroup):
-    inner = [str(CRUN), "--no-python", "/bin/sh", "-c", HOSTILE]
+    script = HOSTILE.replace("$$", "$$$$")  # the inner crun takes one $ of two, as the outer does
+    inner = [str(CRUN), "--no-python", "/bin/sh", "-c", script]
     with Crun("--no-python", *inner, env={"CRUN_CGROUP": cgroup}) as crun:
         pids = [crun.pid_of(f"0.{kind}.pid") for kind in HOSTILE_KINDS]
         inside = inner_of(crun)

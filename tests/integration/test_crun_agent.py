@@ -98,7 +98,7 @@ def test_a_closed_connection_is_noticed_at_once(tmp):
         rounds(a, b)
         b.close()
         stop = a.expect("STOP")
-        assert "'b' was lost" in stop["why"], stop
+        assert "node 'b' (b, process " in stop["why"] and "was lost" in stop["why"], stop
         a.send_join()
         again = a.expect("ROUND")
         assert (again["round"], again["group_world_size"], again["restart_count"]) == (1, 1, 0)

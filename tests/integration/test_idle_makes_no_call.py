@@ -29,10 +29,11 @@ def is_asleep(tid):
     return "State:\tS" in status
 
 
-def attach(tids, output):
+def attach(pids, output):
+    """strace -f -p takes every thread of a process."""
     words = ["strace", "-f", "-o", str(output)]
-    for tid in tids:
-        words += ["-p", tid]
+    for pid in pids:
+        words += ["-p", str(pid)]
     log = open(output.with_suffix(".err"), "w+")
     strace = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log)
 
@@ -40,7 +41,7 @@ def attach(tids, output):
         text = output.with_suffix(".err").read_text()
         if strace.poll() is not None:
             skip("strace may not attach here: " + text.strip().splitlines()[-1])
-        return text.count(" attached") >= len(tids)
+        return text.count(" attached") >= len(pids)
 
     until(attached, "strace to attach")
     return strace
@@ -61,7 +62,7 @@ def main():
         tids = threads(crun.pid) + threads(crun.warden())
         until(lambda: all(is_asleep(tid) for tid in tids), "crun to go to sleep")
         output = crun.path / "strace.out"
-        strace = attach(tids, output)
+        strace = attach([crun.pid, crun.warden()], output)
         before = set(calls(output))
         try:
             crun.process.wait(timeout=SECONDS)

@@ -4,8 +4,10 @@
     job.status, job.out, job.err, job.workers[1].env["RANK"], job.workers[1].argv
 """
 import json
+import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 from crun_test import CRUN, DEBIAN_PYTHON, SCALE, clean_env
@@ -53,3 +55,7 @@ class Job:
             self.workers = read_dumps(dumps)
             self.left_in_tmp = sorted(p.name for p in pathlib.Path(tmp).iterdir())
 
+
+def require_crun():
+    if not os.path.exists(CRUN):
+        sys.exit(f"{CRUN} is missing; build it first")

@@ -72,12 +72,10 @@ class Nodes:
         self.nodes = []
         self.seen = set()
 
-    def start(self, name, *args, prefix=(), python=None, **env):
-        more = clean_env(TEST_NODE=name, TEST_DIR=self.tmp, LOGLEVEL="info", PYTHONDONTWRITEBYTECODE="1",
-                         PYTHON_EXEC=PYTHON, **env)
-        program = args[-1:] if args and not str(args[-1]).startswith("-") else [WORKER]
-        options = [a for a in args if str(a).startswith("-")]
-        node = Node(self, name, [CRUN, *self.args, *options, *program], more, prefix)
+    def start(self, name, *options, program=WORKER, args=(), prefix=(), **env):
+        more = {"TEST_NODE": name, "TEST_DIR": self.tmp, "LOGLEVEL": "info", "PYTHON_EXEC": PYTHON,
+                "PYTHONDONTWRITEBYTECODE": "1", **env}
+        node = Node(self, name, [CRUN, *self.args, *options, program, *args], clean_env(**more), prefix)
         self.nodes.append(node)
         return node
 

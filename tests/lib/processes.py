@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from crun_job import CRUN, environment, require_crun
+from crun_job import CRUN, environment
 
 PATIENCE = 120  # seconds; the machine may be busy
 
@@ -83,13 +83,14 @@ class Crun:
     """`with Crun("--nproc-per-node=2", …) as crun`: leaves nothing behind, even when the test fails."""
 
     def __init__(self, *args, env=None):
-        require_crun()
         self.folder = tempfile.TemporaryDirectory(prefix="crun-test-")
         self.path = pathlib.Path(self.folder.name)
         self.err_path = self.path / "crun.stderr"
+        # crun's arguments are templates, as torchrun's: $$ is one $, and a shell's own pid needs two.
+        words = [str(a).replace("$$", "$$$$") for a in args]
         with open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
-                [str(CRUN), *map(str, args)], stdin=subprocess.DEVNULL, stdout=err, stderr=err,
+                [str(CRUN), *words], stdin=subprocess.DEVNULL, stdout=err, stderr=err,
                 start_new_session=True,
                 env=environment(**{"PIDS": str(self.path), "TMPDIR": str(self.path), **(env or {})}))
         self.pid = self.process.pid

@@ -247,7 +247,7 @@ START_TEST(surplus_is_parked_and_steps_in_without_moving_ranks) {
     ck_assert_int_eq(spare.ends, 0);
     lose(&p[1]);
     ck_assert_int_eq(p[0].stops, 1);
-    ck_assert_ptr_nonnull(strstr(p[0].why, "'b' was lost"));
+    ck_assert_ptr_nonnull(strstr(p[0].why, "node 'b' (b, process 0) was lost"));
     say(&p[0], RDZV_JOIN, 0);
     say(&p[2], RDZV_JOIN, 0);
     ck_assert_int_eq(spare.rounds, 1);
@@ -393,7 +393,7 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     join(&b, "b");
     join(&spare, "s");
     say(&b, RDZV_LEAVE, 0);
-    ck_assert_ptr_nonnull(strstr(a.why, "'b' leaves: signal 15"));
+    ck_assert_ptr_nonnull(strstr(a.why, "node 'b' (b, process 0) leaves: signal 15"));
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(spare.rounds, 0); /* b's workers may still run */
     lose(&b);

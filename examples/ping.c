@@ -1,0 +1,65 @@
+/* Two ranks pass a counter to and fro, then all ranks pass one round the ring without waiting for each
+ * other.
+ *
+ *     crun --standalone --nproc-per-node=4 build/examples/ping */
+#include <crunrt.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void must(int rc, const char *what) {
+    if (rc == 0) return;
+    fprintf(stderr, "ping: %s: %s\n", what, crunrt_last_error());
+    (void) crunrt_report_error(NULL, NULL);
+    exit(1);
+}
+
+/* Blocking: one sends, the other receives; each adds one. */
+static void ping_pong(crunrt_group *world, int rank) {
+    int64_t ball = 0;
+    if (rank > 1) return;
+    int peer = 1 - rank;
+    for (int turn = 0; turn < 4; turn++) {
+        if (turn % 2 == rank) {
+            ball++;
+            must(crunrt_group_send(world, &ball, 1, CRUNRT_INT64, peer, 0), "send");
+        } else {
+            must(crunrt_group_recv(world, &ball, 1, CRUNRT_INT64, peer, 0), "receive");
+            printf("rank %d has the ball: %lld\n", rank, (long long) ball);
+        }
+    }
+}
+
+/* Everybody sends to the right and receives from the left at once: one by one it would deadlock. */
+static void shift(crunrt_group *world, int rank, int size) {
+    int64_t mine = rank, from_left = -1;
+    crunrt_work *sending, *receiving;
+    must(crunrt_group_irecv(world, &from_left, 1, CRUNRT_INT64, (rank + size - 1) % size, 1,
+                            &receiving),
+         "start to receive");
+    must(crunrt_group_isend(world, &mine, 1, CRUNRT_INT64, (rank + 1) % size, 1, &sending),
+         "start to send");
+    must(crunrt_work_wait(receiving, CRUNRT_TIMEOUT_DEFAULT), "receive");
+    must(crunrt_work_wait(sending, CRUNRT_TIMEOUT_DEFAULT), "send");
+    crunrt_work_free(receiving);
+    crunrt_work_free(sending);
+    printf("rank %d got %lld from its left\n", rank, (long long) from_left);
+}
+
+int main(void) {
+    crunrt *rt;
+    crunrt_group *world;
+    must(crunrt_init(NULL, &rt), "start");
+    must(crunrt_group_new(rt, NULL, &world), "meet the other ranks");
+    int rank = crunrt_rank(rt), size = crunrt_world_size(rt);
+    if (size < 2) {
+        fprintf(stderr, "ping: needs two ranks or more\n");
+        return 2;
+    }
+    ping_pong(world, rank);
+    shift(world, rank, size);
+    must(crunrt_group_barrier(world), "end together");
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    return 0;
+}
