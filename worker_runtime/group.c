@@ -77,12 +77,12 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .store = group_backend_store(g),
     };
     if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
-    if (rc == 0) rc = group_arrive(g, "arrival", g->timeout_ms, err);
+    if (rc == 0 && !g->foreign) rc = group_arrive(g, "arrival", g->timeout_ms, err);
     if (rc == 0) rc = g->backend->open(&b, &g->state, err);
     return rc;
 }
 
-static int name_group(struct crunrt_group *g, const char *name) {
+static int name_group(struct crunrt_group *g, const char *name, const char *foreign_prefix) {
     uint64_t number = g->rt->group_seq++;
     if (name != NULL)
         (void) snprintf(g->name, sizeof(g->name), "%s", name);
@@ -93,7 +93,8 @@ static int name_group(struct crunrt_group *g, const char *name) {
     char prefix[96];
     (void) snprintf(prefix, sizeof(prefix), "%s/pg/%llu", g->rt->prefix,
                     (unsigned long long) number);
-    return crunrt_store_prefix(g->rt->store, prefix, &g->store);
+    return crunrt_store_prefix(g->rt->store, foreign_prefix != NULL ? foreign_prefix : prefix,
+                               &g->store);
 }
 
 /* The others must not wait for a rank that could not come. */
@@ -130,7 +131,8 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
     g->stream = o.stream;
     const char *debug = getenv("CRUNRT_DEBUG");
     g->checks = debug != NULL && strcmp(debug, "1") == 0;
-    rc = name_group(g, o.name);
+    g->foreign = o.foreign_prefix != NULL;
+    rc = name_group(g, o.name, o.foreign_prefix);
     if (rc == 0) rc = load_backend(g, o.backend);
     if (rc == 0) rc = connect_group(g, &o);
     if (rc < 0) {

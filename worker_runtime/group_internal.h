@@ -18,6 +18,7 @@ struct crunrt_group {
     void *state;             /* of the backend */
     uint32_t collective_seq; /* of the next one; the same on all ranks */
     uint32_t p2p_seq;        /* sends and receives so far; local */
+    int foreign;             /* the peers may be no crunrt: their keys, none of ours */
     uint32_t barriers;       /* monitored ones so far */
     uint32_t unfinished;     /* works */
     int checks;              /* CRUNRT_DEBUG=1: compare every collective with the other ranks */

@@ -26,15 +26,16 @@ static int from_store(int rc, struct cr_error *err) {
     return rc;
 }
 
-static int backend_key(const char *key, char out[128], struct cr_error *err) {
-    int n = snprintf(out, 128, "backend/%s", key);
+static int backend_key(const struct crunrt_group *g, const char *key, char out[128],
+                       struct cr_error *err) {
+    int n = snprintf(out, 128, "%s%s", g->foreign ? "" : "backend/", key);
     return n < 128 ? 0 : cr_fail(err, -EINVAL, "use the key '%s': too long", key);
 }
 
 static int on_set(void *arg, const char *key, const void *value, size_t len, struct cr_error *err) {
     struct crunrt_group *g = arg;
     char full[128];
-    int rc = backend_key(key, full, err);
+    int rc = backend_key(g, key, full, err);
     return rc < 0 ? rc : from_store(crunrt_store_set(g->store, full, value, len), err);
 }
 
@@ -61,7 +62,7 @@ static int on_get(void *arg, const char *key, int64_t timeout_ms, void **value, 
                   struct cr_error *err) {
     struct crunrt_group *g = arg;
     char full[128];
-    int rc = backend_key(key, full, err);
+    int rc = backend_key(g, key, full, err);
     if (rc == 0) rc = wait_for_key(g, full, timeout_ms, err);
     return rc < 0 ? rc : from_store(crunrt_store_get(g->store, full, timeout_ms, value, len), err);
 }
@@ -72,7 +73,7 @@ static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t
     for (size_t i = 0; i < key_count; i++) {
         struct crunrt_group *g = arg;
         char full[128];
-        int rc = backend_key(keys[i], full, err);
+        int rc = backend_key(g, keys[i], full, err);
         int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
         if (rc == 0) rc = wait_for_key(g, full, left > 0 ? left : 0, err);
         if (rc < 0) return rc;
@@ -83,14 +84,14 @@ static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t
 static int on_add(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err) {
     struct crunrt_group *g = arg;
     char full[128];
-    int rc = backend_key(key, full, err);
+    int rc = backend_key(g, key, full, err);
     return rc < 0 ? rc : from_store(crunrt_store_add(g->store, full, delta, total), err);
 }
 
 static int on_remove(void *arg, const char *key, struct cr_error *err) {
     struct crunrt_group *g = arg;
     char full[128];
-    int rc = backend_key(key, full, err);
+    int rc = backend_key(g, key, full, err);
     return rc < 0 ? rc : from_store(crunrt_store_delete(g->store, full, NULL), err);
 }
 

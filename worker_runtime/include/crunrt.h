@@ -290,10 +290,15 @@ typedef struct crunrt_group_options {
     int64_t timeout_ms; /* of every operation and of each phase of creation; 0 = 600,000 */
     int device;         /* nccl: CUDA device; -1 = the local rank */
     void *stream;       /* nccl: cudaStream_t of the operations, borrowed; NULL = one of its own */
+
+    /* gloo: meet ranks that are no crunrt, such as torch.distributed's, under these keys of the job's
+     * store, exactly. No arrival is noted then, and the peers' own rules (torch's barrier key) are the
+     * program's business; docs/worker-runtime.md has an example. NULL = none. */
+    const char *foreign_prefix;
 } crunrt_group_options;
 
 #define CRUNRT_GROUP_OPTIONS_INIT                                                                  \
-    { sizeof(crunrt_group_options), NULL, NULL, NULL, 0, 0, -1, NULL }
+    { sizeof(crunrt_group_options), NULL, NULL, NULL, 0, 0, -1, NULL, NULL }
 
 /* Makes a group. Every rank of the job calls this in the same order, also those that are not in
  * `ranks`: they get *out = NULL and 0.
