@@ -230,46 +230,102 @@ static void finish(struct agent *a) {
 
 /* ---- starting workers ---- */
 
-static int start_worker(struct agent *a, struct environment *e, struct worker *w) {
-    struct worker_spawn how = {.path = a->job->argv[0], .stdin_fd = -1};
+/* What the workers of an attempt are started with, until all of them are. */
+struct starts {
+    struct agent *agent;
+    struct environment shared, *each;
+    struct worker_spawn *how;
+    void **workers;
+    struct worker_process **processes;
+    int (*fds)[2];
+    uint32_t prepared;
+};
+
+static int starts_init(struct starts *s, struct agent *a) {
+    uint32_t count = worker_count(a);
+    *s = (struct starts){.agent = a,
+                         .each = calloc(count, sizeof(*s->each)),
+                         .how = calloc(count, sizeof(*s->how)),
+                         .workers = calloc(count, sizeof(*s->workers)),
+                         .processes = calloc(count, sizeof(*s->processes)),
+                         .fds = calloc(count, sizeof(*s->fds))};
+    int rc = environment_init(&s->shared, environ, a->job, &a->round);
+    if (rc == 0 && s->each != NULL && s->how != NULL && s->workers != NULL &&
+        s->processes != NULL && s->fds != NULL) {
+        return 0;
+    }
+    return cr_fail(&a->error, -ENOMEM, "cannot start the workers: no memory left");
+}
+
+static void starts_done(struct starts *s) {
+    for (uint32_t i = 0; i < s->prepared; i++) {
+        log_relay_started(s->agent->relay, s->fds[i]);
+        environment_done(&s->each[i]);
+    }
+    environment_done(&s->shared);
+    free(s->each);
+    free(s->how);
+    free(s->workers);
+    free(s->processes);
+    free(s->fds);
+}
+
+static int prepare_worker(struct starts *s, struct worker *w) {
+    struct agent *a = s->agent;
+    struct environment *e = &s->each[w->local_rank];
+    struct worker_spawn *how = &s->how[w->local_rank];
+    int *fds = s->fds[w->local_rank];
     char error_path[LOG_PATH_MAX];
-    int fds[2] = {-1, -1};
     log_dir_path(&a->logs, w->local_rank, "error.json", error_path);
-    int rc = environment_for(e, w->local_rank, error_path, &how.envp, &a->error);
-    if (rc == 0) rc = environment_arguments(e, w->local_rank, &how.argv, &a->error);
+    *how = (struct worker_spawn){.path = a->job->argv[0], .stdin_fd = -1};
+    s->workers[w->local_rank] = w;
+    int rc = environment_copy(&s->shared, e);
+    if (rc < 0) return cr_fail(&a->error, rc, "cannot start the workers: no memory left");
+    fds[0] = fds[1] = -1;
+    s->prepared++;
+    rc = environment_for(e, w->local_rank, error_path, &how->envp, &a->error);
+    if (rc == 0) rc = environment_arguments(e, w->local_rank, &how->argv, &a->error);
     if (rc == 0) {
         rc = log_relay_prepare(a->relay, w->local_rank, a->round.first_rank + w->local_rank, fds,
                                &a->error);
     }
-    if (rc < 0) return rc;
-    how.stdout_fd = fds[0];
-    how.stderr_fd = fds[1];
+    how->stdout_fd = fds[0];
+    how->stderr_fd = fds[1];
     w->started_ns = cr_wall_ns();
-    rc = worker_spawn(a->nursery, &how, w, &w->process, &a->error);
-    log_relay_started(a->relay, fds);
-    if (rc == 0) w->started = 1;
     return rc;
 }
 
-/* Returns how many workers were started; fewer than all: a->error says why. */
+/* Returns how many workers run; fewer than all: a->error says why. */
+static uint32_t start_prepared(struct starts *s) {
+    struct agent *a = s->agent;
+    size_t failed;
+    uint32_t started = 0;
+    (void) worker_spawn_all(a->nursery, s->how, s->workers, worker_count(a), s->processes, &failed,
+                            &a->error);
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        struct worker *w = &a->workers[i];
+        w->process = s->processes[i];
+        w->started = w->process != NULL;
+        started += w->started ? 1 : 0;
+        if (w->started && a->job->console_events) {
+            events_worker_started(a->job, &a->round, a->host, i, worker_pid(w->process));
+        }
+    }
+    return started;
+}
+
 static uint32_t start_workers(struct agent *a) {
-    struct environment e;
+    struct starts s;
     for (uint32_t i = 0; i < worker_count(a); i++) {
         a->workers[i] = (struct worker){.agent = a, .local_rank = i};
     }
     a->oom_kills = oom_kill_count();
     if (log_dir_begin(&a->logs, a->round.restart_count, worker_count(a), &a->error) < 0) return 0;
     if (log_relay_begin(a->relay, &a->error) < 0) return 0;
-    if (environment_init(&e, environ, a->job, &a->round) < 0) {
-        (void) cr_fail(&a->error, -ENOMEM, "cannot start the workers: no memory left");
-        return 0;
-    }
-    uint32_t started = 0;
-    while (started < worker_count(a) && start_worker(a, &e, &a->workers[started]) == 0) started++;
-    environment_done(&e);
-    for (uint32_t i = 0; i < started && a->job->console_events; i++) {
-        events_worker_started(a->job, &a->round, a->host, i, worker_pid(a->workers[i].process));
-    }
+    int rc = starts_init(&s, a);
+    for (uint32_t i = 0; rc == 0 && i < worker_count(a); i++) rc = prepare_worker(&s, &a->workers[i]);
+    uint32_t started = rc == 0 ? start_prepared(&s) : 0;
+    starts_done(&s);
     return started;
 }
 

@@ -129,6 +129,24 @@ int environment_init(struct environment *e, char *const *inherited, const struct
         if (!is_replaced(e, inherited[i])) e->envp[to++] = inherited[i];
     }
     e->envp[to] = NULL;
+    e->env_count = to;
+    e->argc = argc;
+    return 0;
+}
+
+int environment_copy(const struct environment *from, struct environment *out) {
+    *out = (struct environment){.job = from->job,
+                                .round = from->round,
+                                .visible_devices = from->visible_devices,
+                                .env_count = from->env_count,
+                                .argc = from->argc};
+    out->envp = malloc((from->env_count + 1) * sizeof(*out->envp));
+    if (from->argv != NULL) out->argv = malloc((from->argc + 1) * sizeof(*out->argv));
+    if (out->envp == NULL || (from->argv != NULL && out->argv == NULL)) {
+        environment_done(out);
+        return -ENOMEM;
+    }
+    memcpy(out->envp, from->envp, (from->env_count + 1) * sizeof(*out->envp));
     return 0;
 }
 
