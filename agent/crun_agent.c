@@ -71,6 +71,7 @@ static int serve_at(const struct cr_endpoint *listen) {
     }
     if (rendezvous_serve(&d.loop, listen, CLOSE_TIME_MS, &d.server, &port, &err) < 0) {
         (void) fprintf(stderr, "crun-agent serve: %s\n", err.text);
+        (void) uv_loop_close(&d.loop);
         return 1;
     }
     watch(&d, &d.term, SIGTERM);

@@ -47,3 +47,6 @@ $(BUILD)/tests/bench/all_reduce: $(BUILD)/obj/tests/bench/all_reduce.o $(BUILD)/
 bench-crunrt: $(BUILD)/tests/bench/all_reduce backends programs ## all-reduce through libcrunrt against torch's Gloo
 	$(Q)BUILD=$(BUILD) tests/bench/bench_crunrt.py
 .PHONY: bench-crunrt
+bench-nodes: programs ## several launchers as nodes: start, failures, losses; torchrun beside it
+	$(Q)BUILD=$(BUILD) tests/bench/nodes.py
+.PHONY: bench-nodes
