@@ -22,6 +22,8 @@ struct ncclComm {
     int polls, ops, size, aborted;
 };
 
+ncclComm_t fake_last_aborted; /* kept, so that a late use shows */
+
 static int group_depth;
 static pthread_t owner;
 
@@ -134,10 +136,8 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     note("ncclCommAbort");
     while (asked("abort-hang")) (void) pause();
-    static ncclComm_t kept; /* so that a late use shows */
     comm->aborted = 1;
-    kept = comm;
-    (void) kept;
+    fake_last_aborted = comm;
     return ncclSuccess;
 }
 EXPORT const char *ncclGetErrorString(ncclResult_t r) {
