@@ -202,8 +202,9 @@ static void on_part_closed(void *arg) {
 static void close_parts(struct agent *a) {
     a->open_parts = (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL);
     CR_ASSERT(a->open_parts > 0);
-    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
+    /* The nursery first, so that its warden dies while the store's thread is stopped. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
+    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
 }
 
