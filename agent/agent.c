@@ -78,7 +78,10 @@ struct case_file {
     struct evidence *evidence;
 };
 
-static int did_not_end_well(const struct worker *w) { return w->ended && w->how.exit_code != 0; }
+/* Failed, or was stopped by us: one that answers SIGTERM with status 0 is a victim, too. */
+static int did_not_end_well(const struct worker *w) {
+    return w->ended && (w->how.exit_code != 0 || w->how.signal_sent != 0);
+}
 
 static const char *names_of_logs(const struct agent *a, uint32_t local_rank) {
     static const char *const names[] = {"", "stdout.log", "stderr.log", "stdout.log, stderr.log"};
@@ -106,7 +109,7 @@ static void describe(struct agent *a, const struct worker *w, struct verdict_wor
     v->error_path = e->error_path;
     v->log_folder = e->folder[0] != '\0' ? e->folder : NULL;
     v->log_names = names_of_logs(a, w->local_rank);
-    v->last_words = e->words.data;
+    v->last_words = e->words.data != NULL ? e->words.data : "";
     v->last_words_len = e->words.len;
 }
 
@@ -143,22 +146,30 @@ static void case_open(struct agent *a, struct case_file *c) {
                                                                         : 0};
 }
 
+/* What the first one wrote about itself goes on to whoever started us. */
+static void pass_on_error_file(const struct agent *a, const struct verdict *v,
+                               const struct verdict_worker *first) {
+    struct cr_buffer line = {0};
+    if (a->job->own_error_file == NULL || !first->error.present) return;
+    int rc = verdict_line(&line, v, first);
+    if (rc == 0) rc = cr_buffer_append(&line, "", 1);
+    if (rc == 0) {
+        rc = error_file_pass_on(&first->error, line.data, first->exit_code, a->job->own_error_file);
+    }
+    if (rc < 0) {
+        cr_warn("cannot write the error file '%s': %s", a->job->own_error_file, strerror(-rc));
+    }
+    cr_buffer_done(&line);
+}
+
 static void write_report(struct agent *a) {
     struct case_file c;
     case_open(a, &c);
-    const struct verdict_worker *first =
-        c.verdict.count > 0 ? &c.workers[verdict_first(c.workers, c.verdict.count)] : NULL;
     int rc = 0;
-    if (first != NULL && (a->group.failures > 0 || a->error.code == 0)) {
+    if (c.verdict.count > 0 && (a->group.failures > 0 || a->error.code == 0)) {
         rc = verdict_report(&a->report, &c.verdict);
-        if (a->job->own_error_file != NULL && first->error.present) {
-            int passed = error_file_pass_on(&first->error, first->error.message, first->exit_code,
-                                            a->job->own_error_file);
-            if (passed < 0) {
-                cr_warn("cannot write the error file '%s': %s", a->job->own_error_file,
-                        strerror(-passed));
-            }
-        }
+        pass_on_error_file(a, &c.verdict,
+                           &c.workers[verdict_first(c.workers, c.verdict.count)]);
     } else {
         rc = cr_buffer_printf(&a->report, "crun: the job failed on another node: %s\n",
                               a->error.text[0] != '\0' ? a->error.text : "no reason was given");
@@ -183,6 +194,14 @@ static void write_first_failure(struct agent *a, struct cr_buffer *out) {
 
 static const char *text_of(const struct cr_buffer *b) {
     return b->len > 0 ? b->data : "a worker failed";
+}
+
+/* The job ends for another reason, but a worker had failed before: that must not be lost. */
+static void warn_of_failure(struct agent *a) {
+    struct cr_buffer what = {0};
+    write_first_failure(a, &what);
+    cr_warn("%s", text_of(&what));
+    cr_buffer_done(&what);
 }
 
 /* ---- the end ---- */
@@ -224,6 +243,7 @@ static void finish(struct agent *a) {
     a->result.workers_started = a->rounds > 0;
     a->result.error = a->error;
     if (a->result.outcome == AGENT_FAILED) write_report(a);
+    else if (a->group.failures > 0) warn_of_failure(a);
     events_agent_ended(a->job, &a->round, a->host, a->result.outcome,
                        cr_monotonic_ms() - a->began_ms);
     log_relay_flush(a->relay);

@@ -53,16 +53,19 @@ struct log_relay {
     const struct agent_job *job;
     const struct log_dir *logs;
     struct console consoles[WHICH_COUNT];
+    struct console *console[WHICH_COUNT]; /* the same one twice if both streams lead to one place */
+    int console_count;
     struct stream *streams; /* [2 * local_world_size] */
     size_t stream_count;
     int filtered_fds[WHICH_COUNT];
     int epoll_fd;
     uv_poll_t poll;
     int paused;
+    int warned; /* of a log that cannot be written; once says it all */
     int stderr_is_terminal;
     int flushing;
     uv_idle_t flush_turn; /* on_flushed never runs inside a call */
-    struct cr_buffer line; /* being put together */
+    struct cr_buffer lines; /* with their prefixes, being put together; written in one go */
     char *chunk;           /* READ_SIZE */
     void (*on_flushed)(void *arg);
     void (*on_close)(void *arg);
@@ -72,6 +75,14 @@ struct log_relay {
 
 /* ---- where a stream's bytes go ---- */
 
+static void warn_of_file(struct log_relay *r, const char *name, uint32_t local_rank) {
+    if (r->warned) return;
+    r->warned = 1;
+    cr_warn("cannot write %s of local rank %u any more: %s; the job goes on, without the rest of "
+            "this log and of any other that cannot be written",
+            name, local_rank, strerror(errno));
+}
+
 static void write_file(struct stream *s, const char *data, size_t len) {
     while (len > 0 && s->file_fd >= 0) {
         ssize_t n = write(s->file_fd, data, len);
@@ -79,9 +90,7 @@ static void write_file(struct stream *s, const char *data, size_t len) {
             data += n;
             len -= (size_t) n;
         } else if (errno != EINTR) {
-            cr_warn("cannot write %s of local rank %u any more: %s; the job goes on without this "
-                    "file",
-                    file_names[s->which], s->local_rank, strerror(errno));
+            warn_of_file(s->relay, file_names[s->which], s->local_rank);
             cr_close_fd(&s->file_fd);
         }
     }
@@ -94,30 +103,36 @@ static int holds_any(const char *line, size_t len, char *const *filters) {
     return 0;
 }
 
-static void write_filtered(struct stream *s, const char *line, size_t len) {
+static void write_filtered(struct stream *s, const char *line, size_t len, const char *whole,
+                           size_t whole_len) {
     struct log_relay *r = s->relay;
     char *const *filters = s->which == OUT ? r->job->duplicate_stdout_filters
                                            : r->job->duplicate_stderr_filters;
     if (r->filtered_fds[s->which] < 0 || !holds_any(line, len, filters)) return;
-    if (write(r->filtered_fds[s->which], r->line.data, r->line.len) < 0) {
-        cr_warn("cannot write %s any more: %s", filtered_names[s->which], strerror(errno));
-        cr_close_fd(&r->filtered_fds[s->which]);
-    }
+    if (write(r->filtered_fds[s->which], whole, whole_len) == (ssize_t) whole_len) return;
+    warn_of_file(r, filtered_names[s->which], s->local_rank);
+    cr_close_fd(&r->filtered_fds[s->which]);
 }
 
-/* A whole line in one write: no line of one rank is ever broken by another's. */
 static int on_line(void *arg, const char *line, size_t len) {
     struct stream *s = arg;
-    struct log_relay *r = s->relay;
+    struct cr_buffer *lines = &s->relay->lines;
     if (s->silent) return 0;
-    cr_buffer_clear(&r->line);
-    int rc = cr_buffer_append(&r->line, s->prefix, strlen(s->prefix));
-    if (rc == 0) rc = cr_buffer_append(&r->line, line, len);
-    if (rc == 0) rc = cr_buffer_append(&r->line, "\n", 1);
+    size_t start = lines->len, prefix_len = strlen(s->prefix), whole_len = prefix_len + len + 1;
+    int rc = cr_buffer_reserve(lines, whole_len);
     if (rc < 0) return rc;
-    console_write(&r->consoles[s->which], r->line.data, r->line.len);
-    write_filtered(s, line, len);
+    (void) cr_buffer_append(lines, s->prefix, prefix_len); /* these fit */
+    (void) cr_buffer_append(lines, line, len);
+    (void) cr_buffer_append(lines, "\n", 1);
+    write_filtered(s, line, len, lines->data + start, whole_len);
     return 0;
+}
+
+/* Whole lines only: no line of one rank is ever broken by another's. */
+static void write_lines(struct stream *s) {
+    struct log_relay *r = s->relay;
+    console_write(r->console[s->which], r->lines.data, r->lines.len);
+    cr_buffer_clear(&r->lines);
 }
 
 static void take(struct stream *s, const char *data, size_t len) {
@@ -125,15 +140,19 @@ static void take(struct stream *s, const char *data, size_t len) {
     write_file(s, data, len);
     if (s->teed) {
         (void) line_splitter_feed(&s->lines, data, len, on_line, s); /* no memory: a line is lost */
+        write_lines(s);
     } else if (!s->silent) {
-        console_write(&s->relay->consoles[s->which], data, len);
+        console_write(s->relay->console[s->which], data, len);
     }
 }
 
 /* ---- reading ---- */
 
 static void close_stream(struct stream *s) {
-    if (s->teed && s->fd >= 0) (void) line_splitter_end(&s->lines, on_line, s);
+    if (s->teed && s->fd >= 0) {
+        (void) line_splitter_end(&s->lines, on_line, s);
+        write_lines(s);
+    }
     cr_close_fd(&s->fd); /* leaves the epoll by itself */
     cr_close_fd(&s->file_fd);
 }
@@ -157,7 +176,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     struct epoll_event ready[WAKE_EVENTS];
     int count = epoll_wait(r->epoll_fd, ready, WAKE_EVENTS, 0);
     for (int i = 0; i < count; i++) (void) read_once(ready[i].data.ptr);
-    if (console_is_full(&r->consoles[OUT]) || console_is_full(&r->consoles[ERR])) {
+    if (console_is_full(r->console[OUT]) || console_is_full(r->console[ERR])) {
         r->paused = 1;
         (void) uv_poll_stop(&r->poll);
     }
@@ -169,7 +188,7 @@ static int watch(struct log_relay *r, struct stream *s) {
 }
 
 static int all_flushed(const struct log_relay *r) {
-    return console_is_flushed(&r->consoles[OUT]) && console_is_flushed(&r->consoles[ERR]);
+    return console_is_flushed(r->console[OUT]) && console_is_flushed(r->console[ERR]);
 }
 
 static void on_flush_turn(uv_idle_t *idle) {
@@ -182,7 +201,7 @@ static void on_flush_turn(uv_idle_t *idle) {
 
 static void on_console_room(void *arg) {
     struct log_relay *r = arg;
-    if (r->paused && console_has_room(&r->consoles[OUT]) && console_has_room(&r->consoles[ERR])) {
+    if (r->paused && console_has_room(r->console[OUT]) && console_has_room(r->console[ERR])) {
         r->paused = 0;
         (void) uv_poll_start(&r->poll, UV_READABLE, on_readable);
     }
@@ -202,7 +221,7 @@ static void on_handle_closed(uv_handle_t *handle) {
         last_bytes_done(&r->streams[i].last);
         free(r->streams[i].prefix);
     }
-    cr_buffer_done(&r->line);
+    cr_buffer_done(&r->lines);
     free(r->chunk);
     free(r->streams);
     free(r);
@@ -237,6 +256,22 @@ static int allocate(uv_loop_t *loop, const struct agent_job *job, struct log_rel
     return 0;
 }
 
+/* 2>&1 into a pipe or on a terminal: one queue, or else what one could write of a line only in part
+ * would be broken by the other. (Two descriptors of one file have offsets of their own.) */
+static int is_one_place(void) {
+    struct stat out, err;
+    if (fstat(STDOUT_FILENO, &out) < 0 || fstat(STDERR_FILENO, &err) < 0) return 0;
+    return !S_ISREG(out.st_mode) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+static int open_console(struct log_relay *r, int stream_fd) {
+    int rc = console_open(&r->consoles[r->console_count], r->loop, stream_fd, on_console_room, r);
+    if (rc < 0) return rc;
+    r->console_count++;
+    r->open_handles++;
+    return 0;
+}
+
 static int open_handles(struct log_relay *r) {
     r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (r->epoll_fd < 0) return -errno;
@@ -247,11 +282,10 @@ static int open_handles(struct log_relay *r) {
     (void) uv_idle_init(r->loop, &r->flush_turn);
     r->flush_turn.data = r;
     r->open_handles++;
-    for (int w = 0; rc == 0 && w < WHICH_COUNT; w++) {
-        rc = console_open(&r->consoles[w], r->loop, w == OUT ? STDOUT_FILENO : STDERR_FILENO,
-                          on_console_room, r);
-        if (rc == 0) r->open_handles++;
-    }
+    rc = open_console(r, STDOUT_FILENO);
+    if (rc == 0 && !is_one_place()) rc = open_console(r, STDERR_FILENO);
+    r->console[OUT] = &r->consoles[0];
+    r->console[ERR] = &r->consoles[r->console_count > 1 ? 1 : 0];
     if (rc == 0) rc = uv_poll_start(&r->poll, UV_READABLE, on_readable);
     return rc;
 }
@@ -278,11 +312,9 @@ int log_relay_open(uv_loop_t *loop, const struct agent_job *job, const struct lo
 
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     r->on_close = on_close;
-    /* Counted down by the callbacks; what was never opened has no handle. */
-    int consoles = r->open_handles - 2;
-    for (int w = 0; w < WHICH_COUNT && w < consoles; w++) {
-        r->consoles[w].poll.data = r;
-        console_close(&r->consoles[w], on_handle_closed);
+    for (int i = 0; i < r->console_count; i++) {
+        r->consoles[i].poll.data = r;
+        console_close(&r->consoles[i], on_handle_closed);
     }
     for (int w = 0; w < WHICH_COUNT; w++) cr_close_fd(&r->filtered_fds[w]);
     if (r->open_handles == 0) { /* not even the first: nothing will call back */
@@ -463,8 +495,8 @@ void log_relay_flush(struct log_relay *r) {
 }
 
 void log_relay_give_up(struct log_relay *r) {
-    for (int w = 0; w < WHICH_COUNT; w++) {
-        if (!console_is_flushed(&r->consoles[w])) console_kill(&r->consoles[w]);
+    for (int i = 0; i < r->console_count; i++) {
+        if (!console_is_flushed(&r->consoles[i])) console_kill(&r->consoles[i]);
     }
     on_console_room(r);
 }

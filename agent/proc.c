@@ -91,9 +91,13 @@ enum {
     FIELD_PARENT,
     FIELD_GROUP,
     FIELD_SESSION,
+    FIELD_FLAGS = 9,
     FIELD_THREADS = 20,
     FIELD_START = 22
 };
+
+/* The kernel's task flags for: ending, writing a core, killed by a signal. */
+#define FLAGS_DYING (0x4u | 0x200u | 0x400u)
 
 static int parse_stat(const char *text, struct proc_stat *out) {
     const char *p = strrchr(text, ')');
@@ -111,6 +115,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     out->group = (pid_t) field[FIELD_GROUP];
     out->session = (pid_t) field[FIELD_SESSION];
     out->start = field[FIELD_START];
+    out->dying = (field[FIELD_FLAGS] & FLAGS_DYING) != 0;
     out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
     return 0;
 }

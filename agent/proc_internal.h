@@ -30,6 +30,7 @@ ssize_t proc_read(const char *path, char *out, size_t size);
 struct proc_stat {
     pid_t parent, group, session;
     int alive;      /* something in it still runs: no zombie, or one with threads left */
+    int dying;      /* its main thread is on its way out already: exiting, or writing its core */
     uint64_t start; /* clock ticks since boot: with the pid, a process's identity */
 };
 int proc_stat(pid_t pid, struct proc_stat *out); /* 0, or a negative errno */

@@ -17,6 +17,11 @@
  * older than a death by more than that to have come first. */
 #define FILE_CLOCK_LAG_NS (10 * CR_NS_PER_MS)
 
+/* A process that is killed closes its files some time before its death can be seen; on a busy machine
+ * a peer that notices may be dead by then. Whoever ends with an exit status this shortly before a crash
+ * has most likely ended because of it, for nobody crashes of another's silence. */
+#define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
+
 /* ---- which was first ---- */
 
 static int has_file(const struct verdict_worker *w) { return w->error.present; }
@@ -44,6 +49,16 @@ static int64_t death_ns(const struct verdict_worker *workers, size_t count,
     return latest;
 }
 
+/* By a signal that tells of a fault of its own; SIGABRT does not, libraries abort when peers are gone. */
+static int has_crashed(const struct verdict_worker *w) {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
+    if (w->signal_sent != 0) return 0;
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        if (w->exit_code == -signals[i]) return 1;
+    }
+    return 0;
+}
+
 struct moment {
     int64_t ns;
     int64_t stated_s; /* breaks a tie between two that are both out of range */
@@ -57,8 +72,9 @@ static struct moment moment_of(const struct verdict *all, const struct verdict_w
     }
     int64_t died = death_ns(all->workers, all->count, w);
     struct moment m = {.ns = died, .stated_s = INT64_MAX, .order = w->order};
+    if (has_crashed(w)) m.ns = clamp(died - CRASH_LEAD_NS, started, died);
     if (!has_file(w)) return m;
-    m.ns = clamp(written_ns(w) + FILE_CLOCK_LAG_NS, started, died);
+    m.ns = clamp(written_ns(w) + FILE_CLOCK_LAG_NS, started, m.ns);
     if (w->error.timestamp_s >= 0) m.stated_s = w->error.timestamp_s;
     return m;
 }

@@ -7,6 +7,7 @@
 #include "agent/claim_internal.h"
 #include "agent/known_children_internal.h"
 #include "agent/nursery_internal.h"
+#include "agent/proc_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -212,9 +213,11 @@ int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker
 
 /* ---- death ---- */
 
-static void describe(struct worker_exit *how, const siginfo_t *info) {
+static void describe(struct worker_process *w, const siginfo_t *info) {
+    struct worker_exit *how = &w->how;
     how->exit_code = info->si_code == CLD_EXITED ? info->si_status : -info->si_status;
     how->core_dumped = info->si_code == CLD_DUMPED;
+    if (w->dying_unasked && how->exit_code != -how->signal_sent) how->signal_sent = 0;
     how->died_monotonic_ns = cr_monotonic_ns();
     how->died_wall_ns = cr_wall_ns();
 }
@@ -228,7 +231,7 @@ static int worker_collect(struct worker_process *w) {
         info.si_pid == 0)
         return 0;
     strike_out(w);
-    describe(&w->how, &info);
+    describe(w, &info);
     w->how.order = ++n->deaths_seen;
     TAILQ_INSERT_TAIL(&n->dead, w, link);
     return 1;
@@ -277,7 +280,11 @@ void nursery_deliver_exits(struct nursery *n) {
 
 /* ---- signals ---- */
 
+/* A process closes its files before its end can be waited for: peers that see that may be dead first.
+ * So one that is ending already is no victim of the signal that it gets on top. */
 void worker_send(struct worker_process *w, int signum) {
+    struct proc_stat stat;
+    if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) w->dying_unasked = stat.dying;
     w->how.signal_sent = signum;
     (void) kill(-w->how.pid, signum); /* not waited for yet, so the pid cannot be another's */
 }

@@ -72,7 +72,7 @@ START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
     /* and the tick of the file's clock is no proof either */
     const struct verdict_worker tick[] = {
         with_file(worker(0, 2, at_2 + 8 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 1),
-        worker(1, 1, at_2 + 4 * CR_NS_PER_MS, -11)};
+        worker(1, 1, at_2 + 4 * CR_NS_PER_MS, 1)};
     first_is(tick, 2, 1);
 }
 END_TEST
@@ -105,6 +105,21 @@ START_TEST(test_culprit_that_hung) {
     w[0].error.mtime_ns = NOW + 8 * S + 1;
     w[0].error.timestamp_s = 5;
     first_is(w, 2, 1);
+}
+END_TEST
+
+START_TEST(test_crash_seen_after_the_peer_that_noticed) {
+    struct verdict_worker w[] = {worker(0, 1, NOW + 1 * S, 7),
+                                 worker(1, 2, NOW + 1 * S + 15 * CR_NS_PER_MS, -11)};
+    first_is(w, 2, 1);
+    w[1].exit_code = -6; /* an abort may well be of the peer's making */
+    first_is(w, 2, 0);
+    w[1].exit_code = -11;
+    w[1].died_ns = NOW + 1 * S + 25 * CR_NS_PER_MS; /* too late to have been the cause */
+    first_is(w, 2, 0);
+    w[1].died_ns = NOW + 1 * S;
+    w[1].signal_sent = 15; /* it crashed when we stopped it */
+    first_is(w, 2, 0);
 }
 END_TEST
 
@@ -421,6 +436,7 @@ int main(void) {
     tcase_add_test(t, test_smallest_stated_time_wins);
     tcase_add_test(t, test_future_and_missing_times);
     tcase_add_test(t, test_culprit_that_hung);
+    tcase_add_test(t, test_crash_seen_after_the_peer_that_noticed);
     tcase_add_test(t, test_cause);
     tcase_add_test(t, test_report_whole);
     tcase_add_test(t, test_report_signal_and_out_of_memory);

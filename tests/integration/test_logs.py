@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The workers' output: redirect, tee, prefixes, filters, the tree of files (contract 47 to 55)."""
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import CRUN, clean_env, crun, run_tests, script, start  # noqa: E402
+
+SPEAK = '#!/bin/sh\necho "out $LOCAL_RANK"\necho "err $LOCAL_RANK" >&2\n'
+
+
+def files(logs):
+    """{'attempt_0/0/stdout.log': bytes}, and the folder of the job above them."""
+    jobs = list(pathlib.Path(logs).iterdir())
+    assert len(jobs) == 1, jobs
+    found = {str(p.relative_to(jobs[0])): p.read_bytes() for p in jobs[0].rglob("*") if p.is_file()}
+    return jobs[0], found
+
+
+def lines(text):
+    return sorted(text.splitlines())
+
+
+def test_tree_without_redirects(tmp):
+    done = crun("--nproc-per-node=2", f"--log-dir={tmp}/a/logs", "--rdzv-id=job", script(tmp, "w", SPEAK))
+    assert done.returncode == 0, done
+    job, found = files(tmp / "a" / "logs")
+    assert re.fullmatch(r"job_[a-z0-9_]{8}", job.name), job
+    assert job.stat().st_mode & 0o777 == 0o700
+    assert found == {}
+    assert sorted(p.name for p in (job / "attempt_0").iterdir()) == ["0", "1"]
+    assert lines(done.stdout) == ["out 0", "out 1"] and lines(done.stderr)[-2:] == ["err 0", "err 1"]
+
+
+def test_run_id_with_slashes(tmp):
+    done = crun("--rdzv-id=a/../b%", f"--log-dir={tmp}/logs", "true")
+    assert done.returncode == 0, done
+    assert files(tmp / "logs")[0].name.startswith("a%2F..%2Fb%25_")
+
+
+def test_redirect_all(tmp):
+    done = crun("--nproc-per-node=2", "-r", "3", f"--log-dir={tmp}/logs", script(tmp, "w", SPEAK))
+    assert done.returncode == 0 and done.stdout == "" and "err" not in done.stderr.replace("warn", ""), done
+    assert files(tmp / "logs")[1] == {
+        "attempt_0/0/stdout.log": b"out 0\n", "attempt_0/0/stderr.log": b"err 0\n",
+        "attempt_0/1/stdout.log": b"out 1\n", "attempt_0/1/stderr.log": b"err 1\n"}
+
+
+def test_tee(tmp):
+    done = crun("--nproc-per-node=2", "--role=tr", "-t", "3", f"--log-dir={tmp}/logs",
+                script(tmp, "w", SPEAK), env=clean_env(OMP_NUM_THREADS=1))
+    assert lines(done.stdout) == ["[tr0]:out 0", "[tr1]:out 1"], done
+    assert lines(done.stderr) == ["[tr0]:err 0", "[tr1]:err 1"], done
+    assert files(tmp / "logs")[1]["attempt_0/1/stderr.log"] == b"err 1\n"
+
+
+def test_default_prefix_and_template(tmp):
+    done = crun("-t", "1", f"--log-dir={tmp}/logs", "echo", "x")
+    assert done.stdout == "[default0]:x\n", done
+    env = clean_env(TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="<${role_name} $rank/${local_rank} $$ $no> ")
+    done = crun("-t", "1", f"--log-dir={tmp}/logs", "echo", "x", env=env)
+    assert done.stdout == "<default 0/0 $ $no> x\n", done
+
+
+def test_lines_are_cut_as_torchrun_does(tmp):
+    text = r"a\r\nb\rc\n\nlast"
+    done = crun("-t", "1", f"--log-dir={tmp}/logs", "--no-python", "printf", text)
+    assert done.stdout == "".join(f"[default0]:{t}\n" for t in ("a", "b", "c", "", "last")), done
+    assert files(tmp / "logs")[1]["attempt_0/0/stdout.log"] == b"a\r\nb\rc\n\nlast"
+
+
+def test_any_bytes_pass(tmp):
+    blob = bytes(range(256)) * 300
+    (tmp / "blob").write_bytes(blob)
+    worker = script(tmp, "w", f"#!/bin/sh\ncat {tmp}/blob\ncat {tmp}/blob >&2\n")
+    done = subprocess.run([CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker], capture_output=True,
+                          env=clean_env(), timeout=60)
+    assert files(tmp / "logs")[1]["attempt_0/0/stdout.log"] == blob
+    assert done.stderr == blob  # not teed: byte for byte
+    teed = b"".join(done.stdout.split(b"[default0]:"))
+    assert teed.replace(b"\n", b"") == blob.replace(b"\n", b"").replace(b"\r", b"")
+
+
+def test_a_filter_of_ranks(tmp):
+    worker = script(tmp, "w", SPEAK)
+    env = clean_env(OMP_NUM_THREADS=1)
+    args = ["--nproc-per-node=2", "--local-ranks-filter=0", f"--log-dir={tmp}/logs"]
+    done = crun(*args, "-t", "1", worker, env=env)
+    assert (done.stdout, done.stderr) == ("[default0]:out 0\n", "err 0\n"), done
+    assert files(tmp / "logs")[1] == {"attempt_0/0/stdout.log": b"out 0\n",
+                                      "attempt_0/1/stdout.log": b"out 1\n"}
+
+
+def test_last_words_of_a_filtered_rank(tmp):
+    worker = script(tmp, "w", '#!/bin/sh\n[ $LOCAL_RANK = 0 ] && exec sleep 60\necho hidden >&2\nexit 3\n')
+    done = crun("--nproc-per-node=2", "--local-ranks-filter=0", f"--log-dir={tmp}/logs", worker)
+    assert done.stderr.count("hidden") == 1 and "    | hidden\n" in done.stderr, done
+
+
+def test_duplicates_by_filter(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\nprintf 'an apple\\nplum\\na,b\\nab'\necho apple >&2\n")
+    crun("-t", "1", "--duplicate-stdout-filters=apple,a,,b", f"--log-dir={tmp}/logs", worker)
+    found = files(tmp / "logs")[1]
+    assert found["attempt_0/filtered_stdout.log"] == b"[default0]:an apple\n[default0]:a,b\n", found
+    assert "attempt_0/filtered_stderr.log" not in found
+
+
+def test_attempts_have_folders(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\necho $TORCHELASTIC_RESTART_COUNT\n"
+                              "[ $TORCHELASTIC_RESTART_COUNT = 2 ]\n")
+    done = crun("-r", "1", "--max-restarts=2", f"--log-dir={tmp}/logs", worker)
+    assert done.returncode == 0, done
+    assert files(tmp / "logs")[1] == {f"attempt_{n}/0/stdout.log": b"%d\n" % n for n in range(3)}
+
+
+def test_no_logs_at_all(tmp):
+    worker = script(tmp, "w", '#!/bin/sh\necho "<$TORCHELASTIC_ERROR_FILE>"\n')
+    done = crun("--nproc-per-node=2", "--log-dir=/dev/null", "-r", "1", "--local-ranks-filter=0", worker,
+                env=clean_env(TMPDIR=tmp))
+    assert done.stdout == "<>\n<>\n", done
+    assert [p.name for p in tmp.iterdir()] == ["w"]
+
+
+def test_log_folder_that_is_a_file(tmp):
+    (tmp / "file").write_text("")
+    done = crun(f"--log-dir={tmp}/file", "echo", "started")
+    assert done.returncode == 1 and done.stdout == "", done
+    assert f"cannot create the log folder '{tmp}/file" in done.stderr and "--log-dir" in done.stderr, done
+    assert done.stderr.count("\n") == 1, done
+
+
+def test_stderr_is_a_terminal_where_ours_is(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\n[ -t 2 ] && printf '10%%\\r20%%\\nend' >&2\nstty size <&2\n")
+    ours, theirs = pty.openpty()
+    subprocess.run(["stty", "rows", "33", "cols", "77"], stdin=theirs, check=True)
+    launch = start([CRUN, f"--log-dir={tmp}/logs", worker], stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            data = os.read(ours, 4096)
+        except OSError:
+            data = b""
+        if not data:
+            break
+        shown += data
+    assert launch.communicate(timeout=60)[0] == "33 77\n"
+    assert shown == b"10%\r20%\r\nend", shown  # the newline is the terminal's own doing, once
+
+
+def test_lines_of_ranks_never_mix(tmp):
+    worker = script(tmp, "w", "#!/usr/bin/python3\nimport os, sys\nr = os.environ['LOCAL_RANK']\n"
+                              "for i in range(3000):\n"
+                              "    os.write(1, (r * 37).encode())\n"
+                              "    os.write(1 + i % 2, (r * (i % 300) + '\\n').encode())\n")
+    done = subprocess.run([CRUN, "--nproc-per-node=4", "-t", "3", f"--log-dir={tmp}/logs", worker],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+                          env=clean_env(OMP_NUM_THREADS=1))
+    assert done.returncode == 0
+    total = 0
+    for line in done.stdout.splitlines():
+        prefix, rank, text = re.fullmatch(r"(\[default(\d)\]:)(.*)", line).groups()
+        assert set(text) <= {rank}, line
+        total += len(text)
+    assert total == 4 * sum(37 + i % 300 for i in range(3000))
+
+
+if __name__ == "__main__":
+    run_tests(globals())
