@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""The console and the log files under stress: a reader that is slow, that stops or that goes away,
+floods, workers that close their stderr. The job goes on, and no byte is lost that could
+be written."""
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import CRUN, TIMEOUT_S, alive, clean_env, crun, read_text, run_tests, script, start, \
+    wait_for  # noqa: E402
+
+ENV = clean_env(OMP_NUM_THREADS=1)
+PY = "#!/usr/bin/python3\nimport os, sys, time\nrank = int(os.environ['RANK'])\n"
+
+
+def log_of(logs, rank, name="stdout.log"):
+    found = list(pathlib.Path(logs).glob(f"*/attempt_0/{rank}/{name}"))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_slow_reader_loses_nothing(tmp):
+    worker = script(tmp, "w", PY + "for i in range(40000): print(i, 'y' * 60)\n")
+    launch = subprocess.Popen([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV)
+    os.set_blocking(launch.stdout.fileno(), True)
+    got = b""
+    while True:
+        data = os.read(launch.stdout.fileno(), 4096)
+        if not data:
+            break
+        got += data
+        if len(got) < 300000:
+            time.sleep(0.002)
+    assert launch.wait(timeout=TIMEOUT_S) == 0
+    for rank in range(2):
+        want = [f"[default{rank}]:{i} {'y' * 60}" for i in range(40000)]
+        assert [t for t in got.decode().splitlines() if t.startswith(f"[default{rank}]")] == want
+
+
+def test_stalled_reader_does_not_stop_the_stop(tmp):
+    worker = script(tmp, "w", PY + f"if rank == 0:\n    print(os.getpid(), file=open('{tmp}/pid', 'w'))\n"
+                                   "while True: os.write(1, b'z' * 1000 + b'\\n')\n")
+    launch = start([CRUN, "--nproc-per-node=4", "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
+    wait_for(lambda: read_text(tmp / "pid").endswith("\n"), "the worker's pid")
+    size = -1
+
+    def stalled():
+        nonlocal size
+        now = log_of(tmp / "logs", 0).stat().st_size
+        still, size = now == size and now > 0, now
+        time.sleep(0.2)
+        return still
+    wait_for(stalled, "everything to stand still")
+    pid = int(read_text(tmp / "pid"))
+    launch.terminate()
+    wait_for(lambda: not alive(pid), "the workers' end, though nobody reads")
+    launch.terminate()  # nobody will read: the second signal gives the console up
+    assert launch.wait(timeout=TIMEOUT_S) == 1
+    launch.stdout.close()
+    launch.stderr.close()
+
+
+def test_reader_that_goes_away(tmp):
+    worker = script(tmp, "w", PY + "for i in range(20000): print(i)\n"
+                                   "print('the end', file=sys.stderr)\n")
+    launch = start([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
+    launch.stdout.close()
+    err = launch.stderr.read()
+    launch.stderr.close()
+    assert launch.wait(timeout=TIMEOUT_S) == 0, err
+    assert err.count("the end") == 2, err
+    for rank in range(2):
+        assert log_of(tmp / "logs", rank).read_text() == "".join(f"{i}\n" for i in range(20000))
+
+
+def test_both_readers_go_away(tmp):
+    worker = script(tmp, "w", PY + "for i in range(3000): print(i, flush=True); print(i, file=sys.stderr)\n"
+                                   f"open('{tmp}/ended', 'w').close()\n")
+    launch = start([CRUN, "-t", "3", f"--log-dir={tmp}/logs", worker], env=ENV)
+    launch.stdout.close()
+    launch.stderr.close()
+    assert launch.wait(timeout=TIMEOUT_S) == 0
+    assert (tmp / "ended").exists()
+    assert log_of(tmp / "logs", 0, "stderr.log").read_text().endswith("\n2999\n")
+
+
+def test_hundred_megabytes(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\nhead -c 100000000 /dev/zero | tr '\\0' 'q' >&2\nexit 1\n")
+    with open(tmp / "err", "wb") as err:
+        launch = subprocess.run([CRUN, "-r", "1", f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err,
+                                timeout=TIMEOUT_S)
+    assert launch.returncode == 1
+    with open(tmp / "err", "rb") as err:
+        assert err.read(100000000).count(b"q") == 100000000
+        report = err.read().decode()
+    assert "failed first: exit code 1" in report and len(report) < 10000, report[:2000]
+
+
+def test_flood_by_tee_and_a_death(tmp):
+    worker = script(tmp, "w", PY + "if rank == 7:\n    time.sleep(0.5)\n    print('dying', file=sys.stderr)\n"
+                                   "    sys.exit(3)\nwhile True: os.write(1, b'flood ' * 100 + b'\\n')\n")
+    with open(tmp / "out", "wb") as out:
+        done = subprocess.run([CRUN, "--nproc-per-node=8", "-t", "3", f"--log-dir={tmp}/logs", worker],
+                              env=ENV, stdout=out, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 1 and "rank 7" in done.stderr and "    | dying\n" in done.stderr, done.stderr
+    assert "stopped by crun: rank 0-6 (SIGTERM)" in done.stderr, done.stderr
+
+
+def test_worker_that_closes_its_stderr(tmp):
+    worker = script(tmp, "w", PY + "print('last', file=sys.stderr, flush=True)\nos.close(1); os.close(2)\n"
+                                   "time.sleep(0.3)\nos._exit(4)\n")
+    for args in ([], ["-t", "3"]):
+        done = crun(*args, f"--log-dir={tmp}/logs", worker, env=ENV)
+        assert done.returncode == 1 and "exit code 4" in done.stderr, done
+        assert "    | last\n" in done.stderr, done
+
+
+def test_launcher_without_output(tmp):
+    worker = script(tmp, "w", PY + f"print(rank); print(rank, file=sys.stderr)\n"
+                                   f"open('{tmp}/ended', 'w').close()\n")
+    done = subprocess.run(["/bin/sh", "-c", f"exec {CRUN} -t 3 --log-dir={tmp}/logs {worker} >&- 2>&- <&-"],
+                          env=ENV, timeout=TIMEOUT_S)
+    assert done.returncode == 0 and (tmp / "ended").exists()
+    assert log_of(tmp / "logs", 0).read_text() == "0\n"
+
+
+def test_non_utf8_last_words(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\nprintf 'caf\\351 \\377\\376 \\033]0;x\\007\\n' >&2\nexit 2\n")
+    done = subprocess.run([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, capture_output=True,
+                          timeout=TIMEOUT_S)
+    assert b"    | caf\\xe9 \\xff\\xfe \\x1b]0;x\\x07\n" in done.stderr, done.stderr
+    assert done.stderr.startswith(b"caf\xe9 \xff\xfe \x1b]0;x\x07\n"), done.stderr  # passed on as it is
+
+
+if __name__ == "__main__":
+    run_tests(globals())
