@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests: unit programs and the scripts of the other kinds.
 
-    tests/run.py [--build DIR] [--jobs N] [--filter TEXT] [KIND ...]
+    tests/run.py [--build DIR] [--jobs N] [--filter REGEX] [KIND ...]
 
 KIND is unit, integration, fault, interop, golden, sim or fuzz; all of them by default. A test is a
 program build/tests/unit/test_* or an executable tests/<kind>/test_*.{py,sh}, run from the root of
@@ -54,7 +54,7 @@ def find_tests(build, kinds, text):
             if kind != "unit" and path.suffix not in (".py", ".sh"):
                 continue
             test = Test(kind, path)
-            if os.access(path, os.X_OK) and text in test.name:
+            if os.access(path, os.X_OK) and re.search(text, test.name):
                 tests.append(test)
     return tests
 
@@ -148,7 +148,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
-    parser.add_argument("--filter", default="", help="only tests whose name holds this text")
+    parser.add_argument("--filter", default="", help="only tests whose name this regular expression finds")
     parser.add_argument("--repeat", type=int, default=1, help="run each test so many times")
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=[])
     args = parser.parse_args()
