@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "launcher/values.h"
 
 #include <errno.h>
@@ -299,6 +300,14 @@ static int build_rdzv_conf(struct builder *b) {
     return 0;
 }
 
+/* Without --node-rank, Slurm's number of this node (one crun a node, started by srun) keeps ranks in the
+ * scheduler's order. A wish only: an unusable one is no error. */
+static int64_t scheduler_rank(struct builder *b, uint32_t max_nodes) {
+    int64_t rank = -1;
+    if (cr_parse_i64(variable(b, "SLURM_NODEID"), 0, (int64_t) max_nodes - 1, &rank) < 0) return -1;
+    return rank;
+}
+
 static int build_node(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t rank = 0;
@@ -307,7 +316,8 @@ static int build_node(struct builder *b) {
     if (rc < 0) return blame(b, OPTION_NNODES, rc);
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
     if (rc < 0) return blame(b, OPTION_NODE_RANK, rc);
-    r->node_rank = is_static || is_given(b, OPTION_NODE_RANK) ? (int64_t) rank : -1;
+    int given = is_static || is_given(b, OPTION_NODE_RANK);
+    r->node_rank = given ? (int64_t) rank : scheduler_rank(b, r->max_nodes);
     if (is_static) r->min_nodes = r->max_nodes; /* not elastic: all of them, as in torchrun */
     if (r->node_rank >= (int64_t) r->max_nodes) {
         return blame(b, OPTION_NODE_RANK,
