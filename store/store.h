@@ -286,47 +286,8 @@ const char *store_client_protocol(const struct store_client *c);
 int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
                          int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
-/* The same by the client's own name. */
-static inline void store_client_close(struct store_client *c) {
+static inline void store_client_close(struct store_client *c) { /* NULL is fine */
     store_close(store_client_store(c));
-}
-static inline int store_client_set(struct store_client *c, struct store_bytes key,
-                                   struct store_bytes value, int64_t timeout_ms,
-                                   struct cr_error *err) {
-    return store_set(store_client_store(c), key, value, timeout_ms, err);
-}
-static inline int store_client_get(struct store_client *c, struct store_bytes key,
-                                   int64_t timeout_ms, void **value, size_t *len,
-                                   struct cr_error *err) {
-    return store_get(store_client_store(c), key, timeout_ms, value, len, err);
-}
-static inline int store_client_add(struct store_client *c, struct store_bytes key, int64_t delta,
-                                   int64_t timeout_ms, int64_t *total, struct cr_error *err) {
-    return store_add(store_client_store(c), key, delta, timeout_ms, total, err);
-}
-static inline int store_client_compare_set(struct store_client *c, struct store_bytes key,
-                                           struct store_bytes expected, struct store_bytes desired,
-                                           int64_t timeout_ms, void **value, size_t *len,
-                                           struct cr_error *err) {
-    return store_compare_set(store_client_store(c), key, expected, desired, timeout_ms, value, len,
-                             err);
-}
-static inline int store_client_wait(struct store_client *c, const struct store_bytes *keys,
-                                    size_t key_count, int64_t timeout_ms, struct cr_error *err) {
-    return store_wait(store_client_store(c), keys, key_count, timeout_ms, err);
-}
-static inline int store_client_check(struct store_client *c, const struct store_bytes *keys,
-                                     size_t key_count, int64_t timeout_ms, int *present,
-                                     struct cr_error *err) {
-    return store_check(store_client_store(c), keys, key_count, timeout_ms, present, err);
-}
-static inline int store_client_delete(struct store_client *c, struct store_bytes key,
-                                      int64_t timeout_ms, int *deleted, struct cr_error *err) {
-    return store_delete(store_client_store(c), key, timeout_ms, deleted, err);
-}
-static inline int store_client_num_keys(struct store_client *c, int64_t timeout_ms, int64_t *count,
-                                        struct cr_error *err) {
-    return store_num_keys(store_client_store(c), timeout_ms, count, err);
 }
 
 /* ---- stores that need no server ---- */

@@ -1,6 +1,6 @@
 /* The store as programs see it: the room store's blocking client, plus default timeouts, prefixes
  * and turns between threads. A prefixed view holds no connection; it goes to its root. */
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/store_internal.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
@@ -84,7 +84,7 @@ void crunrt_store_close(crunrt_store *store) {
 
 /* ---- one call: take the turn, build the raw key ---- */
 
-static struct crunrt_store *store_lock(struct crunrt_store *store) {
+struct crunrt_store *rt_store_lock(struct crunrt_store *store) {
     while (store->parent != NULL) store = store->parent;
     (void) pthread_mutex_lock(&store->lock);
     return store;
@@ -100,9 +100,8 @@ static int check_key(const struct crunrt_store *store, const char *key) {
     return 0;
 }
 
-/* The raw key, in `text`, which the caller frees. */
-static int raw_key(const struct crunrt_store *store, const char *key, char **text,
-                   struct store_bytes *out) {
+int rt_store_key(const struct crunrt_store *store, const char *key, char **text,
+                 struct store_bytes *out) {
     int rc = check_key(store, key);
     if (rc < 0) return rc;
     *text = cr_asprintf("%s%s", store->prefix, key);
@@ -115,9 +114,9 @@ static int raw_key(const struct crunrt_store *store, const char *key, char **tex
 int crunrt_store_set(crunrt_store *store, const char *key, const void *value, size_t len) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
-    int rc = raw_key(store, key, &text, &k);
+    int rc = rt_store_key(store, key, &text, &k);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     rc = store_set(root->base, k, (struct store_bytes){value, len}, root->timeout_ms,
                    rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
@@ -128,9 +127,9 @@ int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms, v
                      size_t *len) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
-    int rc = raw_key(store, key, &text, &k);
+    int rc = rt_store_key(store, key, &text, &k);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     size_t n = 0;
     rc = store_get(root->base, k, rt_timeout(timeout_ms, store->timeout_ms), value, &n,
                    rt_last_error());
@@ -142,9 +141,9 @@ int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms, v
 int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta, int64_t *total) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
-    int rc = raw_key(store, key, &text, &k);
+    int rc = rt_store_key(store, key, &text, &k);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     int64_t sum = 0;
     rc = store_add(root->base, k, delta, store->timeout_ms, &sum, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
@@ -157,9 +156,9 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
                              void **value, size_t *len) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
-    int rc = raw_key(store, key, &text, &k);
+    int rc = rt_store_key(store, key, &text, &k);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     void *held = NULL;
     size_t n = 0;
     rc = store_compare_set(root->base, k, (struct store_bytes){expected, expected_len},
@@ -177,19 +176,14 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
 
 /* ---- calls on lists of keys ---- */
 
-struct key_list {
-    struct store_bytes *keys;
-    size_t count;
-};
-
-static void key_list_done(struct key_list *list) {
+void rt_key_list_done(struct rt_key_list *list) {
     for (size_t i = 0; i < list->count; i++) free((void *) (uintptr_t) list->keys[i].data);
     free(list->keys);
 }
 
-static int key_list_init(struct key_list *list, const struct crunrt_store *store,
-                         const char *const *keys, size_t key_count) {
-    *list = (struct key_list){NULL, 0};
+int rt_key_list_init(struct rt_key_list *list, const struct crunrt_store *store,
+                     const char *const *keys, size_t key_count) {
+    *list = (struct rt_key_list){NULL, 0};
     if (store == NULL || (keys == NULL && key_count > 0) || key_count > STORE_LIST_MAX) {
         return cr_fail(rt_last_error(), -EINVAL,
                        "use a store: no store, no keys, or more than %zu keys", STORE_LIST_MAX);
@@ -199,9 +193,9 @@ static int key_list_init(struct key_list *list, const struct crunrt_store *store
         return cr_fail(rt_last_error(), -ENOMEM, "use %zu keys: out of memory", key_count);
     for (; list->count < key_count; list->count++) {
         char *text = NULL;
-        int rc = raw_key(store, keys[list->count], &text, &list->keys[list->count]);
+        int rc = rt_store_key(store, keys[list->count], &text, &list->keys[list->count]);
         if (rc < 0) {
-            key_list_done(list);
+            rt_key_list_done(list);
             return rc;
         }
     }
@@ -210,36 +204,36 @@ static int key_list_init(struct key_list *list, const struct crunrt_store *store
 
 int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_count,
                       int64_t timeout_ms) {
-    struct key_list list;
-    int rc = key_list_init(&list, store, keys, key_count);
+    struct rt_key_list list;
+    int rc = rt_key_list_init(&list, store, keys, key_count);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     rc = store_wait(root->base, list.keys, list.count, rt_timeout(timeout_ms, store->timeout_ms),
                     rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
-    key_list_done(&list);
+    rt_key_list_done(&list);
     return rc;
 }
 
 int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_count,
                        int *present) {
-    struct key_list list;
-    int rc = key_list_init(&list, store, keys, key_count);
+    struct rt_key_list list;
+    int rc = rt_key_list_init(&list, store, keys, key_count);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     rc =
         store_check(root->base, list.keys, list.count, store->timeout_ms, present, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
-    key_list_done(&list);
+    rt_key_list_done(&list);
     return rc;
 }
 
 int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
-    int rc = raw_key(store, key, &text, &k);
+    int rc = rt_store_key(store, key, &text, &k);
     if (rc < 0) return rc;
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     int existed = 0;
     rc = store_delete(root->base, k, store->timeout_ms, &existed, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
@@ -250,7 +244,7 @@ int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
 int crunrt_store_num_keys(crunrt_store *store, int64_t *count) {
     if (store == NULL || count == NULL)
         return cr_fail(rt_last_error(), -EINVAL, "count keys: no store");
-    struct crunrt_store *root = store_lock(store);
+    struct crunrt_store *root = rt_store_lock(store);
     int rc = store_num_keys(root->base, store->timeout_ms, count, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     return rc;

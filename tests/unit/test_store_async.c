@@ -172,7 +172,7 @@ START_TEST(another_client_wakes_a_wait) {
     ck_assert_int_eq(store_async_get(client, key, LONG_MS, on_said, &get), 0);
     (void) uv_run(&loop, UV_RUN_NOWAIT);
     ck_assert_int_eq(wait.times, 0);
-    ck_assert_int_eq(store_client_set(other, key, B("x"), LONG_MS, NULL), 0);
+    ck_assert_int_eq(store_set(store_client_store(other), key, B("x"), LONG_MS, NULL), 0);
     run_until(&get);
     ck_assert_int_eq(wait.status, 0);
     ck_assert_str_eq(get.value, "x");

@@ -735,6 +735,48 @@ static void mode_nccl(void) {
 
 /* ---- store ---- */
 
+/* What current torch's stores have besides: append, several keys at once, queues, lists, barriers. */
+static void use_more_of_the_store(crunrt_store *s) {
+    char mine[2][16];
+    const char *keys[2] = {mine[0], mine[1]};
+    const void *values[2] = {"one", "two\0s"};
+    const size_t lens[2] = {3, 5};
+    void *got[2] = {NULL, NULL}, *value = NULL;
+    size_t got_lens[2], len = 0, count = 0;
+    int64_t n = -1;
+    char **names = NULL;
+    crunrt_store *view;
+    REQUIRE(crunrt_store_prefix(s, "more", &view) == 0, "prefix");
+    for (int i = 0; i < 2; i++) (void) snprintf(mine[i], sizeof(mine[i]), "m%d/%d", i, rank);
+    REQUIRE(crunrt_store_multi_set(view, keys, values, lens, 2) == 0, "multi_set");
+    REQUIRE(crunrt_store_append(view, "log", "x", 1) == 0, "append");
+    REQUIRE(crunrt_store_queue_push(view, "jobs", "job", 3) == 0, "push");
+    REQUIRE(crunrt_store_barrier(view, "set", size, 20000) == 0, "barrier");
+
+    for (int i = 0; i < 2; i++)
+        (void) snprintf(mine[i], sizeof(mine[i]), "m%d/%d", i, (rank + 1) % size);
+    REQUIRE(crunrt_store_multi_get(view, keys, 2, 20000, got, got_lens) == 0, "multi_get");
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(got_lens[i] == lens[i] && memcmp(got[i], values[i], lens[i]) == 0, "value %d", i);
+        crunrt_free(got[i]);
+    }
+    REQUIRE(crunrt_store_get(view, "log", 0, &value, &len) == 0 && len == (size_t) size, "log");
+    crunrt_free(value);
+    REQUIRE(crunrt_store_queue_pop(view, "jobs", 20000, &value, &len) == 0 && len == 3, "pop");
+    crunrt_free(value);
+    REQUIRE(crunrt_store_barrier(view, "popped", size, 20000) == 0, "barrier");
+    REQUIRE(crunrt_store_queue_len(view, "jobs", &n) == 0 && n == 0, "one job each");
+    REQUIRE(crunrt_store_queue_pop(view, "jobs", 0, &value, &len) == -ENOENT, "empty");
+    REQUIRE(crunrt_store_list_keys(view, &names, &count) == 0, "list_keys");
+    size_t own = 0;
+    for (size_t i = 0; i < count; i++) own += strcmp(names[i], mine[0]) == 0;
+    REQUIRE(own == 1 && names[count] == NULL && count >= 2 * (size_t) size + 1, "%zu keys", count);
+    crunrt_free(names);
+    REQUIRE(crunrt_store_barrier(view, "alone", size + 1, 100) == -ETIMEDOUT, "nobody else comes");
+    REQUIRE(crunrt_store_barrier(view, "alone", 0, 100) == -EINVAL, "no world");
+    crunrt_store_close(view);
+}
+
 static void mode_store(void) {
     open_runtime();
     crunrt_store *s = crunrt_job_store(rt), *view, *inner, *other;
@@ -794,6 +836,7 @@ static void mode_store(void) {
     REQUIRE(crunrt_store_delete(s, key, &flag) == 0 && flag == 0, "delete again");
     crunrt_store_close(inner);
     crunrt_store_close(view);
+    use_more_of_the_store(s);
 
     int port = atoi(getenv("MASTER_PORT"));
     REQUIRE(crunrt_store_open(getenv("MASTER_ADDR"), port, 5000, &other) == 0, "second connection");

@@ -218,6 +218,47 @@ CRUNRT_API int crunrt_store_delete(crunrt_store *store, const char *key, int *de
 /* *count = keys in the whole store, whatever the prefix. Returns 0, -ETIMEDOUT, -ECONNRESET. */
 CRUNRT_API int crunrt_store_num_keys(crunrt_store *store, int64_t *count);
 
+/* Appends value[len] to what the key holds, or creates it; not acknowledged, as set is not.
+ * Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
+CRUNRT_API int crunrt_store_append(crunrt_store *store, const char *key, const void *value,
+                                   size_t len);
+
+/* Waits for all of keys[key_count] and returns new copies in values[key_count], each for
+ * crunrt_free(), one NUL behind each; lens[key_count] may be NULL. One request for all.
+ * Returns 0, -EINVAL, -ETIMEDOUT (usable afterwards, as after get), -ECONNRESET, -ENOMEM. */
+CRUNRT_API int crunrt_store_multi_get(crunrt_store *store, const char *const *keys,
+                                      size_t key_count, int64_t timeout_ms, void **values,
+                                      size_t *lens);
+
+/* Sets keys[i] to values[i][lens[i]], in order, in one request. Copied; not acknowledged.
+ * Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT, -ENOMEM. */
+CRUNRT_API int crunrt_store_multi_set(crunrt_store *store, const char *const *keys,
+                                      const void *const *values, const size_t *lens,
+                                      size_t key_count);
+
+/* The keys, or those below the prefix of a view, without it: keys[count] in no order and a NULL
+ * behind them, one block for one crunrt_free(). A key that holds a NUL is cut there.
+ * Returns 0, -EINVAL, -ENOTSUP (the server is older than torch 2.10), -ETIMEDOUT, -ECONNRESET,
+ * -ENOMEM. */
+CRUNRT_API int crunrt_store_list_keys(crunrt_store *store, char ***keys, size_t *count);
+
+/* Returns when world_size callers have come to the barrier of this name; a name serves once. After
+ * a timeout the store stays usable, and the arrival stays counted.
+ * Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET. */
+CRUNRT_API int crunrt_store_barrier(crunrt_store *store, const char *name, int world_size,
+                                    int64_t timeout_ms);
+
+/* Queues live beside the keys: first in, first out, each element given to one caller only. push is
+ * not acknowledged; pop waits for an element and returns it as get does, and with timeout_ms 0 only
+ * looks (-ENOENT: empty); *count = elements in the queue.
+ * Return 0, -EINVAL, -ENOTSUP (a file, or a server other than crun's and torch's libuv backend from
+ * 2.8 on), -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
+CRUNRT_API int crunrt_store_queue_push(crunrt_store *store, const char *name, const void *value,
+                                       size_t len);
+CRUNRT_API int crunrt_store_queue_pop(crunrt_store *store, const char *name, int64_t timeout_ms,
+                                      void **value, size_t *len);
+CRUNRT_API int crunrt_store_queue_len(crunrt_store *store, const char *name, int64_t *count);
+
 /* Frees what this library returned as new. NULL is fine. */
 CRUNRT_API void crunrt_free(void *memory);
 
