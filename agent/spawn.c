@@ -4,6 +4,7 @@
  * failure comes back as a plain store to memory. Unlike vfork we do not sleep until it has executed
  * the program: while it does, on another processor, we clone the next. The kernel tells when it has
  * left our memory, by exec or by death (CLONE_CHILD_CLEARTID, a futex). What sharing demands:
+ *   - the table of descriptors is shared too (copying it is dear), until the child has cut itself off;
  *   - every signal is blocked around the clone, so that no handler of ours runs in the child;
  *   - the child works from a slot that nobody else touches, and makes system calls only, without the
  *     C library: errno is a variable of the thread whose memory it borrows;
@@ -179,6 +180,15 @@ static void close_on_exec_one_by_one(void) {
     proc_dir_close(&dir);
 }
 
+/* A table of descriptors of its own, without copying those that it does not need: with hundreds of
+ * workers, copying and closing each other's pipes would be most of the work. */
+static long leave_shared_files(const int stdio[3]) {
+    unsigned top = 2;
+    for (int i = 0; i < 3; i++)
+        if (stdio[i] > (int) top) top = (unsigned) stdio[i];
+    return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
+}
+
 static void child_main(struct spawn_slot *slot) {
     const struct spawn_request *request = &slot->request;
     slot->report.step = SPAWN_SESSION;
@@ -187,7 +197,8 @@ static void child_main(struct spawn_slot *slot) {
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
     long code = kernel_call(SYS_setsid, 0, 0, 0, 0);
     if (code < 0) child_fail(slot, SPAWN_SESSION, code);
-    code = place_stdio(request->stdio);
+    code = slot->on_its_way ? leave_shared_files(request->stdio) : 0;
+    if (code == 0) code = place_stdio(request->stdio);
     if (code < 0) child_fail(slot, SPAWN_STDIO, code);
     if (kernel_call(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC, 0) < 0)
         close_on_exec_one_by_one();
@@ -216,7 +227,7 @@ int spawn_can_borrow(void) {
 
 static int begin_borrowing(struct spawn_slot *slot) {
     struct clone_args args = {
-        .flags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID,
+        .flags = CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_CHILD_CLEARTID,
         .pidfd = (uintptr_t) &slot->child.pidfd,
         .child_tid = (uintptr_t) &slot->on_its_way,
         .exit_signal = SIGCHLD,
