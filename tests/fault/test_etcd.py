@@ -11,6 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import clean_env, read_text, run_tests, skip, wait_for
+from nodes import Nodes
 from rdzv_node import Cast
 
 ETCD = shutil.which("etcd")
@@ -153,6 +154,23 @@ def test_a_leader_that_sleeps_is_replaced_and_obeys_when_it_wakes(tmp):
         leader.signal(signal.SIGCONT)
         go_on([leader, *others], after)
         end_well([leader, *others])
+
+
+def test_real_launchers_survive_their_leader(tmp):
+    with Cluster(tmp) as cluster, Nodes(tmp, "--nnodes=2:3", backend="etcd", endpoint=cluster.endpoint,
+                                        conf="last_call_timeout=1,keep_alive_interval=1") as nodes:
+        launchers = {name: nodes.start(name) for name in "abc"}
+        first = nodes.round(3)
+        leader = next(n for n in launchers.values() if "(this node)" in n.text)
+        cluster.kill(0)
+        leader.signal(signal.SIGKILL)
+        second = nodes.round(2)
+        nodes.gone(first)
+        assert {w.restarts for w in second} == {0}
+        assert leader.name not in {w.node for w in second}
+        for w in second:
+            w.signal(signal.SIGUSR2)
+        assert all(n.wait() == 0 for n in launchers.values() if n is not leader)
 
 
 if ETCD is None:

@@ -9,6 +9,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import run_tests, wait_for
 from netns import Net
+from nodes import Nodes
 from rdzv_node import Cast
 
 PORT = 29400
@@ -143,6 +144,20 @@ def test_another_host_than_the_first_by_address(tmp):
         nodes[1].tell("leave")
         for n in (nodes[0], nodes[2]):
             assert "leaves" in n.expect("end")
+
+
+def test_a_silent_host_ends_its_own_workers(tmp):
+    conf = "last_call_timeout=0.5,keep_alive_interval=0.5,keep_alive_max_attempt=4"
+    with Net(3) as net, Nodes(tmp, "--nnodes=2:3", endpoint=f"{net.hosts[0].addr}:{PORT}", conf=conf) as nodes:
+        a, b, c = [nodes.start(name, prefix=h.run) for name, h in zip("abc", net.hosts)]
+        first = nodes.round(3)
+        net.hosts[2].cut()
+        second = nodes.round(2)
+        nodes.gone(first)  # those of the silent host, too, though nobody could tell it
+        assert c.wait() == 1 and "has not answered" in c.text, c.text
+        for w in second:
+            w.signal(signal.SIGUSR2)
+        assert a.wait() == 0 and b.wait() == 0
 
 
 def test_static_nodes_on_hosts(tmp):

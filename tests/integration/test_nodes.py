@@ -49,6 +49,11 @@ def test_a_failure_restarts_all_nodes_once(tmp):
         assert not any(w.alive for w in first)
         assert {w.restarts for w in second} == {1}
         assert second[0].address != first[0].address
+        try:
+            socket.create_connection(first[0].address, TIMEOUT_S).close()
+            raise AssertionError("the old round's store still listens")
+        except ConnectionRefusedError:
+            pass
         assert [w.node for w in second] == [w.node for w in first]  # ranks stay
         second[0].signal(signal.SIGUSR1)
         assert a.wait() == 1 and b.wait() == 1
@@ -139,9 +144,12 @@ def test_static_nodes(tmp):
         first = nodes.round(2)
         assert [w.node for w in first] == ["a", "b"]
         assert first[0].address[1] == int(nodes.endpoint.rsplit(":", 1)[1])
+        old = socket.create_connection(first[0].address, TIMEOUT_S)
         first[1].signal(signal.SIGUSR1)
         second = nodes.round(2)
         assert [w.node for w in second] == ["a", "b"] and second[0].address == first[0].address
+        assert old.recv(1) == b""  # the port stays, the old round's connections do not
+        old.close()
         end_well(second)
         assert a.wait() == 0 and b.wait() == 0
 
