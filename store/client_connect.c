@@ -11,7 +11,9 @@
  *     └──silence─▶ LEGACY ──answer──▶ legacy      (silence in NOPING also leads to LEGACY)
  *
  * Silence means a server of before VALIDATE, which takes it for half a SET; it serves nobody until
- * we hang up, hence STORE_PROBE_MS. */
+ * we hang up, hence STORE_PROBE_MS. Or it means a modern server that is overloaded and speaks legacy
+ * as well, as ours does: so one that answers legacy is asked for CANCEL_WAIT, which no old release
+ * has; if it knows that, it gets all the time it needs for PING. */
 #include "store/client_internal.h"
 
 #include "base/clock.h"
@@ -104,6 +106,22 @@ static enum store_handshake next_probe(enum store_handshake tried, int rc, int c
     return STORE_SHAKE_PING;
 }
 
+/* After a legacy handshake: 1 = it knows CANCEL_WAIT, so it is modern in truth, 0 = it is old and
+ * hung up, and is connected to afresh; negative = failed. */
+static int is_modern_after_all(struct store_client *c, int64_t deadline_ms, struct cr_error *err) {
+    struct store_encoder e = store_client_encoder(c);
+    uint8_t byte = 0;
+    int rc = store_encode_plain(&e, STORE_OP_CANCEL_WAIT);
+    struct iovec iov = {c->request.data, c->request.len};
+    if (rc == 0) rc = store_link_send(&c->link, &iov, 1, deadline_ms);
+    int64_t n = rc < 0 ? rc : store_link_receive(&c->link, &byte, 1, deadline_ms);
+    store_link_close(&c->link);
+    if (n > 0) return byte == STORE_WAIT_CANCELED;
+    if (n != -ECONNRESET && n != -EPIPE) return shake_failed(c, (int) n, NULL, err);
+    rc = store_client_shake(c, STORE_SHAKE_LEGACY, deadline_ms, err);
+    return rc < 0 ? rc : 0;
+}
+
 static int connect_until(struct store_client *c, enum store_protocol protocol, int64_t deadline_ms,
                          struct cr_error *err) {
     struct pace pace = {BACKOFF_FIRST_MS, (uint64_t) cr_monotonic_ns() ^ (uint64_t) getpid() << 32};
@@ -117,6 +135,14 @@ static int connect_until(struct store_client *c, enum store_protocol protocol, i
         }
         c->link.peer[0] = '\0';
         int rc = store_client_shake(c, how, until, err);
+        if (rc == 0 && how == STORE_SHAKE_LEGACY && protocol == STORE_PROTOCOL_PROBE) {
+            rc = is_modern_after_all(c, deadline_ms, err);
+            if (rc == 1) {
+                protocol = STORE_PROTOCOL_MODERN;
+                how = STORE_SHAKE_PING;
+                continue;
+            }
+        }
         if (rc == 0) return 0;
         int connected = c->link.peer[0] != '\0', at_once = 0;
         if (!store_link_worth_retry(rc) && !(connected && rc == -EPROTO)) return rc;

@@ -553,19 +553,35 @@ START_TEST(test_probe_finds_no_ping) {
 END_TEST
 
 /* An old server takes VALIDATE for half a SET and waits for the rest; here: for bytes that never
- * come, until the client hangs up. */
-START_TEST(test_probe_finds_legacy) {
+ * come, until the client hangs up. It does not know CANCEL_WAIT. */
+static void probe_is_silent_then(const char *const *second, const char *const *third,
+                                 const char *found) {
     struct listener l;
     struct store_client *c = NULL;
     const char *const *silent = SCRIPT("> " VALIDATE " 0d 00000000 00");
-    const char *const *old = SCRIPT("> 06", "< 0000000000000000");
-    serve(&l, (const char *const *const[]){silent, old, NULL});
-    ck_assert_int_eq(
-        store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, LONG_MS, &c, &err), 0);
-    ck_assert_str_eq(store_client_protocol(c), "legacy");
+    serve(&l, (const char *const *const[]){silent, second, third, NULL});
+    int rc = store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, LONG_MS, &c, &err);
+    ck_assert_msg(rc == 0, "%s", err.text);
+    ck_assert_str_eq(store_client_protocol(c), found);
     ck_assert_int_eq(pthread_join(l.thread, NULL), 0);
+    ck_assert_msg(strstr(l.wrong, "00000000 00") != NULL, "the peer %s",
+                  l.wrong); /* the silent one */
     (void) close(l.fd);
     store_client_close(c);
+}
+
+#define LEGACY_ANSWER "> 06", "< 0000000000000000"
+
+START_TEST(test_probe_finds_legacy) {
+    probe_is_silent_then(SCRIPT(LEGACY_ANSWER, "> 0c", "x"), SCRIPT(LEGACY_ANSWER), "legacy");
+}
+END_TEST
+
+/* A modern server that was too busy for PING and speaks legacy too must not be taken for old. */
+START_TEST(test_probe_is_patient_with_ours) {
+    char want[64], echo[64];
+    probe_is_silent_then(SCRIPT(LEGACY_ANSWER, "> 0c", "< 01"),
+                         SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<")), "modern");
 }
 END_TEST
 
@@ -635,6 +651,7 @@ int main(void) {
     tcase_add_test(connecting, test_connect_retries_reset);
     tcase_add_test(connecting, test_probe_finds_no_ping);
     tcase_add_test(connecting, test_probe_finds_legacy);
+    tcase_add_test(connecting, test_probe_is_patient_with_ours);
     tcase_add_test(connecting, test_connect_retries_refused);
     tcase_add_test(connecting, test_connect_gives_up);
     tcase_set_timeout(connecting, 60);
