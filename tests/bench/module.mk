@@ -50,3 +50,8 @@ bench-crunrt: $(BUILD)/tests/bench/all_reduce backends programs ## all-reduce th
 bench-nodes: programs ## several launchers as nodes: start, failures, losses; torchrun beside it
 	$(Q)BUILD=$(BUILD) tests/bench/nodes.py
 .PHONY: bench-nodes
+
+# One after the other: two at once would measure each other.
+bench: ## every benchmark, some minutes
+	$(Q)for b in launch exits restart store rendezvous nodes crunrt; do $(MAKE) --no-print-directory bench-$$b || exit 1; done
+.PHONY: bench
