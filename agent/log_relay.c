@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -379,11 +380,16 @@ static int open_channel(struct log_relay *r, struct stream *s, int *theirs) {
 }
 
 static int make_prefix(struct log_relay *r, struct stream *s, uint32_t rank) {
-    char local[16], global[16];
+    char local[16], global[16], host[256] = "";
+    (void) gethostname(host, sizeof(host) - 1);
     (void) snprintf(local, sizeof(local), "%u", s->local_rank);
     (void) snprintf(global, sizeof(global), "%u", rank);
     const struct template_variable variables[] = {
-        {"role_name", r->job->rendezvous.role}, {"local_rank", local}, {"rank", global}};
+        {"role_name", r->job->rendezvous.role},
+        {"local_rank", local},
+        {"rank", global},
+        {"hostname", host},
+    };
     const char *text = r->job->log_line_prefix_template;
     struct cr_buffer b = {0};
     int rc = template_expand(&b, text != NULL && text[0] != '\0' ? text : default_prefix, variables,

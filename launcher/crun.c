@@ -253,6 +253,7 @@ int main(int argc, char **argv) {
     switch (options.wanted) {
     case OPTIONS_HELP: return print(options_write_help);
     case OPTIONS_VERSION: return print(write_version);
+    case OPTIONS_COMPLETION: return print(options_write_completion);
     case OPTIONS_RUN: break;
     }
     return launch(&options);

@@ -396,7 +396,10 @@ static int build_logs(struct builder *b) {
     a->console_events = strcmp(events, "console") == 0;
     a->log_dir = text_of(b, OPTION_LOG_DIR);
     if (a->log_dir != NULL && a->log_dir[0] == '\0') a->log_dir = NULL;
-    a->log_line_prefix_template = variable(b, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    a->log_line_prefix_template = text_of(b, OPTION_LINE_PREFIX);
+    if (a->log_line_prefix_template == NULL || a->log_line_prefix_template[0] == '\0') {
+        a->log_line_prefix_template = variable(b, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    }
     a->own_error_file = variable(b, "TORCHELASTIC_ERROR_FILE");
     if (a->own_error_file != NULL && a->own_error_file[0] == '\0') a->own_error_file = NULL;
     return 0;

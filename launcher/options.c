@@ -190,6 +190,20 @@ static int take_letters(struct options *o, char *const **argv, struct cr_error *
     return 0;
 }
 
+/* Is a text asked for instead of a job? */
+static int read_wanted(struct options *o, struct cr_error *err) {
+    const char *shell = o->value[OPTION_PRINT_COMPLETION];
+    if (o->value[OPTION_HELP] != NULL)
+        o->wanted = OPTIONS_HELP;
+    else if (o->value[OPTION_VERSION] != NULL)
+        o->wanted = OPTIONS_VERSION;
+    else if (shell != NULL)
+        o->wanted = OPTIONS_COMPLETION;
+    if (o->wanted != OPTIONS_COMPLETION || strcmp(shell, "bash") == 0) return 0;
+    return cr_fail(err, -EINVAL, "--print-completion: there is none for '%.200s'; give bash",
+                   shell);
+}
+
 static int read_line(struct options *o, char *const *argv, struct cr_error *err) {
     int swallowed = 0;
     for (argv++; *argv != NULL; argv++) {
@@ -202,7 +216,8 @@ static int read_line(struct options *o, char *const *argv, struct cr_error *err)
         if (arg[0] != '-' || arg[1] == '\0') break;
         int rc = arg[1] == '-' ? take_long(o, &argv, err) : take_letters(o, &argv, err);
         if (rc < 0) return rc;
-        if (o->value[OPTION_HELP] != NULL || o->value[OPTION_VERSION] != NULL) return 0;
+        rc = read_wanted(o, err);
+        if (rc < 0 || o->wanted != OPTIONS_RUN) return rc;
     }
     if (*argv == NULL) {
         return cr_fail(err, -EINVAL,
@@ -253,9 +268,7 @@ int options_parse(char *const *argv, options_getenv_fn lookup, void *lookup_arg,
     struct options o = {.wanted = OPTIONS_RUN};
     int rc = read_line(&o, argv, err);
     if (rc < 0) return rc;
-    if (o.value[OPTION_HELP] != NULL || o.value[OPTION_VERSION] != NULL) {
-        o.wanted = o.value[OPTION_HELP] != NULL ? OPTIONS_HELP : OPTIONS_VERSION;
-    } else {
+    if (o.wanted == OPTIONS_RUN) {
         rc = fill_in(&o, lookup, lookup_arg, err);
         if (rc < 0) return rc;
     }

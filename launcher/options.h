@@ -85,6 +85,9 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
       "as in 0:3,1:2")                                                                             \
     X(TEE, "tee", 't', VALUE, "MASK|MAP", "0", 1, LOGS, "0 1 2 3",                                 \
       "the same, to files and to the console")                                                     \
+    X(LINE_PREFIX, "log-line-prefix-template", 0, VALUE, "TEXT", NULL, 1, LOGS, NULL,              \
+      "prefix of teed lines; ${role_name}, ${local_rank}, ${rank} and ${hostname} are replaced "   \
+      "(default: $TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE, else [${role_name}${local_rank}]:)")      \
     X(LOCAL_RANKS_FILTER, "local-ranks-filter", 0, VALUE, "I,J,...", "", 1, LOGS, "0",             \
       "only these local ranks may write to the console (default: all)")                            \
     X(STDOUT_FILTERS, "duplicate-stdout-filters", 0, VALUE, "TEXT,...", NULL, 1, LOGS, NULL,       \
@@ -97,6 +100,8 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
       "null, or console: one JSON object an event on stderr")                                      \
     X(USE_ENV, "use-env", 0, FLAG, NULL, NULL, 0, OTHER, NULL,                                     \
       "accepted for torch.distributed.launch's sake; always so")                                   \
+    X(PRINT_COMPLETION, "print-completion", 0, VALUE, "SHELL", NULL, 0, OTHER, "bash",             \
+      "print a completion script for the shell (bash)")                                            \
     X(HELP, "help", 'h', FLAG, NULL, NULL, 0, OTHER, NULL, "this text")                            \
     X(VERSION, "version", 0, FLAG, NULL, NULL, 0, OTHER, NULL, "version, and which crun this is")
 
@@ -122,7 +127,7 @@ extern const struct option_spec option_specs[OPTION_COUNT];
 
 enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_VARIABLE, OPTION_FROM_LINE };
 
-enum options_wanted { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
+enum options_wanted { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_COMPLETION };
 
 /* Everything points into argv, the environment or the table: borrowed. */
 struct options {
@@ -136,8 +141,8 @@ struct options {
 /* Looks a variable up; NULL = not set. getenv() behind a pointer, so that tests bring their own. */
 typedef const char *(*options_getenv_fn)(void *arg, const char *name);
 
-/* Returns 0, or -EINVAL with a text that names the argument and the remedy. With --help or
- * --version on the line nothing else is checked. */
+/* Returns 0, or -EINVAL with a text that names the argument and the remedy. With --help, --version
+ * or --print-completion on the line nothing else is checked. */
 int options_parse(char *const *argv, options_getenv_fn lookup, void *lookup_arg,
                   struct options *out, struct cr_error *err);
 

@@ -170,7 +170,7 @@ static const char man_tail[] =
     "Where crun writes its own failure, or the root cause's error file, as JSON.\n"
     ".TP\n"
     ".B TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE\n"
-    "Prefix of teed lines; ${role_name}, ${local_rank} and ${rank} are replaced.\n"
+    "Default of \\-\\-log\\-line\\-prefix\\-template.\n"
     ".TP\n"
     ".B TORCH_ELASTIC_SHUTDOWN_TIMEOUT\n"
     "Default of \\-\\-shutdown\\-timeout.\n"

@@ -25,11 +25,13 @@ _crun() {
         --log-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
         --redirects|-r) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
         --tee|-t) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
+        --log-line-prefix-template) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --local-ranks-filter) COMPREPLY=($(compgen -W "0" -- "$cur")); return ;;
         --duplicate-stdout-filters) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --duplicate-stderr-filters) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --logs-specs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
+        --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$_crun_options" -- "${cur//_/-}"))
@@ -38,4 +40,4 @@ _crun() {
     fi
 }
 complete -o bashdefault -o default -F _crun crun
-_crun_options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --log-dir --redirects --tee --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --help --version"
+_crun_options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --log-dir --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --print-completion --help --version"

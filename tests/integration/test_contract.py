@@ -319,6 +319,15 @@ class Contract(unittest.TestCase):
         self.wrong("'4'", "-r", "4", DUMP)
         self.ok("-r", "10:1", DUMP)  # torchrun cannot name this rank
 
+    def test_51_line_prefix(self):
+        text, flag = "[${rank}|$hostname] ", "--log-line-prefix-template=<${role_name}$local_rank> "
+        env = {"DUMP_THEN": "print", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": text}
+        with tempfile.TemporaryDirectory() as logs:
+            job = self.ok("-t", "1", f"--log-dir={logs}", DUMP, env=env)
+            self.assertEqual(job.out, f"[0|{socket.gethostname()}] to stdout\n")
+            job = self.ok("-t", "1", f"--log-dir={logs}", flag, DUMP, env=env)
+            self.assertEqual(job.out, "<default0> to stdout\n")
+
     def test_59_rdzv_conf(self):
         for value in ("a", "=1", "join_timeout=0", "join_timeout=x", "is_host=maybe"):
             self.wrong("--rdzv-conf", "--rdzv-backend=c10d", f"--rdzv-conf={value}", DUMP)

@@ -11,6 +11,7 @@ the same. What may differ is listed here, once:
 import pathlib
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -18,7 +19,7 @@ import unittest
 LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
 sys.path.insert(0, str(LIB))
 from crun_job import DUMP, Job  # noqa: E402
-from crun_test import skip, torch_python  # noqa: E402
+from crun_test import CRUN, skip, torch_python  # noqa: E402
 
 PYTHON = torch_python() or skip("no Python here has torch (Debian: python3-torch)")
 TORCHRUN = [PYTHON, str(LIB / "torchrun.py"), "--monitor_interval=0.1"]
@@ -149,6 +150,21 @@ class Parity(unittest.TestCase):
     def test_redirect_and_tee(self):
         self.both(*self.STATIC, "--nproc_per_node=2", "--log_dir={logs}", "-r", "3", "-t", "1:1", DUMP,
                   env={"DUMP_THEN": "print", "OMP_NUM_THREADS": "1"})
+
+    def test_every_option_is_known(self):
+        listing = ("from torch.distributed.run import get_args_parser\n"
+                   "for a in get_args_parser()._actions: print(*a.option_strings)")
+        theirs = subprocess.run([PYTHON, "-c", listing], stdout=subprocess.PIPE, text=True, check=True)
+        names = {name.replace("_", "-") for name in theirs.stdout.split() if name.startswith("--")}
+        ours = subprocess.run([CRUN, "--print-completion=bash"], stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+        known = set(re.search(r'_crun_options="(.*)"', ours).group(1).split())
+        self.assertGreater(len(names), 20)
+        self.assertEqual(names - known, set())
+
+    def test_line_prefix(self):
+        self.both(*self.STATIC, "--log_dir={logs}", "--tee=1", DUMP,
+                  env={"DUMP_THEN": "print", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": ""})
 
     def test_wrong_command_lines(self):
         for args in (["--bogus", DUMP], ["--standalone"], ["--nnodes=2:1", DUMP], ["--nnodes=x", DUMP],

@@ -338,6 +338,12 @@ START_TEST(texts_from_the_environment) {
     ck_assert_int_eq(BUILD("--log-dir=/dev/null", "--event-log-handler=console"), 0);
     ck_assert_str_eq(job.agent.log_line_prefix_template, "[${rank}]");
     ck_assert_str_eq(job.agent.own_error_file, "/x/e.json");
+    ck_assert_int_eq(BUILD("--log-line-prefix-template=", "--log-dir=/dev/null",
+                           "--event-log-handler=console"), 0);
+    ck_assert_str_eq(job.agent.log_line_prefix_template, "[${rank}]");
+    ck_assert_int_eq(BUILD("--log-line-prefix-template=x", "--log-dir=/dev/null",
+                           "--event-log-handler=console"), 0);
+    ck_assert_str_eq(job.agent.log_line_prefix_template, "x");
     ck_assert_str_eq(job.agent.log_dir, "/dev/null");
     ck_assert_int_eq(job.agent.console_events, 1);
     WITH_ENV("TORCHELASTIC_ERROR_FILE=");

@@ -187,6 +187,10 @@ START_TEST(help_and_version_need_nothing_else) {
     ck_assert_int_eq(o.wanted, OPTIONS_HELP);
     ck_assert_int_eq(PARSE("--nnodes", "2", "--version", "--bogus"), 0);
     ck_assert_int_eq(o.wanted, OPTIONS_VERSION);
+    ck_assert_int_eq(PARSE("--print-completion=bash"), 0);
+    ck_assert_int_eq(o.wanted, OPTIONS_COMPLETION);
+    ck_assert_int_lt(PARSE("--print-completion", "fish"), 0);
+    EXPECT_FAILURE("there is none for 'fish'");
     ck_assert_int_eq(PARSE("prog", "--help"), -EINVAL); /* the program's; PET_ is still wrong */
 }
 END_TEST

@@ -1,0 +1,1 @@
+crun --print-completion bash | head -n 1
