@@ -690,9 +690,9 @@ static void join_timed_out(struct coordinator *c, int64_t now_ms, struct coordin
                         (now_ms - s->since_ms) / 1000);
     } else {
         (void) snprintf(why, sizeof(why),
-                        "the rendezvous timed out after %" PRId64 " s: %" PRIu32 " of at least %" PRIu32
+                        "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
                         " nodes came: %s; start the missing ones, or raise join_timeout in --rdzv-conf",
-                        c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes, here);
+                        (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes, here);
     }
     send_end(c, s->peer, RENDEZVOUS_LOST, why);
     c->actions->hang_up(c->arg, s->peer);

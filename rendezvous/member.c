@@ -166,9 +166,9 @@ static void give_up(struct member *m, const char *why) {
     char text[RDZV_TEXT_MAX];
     if (!m->linked_once) {
         (void) snprintf(text, sizeof(text),
-                        "cannot reach the rendezvous at '%.200s' within %" PRId64
+                        "cannot reach the rendezvous at '%.200s' within %g"
                         " s: %.200s; is the node that hosts it up, and the address right? %.500s",
-                        m->set.where, m->set.connect_timeout_ms / 1000, why, m->set.facts);
+                        m->set.where, (double) m->set.connect_timeout_ms / 1000, why, m->set.facts);
     } else {
         (void) snprintf(text, sizeof(text),
                         "lost the coordinator at '%.200s' (%.300s), and it did not come back: %.200s; "

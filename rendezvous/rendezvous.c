@@ -422,6 +422,18 @@ static int open_way(struct rendezvous *r, const struct rendezvous_options *o,
     return r->link != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }
 
+/* One line that says who hosts and which limits follow from the settings. */
+static void log_plan(const struct rendezvous *r, const struct rendezvous_options *o,
+                     const struct backend_plan *plan) {
+    double lease = (double) (o->keep_alive_interval_ms * o->keep_alive_max_attempt) / 1000;
+    const char *who = r->election != NULL ? "is elected" : r->link != NULL ? "is there" : "is this node";
+    if (plan->alone) return;
+    cr_info("rendezvous of job '%s' at '%s' (%s), %u:%u nodes: the coordinator %s; a silent node is given up "
+            "after %g s, and ends its workers by itself after %g s; join %g s, last call %g s",
+            o->run_id, plan->where, o->backend, o->min_nodes, o->max_nodes, who, lease + lease / 8,
+            lease * 5 / 6, (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
+}
+
 int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err) {
@@ -447,6 +459,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
         rendezvous_close(r, NULL);
         return rc;
     }
+    log_plan(r, options, &plan);
     *out = r;
     return 0;
 }

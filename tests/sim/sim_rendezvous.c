@@ -563,6 +563,12 @@ static void node_dies(int i, int silently) {
 
 /* ---- faults ---- */
 
+static void stall_host(int64_t until) {
+    w.host_stalled_until = until;
+    story("host: stalls until %" PRId64, until);
+    push((struct event){.at = until, .type = EV_STALL_ENDS, .node = HOST, .inc = w.host_inc});
+}
+
 static void inject(void) {
     int i = (int) rnd(w.node_count);
     struct node *n = &w.nodes[i];
@@ -582,17 +588,16 @@ static void inject(void) {
         push((struct event){.at = w.now + 10 + rnd(1500), .type = EV_CUT_ENDS, .node = i});
         break;
     case 3:
-        if (!n->up || n->stalled_until != 0 || i == w.host_with_node) break;
+        if (!n->up || n->stalled_until != 0) break;
+        if (i == w.host_with_node && (!w.host_up || w.host_stalled_until != 0)) break;
         n->stalled_until = w.now + 10 + rnd(1200);
         story("node %d: stalls until %" PRId64, i, n->stalled_until);
         push((struct event){.at = n->stalled_until, .type = EV_STALL_ENDS, .node = i, .inc = n->inc});
+        if (i == w.host_with_node) stall_host(n->stalled_until); /* one process */
         break;
     case 4:
         if (!w.host_up || w.host_stalled_until != 0 || w.host_with_node >= 0) break;
-        w.host_stalled_until = w.now + 10 + rnd(1200);
-        story("host: stalls until %" PRId64, w.host_stalled_until);
-        push((struct event){.at = w.host_stalled_until, .type = EV_STALL_ENDS, .node = HOST,
-                            .inc = w.host_inc});
+        stall_host(w.now + 10 + rnd(1200));
         break;
     case 5: /* a reset in the middle */
         if (n->conn == NULL || !n->conn->linked || !n->conn->node_end) break;
