@@ -1,5 +1,5 @@
-/* Two ranks pass a counter to and fro, then all ranks pass one round the ring without waiting for each
- * other.
+/* Two ranks pass a counter to and fro, then all ranks pass one round the ring without waiting for
+ * each other.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/ping */
 #include <crunrt.h>

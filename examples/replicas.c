@@ -1,5 +1,6 @@
-/* Several jobs that are replicas of one another meet in a second store, which outlives each of them:
- * rank 0 of every replica puts its result there under its REPLICA_ID and waits for the others.
+/* Several jobs that are replicas of one another meet in a second store, which outlives each of
+ * them: rank 0 of every replica puts its result there under its REPLICA_ID and waits for the
+ * others.
  *
  *     crun-store serve --host 127.0.0.1 --port 29700 &
  *     REPLICA_ID=0 REPLICAS=2 STORE=127.0.0.1:29700 STORE_PREFIX=run7 \
@@ -26,17 +27,28 @@ static const char *setting(const char *name) {
     exit(2);
 }
 
+static int number(const char *name, const char *text, long max) {
+    char *end = NULL;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || n < 1 || n > max) {
+        fprintf(stderr, "replicas: %s='%s' is not a number from 1 to %ld\n", name, text, max);
+        exit(2);
+    }
+    return (int) n;
+}
+
 static int64_t meet_other_replicas(int64_t result) {
     char host[256], key[32], text[32];
     const char *address = setting("STORE"), *colon = strrchr(address, ':');
-    int replicas = atoi(setting("REPLICAS"));
+    int replicas = number("REPLICAS", setting("REPLICAS"), 1000);
     if (colon == NULL || (size_t) (colon - address) >= sizeof(host)) {
         fprintf(stderr, "replicas: STORE='%s' is not HOST:PORT\n", address);
         exit(2);
     }
     (void) snprintf(host, sizeof(host), "%.*s", (int) (colon - address), address);
     crunrt_store *outer, *shared;
-    must(crunrt_store_open(host, atoi(colon + 1), 30000, &outer), "open the replicas' store");
+    must(crunrt_store_open(host, number("STORE", colon + 1, 65535), 30000, &outer),
+         "open the replicas' store");
     must(crunrt_store_prefix(outer, setting("STORE_PREFIX"), &shared), "take the prefix");
     (void) snprintf(key, sizeof(key), "result/%s", setting("REPLICA_ID"));
     (void) snprintf(text, sizeof(text), "%lld", (long long) result);
@@ -47,7 +59,7 @@ static int64_t meet_other_replicas(int64_t result) {
         (void) snprintf(key, sizeof(key), "result/%d", r);
         must(crunrt_store_get(shared, key, CRUNRT_TIMEOUT_DEFAULT, &value, NULL),
              "wait for a replica");
-        total += atoll(value);
+        total += strtoll(value, NULL, 10);
         crunrt_free(value);
     }
     crunrt_store_close(shared);

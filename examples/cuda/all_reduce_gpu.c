@@ -2,8 +2,8 @@
  *
  *     crun --standalone --nproc-per-node=gpu build/examples/all_reduce_gpu
  *
- * The backend is asked for by name, so on a machine without a GPU this fails, and says with which CUDA
- * error; it never quietly runs on CPUs. */
+ * The backend is asked for by name, so on a machine without a GPU this fails, and says with which
+ * CUDA error; it never quietly runs on CPUs. */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>

@@ -598,8 +598,9 @@ static void mode_spawn(void) {
     printf("spawn right\n");
 }
 
-/* All reduce; the victim dies in the tenth, the others go on in place, and with whoever comes instead.
- * `min` is what the survivors are content with. A second start of the victim's rank does not die. */
+/* All reduce; the victim dies in the tenth, the others go on in place, and with whoever comes
+ * instead. `min` is what the survivors are content with. A second start of the victim's rank does
+ * not die. */
 static void mode_rejoin(int min, int victim) {
     open_world(5000);
     int64_t sum = 0, since = 0;
@@ -737,7 +738,8 @@ static void mode_nccl(void) {
 
 /* ---- store ---- */
 
-/* What current torch's stores have besides: append, several keys at once, queues, lists, barriers. */
+/* What current torch's stores have besides: append, several keys at once, queues, lists,
+ * barriers. */
 static void use_more_of_the_store(crunrt_store *s) {
     char mine[2][16];
     const char *keys[2] = {mine[0], mine[1]};

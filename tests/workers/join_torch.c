@@ -1,5 +1,6 @@
-/* A C rank in a group of torch.distributed ranks: joins under torch's keys, takes part in the barrier by
- * which torch ends its initialisation, then all-reduces, broadcasts and exchanges messages with them.
+/* A C rank in a group of torch.distributed ranks: joins under torch's keys, takes part in the
+ * barrier by which torch ends its initialisation, then all-reduces, broadcasts and exchanges
+ * messages with them.
  *
  *     join_torch PREFIX BARRIER_KEY */
 #include <crunrt.h>
@@ -38,7 +39,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 1000; i++) x[i] = (float) (rank + i);
     must(crunrt_group_all_reduce(world, x, x, 1000, CRUNRT_FLOAT32, CRUNRT_SUM), "all-reduce");
     for (int i = 0; i < 1000; i++) {
-        if (x[i] != (float) (size * (size - 1) / 2 + size * i)) return puts("FAILED: wrong sum"), 1;
+        int want = size * (size - 1) / 2 + size * i;
+        if (x[i] != (float) want) return puts("FAILED: wrong sum"), 1;
     }
     int64_t word = 0, ball = 0;
     must(crunrt_group_broadcast(world, &word, 1, CRUNRT_INT64, 0), "broadcast");

@@ -66,8 +66,8 @@ const char *without_place(const char *text) {
 }
 
 // Gloo writes to sockets without MSG_NOSIGNAL, and a dead peer must not end a program that leaves
-// SIGPIPE alone. While Gloo runs on the caller's thread the signal is held back; eat() takes it away
-// after a failure, which is the only time that it can have come.
+// SIGPIPE alone. While Gloo runs on the caller's thread the signal is held back; eat() takes it
+// away after a failure, which is the only time that it can have come.
 class HoldSigpipe {
   public:
     HoldSigpipe() {

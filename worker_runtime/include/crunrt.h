@@ -332,9 +332,9 @@ typedef struct crunrt_group_options {
     int device;         /* nccl: CUDA device; -1 = the local rank */
     void *stream;       /* nccl: cudaStream_t of the operations, borrowed; NULL = one of its own */
 
-    /* gloo: meet ranks that are no crunrt, such as torch.distributed's, under these keys of the job's
-     * store, exactly. No arrival is noted then, and the peers' own rules (torch's barrier key) are the
-     * program's business; docs/worker-runtime.md has an example. NULL = none. */
+    /* gloo: meet ranks that are no crunrt, such as torch.distributed's, under these keys of the
+     * job's store, exactly. No arrival is noted then, and the peers' own rules (torch's barrier
+     * key) are the program's business; docs/worker-runtime.md has an example. NULL = none. */
     const char *foreign_prefix;
 } crunrt_group_options;
 
