@@ -21,7 +21,6 @@ int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *o
     out->etcd_lease_ms = clamp(o->keep_alive_interval_ms * o->keep_alive_max_attempt, ETCD_LEASE_MIN,
                                ETCD_LEASE_MAX);
     /* Another leader will come: waiting for it is waiting for the rendezvous. */
-    if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
     if (o->join_timeout_ms > out->coordinator_wait_ms) out->coordinator_wait_ms = o->join_timeout_ms;
     return 0;
 }

@@ -151,6 +151,7 @@ static int64_t jittered(struct member *m, int64_t ms) {
 static void start_attempt(struct member *m, int64_t now_ms) {
     m->retry_ms = CR_FOREVER;
     m->attempt_ms = now_ms + m->lease_ms;
+    if (m->give_up_ms > now_ms && m->give_up_ms < m->attempt_ms) m->attempt_ms = m->give_up_ms;
     m->actions->connect(m->arg);
 }
 

@@ -311,11 +311,16 @@ static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
     if (!r->closing) r->events->on_stop(r->arg, grace_max_ms, why);
 }
 
+static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
+    const char *trouble = r->election != NULL ? etcd_election_trouble(r->election) : "";
+    (void) cr_fail(err, -ENOTCONN, "%s%s%s", why, trouble[0] != '\0' ? "; " : "", trouble);
+}
+
 static void do_end(void *arg, int outcome, const char *why) {
     struct rendezvous *r = arg;
     struct cr_error err = {0};
     if (outcome == RENDEZVOUS_FAILED) (void) cr_fail(&err, -ECHILD, "%s", why);
-    if (outcome == RENDEZVOUS_LOST) (void) cr_fail(&err, -ENOTCONN, "%s", why);
+    if (outcome == RENDEZVOUS_LOST) lost_error(r, why, &err);
     if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
 }
 

@@ -156,6 +156,14 @@ def test_a_leader_that_sleeps_is_replaced_and_obeys_when_it_wakes(tmp):
         end_well([leader, *others])
 
 
+def test_no_etcd_is_said(tmp):
+    with Cast() as cast:
+        node = cast.node("etcd", f"127.0.0.1:{free_ports(1)[0]}", *SETTINGS, "read_timeout_ms=1000")
+        end = node.expect("end")
+        assert end.startswith("2 cannot reach the rendezvous") and "connection refused" in end, end
+        assert node.wait() == 0
+
+
 def test_real_launchers_survive_their_leader(tmp):
     with Cluster(tmp) as cluster, Nodes(tmp, "--nnodes=2:3", backend="etcd", endpoint=cluster.endpoint,
                                         conf="last_call_timeout=1,keep_alive_interval=1") as nodes:
