@@ -12,6 +12,7 @@
 #include "agent/log_relay.h"
 #include "agent/oom.h"
 #include "agent/verdict.h"
+#include "agent/watchdog.h"
 #include "agent/worker_group.h"
 #include "agent/worker_process.h"
 #include "base/assert.h"
@@ -34,6 +35,7 @@ struct worker {
     uint32_t local_rank;
     struct worker_process *process; /* NULL: not started, or ended */
     int started, ended;
+    int timer_expired; /* the watchdog sent it a signal */
     int64_t started_ns;
     struct worker_exit how; /* once ended */
 };
@@ -50,12 +52,13 @@ struct agent {
     struct rendezvous *rendezvous;
     struct log_dir logs;
     struct log_relay *relay;
+    struct watchdog *watchdog; /* NULL: nobody asked for one */
     uint64_t oom_kills; /* counted before the attempt */
     int64_t began_ms;
     struct cr_error error; /* of a start that failed, or the rendezvous' last words */
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* nursery, rendezvous, relay: still to be closed */
+    int open_parts; /* nursery, rendezvous, relay, watchdog: still to be closed */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -99,6 +102,7 @@ static void describe(struct agent *a, const struct worker *w, struct verdict_wor
                                  .exit_code = w->how.exit_code,
                                  .core_dumped = w->how.core_dumped,
                                  .signal_sent = w->how.signal_sent,
+                                 .timer_expired = w->timer_expired,
                                  .order = w->how.order,
                                  .started_ns = w->started_ns,
                                  .died_ns = w->how.died_wall_ns};
@@ -219,12 +223,14 @@ static void on_part_closed(void *arg) {
 }
 
 static void close_parts(struct agent *a) {
-    a->open_parts = (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL);
+    a->open_parts = (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
+                    (a->watchdog != NULL);
     CR_ASSERT(a->open_parts > 0);
     /* The nursery first, so that its warden dies while the store's thread is stopped. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
+    if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
 }
 
 /* The last words of the workers stand before the verdict on them. */
@@ -396,12 +402,22 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     w->ended = 1;
     w->how = *how;
     log_relay_drain(a->relay, w->local_rank);
+    if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
     if (a->job->console_events) {
         events_worker_ended(a->job, &a->round, a->host, w->local_rank, how,
                             cr_monotonic_ms() - a->began_ms);
     }
     if (how->exit_code == 0) step(a, GROUP_EVENT_EXIT_OK, 0, 0);
     else step(a, GROUP_EVENT_EXIT_BAD, how->signal_sent != 0 ? 1 : 0, 0);
+}
+
+/* A failure of its own making, though the signal is from us: it asked for it. */
+static void on_timer_expired(void *arg, pid_t pid) {
+    struct agent *a = arg;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        struct worker *w = &a->workers[i];
+        if (w->process != NULL && worker_pid(w->process) == pid) w->timer_expired = 1;
+    }
 }
 
 static void on_empty(void *arg) {
@@ -477,6 +493,9 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     if (rc == 0) {
         rc = rendezvous_open(a->loop, &a->job->rendezvous, &rendezvous_events, a, &a->rendezvous,
                              err);
+    }
+    if (rc == 0 && a->job->timer_file != NULL) {
+        rc = watchdog_open(a->loop, a->job->timer_file, on_timer_expired, a, &a->watchdog, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, a->job->log_dir, a->job->rendezvous.run_id, err);
     if (rc == 0) {

@@ -42,6 +42,7 @@ struct agent_job {
     int64_t shutdown_timeout_ms; /* the same after a signal to the launcher; --shutdown-timeout */
 
     const char *own_error_file; /* the launcher's TORCHELASTIC_ERROR_FILE, or NULL */
+    const char *timer_file;     /* the pipe of the timer watchdog, or NULL: there is none */
     int console_events;         /* --event-log-handler=console */
 };
 

@@ -159,8 +159,11 @@ int verdict_cause(struct cr_buffer *out, const struct verdict_worker *w) {
 }
 
 /* Signal 9 alone proves nothing; with the cgroup's counter it is at least consistent. */
-static int write_oom(struct cr_buffer *out, const struct verdict *v,
+static int write_sender(struct cr_buffer *out, const struct verdict *v,
                      const struct verdict_worker *w) {
+    if (w->timer_expired && w->exit_code < 0) {
+        return cr_buffer_printf(out, ", sent by crun's timer watchdog: a timer that it had set was over");
+    }
     if (w->exit_code != -SIGKILL || verdict_is_victim(w)) return 0;
     if (v->oom_kills == 0) return cr_buffer_printf(out, ", not sent by crun");
     return cr_buffer_printf(out,
@@ -179,7 +182,7 @@ int verdict_line(struct cr_buffer *out, const struct verdict *v, const struct ve
                                 signal_name(w->signal_sent));
     }
     TRY(verdict_cause(out, w));
-    return write_oom(out, v, w);
+    return write_sender(out, v, w);
 }
 
 /* ---- the evidence ---- */

@@ -20,6 +20,7 @@ struct verdict_worker {
     int exit_code;   /* 1…255, or minus the signal */
     int core_dumped;
     int signal_sent; /* the last signal of ours that it got before it ended, or 0 */
+    int timer_expired; /* its own timer (watchdog.h) was over, and so it got the signal */
     uint64_t order;  /* 1, 2, 3 … in the kernel's order of death */
     int64_t started_ns, died_ns; /* wall clock */
     struct error_file error;

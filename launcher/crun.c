@@ -182,6 +182,9 @@ static int run_job(struct job *job, const struct options *options) {
     }
     (void) signal(SIGPIPE, SIG_IGN); /* ours only: workers start with the default again */
     (void) setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", job->signals_text, 1);
+    if (job->agent.timer_file != NULL) {
+        (void) setenv("TORCHELASTIC_TIMER_FILE", job->agent.timer_file, 1);
+    }
     cr_info("starting %u workers of '%s': run id '%s', backend %s, %u restarts",
             job->agent.rendezvous.local_world_size, job->agent.title, job->agent.rendezvous.run_id,
             job->agent.rendezvous.backend, job->agent.max_restarts);

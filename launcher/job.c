@@ -382,6 +382,22 @@ static int build_filters(struct builder *b, enum option_id id, char *const **out
     return 0;
 }
 
+/* torchrun's timer watchdog; its name reaches the workers through our own environment. */
+static int build_timer_file(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    const char *wanted = variable(b, "TORCHELASTIC_ENABLE_FILE_TIMER");
+    if (wanted == NULL || strcmp(wanted, "1") != 0) return 0;
+    a->timer_file = variable(b, "TORCHELASTIC_TIMER_FILE");
+    if (a->timer_file != NULL && a->timer_file[0] != '\0') return 0;
+    const char *id = random_id(b, 0), *folder = variable(b, "TMPDIR");
+    char *path = id != NULL ? allocate(b, 4096) : NULL;
+    if (path == NULL) return -ENOMEM;
+    (void) snprintf(path, 4096, "%s/watchdog_timer_%s",
+                    folder != NULL && folder[0] != '\0' ? folder : "/tmp", id);
+    a->timer_file = path;
+    return 0;
+}
+
 static int build_logs(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
@@ -402,7 +418,7 @@ static int build_logs(struct builder *b) {
     }
     a->own_error_file = variable(b, "TORCHELASTIC_ERROR_FILE");
     if (a->own_error_file != NULL && a->own_error_file[0] == '\0') a->own_error_file = NULL;
-    return 0;
+    return build_timer_file(b);
 }
 
 /* ---- restarting and ending ---- */

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""The timer watchdog (contract 65): a pipe for timers, and a signal for whoever is over its time."""
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import clean_env, crun, run_tests, script  # noqa: E402
+
+PY = """#!/usr/bin/python3
+import json, os, stat, sys, time
+rank = int(os.environ['RANK'])
+path = os.environ['TORCHELASTIC_TIMER_FILE']
+assert stat.S_ISFIFO(os.stat(path).st_mode)
+def send(seconds, scope='s', signal=9, **more):
+    when = time.time() + seconds if seconds >= 0 else -1
+    line = json.dumps({'version': 1, 'pid': os.getpid(), 'scope_id': scope, 'expiration_time': when,
+                       'signal': signal, **more}) + '\\n'
+    fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.write(fd, line.encode())
+    os.close(fd)
+"""
+
+
+def launch(tmp, text, *args, workers=2, **env):
+    settings = dict(OMP_NUM_THREADS=1, TORCHELASTIC_ENABLE_FILE_TIMER=1,
+                    TORCHELASTIC_TIMER_FILE=tmp / "timers")
+    done = crun(f"--nproc-per-node={workers}", f"--log-dir={tmp}/logs", *args, script(tmp, "w", PY + text),
+                env=clean_env(**{**settings, **env}))
+    assert not (tmp / "timers").exists(), done  # removed at the end
+    return done
+
+
+def test_an_expired_timer_kills(tmp):
+    done = launch(tmp, "if rank == 1: send(0.2)\ntime.sleep(100)\n")
+    assert done.returncode == 1 and "  exitcode  : -9 " in done.stderr, done
+    assert "rank 1" in done.stderr and "sent by crun's timer watchdog" in done.stderr, done
+    assert "the timer 's' of process" in done.stderr, done
+
+
+def test_the_signal_is_the_workers_choice(tmp):
+    done = launch(tmp, "send(0.2, signal=12)\ntime.sleep(100)\n", workers=1)
+    assert done.returncode == 1 and "  exitcode  : -12 " in done.stderr, done
+
+
+def test_a_timer_taken_back_or_moved(tmp):
+    done = launch(tmp, "send(0.3)\nsend(100, 'other')\nsend(-1)\nsend(0.3, 'other')\nsend(200, 'other')\n"
+                       "time.sleep(1)\n")
+    assert done.returncode == 0 and "the timer" not in done.stderr, done
+
+
+def test_without_a_signal_it_is_only_said(tmp):
+    done = launch(tmp, "send(0.1, signal=0)\ntime.sleep(0.8)\n", workers=1)
+    assert done.returncode == 0 and "the timer 's'" in done.stderr, done
+
+
+def test_restart_and_nonsense_in_the_pipe(tmp):
+    done = launch(tmp, "with open(path, 'w') as f: f.write('nonsense\\n{}\\n[1]\\n' + 'x' * 20000 + '\\n')\n"
+                       "send(0.1, pid=1)\nsend(0.1, pid='x')\nsend(0.1, pid=-1)\nsend(0.1, pid=os.getppid())\n"
+                       "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+                       "    send(0.2)\n    time.sleep(100)\ntime.sleep(0.5)\n", "--max-restarts=1", workers=1)
+    assert done.returncode == 0 and "is no request" in done.stderr and "restart 1 of 1" in done.stderr, done
+
+
+def test_a_place_of_its_own(tmp):
+    worker = script(tmp, "w", PY + "print(path)\n")
+    env = clean_env(TORCHELASTIC_ENABLE_FILE_TIMER=1, TORCHELASTIC_TIMER_FILE=None, TMPDIR=tmp)
+    done = crun(worker, env=env)
+    assert done.returncode == 0 and done.stdout.startswith(f"{tmp}/watchdog_timer_"), done
+    assert not os.path.exists(done.stdout.strip())
+
+
+def test_off_it_only_passes_the_name_on(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\necho $TORCHELASTIC_TIMER_FILE\n")
+    done = crun(worker, env=clean_env(TORCHELASTIC_TIMER_FILE=tmp / "x",
+                                      TORCHELASTIC_ENABLE_FILE_TIMER="true"))
+    assert done.stdout == f"{tmp}/x\n" and not (tmp / "x").exists(), done
+
+
+if __name__ == "__main__":
+    run_tests(globals())
