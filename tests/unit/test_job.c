@@ -12,6 +12,14 @@ static const char *const *environment;
 static uint32_t gpus;
 static int gpu_status;
 
+static void set_environment(const char *const *list) {
+    static const char *kept[16];
+    size_t n = 0;
+    do kept[n] = list[n];
+    while (list[n++] != NULL);
+    environment = kept;
+}
+
 static const char *lookup(void *arg, const char *name) {
     size_t n = strlen(name);
     (void) arg;
@@ -338,11 +346,13 @@ START_TEST(texts_from_the_environment) {
     ck_assert_int_eq(BUILD("--log-dir=/dev/null", "--event-log-handler=console"), 0);
     ck_assert_str_eq(job.agent.log_line_prefix_template, "[${rank}]");
     ck_assert_str_eq(job.agent.own_error_file, "/x/e.json");
-    ck_assert_int_eq(BUILD("--log-line-prefix-template=", "--log-dir=/dev/null",
-                           "--event-log-handler=console"), 0);
+    ck_assert_int_eq(
+        BUILD("--log-line-prefix-template=", "--log-dir=/dev/null", "--event-log-handler=console"),
+        0);
     ck_assert_str_eq(job.agent.log_line_prefix_template, "[${rank}]");
-    ck_assert_int_eq(BUILD("--log-line-prefix-template=x", "--log-dir=/dev/null",
-                           "--event-log-handler=console"), 0);
+    ck_assert_int_eq(
+        BUILD("--log-line-prefix-template=x", "--log-dir=/dev/null", "--event-log-handler=console"),
+        0);
     ck_assert_str_eq(job.agent.log_line_prefix_template, "x");
     ck_assert_str_eq(job.agent.log_dir, "/dev/null");
     ck_assert_int_eq(job.agent.console_events, 1);

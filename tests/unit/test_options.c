@@ -10,6 +10,14 @@
 
 static const char *const *environment; /* "NAME=value" texts, NULL-terminated; NULL = empty */
 
+static void set_environment(const char *const *list) {
+    static const char *kept[16];
+    size_t n = 0;
+    do kept[n] = list[n];
+    while (list[n++] != NULL);
+    environment = kept;
+}
+
 static const char *lookup(void *arg, const char *name) {
     size_t n = strlen(name);
     (void) arg;
