@@ -41,6 +41,17 @@ if hasattr(s, "queue_push"):  # 2.8
     assert s.queue_pop("q") == b"a" and s.queue_pop("q") == b"b"
 if hasattr(s, "list_keys"):  # 2.10
     assert "m1" in s.list_keys()
+if hasattr(s, "barrier"):  # newer still
+    import threading
+    t = dist.TCPStore(host, port, None, False, timeout=datetime.timedelta(seconds=60))
+    other = threading.Thread(target=lambda: t.barrier("meet", 2)); other.start()
+    s.barrier("meet", 2); other.join()
+    try:
+        s.barrier("alone", 2, second)
+        raise SystemExit("the barrier did not time out")
+    except Exception as e:
+        assert "imeout" in str(e) or "imed out" in str(e), e
+    assert s.get("meet") == b"2" and s.get("alone") == b"1"
 big = bytes(8 << 20)
 s.set("big", big); assert s.get("big") == big
 p = dist.PrefixStore("outer", dist.PrefixStore("pre", s))
