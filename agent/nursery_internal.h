@@ -21,7 +21,7 @@ struct worker_process {
     int roster_slot; /* or -1 */
     char **envp;     /* while it is being started */
     void *arg;
-    int dying_unasked; /* it was on its way out already when our first signal went to it */
+    int dying_unasked;      /* it was on its way out already when our first signal went to it */
     struct worker_exit how; /* pid and signal_sent from the start, the rest once it is dead */
     TAILQ_ENTRY(worker_process) link; /* in nursery.living, then in nursery.dead */
 };

@@ -230,7 +230,8 @@ void warden_bury(struct warden *w) {
 }
 
 void warden_kill(struct warden *w) {
-    if (w->pid > 0) (void) kill(w->pid, SIGKILL); /* our child, not waited for: the pid is its own */
+    if (w->pid > 0)
+        (void) kill(w->pid, SIGKILL); /* our child, not waited for: the pid is its own */
 }
 
 void warden_release(struct warden *w) {

@@ -253,11 +253,11 @@ START_TEST(test_a_worker_starts_clean) {
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
     ck_assert_int_eq(dup2(0, 57), 57); /* inheritable, and must not be inherited */
     place_open(&p);
-    CR_AUTO_FD int in = start_talking(
-        &p,
-        "grep -c 'Sig[BI][lg][kn]:.0*$' /proc/self/status; ls -m /proc/$$/fd; "
-        "cut -d' ' -f1,5,6 /proc/$$/stat; echo $PPID; ulimit -Sn; echo $CRUN_NURSERY",
-        &w);
+    CR_AUTO_FD int in =
+        start_talking(&p,
+                      "grep -c 'Sig[BI][lg][kn]:.0*$' /proc/self/status; ls -m /proc/$$/fd; "
+                      "cut -d' ' -f1,5,6 /proc/$$/stat; echo $PPID; ulimit -Sn; echo $CRUN_NURSERY",
+                      &w);
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, "2"); /* nothing blocked, nothing ignored */
     read_line(in, line, sizeof line);
