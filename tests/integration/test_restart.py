@@ -35,7 +35,7 @@ def note(tmp):
 
 def test_restart_then_success(tmp):
     done = crun("--nproc-per-node=2", "--max-restarts=1",
-                worker(tmp, "print('attempt', attempt, 'rank', rank, flush=True)\n"
+                worker(tmp, "print(f'attempt {attempt} rank {rank}', flush=True)\n"
                             "if attempt == 0 and rank == 1: sys.exit(3)\n"
                             "if attempt == 0: time.sleep(100)\n"), env=ENV)
     assert done.returncode == 0, done
