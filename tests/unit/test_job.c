@@ -63,8 +63,7 @@ static int build(const char *const *argv) {
 }
 
 #define BUILD(...) build((const char *const[]){"crun", __VA_ARGS__, "prog", NULL})
-#define WITH_ENV(...)                                                                              \
-    environment = (const char *const[]) { __VA_ARGS__, NULL }
+#define WITH_ENV(...) set_environment((const char *const[]){__VA_ARGS__, NULL})
 #define FAILS(needle, ...)                                                                         \
     do {                                                                                           \
         ck_assert_int_lt(BUILD(__VA_ARGS__), 0);                                                   \

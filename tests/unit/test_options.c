@@ -41,8 +41,7 @@ static int parse(const char *const *argv) {
 }
 
 #define PARSE(...) parse((const char *const[]){"crun", __VA_ARGS__, NULL})
-#define WITH_ENV(...)                                                                              \
-    environment = (const char *const[]) { __VA_ARGS__, NULL }
+#define WITH_ENV(...) set_environment((const char *const[]){__VA_ARGS__, NULL})
 
 #define EXPECT_FAILURE(needle)                                                                     \
     do {                                                                                           \
