@@ -29,14 +29,13 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
  *   words that complete the value, help). `name` is dashed; NULL default = none. */
 #define OPTIONS(X)                                                                                 \
     X(NNODES, "nnodes", 0, VALUE, "N|MIN:MAX", "1:1", 1, WORKERS, "1 2 1:2",                       \
-      "number of nodes; MIN:MAX is elastic, with the c10d backend")                                                                           \
+      "number of nodes; MIN:MAX is elastic, with the c10d backend")                                \
     X(NPROC, "nproc-per-node", 0, VALUE, "N|WORD", "1", 1, WORKERS, "auto cpu gpu",                \
       "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "         \
       "visible GPU, auto: GPUs, else CPUs")                                                        \
     X(NODE_RANK, "node-rank", 0, VALUE, "N", "0", 1, WORKERS, NULL,                                \
       "rank of this node, for the static backend")                                                 \
-    X(ROLE, "role", 0, VALUE, "NAME", "default", 1, WORKERS, NULL,                                 \
-      "role of this node's workers")                                                               \
+    X(ROLE, "role", 0, VALUE, "NAME", "default", 1, WORKERS, NULL, "role of this node's workers")  \
     X(VIRTUAL_LOCAL_RANK, "virtual-local-rank", 0, FLAG, NULL, NULL, 1, WORKERS, NULL,             \
       "each worker sees LOCAL_RANK=0 and one GPU of its own")                                      \
     X(NUMA_BINDING, "numa-binding", 0, VALUE, "HOW", NULL, 0, WORKERS,                             \
@@ -47,8 +46,8 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
       "PROGRAM is an executable, found through PATH; rarely needed: executables are recognised")   \
     X(RUN_PATH, "run-path", 0, FLAG, NULL, NULL, 1, PROGRAM, NULL,                                 \
       "run PROGRAM with Python's runpy; an exception goes to its error file")                      \
-    X(START_METHOD, "start-method", 0, VALUE, "HOW", "spawn", 1, PROGRAM,                          \
-      "spawn fork forkserver", "accepted for torchrun's sake; every worker is a new process")      \
+    X(START_METHOD, "start-method", 0, VALUE, "HOW", "spawn", 1, PROGRAM, "spawn fork forkserver", \
+      "accepted for torchrun's sake; every worker is a new process")                               \
     X(STANDALONE, "standalone", 0, FLAG, NULL, NULL, 1, RENDEZVOUS, NULL,                          \
       "one node, a free port, a random id; what happens anyway if nothing else is asked for")      \
     X(MASTER_ADDR, "master-addr", 0, VALUE, "HOST", "127.0.0.1", 1, RENDEZVOUS,                    \
@@ -57,8 +56,8 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
       "port of node 0, for the static backend; giving it selects that backend; 0: any free one")   \
     X(LOCAL_ADDR, "local-addr", 0, VALUE, "HOST", NULL, 1, RENDEZVOUS, NULL,                       \
       "address that this node tells the others (default: found out)")                              \
-    X(RDZV_BACKEND, "rdzv-backend", 0, VALUE, "NAME", "static", 1, RENDEZVOUS,                     \
-      "c10d static etcd", "c10d, static or etcd")                                                  \
+    X(RDZV_BACKEND, "rdzv-backend", 0, VALUE, "NAME", "static", 1, RENDEZVOUS, "c10d static etcd", \
+      "c10d, static or etcd")                                                                      \
     X(RDZV_ENDPOINT, "rdzv-endpoint", 0, VALUE, "HOST[:PORT]", "", 1, RENDEZVOUS,                  \
       "localhost:0 localhost:29400", "where the rendezvous is; c10d: localhost:29400 if empty")    \
     X(RDZV_ID, "rdzv-id", 0, VALUE, "ID", "none", 1, RENDEZVOUS, NULL,                             \

@@ -62,7 +62,7 @@ static int build(const char *const *argv) {
     return job_build(&o, &world, &job, &err);
 }
 
-#define BUILD(...) build((const char *const[]){"crun", __VA_ARGS__, "prog", NULL})
+#define BUILD(...)    build((const char *const[]){"crun", __VA_ARGS__, "prog", NULL})
 #define WITH_ENV(...) set_environment((const char *const[]){__VA_ARGS__, NULL})
 #define FAILS(needle, ...)                                                                         \
     do {                                                                                           \

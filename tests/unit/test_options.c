@@ -40,7 +40,7 @@ static int parse(const char *const *argv) {
     return options_parse((char *const *) (void *) kept, lookup, NULL, &o, &err);
 }
 
-#define PARSE(...) parse((const char *const[]){"crun", __VA_ARGS__, NULL})
+#define PARSE(...)    parse((const char *const[]){"crun", __VA_ARGS__, NULL})
 #define WITH_ENV(...) set_environment((const char *const[]){__VA_ARGS__, NULL})
 
 #define EXPECT_FAILURE(needle)                                                                     \
