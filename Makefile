@@ -46,6 +46,8 @@ sanitize_flags := -fsanitize=$(patsubst address,address$(comma)undefined,$(SANIT
 ours_CFLAGS    := $(filter-out -O2,$(ours_CFLAGS)) -O1 $(sanitize_flags)
 ours_CXXFLAGS  := $(filter-out -O2,$(ours_CXXFLAGS)) -O1 $(sanitize_flags)
 ours_LDFLAGS   += $(sanitize_flags)
+# The checks that sanitizers put in confuse gcc's flow analysis; the plain build has these warnings.
+WARNINGS       += $(if $(findstring clang,$(CC)),,-Wno-format-truncation -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-stringop-truncation)
 endif
 ifneq ($(COVERAGE),)
 ours_CFLAGS   := $(filter-out -O2,$(ours_CFLAGS)) -O0 --coverage
