@@ -4,13 +4,14 @@ runner = CI=$(CI) tests/run.py --build $(BUILD)
 tested = all $(unit_tests) $(sim_rendezvous) $(fuzz_replays) $(test_programs)
 kinds  = unit golden integration fault sim fuzz interop
 # `make check` without -j uses every core.
+# A recipe that says so needs a "+": make looks for $(MAKE) by name before it shares its job slots.
 again  = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 # Interop tests start real torch processes, which are not built with sanitizers: they run once, plain.
 sanitized_kinds = $(filter-out interop,$(kinds))
 
 check: ## install what is missing, build, run every test that this machine can run
 	$(Q)make/deps.sh check
-	$(Q)$(again) check-all
+	+$(Q)$(again) check-all
 
 check-all: $(tested)
 	$(Q)$(runner) $(KINDS)
@@ -30,20 +31,20 @@ check-golden:      ## command lines and wire bytes, as recorded
 
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check
-	$(Q)CK_TIMEOUT_MULTIPLIER=4 $(again) SANITIZE=address KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)CK_TIMEOUT_MULTIPLIER=4 $(again) SANITIZE=address KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
 
 ubsan: ## the tests under UBSan alone, in build/ubsan
 	$(Q)make/deps.sh check
-	$(Q)CK_TIMEOUT_MULTIPLIER=2 $(again) SANITIZE=undefined KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)CK_TIMEOUT_MULTIPLIER=2 $(again) SANITIZE=undefined KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
 
 tsan: ## the tests under ThreadSanitizer, in build/tsan
 	$(Q)make/deps.sh check
-	$(Q)CK_TIMEOUT_MULTIPLIER=6 $(again) SANITIZE=thread KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)CK_TIMEOUT_MULTIPLIER=6 $(again) SANITIZE=thread KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
 
 coverage: ## the tests with gcov, in build/coverage; a table of lines and branches
 	$(Q)make/deps.sh check
 	$(Q)find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	$(Q)$(again) COVERAGE=1 KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)$(again) COVERAGE=1 KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
 	$(Q)make/coverage.py build/coverage
 
 valgrind: $(unit_tests) ## the unit tests under valgrind
@@ -52,7 +53,7 @@ valgrind: $(unit_tests) ## the unit tests under valgrind
 
 demo: ## install what is missing, build, train on real data through a crash
 	$(Q)make/deps.sh build
-	$(Q)$(again) all
+	+$(Q)$(again) all
 	$(Q)BUILD=$(BUILD) examples/demo.sh
 
 .PHONY: check check-all $(kinds:%=check-%) asan ubsan tsan coverage valgrind demo
