@@ -189,6 +189,15 @@ static long leave_shared_files(const int stdio[3]) {
     return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
 }
 
+/* A forked child starts beside the cgroup and walks in. Not being let in is no failure: the token in
+ * its environment contains it then, as where there is no cgroup. */
+static void enter_cgroup(int cgroup_fd) {
+    long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* 0: whoever writes */
+    (void) kernel_call(SYS_close, fd, 0, 0, 0);
+}
+
 static void child_main(struct spawn_slot *slot) {
     const struct spawn_request *request = &slot->request;
     slot->report.step = SPAWN_SESSION;
@@ -197,6 +206,7 @@ static void child_main(struct spawn_slot *slot) {
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
     long code = kernel_call(SYS_setsid, 0, 0, 0, 0);
     if (code < 0) child_fail(slot, SPAWN_SESSION, code);
+    if (slot->report_out >= 0 && request->cgroup_fd >= 0) enter_cgroup(request->cgroup_fd);
     code = slot->on_its_way ? leave_shared_files(request->stdio) : 0;
     if (code == 0) code = place_stdio(request->stdio);
     if (code < 0) child_fail(slot, SPAWN_STDIO, code);
@@ -275,7 +285,6 @@ static int begin(struct spawn_slot *slot, int *borrow) {
         if (code != -ENOSYS && code != -EPERM && code != -EINVAL) return code;
         *borrow = 0; /* an old kernel's or a sandbox's answer */
     }
-    if (slot->request.cgroup_fd >= 0) return -ENOTSUP; /* a forked child would start outside */
     int code = begin_forking(slot);
     if (code == 0 && hooks != NULL && hooks->force_no_pidfd) cr_close_fd(&slot->child.pidfd);
     return code;

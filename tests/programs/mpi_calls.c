@@ -79,6 +79,7 @@ int main(int argc, char **argv) {
     MPI_Comm none;
     MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 0 : MPI_UNDEFINED, 0, &none);
     check((none == MPI_COMM_NULL) == (rank != 0), "Comm_split without colour", rank);
+    if (none != MPI_COMM_NULL) MPI_Comm_free(&none);
 
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
