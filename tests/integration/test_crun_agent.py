@@ -167,6 +167,9 @@ def test_status_of_something_else(tmp):
 
 
 def test_idle_means_no_system_calls(tmp):
+    if BUILD.name == "tsan":
+        print("note: not looked at here, ThreadSanitizer's own thread wakes ten times a second")
+        return
     with Agent() as agent:
         a = Member(agent.address)
         rounds(a)
