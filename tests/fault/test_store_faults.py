@@ -55,7 +55,7 @@ def send_what_fits(c, data):
 def test_a_client_that_never_reads(tmp):
     with Server() as server:
         c, other = Modern(server), Modern(server)
-        other.set("big", bytes(1 << 20))
+        other.set_for_all("big", bytes(1 << 20))
         before = server.resident_kib()
         request = b"\x03" + text("/big")
         sent = send_what_fits(c, request * 500_000)
@@ -73,7 +73,7 @@ def test_a_reader_as_fast_as_the_server(tmp):
     """Replies far beyond what may pile up, read while they come: never a stall that nobody ends."""
     with Server() as server:
         c = Modern(server)
-        c.set("big", bytes(1 << 20))
+        c.set_for_all("big", bytes(1 << 20))
         for n in (3, 17, 60, 200):
             sender = threading.Thread(target=c.send, args=((b"\x03" + text("/big")) * n + b"\x07",))
             sender.start()
@@ -288,7 +288,7 @@ def test_readers_of_one_big_value(tmp):
     """Many read the same value slowly: it is there once, and the limit is nobody's trouble."""
     with Server("--max-memory", "24M") as server:
         c = Modern(server)
-        c.set("big", bytes(16 << 20))
+        c.set_for_all("big", bytes(16 << 20))
         readers = [Modern(server) for _ in range(30)]
         for r in readers:
             r.send(b"\x03" + text("/big"))
@@ -389,7 +389,7 @@ def test_a_reader_that_dies_inside_a_wait(tmp):
 def test_a_stopped_reader_is_not_waited_for(tmp):
     with Server() as server:
         c = Modern(server)
-        c.set("big", bytes(8 << 20))
+        c.set_for_all("big", bytes(8 << 20))
         pid = os.fork()
         if pid == 0:
             reader = Modern(server)

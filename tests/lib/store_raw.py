@@ -127,6 +127,11 @@ class Raw:
     def set(self, key, value):
         self.say("set", text("/" + key), text(value))
 
+    def set_for_all(self, key, value):
+        """SET has no reply: what follows on this connection proves that others see the value, too."""
+        self.set(key, value)
+        self.num_keys()
+
     def get(self, key):
         self.say("get", text("/" + key))
         return self.value()
