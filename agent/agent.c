@@ -430,13 +430,13 @@ static const struct nursery_events nursery_events = {.on_exit = on_exit_of, .on_
 
 /* ---- what happens: rendezvous ---- */
 
+/* Workers that we stopped because of another node's failure are victims, not news. */
 static void say_restarted(struct agent *a, const struct rendezvous_round *round) {
     struct cr_buffer what = {0};
-    write_first_failure(a, &what);
-    if (round->restart_count > a->round.restart_count) {
-        cr_warn("%s; restart %u of %u", what.len > 0 ? what.data : "a worker failed on another node",
-                round->restart_count, a->job->max_restarts);
-    }
+    if (round->restart_count == a->round.restart_count) return;
+    if (a->group.failures > 0) write_first_failure(a, &what);
+    cr_warn("%s; restart %u of %u", what.len > 0 ? what.data : "a worker failed on another node",
+            round->restart_count, a->job->max_restarts);
     cr_buffer_done(&what);
 }
 
