@@ -6,8 +6,8 @@
 For each K: from starting K launchers (one worker each) until the last worker runs; a worker of the last
 node is killed: until the workers of all other nodes are gone, and until all run again; a launcher is
 killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the smaller group
-runs. Milliseconds, median of three. torchrun is measured for the start only, and for K up to 8: the rest
-takes it its polling intervals, and memory.
+runs. Milliseconds, median of three. torchrun is measured for the start only, once, and where K of it fit
+into memory: the rest takes it its polling intervals.
 """
 import os
 import pathlib
@@ -131,6 +131,13 @@ def torchrun(tmp, k, python):
         g.stop()
 
 
+def fits(k):
+    """A torchrun takes about 240 MiB."""
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    kib = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return k * 300 * 1024 < kib
+
+
 def medians(rows):
     return [statistics.median(column) for column in zip(*rows)]
 
@@ -142,7 +149,7 @@ def main():
     for k in [int(a) for a in sys.argv[1:]] or [2, 8, 32]:
         start, stop, again = medians([in_folder(lambda t: start_and_fail(t, k)) for _ in range(RUNS)])
         lost, shrunk = medians([in_folder(lambda t: lose(t, k)) for _ in range(RUNS)])
-        peer = "-" if python is None or k > 8 else f"{in_folder(lambda t: torchrun(t, k, python)):.0f}"
+        peer = "-" if python is None or not fits(k) else f"{in_folder(lambda t: torchrun(t, k, python)):.0f}"
         print(f"{k:>4} {start:>8.0f} {peer:>9} {stop:>21.1f} {again:>7.0f} {lost:>23.1f} {shrunk:>7.0f}", flush=True)
 
 
