@@ -343,7 +343,7 @@ static void install(struct store_keyspace *ks, struct store_entry *e, struct sto
 /* A small value over one of about its size, nobody else looking: the common overwrite. */
 static bool overwrite(struct store_keyspace *ks, struct store_entry *e, struct store_bytes bytes) {
     struct store_value *v = e->value;
-    if (v == NULL || e->extra != NULL || v->refs > 1) return false;
+    if (v == NULL || e->extra != NULL || v->refs > 1 || v->lent) return false;
     if (bytes.len > v->cap || v->cap > 2 * bytes.len + 64) return false;
     if (bytes.len > 0) memcpy(v->data, bytes.data, bytes.len);
     ks->value_bytes += bytes.len - v->len;

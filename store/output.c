@@ -46,7 +46,15 @@ int store_output_value(struct store_output *o, struct store_value *v) {
     return 0;
 }
 
-int store_output_iov(const struct store_output *o, struct iovec *iov, int max) {
+struct store_value *store_output_front(const struct store_output *o, size_t *offset) {
+    if (o->chunks_sent == o->chunk_count || o->chunks[o->chunks_sent].at > o->bytes_sent) {
+        return NULL;
+    }
+    *offset = o->chunk_offset;
+    return o->chunks[o->chunks_sent].value;
+}
+
+int store_output_iov(const struct store_output *o, struct iovec *iov, int max, size_t big) {
     int n = 0;
     size_t at = o->bytes_sent;
     size_t offset = o->chunk_offset;
@@ -54,7 +62,7 @@ int store_output_iov(const struct store_output *o, struct iovec *iov, int max) {
         const struct store_chunk *c = &o->chunks[i];
         if (c->at > at) iov[n++] = (struct iovec){o->bytes.data + at, c->at - at};
         at = c->at;
-        if (n == max) return n;
+        if (n == max || c->value->len >= big) return n;
         iov[n++] = (struct iovec){c->value->data + offset, c->value->len - offset};
         offset = 0;
     }

@@ -37,8 +37,12 @@ int store_output_u64(struct store_output *o, uint64_t v);
 /* u64 length and the bytes; NULL is an empty value. */
 int store_output_value(struct store_output *o, struct store_value *v);
 
-/* Fills up to `max` iovecs with what comes next; returns how many. */
-int store_output_iov(const struct store_output *o, struct iovec *iov, int max);
+/* The value whose bytes come next, *offset of which are sent; NULL: other bytes come next. */
+struct store_value *store_output_front(const struct store_output *o, size_t *offset);
+
+/* Fills up to `max` iovecs with what comes next, stopping in front of a value of `big` bytes or more;
+ * returns how many. */
+int store_output_iov(const struct store_output *o, struct iovec *iov, int max, size_t big);
 
 /* The first n bytes are gone. All gone: offsets start again at 0 and the memory is kept. */
 void store_output_sent(struct store_output *o, size_t n);

@@ -126,6 +126,7 @@ static int start_thread(struct store_server *server) {
 
 static void free_server(struct store_server *server) {
     cr_buffer_done(&server->out);
+    store_lend_done(server);
     free(server->rx);
     (void) pthread_cond_destroy(&server->done);
     (void) pthread_mutex_destroy(&server->lock);
@@ -150,6 +151,7 @@ int store_server_start(const struct store_server_options *options, struct store_
                        struct cr_error *err) {
     struct store_server *server = calloc(1, sizeof(*server));
     if (server == NULL) return cr_fail(err, -ENOMEM, "cannot start the store: out of memory");
+    server->lending[0] = server->lending[1] = -1;
     fill_options(server, options);
     (void) pthread_mutex_init(&server->lock, NULL);
     (void) pthread_cond_init(&server->done, NULL);

@@ -160,19 +160,33 @@ static void return_output(struct store_connection *c) {
     store_output_done(out);
 }
 
-/* Sends until nothing is left or the kernel has enough. 0, or negative when the peer is gone. */
+/* Bytes with big values in between: those are lent, everything up to the next one is copied. */
+static ssize_t send_chunks(struct store_connection *c) {
+    const struct store_output *out = &c->session.out;
+    size_t offset, big = STORE_LEND_MIN;
+    struct store_value *v = store_output_front(out, &offset);
+    if (v != NULL && v->len >= big) {
+        ssize_t n = store_lend(c->space->server, c->fd, v, offset);
+        if (n != 0) return n;
+        big = SIZE_MAX;
+    }
+    struct iovec iov[IOVECS_MAX];
+    struct msghdr message = {.msg_iov = iov};
+    message.msg_iovlen = (size_t) store_output_iov(out, iov, IOVECS_MAX, big);
+    size_t len = 0;
+    for (size_t i = 0; i < message.msg_iovlen; i++) len += iov[i].iov_len;
+    return sendmsg(c->fd, &message, MSG_NOSIGNAL | (len < out->pending ? MSG_MORE : 0));
+}
+
+/* Sends until nothing is left, the kernel has enough, or it is others' turn. 0, or negative when the
+ * peer is gone. */
 static int send_pending(struct store_connection *c) {
     struct store_output *out = &c->session.out;
-    while (out->pending > 0) {
-        ssize_t n;
-        if (out->chunk_count == 0) {
-            n = send(c->fd, out->bytes.data + out->bytes_sent, out->pending, MSG_NOSIGNAL);
-        } else {
-            struct iovec iov[IOVECS_MAX];
-            struct msghdr message = {.msg_iov = iov};
-            message.msg_iovlen = (size_t) store_output_iov(out, iov, IOVECS_MAX);
-            n = sendmsg(c->fd, &message, MSG_NOSIGNAL);
-        }
+    size_t before = out->pending;
+    while (out->pending > 0 && before - out->pending < STORE_SEND_TURN) {
+        const char *next = out->bytes.data + out->bytes_sent;
+        ssize_t n = out->chunk_count > 0 ? send_chunks(c)
+                                         : send(c->fd, next, out->pending, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
         c->space->bytes_out += (uint64_t) n;

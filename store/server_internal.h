@@ -1,8 +1,9 @@
-/* The server's own structs, shared by its four files:
+/* The server's own structs, shared by its five files:
  *
  *   server.c             the thread, its loop, calls from other threads, spaces
  *   server_listen.c      binding, accepting, pausing when descriptors run out
  *   server_connection.c  bytes in, requests, bytes out, closing
+ *   server_lend.c        big values to the socket without a copy
  *   server_stat.c        the answer to 'crun-store stat'
  *
  * Everything below belongs to the server's thread, except what stands under `lock`. */
@@ -23,6 +24,7 @@
 #define STORE_BIG_PEEK     ((size_t) 4 << 10)   /* first bite, where a big value is expected */
 #define STORE_OUTPUT_PAUSE ((size_t) 1 << 20) /* unread replies at which we stop reading requests */
 #define STORE_HELD_FREE     ((size_t) 64 << 10)  /* nobody is closed for holding less, full or not */
+#define STORE_SEND_TURN     ((size_t) 4 << 20)   /* to one client, before the others have their turn */
 #define STORE_STAT_TEXT_MAX ((size_t) 1 << 20)   /* no further waiter is listed behind that */
 #define STORE_MAGICS_MAX   8
 #define STORE_ADMIN_SPARE                                                                          \
@@ -104,6 +106,7 @@ struct store_server {
     size_t magic_count;
     uint8_t *rx;          /* one read at a time lands here */
     struct cr_buffer out; /* spare output memory, lent to who is being served */
+    int lending[2];       /* a pipe, -1 while there is none */
     uint64_t log_since_ms;
     unsigned log_count, log_suppressed;
 
@@ -130,6 +133,13 @@ void store_connection_open(struct store_space *space, int fd, const union store_
 void store_connection_close(struct store_connection *c, const char *reason);
 /* Reads away what is unread, which would turn our FIN into a RST, and closes. */
 void store_close_softly(int fd);
+
+/* ---- server_lend.c ---- */
+
+/* Like send(): some of v's bytes from offset on, or -1 and errno. 0: no descriptor is left, or this
+ * kernel or sandbox does not let us; copy them. */
+ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, size_t offset);
+void store_lend_done(struct store_server *server);
 
 /* ---- server_stat.c ---- */
 

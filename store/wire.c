@@ -86,31 +86,6 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
     return 1;
 }
 
-/* ---- values ---- */
-
-struct store_value *store_value_new(size_t cap) {
-    if (cap > UINT32_MAX - sizeof(struct store_value)) return NULL;
-    struct store_value *v = malloc(sizeof(*v) + cap);
-    if (v == NULL) return NULL;
-    *v = (struct store_value){.refs = 1, .cap = (uint32_t) cap};
-    return v;
-}
-
-struct store_value *store_value_ref(struct store_value *v) {
-    v->refs++;
-    return v;
-}
-
-void store_value_unref(struct store_value *v) {
-    if (v == NULL || --v->refs > 0) return;
-    if (v->account != NULL) *v->account -= store_value_cost(v);
-    free(v);
-}
-
-size_t store_value_cost(const struct store_value *v) {
-    return v == NULL ? 0 : sizeof(*v) + v->cap + 16; /* what the allocator adds */
-}
-
 /* ---- the parser ---- */
 
 static int fail(struct store_parser *p, int code, const char *reason) {

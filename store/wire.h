@@ -141,8 +141,12 @@ struct store_value {
     uint32_t refs;
     uint32_t len;
     uint32_t cap;
+    uint32_t lent; /* the kernel has been given its pages: they never change again */
     uint8_t data[];
 };
+
+/* From here on a value begins at a page and shares none with anybody, so that it can be lent. */
+#define STORE_LEND_MIN ((size_t) 128 << 10)
 
 struct store_value *store_value_new(size_t cap); /* refs 1, len 0; NULL when memory is short */
 struct store_value *store_value_ref(struct store_value *v);

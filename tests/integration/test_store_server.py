@@ -5,6 +5,7 @@ both generations on one port, the program's own behaviour."""
 import os
 import pathlib
 import random
+import resource
 import signal
 import socket
 import struct
@@ -179,6 +180,50 @@ def test_a_value_in_any_pieces(tmp):
             c.number()
             assert c.value() == value, cut
             assert c.number() == 1
+
+
+def asked(server, key):
+    """A client whose reply has begun to arrive, unread."""
+    c = Modern(server)
+    c.send(b"\x03" + text(key))
+    c.socket.recv(1, socket.MSG_PEEK)
+    return c
+
+
+def test_unread_replies_keep_their_bytes(tmp):
+    """A reply is what the value was when it was asked for, whatever becomes of the value before the
+    client reads it: big ones reach the socket by reference."""
+    rng = random.Random(7)
+    with Server() as server:
+        writer = Modern(server)
+        for size in (1 << 10, 100 << 10, 128 << 10, 131 << 10, (1 << 20) - 1, 6 << 20):
+            old, new = rng.randbytes(size), rng.randbytes(size)
+            writer.set("k", b"")
+            writer.set_for_all("k", old)
+            replaced = asked(server, "/k")
+            writer.set_for_all("k", new)
+            for i in range(20):  # whoever gets the memory of the old one
+                writer.set(f"other{i}", new)
+            writer.set_for_all("k", new[:-100])
+            appended = asked(server, "/k")
+            writer.send(b"\x09" + text("/k") + text("A" * 100))
+            assert writer.num_keys() > 0
+            deleted = asked(server, "/k")
+            writer.delete("k")
+            writer.set_for_all("k2", rng.randbytes(size))
+            assert replaced.value() == old, size
+            assert appended.value() == new[:-100], size
+            assert deleted.value() == new[:-100] + b"A" * 100, size
+
+
+def test_big_values_without_a_spare_descriptor(tmp):
+    value = random.Random(8).randbytes(3 << 20)
+    with Server() as server:
+        c = Modern(server)
+        c.set_for_all("k", value)
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (server.descriptors(),) * 2)
+        for _ in range(3):
+            assert c.get("k") == value
 
 
 def test_absurd_lengths_close(tmp):
