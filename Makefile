@@ -15,6 +15,7 @@ COVERAGE ?=
 V        ?=
 NCCL     ?= auto
 GLOO     ?= auto
+MPI      ?= auto
 
 variants := address:asan thread:tsan undefined:ubsan
 variant  := $(patsubst $(SANITIZE):%,%,$(filter $(SANITIZE):%,$(variants)))$(if $(COVERAGE),coverage)

@@ -14,8 +14,8 @@ endif
 
 # CUDA and NCCL: CUDA_HOME and NCCL_HOME, the usual places, or a Python "nvidia" package. Headers are
 # all that it takes; the libraries are loaded when a program asks for them.
-ifneq ($(NCCL),no)
 hash := \#
+ifneq ($(NCCL),no)
 python_nvidia := $(shell python3 -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null)
 cuda_places   := $(CUDA_HOME) $(CUDA_PATH) /usr/local/cuda /opt/cuda /usr/lib/cuda /usr \
                  $(foreach d,$(python_nvidia),$(wildcard $(d)/cu[0-9]*) $(d)/cuda_runtime)
@@ -46,4 +46,20 @@ ifeq ($(NCCL)$(HAVE_NCCL),yes)
 $(error NCCL=yes, but $(no_nccl_why))
 endif
 
-detect_text := gloo=$(HAVE_GLOO) nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE)
+# MPI: what the compiler wrapper MPICC says that it adds, or pkg-config. Which MPI the module is built
+# for is the wrapper's: MPICC=mpicc.mpich beside an Open MPI.
+MPICC ?= mpicc
+ifneq ($(MPI),no)
+mpi_wrapper_says := $(shell $(MPICC) -show 2>/dev/null)
+mpi_words     := $(or $(mpi_wrapper_says),$(shell $(PKG_CONFIG) --cflags --libs ompi-c 2>/dev/null || $(PKG_CONFIG) --cflags --libs mpich 2>/dev/null))
+MPI_CPPFLAGS  := $(patsubst -I%,-isystem %,$(filter -I% -D%,$(mpi_words)))
+MPI_LIBS      := $(filter -L% -l% -Wl$(comma)-rpath%,$(mpi_words))
+mpi_compiler_says := $(if $(mpi_words),$(shell printf '$(hash)include <mpi.h>\n' | $(CC) $(MPI_CPPFLAGS) -fsyntax-only -x c - >/dev/null 2>&1 && echo compiles))
+endif
+HAVE_MPI      := $(if $(mpi_compiler_says),yes)
+no_mpi_why    := $(if $(filter no,$(MPI)),MPI=no,$(if $(mpi_words),no mpi.h where $(MPICC) looks for it,no $(MPICC); set MPICC (Debian: libopenmpi-dev or libmpich-dev)))
+ifeq ($(MPI)$(HAVE_MPI),yes)
+$(error MPI=yes, but $(no_mpi_why))
+endif
+
+detect_text := gloo=$(HAVE_GLOO) nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)

@@ -101,7 +101,7 @@ def page(header, version):
     out.append(".SH ENVIRONMENT")
     for name, meaning in ENVIRONMENT:
         out += [".TP", f".B {escape(name)}", escape(meaning)]
-    out += [".SH FILES", ".TP", ".I crunrt/gloo.so, crunrt/nccl.so, crunrt/store_host.so",
+    out += [".SH FILES", ".TP", ".I crunrt/gloo.so, crunrt/nccl.so, crunrt/mpi.so, crunrt/store_host.so",
             "Backends and the store's server, loaded on demand from the folder crunrt/ beside the library,",
             "from ../lib/crunrt/, /usr/local/lib/crunrt or /usr/lib/crunrt.",
             ".SH SEE ALSO", ".BR crun (1)"]

@@ -65,6 +65,22 @@ $(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/cl
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)
 
+ifneq ($(HAVE_MPI),)
+backends: $(BUILD)/lib/crunrt/mpi.so
+else
+backends: say-no-mpi
+endif
+say-no-mpi:
+	@echo '  MPI backend left out: $(no_mpi_why)'
+.PHONY: say-no-mpi
+
+mpi_objects := $(call objects,worker_runtime/backends/mpi.c)
+$(mpi_objects): extra_CPPFLAGS = $(MPI_CPPFLAGS)
+$(BUILD)/lib/crunrt/mpi.so: $(mpi_objects) $(backend_common) $(call objects,base/clock.c base/parse.c)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(MPI_LIBS) $(LDLIBS)
+
 # ---- the store's server, for rank 0 where no agent hosts one: the only part that needs libuv ----
 
 backends: $(BUILD)/lib/crunrt/store_host.so

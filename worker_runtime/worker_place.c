@@ -16,14 +16,17 @@
 
 struct launcher_names {
     const char *launcher, *rank, *size, *local_rank, *local_size;
+    const char *pass_on; /* how it gives variables to its processes */
 };
 
 static const struct launcher_names launchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "in the environment"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+     "mpiexec -genv MASTER_ADDR HOST -genv MASTER_PORT 29500"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+     "srun --export=ALL,MASTER_ADDR=HOST,MASTER_PORT=29500"},
 };
 
 struct environment {
@@ -107,15 +110,17 @@ static int read_address(const struct environment *env, struct worker_place *out,
                         struct cr_error *err) {
     const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
     if (addr == NULL || port == NULL) {
+        const struct launcher_names *l = find_launcher(env);
         return cr_fail(err, -EINVAL,
                        "find the store: %s%s%s not set in the environment (rank %d of %d came from "
-                       "%s); start the program with crun, or set MASTER_ADDR and MASTER_PORT",
+                       "%s); start the program with crun, or set both to the host of rank 0 and a "
+                       "free port: %s",
                        addr == NULL ? "MASTER_ADDR" : "",
                        addr == NULL && port == NULL ? " and MASTER_PORT are"
                        : addr == NULL               ? " is"
                                                     : "",
                        addr != NULL ? "MASTER_PORT is" : "", out->rank, out->world_size,
-                       out->source);
+                       out->source, l != NULL ? l->pass_on : "in the environment");
     }
     if (strlen(addr) >= sizeof(out->master_addr)) {
         return cr_fail(err, -EINVAL, "find the store: MASTER_ADDR is longer than %zu bytes",

@@ -321,8 +321,9 @@ typedef enum crunrt_op_kind {
 typedef struct crunrt_group_options {
     size_t size; /* sizeof(crunrt_group_options) */
 
-    /* "gloo" (buffers in host memory), "nccl" (buffers in GPU memory), or NULL: CRUNRT_BACKEND from
-     * the environment, else "gloo". A backend asked for by name is never replaced by another. */
+    /* "gloo" (buffers in host memory), "nccl" (buffers in GPU memory), "mpi" (buffers in host
+     * memory, in a program that mpirun, mpiexec or srun started), or NULL: CRUNRT_BACKEND from the
+     * environment, else "gloo". A backend asked for by name is never replaced by another. */
     const char *backend;
 
     const char *name; /* for messages; NULL = "world" or "group <n>" */
@@ -351,7 +352,8 @@ typedef struct crunrt_group_options {
  * the store, connection. Returns 0, or
  *   -EINVAL      options, or ranks that are not ranks of the job
  *   -ENOENT      the backend's module cannot be found or loaded; the text lists the places
- *   -ENODEV      nccl: no usable GPU; the text has the CUDA error code
+ *   -ENODEV      nccl: no usable GPU; the text has the CUDA error code. mpi: no MPI started this
+ *                process
  *   -ETIMEDOUT   a phase took too long; the text names it and the absent ranks
  *   -ECONNRESET  the store or a peer went away
  *   -EIO         the backend's own failure; the text has its words
@@ -406,8 +408,8 @@ typedef struct crunrt_op {
 CRUNRT_API int crunrt_group_run(crunrt_group *group, const crunrt_op *op);
 
 /* recv[count] = the reduction over all ranks of send[count]. In place when send == recv. At a fixed
- * group size the order of the reduction, hence every bit of the result, is the same in every
- * run. */
+ * group size the order of the reduction, hence every bit of the result, is the same in every run
+ * (mpi: as the MPI does it). */
 CRUNRT_API int crunrt_group_all_reduce(crunrt_group *group, const void *send, void *recv,
                                        size_t count, crunrt_dtype dtype, crunrt_reduce_op reduce);
 
@@ -480,7 +482,8 @@ typedef struct crunrt_work crunrt_work;
 
 /* Begins an operation and returns. The buffers (and arrays of counts) belong to it until it is
  * done. Collectives count in the order of their start. gloo: a thread of the backend runs it; nccl:
- * it is put on the stream, behind what is there.
+ * it is put on the stream, behind what is there; mpi: it goes on while this process is in a call of
+ * MPI, such as crunrt_work_test(), and after a failure MPI may still write to the buffers.
  *
  *   out   the new work, to be given to crunrt_work_free() before crunrt_group_destroy()
  *
