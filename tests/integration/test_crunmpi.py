@@ -39,6 +39,20 @@ def test_wrong_call_is_named(tmp):
     assert "MPI_Bcast: the root is not a rank of the communicator" in done.stderr, done
 
 
+def test_finalize_alone_is_nothing(tmp):
+    done = crun("--nproc-per-node=2", build(tmp), "--finalize-only")
+    assert done.returncode == 0, done
+
+
+def test_rank_and_size_as_flags_of_a_program(_):
+    """As docs/mpi.md starts llm.c without any MPI: the shell fills in what crun set."""
+    done = crun("--standalone", "--nproc-per-node=2", "sh", "-c",
+                'echo "-ps $MASTER_ADDR -pn $WORLD_SIZE -pr $RANK -pg $LOCAL_WORLD_SIZE"')
+    assert done.returncode == 0, done
+    for rank in (0, 1):
+        assert f"-ps 127.0.0.1 -pn 2 -pr {rank} -pg 2\n" in done.stdout, done
+
+
 if __name__ == "__main__":
     if not (BUILD / "lib" / "crunrt" / "gloo.so").exists():
         skip("built without Gloo, which carries libcrunmpi")

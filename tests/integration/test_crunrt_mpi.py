@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 600
 """Process groups on the mpi backend, under a real mpirun: every collective against computed numbers, works,
 sub-groups; ranks that are not MPI's; a program with an MPI of its own; a stopped peer; starts that cannot
 work. Runs for each MPI that is installed whole: Open MPI, MPICH."""

@@ -13,6 +13,8 @@ static void check(int ok, const char *what, int rank) {
 
 int main(int argc, char **argv) {
     int rank = -1, size = -1;
+    /* llm.c ends so where it has met by TCP or a file instead. */
+    if (argc > 1 && strcmp(argv[1], "--finalize-only") == 0) return MPI_Finalize();
     check(MPI_Init(&argc, &argv) == MPI_SUCCESS, "Init", -1);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
