@@ -180,3 +180,13 @@ void store_answer_take_list(struct store_answer *a, struct store_list *out) {
     a->items = NULL;
     a->bytes = (struct cr_buffer){0};
 }
+
+void store_list_keep_users(struct store_list *list) {
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const char *raw = list->items[i].data;
+        if (list->items[i].len == 0 || raw[0] != '/') continue;
+        list->items[kept++] = (struct store_bytes){raw + 1, list->items[i].len - 1};
+    }
+    list->count = kept;
+}

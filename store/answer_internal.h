@@ -50,6 +50,10 @@ int store_answer_take_value(struct store_answer *a, void **value, size_t *len);
 /* The elements of VALUES and KEYS. */
 void store_answer_take_list(struct store_answer *a, struct store_list *out);
 
+/* Of listed raw keys, the user's, as the user names them: those have one '/' in front, torch's own
+ * have none. */
+void store_list_keep_users(struct store_list *list);
+
 void store_answer_done(struct store_answer *a);
 
 #endif

@@ -287,17 +287,9 @@ static int client_list_keys(struct store *s, int64_t timeout_ms, struct store_li
     struct store_answer a = {0};
     if (rc == 0) rc = call_key(c, &call, &a, err);
     if (rc < 0) return rc;
-    struct store_list list;
-    store_answer_take_list(&a, &list);
+    store_answer_take_list(&a, keys);
     store_answer_done(&a);
-    size_t kept = 0; /* the user's keys have one '/' in front; torch's own have none */
-    for (size_t i = 0; i < list.count; i++) {
-        const char *raw = list.items[i].data;
-        if (list.items[i].len == 0 || raw[0] != '/') continue;
-        list.items[kept++] = (struct store_bytes){raw + 1, list.items[i].len - 1};
-    }
-    list.count = kept;
-    *keys = list;
+    store_list_keep_users(keys);
     return 0;
 }
 

@@ -27,6 +27,7 @@
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MAX_MS   5000
 #define GRACE_MS         5000 /* to acknowledge a cancelled wait */
+#define POP_ROUNDS_MAX   100  /* a plain key of the name ends every wait at once */
 
 #define STATES(X) X(RESOLVE) X(CONNECT) X(GREET) X(READY) X(PAUSE) X(LOST) X(CLOSING)
 
@@ -52,8 +53,11 @@ struct call {
     struct store_async *owner;
     struct request steps[2];
     int step, step_count;
+    int looks;  /* it has no time: its first step is CHECK instead of WAIT */
+    int rounds; /* waits of a queue_pop that ended in an empty queue */
     size_t item_count;
-    int64_t timeout_ms, deadline_ms;
+    int64_t timeout_ms, given_ms; /* as asked for: how long, until when */
+    int64_t deadline_ms;          /* of the step under way */
     int cancelling; /* CANCEL_WAIT is sent: its answer ends the call with -ETIMEDOUT */
     int orphan;     /* its callback was made, but libuv still has its bytes */
     int writes;     /* that libuv still has */
@@ -220,7 +224,10 @@ static void send_bytes(struct store_async *a, struct call *call, char *data, siz
     call->writes++;
 }
 
-static int is_wait(const struct call *c) { return c->steps[c->step].op == STORE_OP_WAIT; }
+static int is_wait(const struct call *c) {
+    enum store_op op = c->steps[c->step].op;
+    return op == STORE_OP_WAIT || op == STORE_OP_BARRIER;
+}
 
 static void start_step(struct store_async *a) {
     struct call *c = a->first;
@@ -244,8 +251,10 @@ static void finish_call(struct store_async *a) {
     if (op == STORE_OP_DELETE) result.number = a->answer.number > 0;
     void *value = NULL;
     size_t len = 0;
-    if (op == STORE_OP_MULTI_GET) store_answer_take_list(&a->answer, &result.list);
-    if (store_op_reply(op) == STORE_REPLY_VALUE &&
+    if (op == STORE_OP_MULTI_GET || op == STORE_OP_LIST_KEYS)
+        store_answer_take_list(&a->answer, &result.list);
+    if (op == STORE_OP_LIST_KEYS) store_list_keep_users(&result.list);
+    if ((store_op_reply(op) == STORE_REPLY_VALUE || op == STORE_OP_QUEUE_POP) &&
         store_answer_take_value(&a->answer, &value, &len) < 0) {
         lose(a, -ENOMEM, "out of memory");
         return;
@@ -285,6 +294,37 @@ static void on_wait_byte(struct store_async *a) {
     start_first(a);
 }
 
+/* Without time: what is not there now is late. */
+static void on_look(struct store_async *a) {
+    struct call *c = a->first;
+    if (a->answer.byte == STORE_READY && c->step + 1 < c->step_count) {
+        c->step++;
+    } else {
+        struct cr_error err = {0};
+        int rc = a->answer.byte == STORE_READY ? 0 : fail_timeout(a, c, &err);
+        end_call(a, c, rc, NULL, rc < 0 ? &err : NULL);
+    }
+    start_first(a);
+}
+
+/* Others may have taken the element between our wake-up and our pop: then wait again. */
+static void on_empty_queue(struct store_async *a) {
+    struct call *c = a->first;
+    if (c->step_count == 2 && ++c->rounds < POP_ROUNDS_MAX) {
+        c->step = 0;
+        c->deadline_ms = c->given_ms;
+        start_first(a);
+        return;
+    }
+    struct cr_error err = {0};
+    (void) cr_fail(&err, -ENOENT, "%s at store %s: %s", c->what, a->peer,
+                   c->rounds == 0 ? "the queue is empty"
+                                  : "the queue is empty each time it is announced; is there a key "
+                                    "of the same name?");
+    end_call(a, c, err.code, NULL, &err);
+    start_first(a);
+}
+
 static void on_reply(struct store_async *a) {
     if (a->state == GREET) {
         enter(a, a->answer.number == (uint32_t) getpid() ? READY : LOST);
@@ -297,6 +337,14 @@ static void on_reply(struct store_async *a) {
     }
     if (is_wait(a->first)) {
         on_wait_byte(a);
+        return;
+    }
+    if (a->first->looks && a->first->step == 0) {
+        on_look(a);
+        return;
+    }
+    if (a->first->steps[a->first->step].op == STORE_OP_QUEUE_POP && a->answer.number == 0) {
+        on_empty_queue(a);
         return;
     }
     finish_call(a);
@@ -615,7 +663,7 @@ static struct call *new_call(struct store_async *a, enum store_op op,
     }
     c->owner = a;
     c->timeout_ms = timeout_ms;
-    c->deadline_ms = cr_deadline_ms(timeout_ms);
+    c->given_ms = c->deadline_ms = cr_deadline_ms(timeout_ms);
     c->item_count = key_count;
     store_call_text(op, keys, key_count, c->what);
     return c;
@@ -648,15 +696,47 @@ static int submit(struct call *c, int rc, store_async_fn done, void *arg) {
     return 0;
 }
 
-int store_async_set(struct store_async *a, struct store_bytes key, struct store_bytes value,
-                    int64_t timeout_ms, store_async_fn done, void *arg) {
+static int call_value(struct store_async *a, enum store_op op, struct store_bytes key,
+                      struct store_bytes value, int64_t timeout_ms, store_async_fn done,
+                      void *arg) {
     int rc;
-    struct call *c = new_call(a, STORE_OP_SET, &key, 1, value.len, timeout_ms, &rc);
+    struct call *c = new_call(a, op, &key, 1, value.len, timeout_ms, &rc);
     if (c == NULL) return rc;
-    struct store_encoder e = add_step(c, STORE_OP_SET);
-    rc = store_encode_value_head(&e, STORE_OP_SET, key, value.len);
+    struct store_encoder e = add_step(c, op);
+    rc = store_encode_value_head(&e, op, key, value.len);
     if (rc == 0) rc = cr_buffer_append(e.out, value.data, value.len);
     return submit(c, rc, done, arg);
+}
+
+int store_async_set(struct store_async *a, struct store_bytes key, struct store_bytes value,
+                    int64_t timeout_ms, store_async_fn done, void *arg) {
+    return call_value(a, STORE_OP_SET, key, value, timeout_ms, done, arg);
+}
+
+int store_async_append(struct store_async *a, struct store_bytes key, struct store_bytes value,
+                       int64_t timeout_ms, store_async_fn done, void *arg) {
+    return call_value(a, STORE_OP_APPEND, key, value, timeout_ms, done, arg);
+}
+
+int store_async_queue_push(struct store_async *a, struct store_bytes name, struct store_bytes value,
+                           int64_t timeout_ms, store_async_fn done, void *arg) {
+    return call_value(a, STORE_OP_QUEUE_PUSH, name, value, timeout_ms, done, arg);
+}
+
+/* What `op` reads must be there first: a GET of an absent key makes some servers hang up. */
+static int wait_first(enum store_op op, int64_t timeout_ms) {
+    return op == STORE_OP_GET || op == STORE_OP_MULTI_GET ||
+           (op == STORE_OP_QUEUE_POP && timeout_ms > 0);
+}
+
+/* Adds the step that finds the keys there: WAIT, or without time, CHECK. What has no time of its own
+ * has the server's. */
+static int add_wait(struct call *c, const struct store_bytes *keys, size_t key_count) {
+    c->looks = c->timeout_ms <= 0;
+    enum store_op op = c->looks ? STORE_OP_CHECK : STORE_OP_WAIT;
+    if (c->looks) c->deadline_ms = cr_deadline_ms(GRACE_MS);
+    struct store_encoder e = add_step(c, op);
+    return store_encode_keys(&e, op, keys, key_count);
 }
 
 static int call_key(struct store_async *a, enum store_op op, struct store_bytes key,
@@ -664,10 +744,8 @@ static int call_key(struct store_async *a, enum store_op op, struct store_bytes 
     int rc;
     struct call *c = new_call(a, op, &key, 1, 0, timeout_ms, &rc);
     if (c == NULL) return rc;
-    if (op == STORE_OP_GET) {
-        struct store_encoder wait = add_step(c, STORE_OP_WAIT);
-        rc = store_encode_keys(&wait, STORE_OP_WAIT, &key, 1);
-    }
+    if (wait_first(op, timeout_ms)) rc = add_wait(c, &key, 1);
+    if (op == STORE_OP_QUEUE_POP && c->step_count == 0) c->deadline_ms = cr_deadline_ms(GRACE_MS);
     struct store_encoder e = add_step(c, op);
     if (rc == 0) rc = store_encode_key(&e, op, key);
     return submit(c, rc, done, arg);
@@ -683,13 +761,33 @@ int store_async_delete(struct store_async *a, struct store_bytes key, int64_t ti
     return call_key(a, STORE_OP_DELETE, key, timeout_ms, done, arg);
 }
 
+int store_async_queue_pop(struct store_async *a, struct store_bytes name, int64_t timeout_ms,
+                          store_async_fn done, void *arg) {
+    return call_key(a, STORE_OP_QUEUE_POP, name, timeout_ms, done, arg);
+}
+
+int store_async_queue_len(struct store_async *a, struct store_bytes name, int64_t timeout_ms,
+                          store_async_fn done, void *arg) {
+    return call_key(a, STORE_OP_QUEUE_LEN, name, timeout_ms, done, arg);
+}
+
+static int call_number(struct store_async *a, enum store_op op, struct store_bytes key,
+                       int64_t number, int64_t timeout_ms, store_async_fn done, void *arg) {
+    int rc;
+    struct call *c = new_call(a, op, &key, 1, 0, timeout_ms, &rc);
+    if (c == NULL) return rc;
+    struct store_encoder e = add_step(c, op);
+    return submit(c, store_encode_number(&e, op, key, number), done, arg);
+}
+
 int store_async_add(struct store_async *a, struct store_bytes key, int64_t delta,
                     int64_t timeout_ms, store_async_fn done, void *arg) {
-    int rc;
-    struct call *c = new_call(a, STORE_OP_ADD, &key, 1, 0, timeout_ms, &rc);
-    if (c == NULL) return rc;
-    struct store_encoder e = add_step(c, STORE_OP_ADD);
-    return submit(c, store_encode_number(&e, STORE_OP_ADD, key, delta), done, arg);
+    return call_number(a, STORE_OP_ADD, key, delta, timeout_ms, done, arg);
+}
+
+int store_async_barrier(struct store_async *a, struct store_bytes key, int64_t world_size,
+                        int64_t timeout_ms, store_async_fn done, void *arg) {
+    return call_number(a, STORE_OP_BARRIER, key, world_size, timeout_ms, done, arg);
 }
 
 int store_async_compare_set(struct store_async *a, struct store_bytes key,
@@ -708,10 +806,8 @@ static int call_keys(struct store_async *a, enum store_op op, const struct store
     int rc;
     struct call *c = new_call(a, op, keys, key_count, 0, timeout_ms, &rc);
     if (c == NULL) return rc;
-    if (op == STORE_OP_MULTI_GET) {
-        struct store_encoder wait = add_step(c, STORE_OP_WAIT);
-        rc = store_encode_keys(&wait, STORE_OP_WAIT, keys, key_count);
-    }
+    if (op == STORE_OP_WAIT || wait_first(op, timeout_ms)) rc = add_wait(c, keys, key_count);
+    if (op == STORE_OP_WAIT) return submit(c, rc, done, arg);
     struct store_encoder e = add_step(c, op);
     if (rc == 0) rc = store_encode_keys(&e, op, keys, key_count);
     return submit(c, rc, done, arg);
@@ -732,11 +828,34 @@ int store_async_multi_get(struct store_async *a, const struct store_bytes *keys,
     return call_keys(a, STORE_OP_MULTI_GET, keys, key_count, timeout_ms, done, arg);
 }
 
+int store_async_multi_set(struct store_async *a, const struct store_bytes *keys,
+                          const struct store_bytes *values, size_t pair_count, int64_t timeout_ms,
+                          store_async_fn done, void *arg) {
+    size_t longest = 0;
+    for (size_t i = 0; i < pair_count; i++)
+        longest = values[i].len > longest ? values[i].len : longest;
+    int rc;
+    struct call *c = new_call(a, STORE_OP_MULTI_SET, keys, pair_count, longest, timeout_ms, &rc);
+    if (c == NULL) return rc;
+    struct store_encoder e = add_step(c, STORE_OP_MULTI_SET);
+    return submit(c, store_encode_pairs(&e, keys, values, pair_count), done, arg);
+}
+
+static int call_plain(struct store_async *a, enum store_op op, int64_t timeout_ms,
+                      store_async_fn done, void *arg) {
+    int rc;
+    struct call *c = new_call(a, op, NULL, 0, 0, timeout_ms, &rc);
+    if (c == NULL) return rc;
+    struct store_encoder e = add_step(c, op);
+    return submit(c, store_encode_plain(&e, op), done, arg);
+}
+
 int store_async_num_keys(struct store_async *a, int64_t timeout_ms, store_async_fn done,
                          void *arg) {
-    int rc;
-    struct call *c = new_call(a, STORE_OP_NUM_KEYS, NULL, 0, 0, timeout_ms, &rc);
-    if (c == NULL) return rc;
-    struct store_encoder e = add_step(c, STORE_OP_NUM_KEYS);
-    return submit(c, store_encode_plain(&e, STORE_OP_NUM_KEYS), done, arg);
+    return call_plain(a, STORE_OP_NUM_KEYS, timeout_ms, done, arg);
+}
+
+int store_async_list_keys(struct store_async *a, int64_t timeout_ms, store_async_fn done,
+                          void *arg) {
+    return call_plain(a, STORE_OP_LIST_KEYS, timeout_ms, done, arg);
 }

@@ -17,9 +17,9 @@ struct store_async;
 
 /* What a call returned; valid during the callback. Which field counts depends on the call. */
 struct store_async_result {
-    int64_t number;           /* add, num_keys; delete and check: 1 or 0 */
-    struct store_bytes value; /* get, compare_set */
-    struct store_list list;   /* multi_get; the callback may take it by setting it to {0} */
+    int64_t number;           /* add, num_keys, queue_len; delete and check: 1 or 0 */
+    struct store_bytes value; /* get, compare_set, queue_pop */
+    struct store_list list;   /* multi_get, list_keys; the callback takes it by setting it to {0} */
 };
 
 /* status is 0, -ETIMEDOUT, -ECANCELED (closed), -ECONNRESET, -EPROTO…; err has the text. Called
@@ -34,7 +34,10 @@ int store_async_open(uv_loop_t *loop, const char *host, uint16_t port, int64_t t
                      store_async_fn done, void *arg, struct store_async **out,
                      struct cr_error *err);
 
-/* Each returns 0, or -ENOTCONN, -EAGAIN (too many calls), -EMSGSIZE, -ENOMEM, or the code of the
+/* What they mean is said in store.h. Queues, list_keys and barrier are not in every release of torch;
+ * such a server ends the connection when it is asked for one (the blocking client finds out first).
+ *
+ * Each returns 0, or -ENOTCONN, -EAGAIN (too many calls), -EMSGSIZE, -ENOMEM, or the code of the
  * lost connection, and then `done` never comes. Keys and values are copied. */
 int store_async_set(struct store_async *a, struct store_bytes key, struct store_bytes value,
                     int64_t timeout_ms, store_async_fn done, void *arg);
@@ -54,6 +57,22 @@ int store_async_multi_get(struct store_async *a, const struct store_bytes *keys,
 int store_async_delete(struct store_async *a, struct store_bytes key, int64_t timeout_ms,
                        store_async_fn done, void *arg);
 int store_async_num_keys(struct store_async *a, int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_append(struct store_async *a, struct store_bytes key, struct store_bytes value,
+                       int64_t timeout_ms, store_async_fn done, void *arg);
+int store_async_multi_set(struct store_async *a, const struct store_bytes *keys,
+                          const struct store_bytes *values, size_t pair_count, int64_t timeout_ms,
+                          store_async_fn done, void *arg);
+int store_async_queue_push(struct store_async *a, struct store_bytes name, struct store_bytes value,
+                           int64_t timeout_ms, store_async_fn done, void *arg);
+/* Without time (0) it only looks, as get, multi_get and wait do: -ENOENT if the queue is empty. */
+int store_async_queue_pop(struct store_async *a, struct store_bytes name, int64_t timeout_ms,
+                          store_async_fn done, void *arg);
+int store_async_queue_len(struct store_async *a, struct store_bytes name, int64_t timeout_ms,
+                          store_async_fn done, void *arg);
+int store_async_list_keys(struct store_async *a, int64_t timeout_ms, store_async_fn done,
+                          void *arg);
+int store_async_barrier(struct store_async *a, struct store_bytes key, int64_t world_size,
+                        int64_t timeout_ms, store_async_fn done, void *arg);
 
 /* Ends everything: `done` of each call under way says -ECANCELED, then `closed` comes and the memory
  * is gone. NULL is fine (then `closed` never comes); `closed` may be NULL. */

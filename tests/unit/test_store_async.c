@@ -121,6 +121,91 @@ START_TEST(every_call_answers) {
 }
 END_TEST
 
+START_TEST(lists_queues_and_barriers) {
+    struct said s;
+    struct store_bytes keys[] = {B("a"), B("b")}, values[] = {B("1"), B("2")};
+    CALL(s, store_async_multi_set(client, keys, values, 2, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    CALL(s, store_async_append(client, B("a"), B("xy"), LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    CALL(s, store_async_get(client, B("a"), LONG_MS, on_said, &s));
+    ck_assert_str_eq(s.value, "1xy");
+    CALL(s, store_async_list_keys(client, LONG_MS, on_said, &s));
+    ck_assert_uint_eq(s.list_count, 2);
+    CALL(s, store_async_queue_pop(client, B("q"), 0, on_said, &s));
+    ck_assert_int_eq(s.status, -ENOENT);
+    ck_assert_ptr_nonnull(strstr(s.text, "queue_pop 'q' at store 127.0.0.1:"));
+    ck_assert_ptr_nonnull(strstr(s.text, ": the queue is empty"));
+    CALL(s, store_async_queue_push(client, B("q"), B("one"), LONG_MS, on_said, &s));
+    CALL(s, store_async_queue_push(client, B("q"), B("two"), LONG_MS, on_said, &s));
+    CALL(s, store_async_queue_len(client, B("q"), LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 2);
+    CALL(s, store_async_queue_pop(client, B("q"), LONG_MS, on_said, &s));
+    ck_assert_str_eq(s.value, "one");
+    CALL(s, store_async_queue_pop(client, B("q"), 0, on_said, &s));
+    ck_assert_str_eq(s.value, "two");
+    CALL(s, store_async_queue_pop(client, B("q"), 50, on_said, &s));
+    ck_assert_int_eq(s.status, -ETIMEDOUT);
+    CALL(s, store_async_barrier(client, B("alone"), 1, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, 0);
+    CALL(s, store_async_barrier(client, B("pair"), 2, 50, on_said, &s));
+    ck_assert_int_eq(s.status, -ETIMEDOUT);
+    CALL(s, store_async_num_keys(client, LONG_MS, on_said, &s)); /* it is still in step */
+    ck_assert_int_eq(s.number, 4);
+}
+END_TEST
+
+START_TEST(no_time_looks_once) {
+    struct said s;
+    struct store_bytes keys[] = {B("k"), B("absent")};
+    CALL(s, store_async_set(client, B("k"), B("v"), LONG_MS, on_said, &s));
+    for (int i = 0; i < 200; i++) { /* what is there is found every time */
+        CALL(s, store_async_get(client, B("k"), 0, on_said, &s));
+        ck_assert_str_eq(s.value, "v");
+        CALL(s, store_async_wait(client, keys, 1, 0, on_said, &s));
+        ck_assert_int_eq(s.status, 0);
+        CALL(s, store_async_wait(client, keys, 2, 0, on_said, &s));
+        ck_assert_int_eq(s.status, -ETIMEDOUT);
+        CALL(s, store_async_multi_get(client, keys, 2, 0, on_said, &s));
+        ck_assert_int_eq(s.status, -ETIMEDOUT);
+    }
+    CALL(s, store_async_num_keys(client, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 1);
+}
+END_TEST
+
+/* A plain key of the queue's name ends every wait at once: no endless loop. */
+START_TEST(a_key_of_the_queues_name_ends_the_pop) {
+    struct said s;
+    CALL(s, store_async_set(client, B("q"), B("v"), LONG_MS, on_said, &s));
+    CALL(s, store_async_queue_pop(client, B("q"), LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.status, -ENOENT);
+    ck_assert_ptr_nonnull(strstr(s.text, "is there a key of the same name?"));
+}
+END_TEST
+
+START_TEST(another_client_feeds_a_pop_and_a_barrier) {
+    struct said pop = {0}, barrier = {0};
+    struct store_client *other = NULL;
+    ck_assert_int_eq(
+        store_client_connect("127.0.0.1", port, STORE_PROTOCOL_MODERN, LONG_MS, &other, NULL), 0);
+    struct store *s = store_client_store(other);
+    ck_assert_int_eq(store_async_queue_pop(client, B("q"), LONG_MS, on_said, &pop), 0);
+    ck_assert_int_eq(store_async_barrier(client, B("both"), 2, LONG_MS, on_said, &barrier), 0);
+    (void) uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_eq(pop.times, 0);
+    ck_assert_int_eq(store_queue_push(s, B("q"), B("job"), LONG_MS, NULL), 0);
+    run_until(&pop);
+    ck_assert_str_eq(pop.value, "job");
+    (void) uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_eq(barrier.times, 0);
+    ck_assert_int_eq(store_barrier(s, B("both"), 2, LONG_MS, NULL), 0);
+    run_until(&barrier);
+    ck_assert_int_eq(barrier.status, 0);
+    store_client_close(other);
+}
+END_TEST
+
 START_TEST(big_values_go_both_ways) {
     size_t len = 3u << 20;
     char *big = malloc(len);
@@ -239,6 +324,10 @@ int main(void) {
     tcase_add_checked_fixture(t, start, stop);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, every_call_answers);
+    tcase_add_test(t, lists_queues_and_barriers);
+    tcase_add_test(t, no_time_looks_once);
+    tcase_add_test(t, a_key_of_the_queues_name_ends_the_pop);
+    tcase_add_test(t, another_client_feeds_a_pop_and_a_barrier);
     tcase_add_test(t, big_values_go_both_ways);
     tcase_add_test(t, calls_keep_their_order);
     tcase_add_test(t, another_client_wakes_a_wait);
