@@ -10,9 +10,8 @@ static const struct command_shape shape = {
 int command_delete(int argc, char **argv) {
     struct command_line line;
     int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
-    struct store *s = command_open(&line);
-    if (s == NULL) return COMMAND_FAILED;
+    struct store *s = command_begin(&shape, argc, argv, &line, &status);
+    if (s == NULL) return status;
     struct cr_error err = {0};
     int count = 0, rc = 0;
     for (int i = 0; i < line.arg_count && rc == 0; i++) {

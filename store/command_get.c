@@ -25,9 +25,8 @@ static void print_value(const struct command_line *line, struct store_bytes valu
 int command_get(int argc, char **argv) {
     struct command_line line;
     int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
-    struct store *s = command_open(&line);
-    if (s == NULL) return COMMAND_FAILED;
+    struct store *s = command_begin(&shape, argc, argv, &line, &status);
+    if (s == NULL) return status;
     struct cr_error err = {0};
     void *value = NULL;
     size_t len = 0;

@@ -54,6 +54,10 @@ int command_parse(const struct command_shape *shape, int argc, char **argv,
 /* Connects; NULL after printing why not. */
 struct store *command_open(const struct command_line *line);
 
+/* Both, for a command that has nothing to check in between; NULL with the exit status in *status. */
+struct store *command_begin(const struct command_shape *shape, int argc, char **argv,
+                            struct command_line *line, int *status);
+
 /* Prints "crun-store NAME: TEXT" on stderr and returns COMMAND_FAILED. */
 int command_fail(const struct command_line *line, const struct cr_error *err);
 

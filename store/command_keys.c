@@ -37,9 +37,8 @@ static void print_keys(const struct command_line *line, struct store_list *list)
 int command_keys(int argc, char **argv) {
     struct command_line line;
     int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
-    struct store *s = command_open(&line);
-    if (s == NULL) return COMMAND_FAILED;
+    struct store *s = command_begin(&shape, argc, argv, &line, &status);
+    if (s == NULL) return status;
     struct cr_error err = {0};
     struct store_list list = {0};
     int rc = store_list_keys(s, line.timeout_ms, &list, &err);

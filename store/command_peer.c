@@ -117,6 +117,13 @@ struct store *command_open(const struct command_line *line) {
     return store_client_store(c);
 }
 
+struct store *command_begin(const struct command_shape *shape, int argc, char **argv,
+                            struct command_line *line, int *status) {
+    if (!command_parse(shape, argc, argv, line, status)) return NULL;
+    *status = COMMAND_FAILED;
+    return command_open(line);
+}
+
 int command_fail(const struct command_line *line, const struct cr_error *err) {
     (void) fprintf(stderr, "crun-store %s: %s\n", line->shape->name, err->text);
     return COMMAND_FAILED;
