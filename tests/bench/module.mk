@@ -26,7 +26,7 @@ bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lo
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS) --stretch
 
 $(BUILD)/tests/bench/store: $(call objects,tests/bench/store_peers.c) $(call rooms,store base)
-$(BUILD)/tests/bench/store: LDLIBS += $(UV_LIBS)
+$(BUILD)/tests/bench/store: LDLIBS += $(UV_LIBS) -lm
 SECTIONS ?=
 bench-store: $(BUILD)/tests/bench/store $(BUILD)/bin/crun-store ## the store against torch's, Redis and a bare echo; SECTIONS=
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/store $(SECTIONS)

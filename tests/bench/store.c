@@ -2,15 +2,18 @@
  *
  *     build/tests/bench/store [loop pipeline idle storm join multiget wake values memory]
  *
- * One epoll loop on core 0 loads one server on core 1. Every figure is the median of ROUNDS rounds
- * in which the servers take turns, so that a noisy moment hits all of them. The operation is GET of
- * an 8-byte value; the echo sends our own request's bytes back. */
+ * One epoll loop on core 0 loads one server on core 1. All are there all the time, and take turns of
+ * a twentieth of a second, in another order each round: a noisy moment hits all of them. A figure is
+ * the median of the rounds, a ratio the median of each round's own, with the range that holds the
+ * true median with 95 % (order statistics). The operation is GET of an 8-byte value; the echo sends
+ * our own request's bytes back. */
 #include "base/clock.h"
 #include "store/wire.h"
 #include "tests/bench/store_peers.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -24,6 +27,8 @@
 #include <unistd.h>
 
 #define ROUNDS    5
+#define TURNS     41 /* rounds of short turns */
+#define TURN_S    0.05
 #define DEPTH_MAX 64
 
 static void die(const char *what) {
@@ -140,6 +145,22 @@ static double median(double *v, size_t n) {
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+struct ratio {
+    double median, low, high; /* low to high: 95 % */
+};
+
+/* The ranks n/2 -+ 0.98 sqrt(n): the binomial's, near enough. */
+static struct ratio ratio_of(const double *a, const double *b, size_t n) {
+    double r[TURNS];
+    for (size_t i = 0; i < n; i++) r[i] = a[i] / b[i];
+    struct ratio out = {.median = median(r, n)};
+    size_t low = n / 2;
+    while (low > 0 && (double) (n - 2 * low) < 1.96 * sqrt((double) n)) low--;
+    out.low = r[low];
+    out.high = r[n - 1 - low];
+    return out;
+}
+
 static double seconds_since(int64_t begin_ns) {
     return (double) (cr_monotonic_ns() - begin_ns) / 1e9;
 }
@@ -186,25 +207,32 @@ static void loop_close(struct loop *l) {
     free(l->got);
 }
 
-/* Receives what there is, and sends a new request for each reply. */
-static uint64_t loop_turn(struct loop *l, size_t i) {
+/* Receives what there is, and sends a new request for each reply if there shall be `more`. */
+static uint64_t loop_turn(struct loop *l, size_t i, bool more) {
     ssize_t n = recv(l->fds[i], scratch, sizeof(scratch), 0);
     if (n <= 0) die("recv");
     size_t total = l->got[i] + (size_t) n, done = total / l->reply;
     l->got[i] = total % l->reply;
-    if (done > 0) send_all(l->fds[i], l->requests, done * l->request_len);
+    if (done > 0 && more) send_all(l->fds[i], l->requests, done * l->request_len);
     return done;
 }
 
+/* Until the time is over and every reply has come. */
 static struct load loop_run(struct loop *l, const struct peer *p, double seconds) {
     struct epoll_event events[1024];
+    int64_t begin = cr_monotonic_ns(), cpu = peer_cpu_ns(p);
+    uint64_t done = 0, sent = l->count * l->depth, turns = 0;
     for (size_t i = 0; i < l->count; i++)
         send_all(l->fds[i], l->requests, l->depth * l->request_len);
-    uint64_t done = 0, turns = 0;
-    int64_t begin = cr_monotonic_ns(), cpu = peer_cpu_ns(p);
-    while (turns++ % 16 != 0 || seconds_since(begin) < seconds) {
+    bool more = true;
+    while (done < sent) {
+        if (more && turns++ % 16 == 0) more = seconds_since(begin) < seconds;
         int n = epoll_wait(l->epoll, events, 1024, -1);
-        for (int i = 0; i < n; i++) done += loop_turn(l, (size_t) events[i].data.u64);
+        for (int i = 0; i < n; i++) {
+            uint64_t replies = loop_turn(l, (size_t) events[i].data.u64, more);
+            done += replies;
+            if (more) sent += replies;
+        }
     }
     struct load load = {.per_second = (double) done / seconds_since(begin)};
     load.cpu_us = (double) (peer_cpu_ns(p) - cpu) / 1000.0 / (double) done;
@@ -220,24 +248,34 @@ static struct load measure(const struct peer *p, size_t connections, size_t dept
     return load;
 }
 
-/* Medians over the rounds, and the median of each round's ratio to ours. */
-static void compare_peers(const char *title, struct peer *peers, size_t connections, size_t depth,
-                          double seconds) {
-    double speed[PEER_COUNT][ROUNDS], cpu[PEER_COUNT][ROUNDS], ratio[PEER_COUNT][ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
-        for (int k = PEER_COUNT - 1; k >= 0; k--) {
+static void compare_peers(const char *title, struct peer *peers, size_t connections, size_t depth) {
+    double speed[PEER_COUNT][TURNS], cpu[PEER_COUNT][TURNS];
+    struct words words[PEER_COUNT];
+    struct loop loops[PEER_COUNT];
+    for (int k = 0; k < PEER_COUNT; k++) {
+        if (peers[k].pid == 0) continue;
+        words[k] = words_of(peers[k].kind);
+        loops[k] = loop_open(&peers[k], &words[k], connections, depth);
+        (void) loop_run(&loops[k], &peers[k], 0); /* until every one has been accepted */
+    }
+    for (int r = 0; r < TURNS; r++) {
+        for (int i = 0; i < PEER_COUNT; i++) {
+            int k = (r + (r % 2 ? i : PEER_COUNT - i)) % PEER_COUNT;
             if (peers[k].pid == 0) continue;
-            struct load load = measure(&peers[k], connections, depth, seconds);
+            struct load load = loop_run(&loops[k], &peers[k], TURN_S);
             speed[k][r] = load.per_second;
             cpu[k][r] = load.cpu_us;
         }
-        for (int k = 0; k < PEER_COUNT; k++) ratio[k][r] = speed[PEER_OURS][r] / speed[k][r];
     }
     for (int k = 0; k < PEER_COUNT; k++) {
         if (peers[k].pid == 0) continue;
-        (void) printf("%-26s %-11s %10.0f op/s  %6.2f us server cpu/op   ours/it %5.2f\n", title,
-                      peers[k].name, median(speed[k], ROUNDS), median(cpu[k], ROUNDS),
-                      median(ratio[k], ROUNDS));
+        struct ratio ratio = ratio_of(speed[PEER_OURS], speed[k], TURNS);
+        (void) printf(
+            "%-24s %-10s %9.0f op/s %6.2f us server cpu/op  ours/it %5.2f (%.2f to %.2f)\n", title,
+            peers[k].name, median(speed[k], TURNS), median(cpu[k], TURNS), ratio.median, ratio.low,
+            ratio.high);
+        loop_close(&loops[k]);
+        words_done(&words[k]);
     }
 }
 
@@ -259,7 +297,7 @@ static void bench_loop(void) {
     for (size_t i = 0; i < 4; i++) {
         char title[64];
         (void) snprintf(title, sizeof(title), "1 outstanding, %zu conn", counts[i]);
-        compare_peers(title, peers, counts[i], 1, 0.4);
+        compare_peers(title, peers, counts[i], 1);
     }
     stop_all(peers);
 }
@@ -267,7 +305,7 @@ static void bench_loop(void) {
 static void bench_pipeline(void) {
     struct peer peers[PEER_COUNT];
     start_all(peers);
-    compare_peers("16 deep, 64 conn", peers, 64, 16, 0.5);
+    compare_peers("16 deep, 64 conn", peers, 64, 16);
     stop_all(peers);
 }
 
@@ -631,21 +669,27 @@ static void bench_values_one(struct peer *p, size_t size, double *set_speed, dou
     words_done(&w);
 }
 
+enum { VALUE_ROUNDS = 15 };
+
 static void bench_values(void) {
     struct peer peers[PEER_COUNT];
     start_all(peers);
     for (size_t size = 1 << 20; size <= 16 << 20; size *= 16) {
-        double set[PEER_COUNT][ROUNDS], get[PEER_COUNT][ROUNDS];
-        for (int r = 0; r < ROUNDS; r++) {
-            for (int k = 0; k < PEER_ECHO; k++) {
+        double set[PEER_COUNT][VALUE_ROUNDS], get[PEER_COUNT][VALUE_ROUNDS];
+        for (int r = 0; r < VALUE_ROUNDS; r++) {
+            for (int i = 0; i < PEER_ECHO; i++) {
+                int k = (r + (r % 2 ? i : PEER_ECHO - i)) % PEER_ECHO;
                 if (peers[k].pid != 0) bench_values_one(&peers[k], size, &set[k][r], &get[k][r]);
             }
         }
         for (int k = 0; k < PEER_ECHO; k++) {
             if (peers[k].pid == 0) continue;
-            (void) printf("values of %2zu MiB           %-11s set %5.2f GB/s   get %5.2f GB/s\n",
-                          size >> 20, peers[k].name, median(set[k], ROUNDS),
-                          median(get[k], ROUNDS));
+            struct ratio s = ratio_of(set[PEER_OURS], set[k], VALUE_ROUNDS);
+            struct ratio g = ratio_of(get[PEER_OURS], get[k], VALUE_ROUNDS);
+            (void) printf("values of %2zu MiB %-10s set %5.2f GB/s ours/it %.2f (%.2f to %.2f)   "
+                          "get %5.2f GB/s ours/it %.2f (%.2f to %.2f)\n",
+                          size >> 20, peers[k].name, median(set[k], VALUE_ROUNDS), s.median, s.low,
+                          s.high, median(get[k], VALUE_ROUNDS), g.median, g.low, g.high);
         }
     }
     stop_all(peers);

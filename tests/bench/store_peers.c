@@ -135,7 +135,7 @@ static void exec_redis(uint16_t port) {
     (void) freopen("/dev/null", "w", stdout);
     (void) execlp("redis-server", "redis-server", "--port", text, "--bind", "127.0.0.1", "--save",
                   "", "--appendonly", "no", "--maxclients", "20000", "--tcp-backlog", "65535",
-                  "--proto-max-bulk-len", "64mb", (char *) NULL);
+                  "--proto-max-bulk-len", "64mb", "--protected-mode", "no", (char *) NULL);
 }
 
 static int accepts(uint16_t port) {
