@@ -81,7 +81,7 @@ static int read_reply(struct store_session *session, struct store_answer *a) {
     int rc = store_answer_put(a, 0);
     while (rc == 0 && session->out.pending > 0) {
         struct iovec iov;
-        if (store_output_iov(&session->out, &iov, 1, SIZE_MAX) == 0) break;
+        if (store_output_iov(&session->out, &iov, 1, 0) == 0) break;
         size_t room;
         void *at = store_answer_room(a, &room);
         if (at == NULL) return -ENOMEM;

@@ -54,7 +54,7 @@ struct store_value *store_output_front(const struct store_output *o, size_t *off
     return o->chunks[o->chunks_sent].value;
 }
 
-int store_output_iov(const struct store_output *o, struct iovec *iov, int max, size_t big) {
+int store_output_iov(const struct store_output *o, struct iovec *iov, int max, int lending) {
     int n = 0;
     size_t at = o->bytes_sent;
     size_t offset = o->chunk_offset;
@@ -62,7 +62,7 @@ int store_output_iov(const struct store_output *o, struct iovec *iov, int max, s
         const struct store_chunk *c = &o->chunks[i];
         if (c->at > at) iov[n++] = (struct iovec){o->bytes.data + at, c->at - at};
         at = c->at;
-        if (n == max || c->value->len >= big) return n;
+        if (n == max || (lending && store_value_lendable(c->value))) return n;
         iov[n++] = (struct iovec){c->value->data + offset, c->value->len - offset};
         offset = 0;
     }

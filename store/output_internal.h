@@ -40,9 +40,9 @@ int store_output_value(struct store_output *o, struct store_value *v);
 /* The value whose bytes come next, *offset of which are sent; NULL: other bytes come next. */
 struct store_value *store_output_front(const struct store_output *o, size_t *offset);
 
-/* Fills up to `max` iovecs with what comes next, stopping in front of a value of `big` bytes or more;
+/* Fills up to `max` iovecs with what comes next, when lending only up to a value that can be lent;
  * returns how many. */
-int store_output_iov(const struct store_output *o, struct iovec *iov, int max, size_t big);
+int store_output_iov(const struct store_output *o, struct iovec *iov, int max, int lending);
 
 /* The first n bytes are gone. All gone: offsets start again at 0 and the memory is kept. */
 void store_output_sent(struct store_output *o, size_t n);

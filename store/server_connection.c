@@ -163,16 +163,17 @@ static void return_output(struct store_connection *c) {
 /* Bytes with big values in between: those are lent, everything up to the next one is copied. */
 static ssize_t send_chunks(struct store_connection *c) {
     const struct store_output *out = &c->session.out;
-    size_t offset, big = STORE_LEND_MIN;
+    size_t offset;
+    int lending = 1;
     struct store_value *v = store_output_front(out, &offset);
-    if (v != NULL && v->len >= big) {
+    if (v != NULL && store_value_lendable(v)) {
         ssize_t n = store_lend(c->space->server, c->fd, v, offset);
         if (n != 0) return n;
-        big = SIZE_MAX;
+        lending = 0;
     }
     struct iovec iov[IOVECS_MAX];
     struct msghdr message = {.msg_iov = iov};
-    message.msg_iovlen = (size_t) store_output_iov(out, iov, IOVECS_MAX, big);
+    message.msg_iovlen = (size_t) store_output_iov(out, iov, IOVECS_MAX, lending);
     size_t len = 0;
     for (size_t i = 0; i < message.msg_iovlen; i++) len += iov[i].iov_len;
     return sendmsg(c->fd, &message, MSG_NOSIGNAL | (len < out->pending ? MSG_MORE : 0));

@@ -1,7 +1,7 @@
 /* Values: counted references to bytes that are written once.
  *
- *     small:  [ head | bytes ]                       one piece of the heap
- *     big:    [    unused | head ][ bytes … ][ … ]   pages of its own, the bytes from a page's start
+ *     small:  [ head | bytes ]                     one piece of the heap
+ *     big:    [ … | piece | head ][ bytes ][ … ]   the bytes in pages of their own, in a larger piece
  *
  * A big value's pages may be lent to the kernel: its sockets refer to them, instead of copying the
  * bytes, for as long as some client has not read its reply; perhaps after the value is gone. So lent
@@ -18,22 +18,34 @@
 
 static size_t page_size(void) { return (size_t) sysconf(_SC_PAGESIZE); }
 
-/* Memory of a big value: one page up to the bytes, and whole pages of bytes. */
-static size_t paged_size(size_t cap) {
-    size_t page = page_size();
-    return page + (cap + page - 1) / page * page;
+static size_t whole_pages(size_t n) { return (n + page_size() - 1) / page_size() * page_size(); }
+
+struct big {
+    void *piece; /* as malloc() gave it */
+    struct store_value value;
+};
+
+static struct big *big_of(struct store_value *v) {
+    return (struct big *) (void *) ((char *) v - offsetof(struct big, value));
 }
 
-static struct store_value *new_paged(size_t cap) {
-    char *pages = aligned_alloc(page_size(), paged_size(cap));
-    if (pages == NULL) return NULL;
-    return (struct store_value *) (void *) (pages + page_size() -
-                                            offsetof(struct store_value, data));
+/* Enough that a page's start is in it with room for the head before and the bytes behind.
+ * Not aligned_alloc(): glibc's never gets to know such blocks as common, and maps each anew. */
+static size_t big_size(size_t cap) { return sizeof(struct big) + page_size() + whole_pages(cap); }
+
+static struct store_value *new_big(size_t cap) {
+    char *piece = malloc(big_size(cap));
+    if (piece == NULL) return NULL;
+    uintptr_t first = (uintptr_t) piece + sizeof(struct big);
+    char *data = piece + sizeof(struct big) + (whole_pages(first) - first);
+    struct store_value *v = (void *) (data - offsetof(struct store_value, data));
+    big_of(v)->piece = piece;
+    return v;
 }
 
 struct store_value *store_value_new(size_t cap) {
     if (cap > UINT32_MAX - sizeof(struct store_value)) return NULL;
-    struct store_value *v = cap >= STORE_LEND_MIN ? new_paged(cap) : malloc(sizeof(*v) + cap);
+    struct store_value *v = cap >= STORE_LEND_MIN ? new_big(cap) : malloc(sizeof(*v) + cap);
     if (v == NULL) return NULL;
     *v = (struct store_value){.refs = 1, .cap = (uint32_t) cap};
     return v;
@@ -47,13 +59,11 @@ struct store_value *store_value_ref(struct store_value *v) {
 void store_value_unref(struct store_value *v) {
     if (v == NULL || --v->refs > 0) return;
     if (v->account != NULL) *v->account -= store_value_cost(v);
-    void *memory = v;
-    if (v->cap >= STORE_LEND_MIN) memory = v->data - page_size();
-    if (v->lent) (void) madvise(v->data, paged_size(v->cap) - page_size(), MADV_DONTNEED);
-    free(memory);
+    if (v->lent) (void) madvise(v->data, whole_pages(v->cap), MADV_DONTNEED);
+    free(v->cap >= STORE_LEND_MIN ? big_of(v)->piece : v);
 }
 
 size_t store_value_cost(const struct store_value *v) {
     if (v == NULL) return 0;
-    return ALLOCATOR_ADDS + (v->cap >= STORE_LEND_MIN ? paged_size(v->cap) : sizeof(*v) + v->cap);
+    return ALLOCATOR_ADDS + (v->cap >= STORE_LEND_MIN ? big_size(v->cap) : sizeof(*v) + v->cap);
 }

@@ -147,6 +147,13 @@ struct store_value {
 
 /* From here on a value begins at a page and shares none with anybody, so that it can be lent. */
 #define STORE_LEND_MIN ((size_t) 128 << 10)
+/* From here on copying is faster again: one core fetches from memory for the server, another copies
+ * from the cache for the client, at the same time. */
+#define STORE_LEND_MAX ((size_t) 4 << 20)
+
+static inline int store_value_lendable(const struct store_value *v) {
+    return v->len >= STORE_LEND_MIN && v->len <= STORE_LEND_MAX;
+}
 
 struct store_value *store_value_new(size_t cap); /* refs 1, len 0; NULL when memory is short */
 struct store_value *store_value_ref(struct store_value *v);

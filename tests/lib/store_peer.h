@@ -62,7 +62,7 @@ static inline void peer_send(struct peer *p, const void *data, size_t len) {
 static inline void peer_receive(struct peer *p, struct cr_buffer *into) {
     struct iovec iov[8];
     while (p->session.out.pending > 0) {
-        int n = store_output_iov(&p->session.out, iov, 8, SIZE_MAX);
+        int n = store_output_iov(&p->session.out, iov, 8, 0);
         size_t total = 0;
         for (int i = 0; i < n; i++) {
             if (cr_buffer_append(into, iov[i].iov_base, iov[i].iov_len) < 0) abort();
