@@ -214,7 +214,7 @@ static int read_identity(const struct backend_group *g, int rank, struct identit
     if (rc < 0) return cr_wrap(err, "ask which MPI process is rank %d", rank);
     CR_AUTO_FREE char *text = strndup(value, len);
     free(value);
-    out->rank = rank;
+    *out = (struct identity){.rank = rank};
     if (text == NULL) return cr_fail(err, -ENOMEM, "ask which MPI process is rank %d", rank);
     if (sscanf(text, "%d %d %32s", &out->world_rank, &out->world_size, out->nonce) != 3) {
         return cr_fail(err, -EPROTO, "ask which MPI process is rank %d: the store holds '%.64s'",
@@ -265,45 +265,65 @@ static int exchange_identities(const struct backend_group *g, const struct ident
     return rc < 0 ? rc : check_identities(all, g->size, self, err);
 }
 
-/* Sends our word by MPI to the next rank and compares the last one's with what it said in the
+/* Gives a receive back to the program: MPI can take that back, and nothing else. */
+static void cancel_receive(MPI_Request *request) {
+    enter();
+    if (*request != MPI_REQUEST_NULL && !is_finalised()) {
+        (void) MPI_Cancel(request);
+        (void) MPI_Wait(request, MPI_STATUS_IGNORE);
+    }
+    leave();
+}
+
+/* Until the last rank's word has come; an older one may lie there from an attempt that failed. */
+static int hear_word(const struct backend_group *g, const struct identity *last,
+                     int64_t deadline_ms, struct cr_error *err) {
+    struct identity heard;
+    do {
+        MPI_Request in = MPI_REQUEST_NULL;
+        enter();
+        int code = MPI_Irecv(&heard, sizeof(heard), MPI_BYTE, last->world_rank, GREETING_TAG,
+                             MPI_COMM_WORLD, &in);
+        int rc = code == MPI_SUCCESS ? 0 : fail_mpi(code, err, "greet the last rank");
+        leave();
+        if (rc == 0) rc = test_until(&g->store, &in, MPI_STATUS_IGNORE, deadline_ms, err);
+        if (rc < 0) {
+            cancel_receive(&in);
+            return rc;
+        }
+    } while (heard.rank != last->rank ||
+             memcmp(heard.nonce, last->nonce, sizeof(heard.nonce)) != 0);
+    return 0;
+}
+
+/* Sends our word by MPI to the next rank and waits for the word that the last one left in the
  * store: two jobs that share a store by mistake are found out here, within the deadline. */
-static int greet_neighbour(const struct backend_group *g, const struct identity *self,
-                           const struct identity *all, struct cr_error *err) {
+static int greet_neighbours(const struct backend_group *g, const struct identity *self,
+                            const struct identity *all, struct cr_error *err) {
     const struct identity *next = &all[(g->rank + 1) % g->size];
     const struct identity *last = &all[(g->rank + g->size - 1) % g->size];
-    struct identity *heard = calloc(2, sizeof(*heard)); /* MPI's until both requests are done */
-    if (heard == NULL) return cr_fail(err, -ENOMEM, "greet the next rank: out of memory");
-    heard[1] = *self;
-    MPI_Request in = MPI_REQUEST_NULL, out = MPI_REQUEST_NULL;
+    struct identity *word = malloc(sizeof(*word)); /* MPI's until it is sent */
+    if (word == NULL) return cr_fail(err, -ENOMEM, "greet the next rank: out of memory");
+    *word = *self;
+    MPI_Request out = MPI_REQUEST_NULL;
     int64_t deadline_ms = cr_deadline_ms(g->timeout_ms);
     enter();
-    int code = MPI_Irecv(heard, sizeof(*heard), MPI_BYTE, last->world_rank, GREETING_TAG,
-                         MPI_COMM_WORLD, &in);
-    if (code == MPI_SUCCESS) {
-        code = MPI_Isend(heard + 1, sizeof(*heard), MPI_BYTE, next->world_rank, GREETING_TAG,
+    int code = MPI_Isend(word, sizeof(*word), MPI_BYTE, next->world_rank, GREETING_TAG,
                          MPI_COMM_WORLD, &out);
-    }
     int rc = code == MPI_SUCCESS ? 0 : fail_mpi(code, err, "greet the next rank");
     leave();
-    if (rc == 0) rc = test_until(&g->store, &in, MPI_STATUS_IGNORE, deadline_ms, err);
+    if (rc == 0) rc = hear_word(g, last, deadline_ms, err);
     if (rc == 0) rc = test_until(&g->store, &out, MPI_STATUS_IGNORE, deadline_ms, err);
-    if (rc == -EINPROGRESS) {
-        rc = cr_fail(err, -ETIMEDOUT,
-                     "greet by MPI: nothing from rank %d (process %d) within %lld ms; do all ranks "
-                     "run under one mpirun?",
-                     last->rank, last->world_rank, (long long) g->timeout_ms);
-    } else if (rc == 0 && (heard->rank != last->rank || strcmp(heard->nonce, last->nonce) != 0)) {
-        rc = cr_fail(err, -EPROTO,
-                     "greet by MPI: process %d is rank %d in the store and another one by MPI; "
-                     "start all ranks with one mpirun",
-                     last->world_rank, last->rank);
+    if (rc == 0) {
+        free(word);
+        return 0;
     }
-    if (in == MPI_REQUEST_NULL && out == MPI_REQUEST_NULL) {
-        free(heard);
-    } else {
-        process.broke = 1;
-    }
-    return rc;
+    process.broke = 1; /* and the word stays */
+    if (rc != -EINPROGRESS) return rc;
+    return cr_fail(err, -ETIMEDOUT,
+                   "greet by MPI: no word from rank %d (process %d of MPI) within %lld ms; do all "
+                   "ranks run under one mpirun?",
+                   last->rank, last->world_rank, (long long) g->timeout_ms);
 }
 
 static int make_comm(struct mpi_state *s, const struct identity *all, struct cr_error *err) {
@@ -334,12 +354,17 @@ static int connect_comm(struct mpi_state *s, const struct backend_group *g, stru
     CR_AUTO_FREE struct identity *all = calloc((size_t) s->size, sizeof(*all));
     if (all == NULL) return cr_fail(err, -ENOMEM, "compare ranks: out of memory");
     memset(&self, 0, sizeof(self));
+    enter();
     identify_self(g, &self);
+    leave();
     int rc = exchange_identities(g, &self, all, err);
-    if (rc == 0 && s->size > 1) rc = greet_neighbour(g, &self, all, err);
+    if (rc == 0 && s->size > 1) rc = greet_neighbours(g, &self, all, err);
     if (rc < 0) return rc;
     enter();
     rc = make_comm(s, all, err);
+    int *bound = NULL, found = 0;
+    if (rc == 0) (void) MPI_Comm_get_attr(s->comm, MPI_TAG_UB, &bound, &found);
+    if (found) s->tag_max = *bound;
     leave();
     return rc;
 }
@@ -348,11 +373,15 @@ static int connect_comm(struct mpi_state *s, const struct backend_group *g, stru
 static int connect_with_errors_returned(struct mpi_state *s, const struct backend_group *g,
                                         struct cr_error *err) {
     MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+    enter();
     (void) MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
     (void) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    leave();
     int rc = connect_comm(s, g, err);
+    enter();
     (void) MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
     (void) MPI_Errhandler_free(&before);
+    leave();
     return rc;
 }
 
@@ -375,9 +404,6 @@ static int mpi_open(const struct backend_group *group, void **out, struct cr_err
         free(s);
         return rc;
     }
-    int *bound = NULL, found = 0;
-    (void) MPI_Comm_get_attr(s->comm, MPI_TAG_UB, &bound, &found);
-    if (found) s->tag_max = *bound;
     *out = s;
     return 0;
 }
@@ -653,14 +679,8 @@ static int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
 /* A receive can be taken back; whatever else is unfinished after a failure keeps its memory. */
 static void mpi_release(void *arg) {
     struct mpi_work *w = arg;
-    enter();
-    if (w->request != MPI_REQUEST_NULL && w->op.kind == CRUNRT_OP_RECV && !is_finalised()) {
-        (void) MPI_Cancel(&w->request);
-        (void) MPI_Wait(&w->request, MPI_STATUS_IGNORE);
-    }
-    int unfinished = w->request != MPI_REQUEST_NULL;
-    leave();
-    if (unfinished) return;
+    if (w->op.kind == CRUNRT_OP_RECV) cancel_receive(&w->request);
+    if (w->request != MPI_REQUEST_NULL) return;
     free(w->counts);
     free(w);
 }
