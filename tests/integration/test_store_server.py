@@ -239,6 +239,22 @@ def test_absurd_lengths_close(tmp):
         assert Modern(server).num_keys() == 0
 
 
+def test_half_a_multi_set_has_no_effect(tmp):
+    """Whatever was parsed of it before the rest comes: others see all of it or nothing."""
+    with Server() as server:
+        writer, waiter, other = Modern(server), Modern(server), Modern(server)
+        pairs = b"".join(text("/k%d" % i) + text("v%d" % i) for i in range(1000))
+        request = b"\x0b" + struct.pack("<Q", 1000) + pairs
+        waiter.wait("k0")
+        writer.send(request[:len(request) // 2])
+        wait_for(lambda: stat(server)["bytes_in"] >= len(request) // 2, "the first half to be read")
+        assert other.num_keys() == 0 and other.check("k0") == 1
+        assert waiter.silent()
+        writer.send(request[len(request) // 2:])
+        assert waiter.byte() == 0
+        assert other.num_keys() == 1000 and other.get("k999") == b"v999"
+
+
 # ---- waits over the wire ----
 
 def test_many_waiters_one_set(tmp):

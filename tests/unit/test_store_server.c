@@ -197,6 +197,42 @@ START_TEST(test_calls_from_many_threads) {
 }
 END_TEST
 
+static void *wait_for_go(void *arg) {
+    struct store *s = arg;
+    struct store_bytes key = STORE_BYTES("go");
+    return store_wait(s, &key, 1, CR_FOREVER, NULL) == 0 ? arg : NULL;
+}
+
+static struct store_client *connect_to(uint16_t port) {
+    struct store_client *c = NULL;
+    ck_assert_int_eq(
+        store_client_connect("127.0.0.1", port, STORE_PROTOCOL_MODERN, 30000, &c, NULL), 0);
+    return c;
+}
+
+/* Two connections, two threads: one waits, the other goes on, and in the end releases it. */
+START_TEST(test_a_wait_holds_up_nobody_else) {
+    uint16_t port;
+    struct store_space *space = open_space(&port);
+    struct store_client *waiter = connect_to(port), *other = connect_to(port);
+    struct store *s = store_client_store(other);
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_go, store_client_store(waiter)), 0);
+    for (int i = 1; i <= 200; i++) {
+        int64_t total = 0;
+        ck_assert_int_eq(store_add(s, STORE_BYTES("n"), 1, 30000, &total, NULL), 0);
+        ck_assert_int_eq(total, i);
+    }
+    ck_assert_int_eq(store_set(s, STORE_BYTES("go"), STORE_BYTES("1"), 30000, NULL), 0);
+    void *done = NULL;
+    ck_assert_int_eq(pthread_join(thread, &done), 0);
+    ck_assert_ptr_eq(done, store_client_store(waiter));
+    store_client_close(waiter);
+    store_client_close(other);
+    store_space_close(space);
+}
+END_TEST
+
 START_TEST(test_stop_with_everything_open) {
     uint16_t port;
     struct store_space *space = open_space(&port);
@@ -215,6 +251,7 @@ int main(void) {
     tcase_add_test(t, test_port_in_use);
     tcase_add_test(t, test_a_registered_magic_gets_the_connection);
     tcase_add_test(t, test_calls_from_many_threads);
+    tcase_add_test(t, test_a_wait_holds_up_nobody_else);
     tcase_add_test(t, test_stop_with_everything_open);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
