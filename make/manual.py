@@ -24,6 +24,8 @@ ENVIRONMENT = [
     ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDART_LIBRARY", "other files than libnccl.so.2 and libcudart.so"),
     ("CRUNRT_NCCL_BLOCKING", "\"1\": blocking NCCL communicators"),
     ("CRUNRT_NCCL_RANKS_PER_ROOT", "ranks that one NCCL root serves while a communicator is made; 128"),
+    ("CRUNRT_NCCL_SPLIT", "\"0\": every NCCL group gets a communicator of its own making, none is split off"),
+    ("CRUNRT_NCCL_ABORT_TIMEOUT_MS", "how long an abort may take before it is left behind; 30000"),
 ]
 
 

@@ -16,7 +16,7 @@ extern "C" {
 
 #include "base/error.h"
 
-#define CRUNRT_BACKEND_ABI 1
+#define CRUNRT_BACKEND_ABI 2
 
 /* The group's corner of the store; keys are relative to it. 0 or a negative errno with a text. */
 struct backend_store {
@@ -34,8 +34,8 @@ struct backend_store {
 };
 
 struct backend_group {
-    const char *name; /* for messages */
-    int rank, size;
+    const char *name;   /* for messages */
+    int rank, size;     /* rank -1: no member, in split() alone */
     int64_t timeout_ms; /* of each phase of open() */
     int device;         /* -1: none given and no local rank known */
     void *stream;
@@ -87,6 +87,14 @@ struct crunrt_backend {
 
     /* What crunrt_nccl_comm() gives out; may be NULL. */
     void *(*native)(void *state);
+
+    /* Both NULL: this backend makes every group afresh. can_split: whether this rank could take
+     * part in a split of `parent`; local, at once. split: called by all ranks of the idle
+     * `parent` at once; those with group->rank -1 are no members and get *state = NULL. After a
+     * failure the parent is of no more use, and broken off. */
+    int (*can_split)(void *parent, const struct backend_group *group);
+    int (*split)(void *parent, const struct backend_group *group, void **state,
+                 struct cr_error *err);
 };
 
 #define CRUNRT_BACKEND_SYMBOL "crunrt_backend"

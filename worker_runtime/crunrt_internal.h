@@ -27,6 +27,17 @@ struct crunrt_store {
     char *prefix; /* "" or "a/b/", in front of every key */
 };
 
+struct crunrt_group;
+struct crunrt_backend;
+
+/* The group of all ranks that later ones may be split from; see group_split.c. */
+struct rt_whole_group {
+    const struct crunrt_backend *backend; /* NULL: there has been none */
+    struct crunrt_group *group;           /* NULL: it was destroyed */
+    uint64_t number;
+    char prefix[64]; /* the runtime's when it was made */
+};
+
 struct crunrt {
     struct worker_place place;
     struct crunrt_store *store;
@@ -36,6 +47,7 @@ struct crunrt {
     int64_t generation;               /* 0, then one more with each crunrt_rejoin() */
     char prefix[64];                  /* "crunrt/<attempt>/<generation>" */
     uint64_t group_seq;               /* groups made so far, the same on every rank */
+    struct rt_whole_group whole;
 };
 
 /* Sets the place in the first generation, or, for a process started anew, joins the next one. */

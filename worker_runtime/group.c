@@ -77,13 +77,15 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .store = group_backend_store(g),
     };
     if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
-    if (rc == 0 && !g->foreign) rc = group_arrive(g, "arrival", g->timeout_ms, err);
-    if (rc == 0) rc = g->backend->open(&b, &g->state, err);
-    return rc;
+    if (rc < 0) return rc;
+    rc = g->foreign ? 0 : group_split(g, &b, err);
+    if (rc != 0) return rc < 0 ? rc : 0;
+    if (!g->foreign) rc = group_arrive(g, "arrival", g->timeout_ms, err);
+    return rc < 0 ? rc : g->backend->open(&b, &g->state, err);
 }
 
 static int name_group(struct crunrt_group *g, const char *name, const char *foreign_prefix) {
-    uint64_t number = g->rt->group_seq++;
+    uint64_t number = g->number = g->rt->group_seq++;
     if (name != NULL)
         (void) snprintf(g->name, sizeof(g->name), "%s", name);
     else if (number == 0)
@@ -105,6 +107,46 @@ static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     group_tell_failure(g, words, first, sizeof(first));
 }
 
+static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_options *o, int rank,
+                                     int size) {
+    struct crunrt_group *g = calloc(1, sizeof(*g));
+    if (g == NULL) return NULL;
+    g->rt = rt;
+    g->rank = rank;
+    g->size = size;
+    g->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : GROUP_TIMEOUT_MS;
+    g->stream = o->stream;
+    const char *debug = getenv("CRUNRT_DEBUG");
+    g->checks = debug != NULL && strcmp(debug, "1") == 0;
+    g->foreign = o->foreign_prefix != NULL;
+    return g;
+}
+
+/* A rank that is no member keeps count, and takes part where the group is split from another. Only
+ * a failed split is its own failure: that breaks the other group. */
+static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
+    struct cr_error *err = rt_last_error();
+    *out = NULL;
+    struct crunrt_group *g = allocate(rt, o, -1, (int) o->rank_count);
+    if (g == NULL) return cr_fail(err, -ENOMEM, "make a group: out of memory");
+    int rc = name_group(g, o->name, o->foreign_prefix);
+    struct backend_group b = {.name = g->name,
+                              .rank = -1,
+                              .size = g->size,
+                              .timeout_ms = g->timeout_ms,
+                              .device = -1,
+                              .store = group_backend_store(g)};
+    if (rc == 0 && !g->foreign) rc = group_split(g, &b, err);
+    if (rc < 0) {
+        struct cr_error cause = *err;
+        give_up(g, &cause);
+        *err = cause;
+        (void) cr_wrap(err, "make the group '%s' (no member)", g->name);
+    }
+    crunrt_group_destroy(g);
+    return rc < 0 ? rc : 0;
+}
+
 int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
     crunrt_group_options o;
     int rc = rt == NULL ? cr_fail(rt_last_error(), -EINVAL, "make a group: no runtime")
@@ -117,21 +159,9 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
         if (rc < 0) return rc;
         size = (int) o.rank_count;
     }
-    if (rank < 0) { /* not a member: only keeps count */
-        rt->group_seq++;
-        *out = NULL;
-        return 0;
-    }
-    struct crunrt_group *g = calloc(1, sizeof(*g));
+    if (rank < 0) return stand_aside(rt, &o, out);
+    struct crunrt_group *g = allocate(rt, &o, rank, size);
     if (g == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
-    g->rt = rt;
-    g->rank = rank;
-    g->size = size;
-    g->timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : GROUP_TIMEOUT_MS;
-    g->stream = o.stream;
-    const char *debug = getenv("CRUNRT_DEBUG");
-    g->checks = debug != NULL && strcmp(debug, "1") == 0;
-    g->foreign = o.foreign_prefix != NULL;
     rc = name_group(g, o.name, o.foreign_prefix);
     if (rc == 0) rc = load_backend(g, o.backend);
     if (rc == 0) rc = connect_group(g, &o);
@@ -143,12 +173,14 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
         crunrt_group_destroy(g);
         return rc;
     }
+    group_split_offer(g);
     *out = g;
     return 0;
 }
 
 void crunrt_group_destroy(crunrt_group *group) {
     if (group == NULL) return;
+    group_split_withdraw(group);
     if (group->state != NULL) group->backend->close(group->state);
     crunrt_store_close(group->store);
     free(group);

@@ -10,8 +10,9 @@
 struct crunrt_group {
     struct crunrt *rt;
     struct crunrt_store *store; /* view on "crunrt/<attempt>/pg/<number>/" */
+    uint64_t number;
     char name[64];
-    int rank, size;
+    int rank, size; /* rank -1: no member, only asked for a split */
     int64_t timeout_ms;
     void *stream;
     const struct crunrt_backend *backend;
@@ -69,6 +70,10 @@ struct backend_store group_backend_store(struct crunrt_group *g);
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err);
 
+/* Waits for one key, and looks now and then whether another rank has given up on the group. */
+int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
+                       struct cr_error *err);
+
 /* 0, or -ECONNRESET with its words if another rank has reported that the group failed. */
 int group_failed(struct crunrt_group *g, struct cr_error *err);
 
@@ -76,6 +81,16 @@ int group_failed(struct crunrt_group *g, struct cr_error *err);
 
 /* Writes the ranks without a key <phase>/<rank>, "1, 4", and returns how many they are. */
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size);
+
+/* ---- group_split.c ---- */
+
+/* Connects the group by splitting the one of all ranks, if all of them can.
+ * 1: done (a rank that is no member has nothing now); 0: make it afresh; or a negative errno. */
+int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr_error *err);
+
+/* A group was made: later ones may be split from it. / It goes away. */
+void group_split_offer(struct crunrt_group *g);
+void group_split_withdraw(struct crunrt_group *g);
 
 /* ---- group_failure.c ---- */
 

@@ -1,6 +1,7 @@
 /* What a group keeps in the store, under crunrt/<attempt>/pg/<number>/:
  *
  *   <phase>/<rank>     set by each rank that arrived        <phase>/count, <phase>/ready
+ *   split/…            whether it is made by splitting another, see group_split.c
  *   backend/<key>      the backend's own: addresses, ids
  *   state/<rank>       "all_reduce #17": what a rank was in when the group broke
  *   failure            what the first rank to fail had to say
@@ -39,9 +40,8 @@ static int on_set(void *arg, const char *key, const void *value, size_t len, str
     return rc < 0 ? rc : from_store(crunrt_store_set(g->store, full, value, len), err);
 }
 
-/* Waits for one key, and looks now and then whether another rank has given up on the group. */
-static int wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
-                        struct cr_error *err) {
+int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
+                       struct cr_error *err) {
     int64_t deadline = cr_deadline_ms(timeout_ms);
     for (;;) {
         int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
@@ -63,7 +63,7 @@ static int on_get(void *arg, const char *key, int64_t timeout_ms, void **value, 
     struct crunrt_group *g = arg;
     char full[128];
     int rc = backend_key(g, key, full, err);
-    if (rc == 0) rc = wait_for_key(g, full, timeout_ms, err);
+    if (rc == 0) rc = group_wait_for_key(g, full, timeout_ms, err);
     return rc < 0 ? rc : from_store(crunrt_store_get(g->store, full, timeout_ms, value, len), err);
 }
 
@@ -75,7 +75,7 @@ static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t
         char full[128];
         int rc = backend_key(g, keys[i], full, err);
         int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
-        if (rc == 0) rc = wait_for_key(g, full, left > 0 ? left : 0, err);
+        if (rc == 0) rc = group_wait_for_key(g, full, left > 0 ? left : 0, err);
         if (rc < 0) return rc;
     }
     return 0;
@@ -161,7 +161,7 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
         return rc < 0 ? rc : from_store(crunrt_store_set(g->store, ready, "", 0), err);
     }
     if (rc < 0) return from_store(rc, err);
-    rc = wait_for_key(g, ready, timeout_ms, err);
+    rc = group_wait_for_key(g, ready, timeout_ms, err);
     return rc == -ETIMEDOUT ? fail_with_absent(g, phase, timeout_ms, err) : rc;
 }
 

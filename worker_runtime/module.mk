@@ -49,7 +49,7 @@ $(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(b
 
 nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
 nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
-$(nccl_objects) $(call objects,tests/fake/fake_nccl.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
+$(nccl_objects) $(call objects,tests/fake/fake_nccl.c tests/fake/fake_nccl_old.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
 
 ifneq ($(HAVE_NCCL),)
 backends: $(BUILD)/lib/crunrt/nccl.so

@@ -3,8 +3,11 @@
  * NCCL; the backend refuses to load it unless CRUNRT_ALLOW_FAKE_NCCL=1.
  *
  * FAKE_NCCL holds words: init-slow, init-hang, init-error, early-error (the init call itself fails
- * and leaves a group open), op-hang, op-error, abort-hang, no-gpu, one-gpu. Every call of interest
- * is a line on stderr, so that a test can look at their order. */
+ * and leaves a group open), op-hang, op-error, abort-hang, finalize-error, no-gpu, one-gpu; of
+ * ncclCommSplit: split-refused, split-error, split-hang (the parent stays in progress), child-late
+ * (the handle comes after the parent is done), child-none, child-hang. FAKE_NCCL_RANK limits them
+ * to one rank. Every call of interest is a line on stderr, so that a test can look at their order.
+ * fake_nccl_old.so is the same without ncclCommSplit. */
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -20,15 +23,19 @@ EXPORT const char fake_nccl[] = "fake";
 
 struct ncclComm {
     int polls, ops, size, aborted;
+    int is_child, child_polls; /* splits: polls until the handle is given out */
+    ncclComm_t child, *child_out;
 };
 
 ncclComm_t fake_last_aborted; /* kept, so that a late use shows */
 
 static int group_depth;
 static pthread_t owner;
+static int abort_hangs;
 
 static int asked(const char *word) {
-    const char *words = getenv("FAKE_NCCL");
+    const char *words = getenv("FAKE_NCCL"), *rank = getenv("FAKE_NCCL_RANK");
+    if (rank != NULL && rank[0] != '\0' && strcmp(rank, getenv("RANK")) != 0) return 0;
     return words != NULL && strstr(words, word) != NULL;
 }
 
@@ -73,7 +80,10 @@ EXPORT cudaError_t cudaEventQuery(cudaEvent_t e) {
 }
 EXPORT cudaError_t cudaEventDestroy(cudaEvent_t e) { return free(e), cudaSuccess; }
 EXPORT cudaError_t cudaMalloc(void **p, size_t n) { return *p = calloc(1, n), cudaSuccess; }
-EXPORT cudaError_t cudaFree(void *p) { return free(p), cudaSuccess; }
+EXPORT cudaError_t cudaFree(void *p) {
+    if (abort_hangs) note("BUG: cudaFree while an abort hangs");
+    return free(p), cudaSuccess;
+}
 
 /* ---- NCCL: making and ending ---- */
 
@@ -116,25 +126,73 @@ EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, 
     return init(comm, n, list[0].internal, ids);
 }
 
+/* NCCL fills the handle from a thread of its own. */
+static void *give_child_late(void *arg) {
+    ncclComm_t parent = arg;
+    (void) usleep(50000);
+    __atomic_store_n(parent->child_out, parent->child, __ATOMIC_RELEASE);
+    parent->child_out = NULL;
+    return NULL;
+}
+
+static void give_child(ncclComm_t parent) {
+    pthread_t thread;
+    if (asked("child-none")) return;
+    if (asked("child-late") && pthread_create(&thread, NULL, give_child_late, parent) == 0) {
+        (void) pthread_detach(thread);
+        return;
+    }
+    *parent->child_out = parent->child;
+    parent->child_out = NULL;
+}
+
+#ifndef FAKE_NCCL_OLD
+EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+                                  ncclConfig_t *c) {
+    char text[128];
+    (void) snprintf(text, sizeof(text), "split color %d key %d blocking %d", color, key,
+                    c->blocking);
+    note(text);
+    if (comm->polls > 0) note("BUG: split of a communicator that is in progress");
+    if (comm->aborted) note("BUG: split after abort");
+    if (asked("split-refused")) return ncclInvalidUsage;
+    comm->polls = 3;
+    if (color != NCCL_SPLIT_NOCOLOR) {
+        comm->child = calloc(1, sizeof(*comm));
+        comm->child->polls = 3;
+        comm->child->is_child = 1;
+        comm->child_out = out;
+    }
+    return ncclInProgress;
+}
+#endif
+
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
     if (comm->aborted) note("BUG: used after abort");
     if (!pthread_equal(owner, pthread_self())) note("BUG: used from another thread");
+    if (comm->child_out != NULL && asked("split-error"))
+        return *state = ncclRemoteError, ncclSuccess;
+    if (comm->child_out != NULL && asked("split-hang")) return *state = ncclInProgress, ncclSuccess;
+    if (comm->is_child && asked("child-hang")) return *state = ncclInProgress, ncclSuccess;
     if (asked("init-hang")) return *state = ncclInProgress, ncclSuccess;
     if (asked("init-error")) return *state = ncclRemoteError, ncclSuccess;
     if (comm->ops > 0 && asked("op-error")) return *state = ncclRemoteError, ncclSuccess;
     *state = comm->polls-- > 0 ? ncclInProgress : ncclSuccess;
+    if (*state == ncclSuccess && comm->child_out != NULL) give_child(comm);
     return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-    return (void) comm, note("ncclCommFinalize"), ncclSuccess;
+    note("ncclCommFinalize");
+    return (void) comm, asked("finalize-error") ? ncclSystemError : ncclSuccess;
 }
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     note("ncclCommDestroy");
     return free(comm), ncclSuccess;
 }
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    note("ncclCommAbort");
+    note(comm->is_child ? "ncclCommAbort of a child" : "ncclCommAbort");
+    abort_hangs = asked("abort-hang");
     while (asked("abort-hang")) (void) pause();
     comm->aborted = 1;
     fake_last_aborted = comm;

@@ -54,12 +54,16 @@ def main():
         row("operations, one rank", 1, [WORKER, "operations"], r"ok operations"),
         row("20 groups in one process, leaks", 1, [WORKER, "rounds"], r"(ok|FAILED) rounds.*"),
         row("abort, then a new group in place", 1, [WORKER, "broken"], r"ok broken.*"),
+        row("groups split from the world", 1, [WORKER, "split"], r"ok split.*"),
+        row("crunrt_rejoin, then a world and a split", 1, [WORKER, "rejoin"], r"ok rejoin.*"),
         row("example all_reduce_gpu", 1, [EXAMPLE], r"\d+ sums right on GPU 0"),
         row("hidden GPUs: CUDA error 100, no fall-back", 1, [EXAMPLE], r"CUDA error 100", code=1,
             CUDA_VISIBLE_DEVICES=""),
         row("more ranks than GPUs: told before anybody waits", len(found) + 1, [EXAMPLE],
             r"choose GPU \d+: only \d+ visible", code=1),
         row("operations, two ranks on two GPUs", 2, [WORKER, "operations"], r"ok operations"),
+        row("groups split from the world, two ranks on two GPUs", 2, [WORKER, "split"], r"ok split.*"),
+        row("crunrt_rejoin, two ranks on two GPUs", 2, [WORKER, "rejoin"], r"ok rejoin.*"),
     ]
     print("\n| what | result | seen |\n| --- | --- | --- |")
     for name, result, seen in rows:

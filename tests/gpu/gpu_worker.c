@@ -3,7 +3,9 @@
  *
  *   operations   every operation, and in one process the ones that one rank can check
  *   rounds       many groups one after the other; threads and descriptors must not grow
- *   broken       an operation that cannot end in time, then a new group in the same process */
+ *   broken       an operation that cannot end in time, then a new group in the same process
+ *   split        groups split from the world's communicator, used, then the world again
+ *   rejoin       the same failure, then crunrt_rejoin() and a world and a split in the next generation */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -113,6 +115,76 @@ static void rounds(void) {
            more_threads > 2 || more_files > 4 ? "FAILED" : "ok", more_threads, more_files);
 }
 
+/* Groups are numbered from 0 in each generation. */
+static void require_split(int generation, int number) {
+    char key[64], *word = NULL;
+    void *value = NULL;
+    size_t len = 0;
+    (void) snprintf(key, sizeof(key), "crunrt/%d/%d/pg/%d/split/decision", crunrt_restart_count(rt),
+                    generation, number);
+    require(crunrt_store_get(crunrt_job_store(rt), key, 0, &value, &len) == 0, "the decision");
+    word = value;
+    require(len == 5 && memcmp(word, "split", 5) == 0, "the group was made afresh");
+    crunrt_free(value);
+}
+
+/* A group of `members`, each of which adds 1. */
+static void use_part(const int *members, int count) {
+    crunrt_group *g = NULL;
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    float host[1] = {1}, *a = on_gpu(host, 1);
+    o.backend = "nccl";
+    o.timeout_ms = 60000;
+    o.ranks = members;
+    o.rank_count = (size_t) count;
+    require(crunrt_group_new(rt, &o, &g) == 0, "make a part");
+    if (g != NULL) {
+        require(crunrt_group_all_reduce(g, a, a, 1, CRUNRT_FLOAT32, CRUNRT_SUM) == 0, "sum");
+        expect(a, 1, (float) count, 0, "sum of a part");
+    }
+    crunrt_group_destroy(g);
+    (void) cudaFree(a);
+}
+
+static void split(void) {
+    int all[64], last[1] = {size - 1};
+    crunrt_group *g = open_group(60000);
+    require(size <= 64 && crunrt_group_barrier(g) == 0, "barrier");
+    for (int r = 0; r < size; r++) all[r] = size - 1 - r;
+    for (int i = 0; i < 10; i++) {
+        use_part(all, size);
+        use_part(last, 1);
+    }
+    require_split(0, 1);
+    require_split(0, 20);
+    require(crunrt_group_barrier(g) == 0, "the world after 20 splits");
+    crunrt_group_destroy(g);
+    printf("ok split: 20 groups from the world of %d\n", size);
+}
+
+static void rejoin(void) {
+    crunrt_group *g = open_group(60000);
+    float host[1] = {1}, *a = on_gpu(host, 1);
+    crunrt_op op = CRUNRT_OP_INIT;
+    op.kind = CRUNRT_OP_ALL_REDUCE;
+    op.send = op.recv = a;
+    op.count = 1;
+    op.dtype = CRUNRT_FLOAT32;
+    op.timeout_ms = 0;
+    int rc = crunrt_group_run(g, &op);
+    require(rc == 0 || rc == -ETIMEDOUT, "an operation without time");
+    crunrt_group_destroy(g);
+    require(crunrt_rejoin(rt, NULL) == 0, "rejoin");
+    g = open_group(60000);
+    const int first[1] = {0};
+    use_part(first, 1);
+    require_split(1, 1);
+    require(crunrt_group_barrier(g) == 0, "the new world");
+    crunrt_group_destroy(g);
+    printf("ok rejoin (%s before it), a new world and a split in the next generation\n",
+           rc == 0 ? "in time" : "aborted");
+}
+
 static void broken(void) {
     crunrt_group *g = open_group(60000);
     float host[1] = {1}, *a = on_gpu(host, 1);
@@ -145,6 +217,10 @@ int main(int argc, char **argv) {
         rounds();
     else if (strcmp(argv[1], "broken") == 0)
         broken();
+    else if (strcmp(argv[1], "split") == 0)
+        split();
+    else if (strcmp(argv[1], "rejoin") == 0)
+        rejoin();
     else
         return 2;
     crunrt_destroy(rt);

@@ -33,10 +33,10 @@ with Store() as store:
 FAKE = os.path.abspath(f"{BUILD}/tests/fake/fake_nccl.so")
 
 
-def fake(words, size=2, allow="1", **extra):
+def fake(words, size=2, allow="1", mode=("nccl",), library=FAKE, **extra):
     with Store() as store:
-        return run_workers(store, size, ["crunrt_worker", "nccl"], CRUNRT_NCCL_LIBRARY=FAKE, FAKE_NCCL=words,
-                           CRUNRT_CUDART_LIBRARY=FAKE, CRUNRT_ALLOW_FAKE_NCCL=allow, **extra)
+        return run_workers(store, size, ["crunrt_worker", *mode], CRUNRT_NCCL_LIBRARY=library, FAKE_NCCL=words,
+                           CRUNRT_CUDART_LIBRARY=library, CRUNRT_ALLOW_FAKE_NCCL=allow, **extra)
 
 
 def calls(worker):
@@ -89,4 +89,80 @@ expect_all(workers, 0, "init size 5 ids 3", "group 1 done")
 roots = [r for r, w in enumerate(workers) if "ncclGetUniqueId" in calls(w)]
 if roots != [0, 2, 4]:
     fail(workers, f"roots are {roots}, expected [0, 2, 4]")
+
+# What does not finalize is aborted; it fails nobody.
+workers = fake("finalize-error")
+expect_all(workers, 0, "group 1 done")
+for w in workers:
+    if calls(w).count("ncclCommAbort") != 2 or "ncclCommDestroy" in calls(w):
+        fail(workers, "a communicator that does not finalize must be aborted")
+
+# An abort that hangs is left behind, nothing more is asked of CUDA, and the process is told to end.
+workers = fake("op-hang abort-hang", mode=("nccl-rejoin",), CRUNRT_NCCL_ABORT_TIMEOUT_MS="300")
+expect_all(workers, 4, "timed out after 1000 ms", "error -5", "could not be aborted", "end the process")
+for w in workers:
+    calls(w)
+
+# ---- tier C: splits, with stand-ins ----
+SPLIT = ("nccl-split",)
+
+
+def splits(worker):
+    calls(worker)
+    return re.findall(r"^fake: split color (-?\d+) key (\d+) blocking 0$", worker.text(), re.M)
+
+
+for words in ("", "child-late"):
+    workers = fake(words, size=4, mode=SPLIT)
+    expect_all(workers, 0, "split done")
+    for r, w in enumerate(workers):
+        mine, place = r % 2, r // 2
+        expect(workers, r, 0, f"group {mine}: rank {place} of 2", f"group 2: rank {3 - r} of 4")
+        want = [("-1", "0"), ("-1", "0"), ("0", str(3 - r))]
+        want[mine] = ("0", str(place))
+        if splits(w) != want:
+            fail(workers, f"rank {r} split with (color, key) {splits(w)}, expected {want}")
+        if calls(w).count("init") != 1 or calls(w).count("ncclGetUniqueId") > 1:
+            fail(workers, "a split needs no id and no init of its own")
+
+# One rank that cannot or does not want to, and all make the groups afresh.
+OLD = FAKE.replace("fake_nccl.so", "fake_nccl_old.so")
+for what in ({"library": OLD}, {"CRUNRT_NCCL_SPLIT": "0"}, {"TEST_DESTROYED": "1"}):
+    workers = fake("", size=4, mode=SPLIT, **what)
+    expect_all(workers, 0, "split done")
+    for r, w in enumerate(workers):
+        expect(workers, r, 0, f"group {r % 2}: rank {r // 2} of 2", f"group 2: rank {3 - r} of 4")
+        if splits(w) or calls(w).count("init") != 3:
+            fail(workers, f"{what}: rank {r} must make its groups afresh")
+
+# The ranks that are no members stay away: the members wait a while, then go on without the split.
+workers = fake("", size=4, mode=("nccl-split", "absent"), TEST_TIMEOUT_MS="10000")
+expect_all(workers, 0, "split done")
+for r in (0, 2):
+    expect(workers, r, 0, f"group 0: rank {r // 2} of 2")
+    if splits(workers[r]) or calls(workers[r]).count("init") != 2:
+        fail(workers, "a split was begun without all ranks of the parent")
+
+# A split that fails on one rank ends on all, in time; parent and child are aborted, the parent is broken.
+for words, error in (("split-refused", "NCCL error 5"), ("split-error", "NCCL error 6 (remote error)"),
+                     ("split-hang", "split the communicator timed out after 5000 ms"),
+                     ("child-none", "wait for the new communicator timed out after 5000 ms"),
+                     ("child-hang", "initialise the communicator timed out after 5000 ms")):
+    workers = fake(words, size=4, mode=SPLIT, FAKE_NCCL_RANK="2", TEST_TIMEOUT_MS="5000")
+    expect(workers, 2, 3, error, "world -32")
+    seen = calls(workers[2])
+    aborts = workers[2].text().count("ncclCommAbort of a child"), seen.count("ncclCommAbort")
+    if aborts != ((1, 2) if words == "child-hang" else (0, 1)) or "ncclCommDestroy" in seen:
+        fail(workers, f"{words}: (aborts of the child, of all) {aborts}, then {seen}")
+
+# ---- tier C: crunrt_rejoin, with stand-ins: a new communicator and a new split in the next generation ----
+for words in ("op-hang", "op-error"):
+    workers = fake(words, size=3, mode=("nccl-rejoin",))
+    expect_all(workers, 0, "error -", "went on as")
+    ids = {tuple(re.findall(r"init size 3 ids 1 first (\S+)", w.text())) for w in workers}
+    if len(ids) != 1 or len(set(*ids)) != 2:
+        fail(workers, f"ids {ids}: the next generation needs an id of its own, the same on all ranks")
+    for r, w in enumerate(workers):
+        if splits(w) != [("0", "0") if r == 0 else ("-1", "0")] or calls(w).count("ncclCommAbort") != 1:
+            fail(workers, "the part in the next generation must be split from the new world")
 print("tier C (fake): PASS")

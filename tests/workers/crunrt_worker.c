@@ -736,6 +736,99 @@ static void mode_nccl(void) {
     crunrt_destroy(rt);
 }
 
+static float nccl_sum(crunrt_group *g) {
+    float x = 1;
+    REQUIRE(crunrt_group_all_reduce(g, &x, &x, 1, CRUNRT_FLOAT32, CRUNRT_SUM) == 0, "sum");
+    return x;
+}
+
+/* A world, then groups of it: the even ranks, the odd ones, all in reverse. `absent`: rank 0, which
+ * is in the first one, makes them alone with the other even ones; TEST_DESTROYED: rank 1 has no
+ * world any more. */
+static void mode_nccl_split(int absent) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    int lists[3][16], counts[3] = {0, 0, 0};
+    o.backend = "nccl";
+    const char *timeout = getenv("TEST_TIMEOUT_MS");
+    o.timeout_ms = timeout != NULL ? atoi(timeout) : 60000;
+    open_runtime();
+    REQUIRE(crunrt_group_new(rt, &o, &world) == 0, "world");
+    (void) nccl_sum(world);
+    for (int r = 0; r < size; r++) {
+        lists[r % 2][counts[r % 2]++] = r;
+        lists[2][counts[2]++] = size - 1 - r;
+    }
+    if (getenv("TEST_DESTROYED") != NULL && rank == 1) {
+        crunrt_group_destroy(world);
+        world = NULL;
+    }
+    for (int i = 0; i < (absent ? 1 : 3); i++) {
+        if (absent && rank % 2 != 0) break;
+        crunrt_group *g = NULL;
+        o.ranks = lists[i];
+        o.rank_count = (size_t) counts[i];
+        int64_t since = now_ms();
+        int rc = crunrt_group_new(rt, &o, &g);
+        if (rc < 0) {
+            print_error(rc, since);
+            if (world != NULL) printf("world %d\n", crunrt_group_barrier(world));
+            crunrt_group_destroy(world);
+            exit(3);
+        }
+        if (g != NULL) {
+            (void) nccl_sum(g);
+            REQUIRE(crunrt_nccl_comm(g) != crunrt_nccl_comm(world), "a communicator of its own");
+            printf("group %d: rank %d of %d\n", i, crunrt_group_rank(g), crunrt_group_size(g));
+        }
+        crunrt_group_destroy(g);
+    }
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    printf("split done\n");
+}
+
+/* The first operation fails as FAKE_NCCL says; then the same processes rejoin, and make a new world
+ * and a part of it in the next generation. */
+static void mode_nccl_rejoin(void) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    float x = 1;
+    crunrt_op op = CRUNRT_OP_INIT;
+    o.backend = "nccl";
+    o.timeout_ms = 60000;
+    op.kind = CRUNRT_OP_ALL_REDUCE;
+    op.dtype = CRUNRT_FLOAT32;
+    op.send = op.recv = &x;
+    op.count = 1;
+    op.timeout_ms = 1000;
+    open_runtime();
+    REQUIRE(crunrt_group_new(rt, &o, &world) == 0, "world");
+    int64_t since = now_ms();
+    int rc = crunrt_group_run(world, &op);
+    REQUIRE(rc < 0, "the operation passed");
+    print_error(rc, since);
+    REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
+    crunrt_group_destroy(world);
+    (void) setenv("FAKE_NCCL", "", 1);
+    crunrt_rejoin_options r = CRUNRT_REJOIN_OPTIONS_INIT;
+    REQUIRE(crunrt_rejoin(rt, &r) == 0, "rejoin");
+    since = now_ms();
+    rc = crunrt_group_new(rt, &o, &world);
+    if (rc < 0) {
+        print_error(rc, since);
+        exit(4);
+    }
+    (void) nccl_sum(world);
+    const int part[1] = {0};
+    crunrt_group *g = NULL;
+    o.ranks = part;
+    o.rank_count = 1;
+    REQUIRE(crunrt_group_new(rt, &o, &g) == 0 && (g != NULL) == (rank == 0), "a part");
+    crunrt_group_destroy(g);
+    crunrt_group_destroy(world);
+    printf("rank %d went on as %d of %d\n", rank, crunrt_rank(rt), crunrt_world_size(rt));
+    crunrt_destroy(rt);
+}
+
 /* ---- store ---- */
 
 /* What current torch's stores have besides: append, several keys at once, queues, lists,
@@ -903,6 +996,10 @@ int main(int argc, char **argv) {
         mode_backend(argument);
     else if (strcmp(mode, "nccl") == 0)
         mode_nccl();
+    else if (strcmp(mode, "nccl-split") == 0)
+        mode_nccl_split(strcmp(argument, "absent") == 0);
+    else if (strcmp(mode, "nccl-rejoin") == 0)
+        mode_nccl_rejoin();
     else if (strcmp(mode, "store") == 0)
         mode_store();
     else if (strcmp(mode, "report") == 0)

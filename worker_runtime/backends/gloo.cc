@@ -579,6 +579,6 @@ void gloo_release(void *arg) {
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const crunrt_backend crunrt_backend = {
-    CRUNRT_BACKEND_ABI, "gloo",    nullptr,      gloo_open,  gloo_run,   gloo_batch,
-    gloo_start,         gloo_wait, gloo_release, gloo_abort, gloo_close, nullptr,
+    CRUNRT_BACKEND_ABI, "gloo",       nullptr,    gloo_open,  gloo_run, gloo_batch, gloo_start,
+    gloo_wait,          gloo_release, gloo_abort, gloo_close, nullptr,  nullptr,    nullptr,
 };

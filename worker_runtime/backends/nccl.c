@@ -8,6 +8,9 @@
  *   id         the roots make 128 bytes and set "nccl/<root>"; the others get them
  *   init       nonblocking; polled until done, failed, or late
  *
+ * A group that is split from another skips the ids: ncclCommSplit on the parent, which must come
+ * out of "in progress" before the child's handle is there, then the child's init, polled likewise.
+ *
  * A communicator that failed is aborted, never destroyed, and the abort itself has a deadline.
  * Waits look at four things: the event, NCCL's asynchronous error, the deadline, and the store,
  * where another rank may have reported a failure that this one cannot see: a peer that died behind
@@ -26,16 +29,21 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define RANKS_PER_ROOT      128 /* torch's rule */
-#define ABORT_TIMEOUT_MS    INT64_C(30000)
+#define RANKS_PER_ROOT      128            /* torch's rule */
+#define ABORT_TIMEOUT_MS    INT64_C(30000) /* CRUNRT_NCCL_ABORT_TIMEOUT_MS says otherwise */
 #define FINALIZE_TIMEOUT_MS INT64_C(60000)
 #define STORE_LOOK_EVERY_MS INT64_C(100)
 #define GROUP_DEPTH_REPAIRS 8
+
+/* Communicators of this process whose abort did not come back. */
+static atomic_int wedged_comms;
 
 struct nccl_state {
     const struct nccl_api *api;
@@ -45,6 +53,9 @@ struct nccl_state {
     cudaEvent_t done;
     void *scratch; /* one int32 on the device, for the barrier */
     int device, rank, size;
+    int blocking;
+    int wedged;    /* an abort did not come back: CUDA calls may hang, too */
+    char name[64]; /* NCCL keeps a pointer to it */
     struct backend_store store;
 };
 
@@ -105,6 +116,11 @@ static int probe_device(const struct nccl_api *api, int device, struct cr_error 
 
 static int nccl_probe(const struct backend_group *group, struct cr_error *err) {
     const struct nccl_api *api = NULL;
+    if (atomic_load(&wedged_comms) > 0) {
+        return cr_fail(err, -EIO,
+                       "use NCCL: a communicator of this process could not be aborted and holds "
+                       "the GPU; end the process");
+    }
     int rc = nccl_api_load(&api, err);
     if (rc == 0) rc = probe_device(api, group->device, err);
     if (rc < 0) return rc;
@@ -131,12 +147,12 @@ static void pause_between_looks(int64_t started_ns) {
 }
 
 struct wait {
-    struct nccl_state *s;
+    const struct backend_store *store;
     int64_t started_ns, deadline_ms, next_look_ms;
 };
 
-static struct wait wait_begin(struct nccl_state *s, int64_t timeout_ms) {
-    return (struct wait){s, cr_monotonic_ns(), cr_deadline_ms(timeout_ms),
+static struct wait wait_begin(const struct backend_store *store, int64_t timeout_ms) {
+    return (struct wait){store, cr_monotonic_ns(), cr_deadline_ms(timeout_ms),
                          cr_monotonic_ms() + STORE_LOOK_EVERY_MS};
 }
 
@@ -149,7 +165,7 @@ static int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, stru
     }
     if (now >= w->next_look_ms) {
         w->next_look_ms = now + STORE_LOOK_EVERY_MS;
-        int rc = w->s->store.failed(w->s->store.arg, err);
+        int rc = w->store->failed(w->store->arg, err);
         if (rc < 0) return rc;
     }
     pause_between_looks(w->started_ns);
@@ -157,9 +173,9 @@ static int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, stru
 }
 
 /* Until the communicator's pending call is over. */
-static int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
-                         struct cr_error *err) {
-    struct wait w = wait_begin(s, timeout_ms);
+static int wait_for_comm_of(struct nccl_state *s, const struct backend_store *store,
+                            const char *phase, int64_t timeout_ms, struct cr_error *err) {
+    struct wait w = wait_begin(store, timeout_ms);
     for (;;) {
         ncclResult_t state = ncclInternalError;
         ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
@@ -169,6 +185,11 @@ static int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeou
         int rc = wait_turn(&w, phase, timeout_ms, err);
         if (rc < 0) return rc;
     }
+}
+
+static int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
+                         struct cr_error *err) {
+    return wait_for_comm_of(s, &s->store, phase, timeout_ms, err);
 }
 
 /* 0: the work before the event is done; -EINPROGRESS: not yet; else its failure. */
@@ -189,7 +210,7 @@ static int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_erro
 
 static int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t timeout_ms,
                           struct cr_error *err) {
-    struct wait w = wait_begin(s, timeout_ms);
+    struct wait w = wait_begin(&s->store, timeout_ms);
     for (;;) {
         int rc = look_at_event(s, event, err);
         if (rc != -EINPROGRESS) return rc;
@@ -257,16 +278,17 @@ static void repair_group_depth(const struct nccl_api *api) {
     }
 }
 
-static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots,
-                              const char *name) {
+static ncclConfig_t config_of(const struct nccl_state *s) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    const char *blocking = getenv("CRUNRT_NCCL_BLOCKING");
-    config.blocking = blocking != NULL && strcmp(blocking, "1") == 0;
+    config.blocking = s->blocking;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-    config.commName = name;
-#else
-    (void) name;
+    config.commName = s->name;
 #endif
+    return config;
+}
+
+static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots) {
+    ncclConfig_t config = config_of(s);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
     if (roots > 1) {
         return s->api->ncclCommInitRankScalable(&s->comm, s->size, s->rank, roots, ids, &config);
@@ -299,7 +321,7 @@ static int connect_comm(struct nccl_state *s, const struct backend_group *g, str
         int rc = exchange_id(g, s->api, root, roots, &ids[root], err);
         if (rc < 0) return rc;
     }
-    ncclResult_t r = init_comm(s, ids, roots, g->name);
+    ncclResult_t r = init_comm(s, ids, roots);
     if (r != ncclSuccess && r != ncclInProgress) {
         int rc = fail_nccl(s->api, r, err, "initialise the communicator");
         s->comm = NULL; /* not reliable after a failure */
@@ -328,14 +350,26 @@ static int prepare_device(struct nccl_state *s, struct cr_error *err) {
 
 static void nccl_close(void *arg);
 
-static int nccl_open(const struct backend_group *group, void **out, struct cr_error *err) {
+static struct nccl_state *state_new(const struct backend_group *group, struct cr_error *err) {
     struct nccl_state *s = calloc(1, sizeof(*s));
-    if (s == NULL) return cr_fail(err, -ENOMEM, "open a communicator: out of memory");
+    if (s == NULL) {
+        (void) cr_fail(err, -ENOMEM, "open a communicator: out of memory");
+        return NULL;
+    }
+    const char *blocking = getenv("CRUNRT_NCCL_BLOCKING");
+    s->blocking = blocking != NULL && strcmp(blocking, "1") == 0;
     s->rank = group->rank;
     s->size = group->size;
     s->device = group->device;
     s->stream = group->stream;
     s->store = group->store;
+    (void) snprintf(s->name, sizeof(s->name), "%s", group->name);
+    return s;
+}
+
+static int nccl_open(const struct backend_group *group, void **out, struct cr_error *err) {
+    struct nccl_state *s = state_new(group, err);
+    if (s == NULL) return -ENOMEM;
     int rc = nccl_api_load(&s->api, err);
     if (rc == 0) rc = prepare_device(s, err);
     if (rc == 0) rc = connect_comm(s, group, err);
@@ -350,7 +384,9 @@ static int nccl_open(const struct backend_group *group, void **out, struct cr_er
 
 /* ---- ending ---- */
 
-/* ncclCommAbort blocks, and can hang: it runs on a thread that may be left behind. */
+/* ncclCommAbort blocks, and can hang: it runs on a thread that may be left behind. A state whose
+ * abort hangs is never freed, and CUDA is not asked to free what belongs to it: that would wait
+ * for the kernel that the abort waits for. */
 struct abort_job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -393,18 +429,40 @@ static struct abort_job *abort_job_new(struct nccl_state *s) {
     return j;
 }
 
+static int64_t abort_timeout_ms(void) {
+    int64_t ms = ABORT_TIMEOUT_MS;
+    const char *text = getenv("CRUNRT_NCCL_ABORT_TIMEOUT_MS");
+    if (text != NULL && cr_parse_i64(text, 1, INT_MAX, &ms) < 0) ms = ABORT_TIMEOUT_MS;
+    return ms;
+}
+
+/* Signals are for the program's own threads. */
+static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *arg) {
+    sigset_t all, before;
+    (void) sigfillset(&all);
+    (void) pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(thread, NULL, run, arg);
+    (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static void give_up_on_comm(struct nccl_state *s) {
+    s->wedged = 1;
+    (void) atomic_fetch_add(&wedged_comms, 1);
+}
+
 static void nccl_abort(void *arg) {
     struct nccl_state *s = arg;
     if (s->comm == NULL) return;
     struct abort_job *j = abort_job_new(s);
     pthread_t thread;
     s->comm = NULL; /* whatever happens, nobody touches it again */
-    if (j == NULL) return;
-    if (pthread_create(&thread, NULL, run_abort, j) != 0) {
-        abort_job_free(j);
+    if (j == NULL || start_without_signals(&thread, run_abort, j) != 0) {
+        if (j != NULL) abort_job_free(j);
+        give_up_on_comm(s);
         return;
     }
-    int64_t until = cr_monotonic_ns() + ABORT_TIMEOUT_MS * CR_NS_PER_MS;
+    int64_t until = cr_monotonic_ns() + abort_timeout_ms() * CR_NS_PER_MS;
     struct timespec ts = {until / CR_NS_PER_S, until % CR_NS_PER_S};
     int rc = 0;
     (void) pthread_mutex_lock(&j->lock);
@@ -414,6 +472,7 @@ static void nccl_abort(void *arg) {
     (void) pthread_mutex_unlock(&j->lock);
     if (!done) {
         (void) pthread_detach(thread);
+        give_up_on_comm(s);
         return;
     }
     (void) pthread_join(thread, NULL);
@@ -440,11 +499,117 @@ static void nccl_close(void *arg) {
         return;
     }
     if (s->comm != NULL) end_comm(s);
+    if (s->wedged) return;
     if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);
     if (s->done != NULL) (void) s->api->cudaEventDestroy(s->done);
     if (s->owns_stream) (void) s->api->cudaStreamDestroy(s->stream);
     free(s);
 }
+
+/* ---- splitting ---- */
+
+static int nccl_can_split(void *arg, const struct backend_group *g) {
+    const struct nccl_state *parent = arg;
+    const char *wanted = getenv("CRUNRT_NCCL_SPLIT");
+    if (wanted != NULL && strcmp(wanted, "0") == 0) return 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+    if (parent->comm == NULL || parent->api->ncclCommSplit == NULL) return 0;
+    return g->rank < 0 || g->device == parent->device;
+#else
+    (void) parent;
+    (void) g;
+    return 0;
+#endif
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+
+/* NCCL writes the child's handle from a thread of its own, and in releases to date a moment after
+ * the parent has left "in progress". */
+static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeout_ms,
+                          struct cr_error *err) {
+    struct wait w = wait_begin(&s->store, timeout_ms);
+    while (__atomic_load_n(child, __ATOMIC_ACQUIRE) == NULL) {
+        int rc = wait_turn(&w, "split: wait for the new communicator", timeout_ms, err);
+        if (rc < 0) return rc;
+    }
+    s->comm = *child;
+    return wait_for_comm(s, "initialise the communicator", timeout_ms, err);
+}
+
+/* Every rank of the parent gets here, as agreed; `s` of a rank that is no member is its store
+ * alone. */
+static int split_off(struct nccl_state *parent, struct nccl_state *s, const struct backend_group *g,
+                     ncclComm_t *child, struct cr_error *err) {
+    const struct nccl_api *api = parent->api;
+    int member = g->rank >= 0;
+    cudaError_t e = api->cudaSetDevice(parent->device);
+    if (e != cudaSuccess) return fail_cuda(api, e, -EIO, err, "use the GPU");
+    int rc = member ? prepare_device(s, err) : 0;
+    if (rc < 0) return rc;
+    ncclConfig_t config = config_of(s);
+    ncclResult_t r = api->ncclCommSplit(parent->comm, member ? 0 : NCCL_SPLIT_NOCOLOR,
+                                        member ? g->rank : 0, child, &config);
+    if (r != ncclSuccess && r != ncclInProgress) {
+        rc = fail_nccl(api, r, err, "split the communicator");
+        repair_group_depth(api);
+        return rc;
+    }
+    rc = wait_for_comm_of(parent, &s->store, "split the communicator", g->timeout_ms, err);
+    return rc < 0 || !member ? rc : wait_for_child(s, child, g->timeout_ms, err);
+}
+
+/* The parent first: its abort ends the init of the child that may still be under way, and after it
+ * nobody writes the handle any more. */
+static void break_off_split(struct nccl_state *parent, struct nccl_state *s, ncclComm_t *child) {
+    nccl_abort(parent);
+    if (parent->wedged) {
+        s->wedged = 1; /* nothing of it can be freed safely */
+        return;
+    }
+    s->comm = *child;
+    nccl_abort(s);
+    free(child);
+}
+
+static int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_error *err) {
+    struct nccl_state *parent = arg;
+    *out = NULL;
+    /* Of its own, since NCCL may write to it when this function has given up. */
+    ncclComm_t *child = calloc(1, sizeof(ncclComm_t));
+    struct nccl_state *s = child == NULL ? NULL : state_new(g, err);
+    if (s == NULL) {
+        free(child);
+        nccl_abort(parent);
+        return cr_fail(err, -ENOMEM, "split the communicator: out of memory");
+    }
+    s->api = parent->api;
+    s->blocking = parent->blocking;
+    int rc = split_off(parent, s, g, child, err);
+    if (rc < 0) {
+        break_off_split(parent, s, child);
+        nccl_close(s);
+        return rc;
+    }
+    free(child);
+    if (g->rank < 0)
+        nccl_close(s);
+    else
+        *out = s;
+    return 0;
+}
+
+#else
+
+static int nccl_split(void *parent, const struct backend_group *g, void **out,
+                      struct cr_error *err) {
+    (void) parent;
+    (void) g;
+    *out = NULL;
+    return cr_fail(err, -ENOTSUP, "split the communicator: built without ncclCommSplit");
+}
+
+#endif
 
 /* ---- operations ---- */
 
@@ -655,7 +820,7 @@ static int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
 
 static void nccl_release(void *arg) {
     struct nccl_work *w = arg;
-    (void) w->s->api->cudaEventDestroy(w->event);
+    if (!w->s->wedged) (void) w->s->api->cudaEventDestroy(w->event);
     free(w);
 }
 
@@ -675,4 +840,6 @@ const struct crunrt_backend crunrt_backend = {
     .abort = nccl_abort,
     .close = nccl_close,
     .native = nccl_native,
+    .can_split = nccl_can_split,
+    .split = nccl_split,
 };

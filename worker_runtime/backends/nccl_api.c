@@ -68,12 +68,15 @@ static int find_all(void *cuda, void *nccl) {
     if (!find(nccl, #name, &api.name)) missing = #name;
     CUDA_FUNCTIONS(FIND_CUDA)
     NCCL_FUNCTIONS(FIND_NCCL)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+    (void) find(nccl, "ncclCommSplit", &api.ncclCommSplit);
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
     (void) find(nccl, "ncclCommInitRankScalable", &api.ncclCommInitRankScalable);
 #endif
     if (missing == NULL) return 0;
     return cr_fail(&load_error, -ENOENT,
-                   "load NCCL: the library has no '%s'; 2.18 or later is needed", missing);
+                   "load NCCL: the library has no '%s'; 2.14 or later is needed", missing);
 }
 
 static int refuse_fake(void *nccl) {

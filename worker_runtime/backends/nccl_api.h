@@ -51,11 +51,13 @@
 
 struct nccl_api {
     int nccl_version; /* 22809 = 2.28.9 */
-    char library[256];
 #define MEMBER(name) __typeof__(&name) name;
     CUDA_FUNCTIONS(MEMBER)
     NCCL_FUNCTIONS(MEMBER)
 #undef MEMBER
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+    __typeof__(&ncclCommSplit) ncclCommSplit; /* may be NULL */
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
     __typeof__(&ncclCommInitRankScalable) ncclCommInitRankScalable; /* may be NULL */
 #endif

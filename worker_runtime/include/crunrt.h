@@ -349,7 +349,10 @@ typedef struct crunrt_group_options {
  *   out       the new group, to be given to crunrt_group_destroy() before crunrt_destroy()
  *
  * Phases, each within the timeout: arrival of all ranks in the store, exchange of addresses through
- * the store, connection. Returns 0, or
+ * the store, connection. On nccl a later group is split from the first group of all ranks, where
+ * that is whole, idle and on the same device on every rank (ncclCommSplit, NCCL 2.18; not with
+ * CRUNRT_NCCL_SPLIT=0): then those that are not in `ranks` wait for the members, for 10 s at most,
+ * and a split that fails breaks that first group, too. Returns 0, or
  *   -EINVAL      options, or ranks that are not ranks of the job
  *   -ENOENT      the backend's module cannot be found or loaded; the text lists the places
  *   -ENODEV      nccl: no usable GPU; the text has the CUDA error code. mpi: no MPI started this
