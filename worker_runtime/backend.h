@@ -39,6 +39,7 @@ struct backend_group {
     int64_t timeout_ms; /* of each phase of open() */
     int device;         /* -1: none given and no local rank known */
     void *stream;
+    int foreign;              /* the peers may be torch.distributed's */
     const char *bind_address; /* numeric address of this host by which the others reach it */
     struct backend_store store;
 };

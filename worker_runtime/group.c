@@ -73,6 +73,7 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .timeout_ms = g->timeout_ms,
         .device = o->device >= 0 ? o->device : g->rt->place.local_rank,
         .stream = o->stream,
+        .foreign = g->foreign,
         .bind_address = address,
         .store = group_backend_store(g),
     };

@@ -6,7 +6,7 @@ $(BUILD)/tests/interop/store_driver: $(call objects,tests/interop/store_driver.c
 
 test_programs += $(BUILD)/tests/interop/store_driver
 
-interop-modern: programs $(BUILD)/tests/interop/store_driver ## the interop tests with a current torch, fetched into build/interop first; TORCH=2.6.0, TORCH=debian
+interop-modern: all $(test_workers) $(BUILD)/tests/interop/store_driver ## the interop tests with a current torch, fetched into build/interop first; TORCH=2.6.0, TORCH=debian
 	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
-	    CRUN_TEST_MODERN_PYTHON=$$python CRUN_TEST_TORCH_PYTHON=$$python $(runner) --jobs 1 --filter store_ interop
+	    CRUN_TEST_MODERN_PYTHON=$$python CRUN_TEST_TORCH_PYTHON=$$python $(runner) --jobs 1 interop
 .PHONY: interop-modern

@@ -139,11 +139,12 @@ milliseconds to_milliseconds(int64_t ms) {
 
 class GroupStore : public gloo::rendezvous::Store {
   public:
-    GroupStore(const backend_store &store, int64_t timeout_ms)
-        : store_(store), timeout_ms_(timeout_ms) {}
+    explicit GroupStore(const backend_group &group)
+        : store_(group.store), timeout_ms_(group.timeout_ms), foreign_(group.foreign != 0) {}
 
     void set(const std::string &key, const std::vector<char> &data) override {
         cr_error err = {};
+        if (foreign_ && key.compare(0, 5, "rank_") == 0) check_peers();
         if (store_.set(store_.arg, key.c_str(), data.data(), data.size(), &err) < 0)
             throw StoreError(err);
     }
@@ -166,6 +167,28 @@ class GroupStore : public gloo::rendezvous::Store {
     }
 
   private:
+    // Only the older Gloo sets "rank_<r>", before "<r>". A later one sets "<r>" alone, and begins
+    // each connection with 8 bytes that the older one takes for the head of a message: they would
+    // hang, so this is said before anything is sent. Rank 0 of a foreign group is no crunrt.
+    void check_peers() {
+        for (int64_t waited = 0; waited < timeout_ms_; waited += 2 * look_ms) {
+            if (is_there("rank_0", look_ms)) return;
+            if (!is_there("0", look_ms) || is_there("rank_0", 0)) continue;
+            cr_error err = {};
+            (void) cr_fail(&err, -EPROTO,
+                           "rank 0 has a later Gloo than this module, and the two cannot talk; "
+                           "build crun with the Gloo of that torch, or make the group of C ranks");
+            throw StoreError(err);
+        }
+    }
+
+    bool is_there(const char *key, int64_t timeout_ms) {
+        cr_error err = {};
+        int rc = store_.wait(store_.arg, &key, 1, timeout_ms, &err);
+        if (rc < 0 && rc != -ETIMEDOUT) throw StoreError(err);
+        return rc == 0;
+    }
+
     void wait_ms(const std::vector<std::string> &keys, int64_t timeout_ms) {
         cr_error err = {};
         std::vector<const char *> names;
@@ -174,8 +197,11 @@ class GroupStore : public gloo::rendezvous::Store {
             throw StoreError(err);
     }
 
+    static constexpr int64_t look_ms = 200;
+
     backend_store store_;
     int64_t timeout_ms_;
+    bool foreign_;
 };
 
 // One device, that is one thread and one listening address, serves all groups of this process.
@@ -211,7 +237,7 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
         state->size = group->size;
         state->context = std::make_shared<gloo::rendezvous::Context>(group->rank, group->size);
         state->context->setTimeout(to_milliseconds(group->timeout_ms));
-        GroupStore store(group->store, group->timeout_ms);
+        GroupStore store(*group);
         auto device = shared_device(group->bind_address);
         state->context->connectFullMesh(store, device);
         *out = state.release();
