@@ -43,6 +43,7 @@ struct agent_job {
 
     const char *own_error_file; /* the launcher's TORCHELASTIC_ERROR_FILE, or NULL */
     const char *timer_file;     /* the pipe of the timer watchdog, or NULL: there is none */
+    int64_t step_timeout_ms;    /* --step-timeout: longest time from step to step; 0 = no limit */
     int console_events;         /* --event-log-handler=console */
 };
 
@@ -50,6 +51,7 @@ enum agent_outcome {
     AGENT_SUCCEEDED,
     AGENT_FAILED,   /* workers failed, budget spent: `report` is the failure report */
     AGENT_SIGNALED, /* agent_signal() ended it */
+    AGENT_LEFT,     /* agent_notice() did: `error` says why; the job may go on without this node */
     AGENT_ERROR,    /* could not go on: `error` says why */
 };
 
@@ -57,7 +59,7 @@ struct agent_result {
     enum agent_outcome outcome;
     int signal;            /* AGENT_SIGNALED */
     int workers_started;   /* a worker was started at least once */
-    struct cr_error error; /* AGENT_ERROR */
+    struct cr_error error; /* AGENT_ERROR, AGENT_LEFT */
     const char *report;    /* AGENT_FAILED: text for stderr, ends in a newline; borrowed */
 };
 
@@ -82,6 +84,15 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
 /* The launcher got a handled signal: the workers get the same one, then SIGKILL after
  * shutdown_timeout_ms. A second call hastens: SIGTERM and the timeout anew. */
 void agent_signal(struct agent *agent, int signum);
+
+/* This node is to go away within left_ms (`kind`: LEAVE, PREEMPTION or MAINTENANCE). Workers that count
+ * their steps stop together with those of all nodes and may save what they have; then all of this
+ * node's workers are stopped and the others go on without it. */
+void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t left_ms,
+                  const char *why);
+
+/* Asks the workers that have the worker runtime for their flight records. */
+void agent_dump(struct agent *agent, const char *why);
 
 void agent_free(struct agent *agent); /* after on_done */
 

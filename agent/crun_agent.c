@@ -1,11 +1,13 @@
 /* crun-agent: the agent as a daemon. `serve` hosts the store and the coordinator for any number of
- * jobs, so that no training node is special; `status` asks one how its jobs are. */
+ * jobs, so that no training node is special; `status` asks one how its jobs are; `notify` tells nodes of
+ * a job to go away with notice, `dump` asks for the flight records of its workers. */
 #include "base/address.h"
 #include "base/cleanup.h"
 #include "base/daemon.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "rendezvous/coordinator.h"
+#include "rendezvous/rendezvous.h"
 #include "rendezvous/server.h"
 
 #include <getopt.h>
@@ -202,6 +204,67 @@ static int command_status(int argc, char **argv) {
     return rc < 0 ? 1 : 0;
 }
 
+/* ---- notify, dump ---- */
+
+static uint32_t kind_of(const char *text) {
+    static const char *const kinds[] = {[RENDEZVOUS_CHANGE_LEAVE] = "leave",
+                                        [RENDEZVOUS_CHANGE_PREEMPTION] = "preemption",
+                                        [RENDEZVOUS_CHANGE_MAINTENANCE] = "maintenance"};
+    for (uint32_t k = RENDEZVOUS_CHANGE_LEAVE; k < CR_ARRAY_LEN(kinds); k++) {
+        if (strcmp(text, kinds[k]) == 0) return k;
+    }
+    return 0;
+}
+
+static int operate_at(const char *command, const struct cr_endpoint *where,
+                      const struct rdzv_operate *what) {
+    struct cr_error err = {0};
+    uint32_t nodes;
+    if (rendezvous_operate(where, STATUS_MS, what, &nodes, &err) < 0) {
+        (void) fprintf(stderr, "crun-agent %s: %s\n", command, err.text);
+        return 1;
+    }
+    (void) printf("%" PRIu32 " node%s told\n", nodes, nodes == 1 ? " was" : "s were");
+    return 0;
+}
+
+/* Both commands: dump has --job and --node only. */
+static int command_operate(const char *command, int argc, char **argv) {
+    static const struct option options[] = {
+        {"job", required_argument, NULL, 'j'},  {"node", required_argument, NULL, 'n'},
+        {"kind", required_argument, NULL, 'k'}, {"in", required_argument, NULL, 'i'},
+        {"why", required_argument, NULL, 'w'},  {0}};
+    int is_dump = strcmp(command, "dump") == 0;
+    struct rdzv_operate o = {.run_id = "", .host = "", .why = "asked for by an operator",
+                             .kind = is_dump ? 0 : RENDEZVOUS_CHANGE_MAINTENANCE, .left_ms = 60000};
+    struct cr_endpoint where;
+    struct cr_error err = {0};
+    int64_t seconds;
+    for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (c == 'j') o.run_id = optarg;
+        else if (c == 'n') o.host = optarg;
+        else if (c == 'w' && !is_dump) o.why = optarg;
+        else if (c == 'k' && !is_dump && kind_of(optarg) != 0) o.kind = kind_of(optarg);
+        else if (c == 'i' && !is_dump && cr_parse_i64(optarg, 0, 1000000, &seconds) == 0) {
+            o.left_ms = seconds * 1000;
+        } else {
+            return usage_error(command, is_dump ? "it takes HOST:PORT --job ID [--node HOST]"
+                                                : "it takes HOST:PORT --job ID [--node HOST] "
+                                                  "[--kind leave|preemption|maintenance] "
+                                                  "[--in SECONDS] [--why TEXT]");
+        }
+    }
+    if (argc - optind != 1) return usage_error(command, "it needs one HOST:PORT");
+    if (o.run_id[0] == '\0') return usage_error(command, "--job is missing: which job is meant?");
+    if (!is_dump && o.host[0] == '\0') {
+        return usage_error(command, "--node is missing: which node is to go away?");
+    }
+    if (cr_endpoint_parse(argv[optind], DEFAULT_PORT, &where, &err) < 0) {
+        return usage_error(command, err.text);
+    }
+    return operate_at(command, &where, &o);
+}
+
 /* ---- the command line ---- */
 
 static void print_help(void) {
@@ -213,7 +276,14 @@ static void print_help(void) {
         "                                  ends it. Launch with crun --rdzv-backend=c10d\n"
         "                                  --rdzv-endpoint=HOST:PORT --rdzv-conf=is_host=0\n"
         "  status [--json] HOST:PORT       jobs, rounds and nodes of the coordinator at HOST:PORT,\n"
-        "                                  a crun-agent or a launcher that hosts\n\n"
+        "                                  a crun-agent or a launcher that hosts\n"
+        "  notify HOST:PORT --job ID --node HOST [--kind leave|preemption|maintenance]\n"
+        "         [--in SECONDS] [--why TEXT]\n"
+        "                                  the nodes of that host name go away within SECONDS (60):\n"
+        "                                  workers may save, then the others go on without them\n"
+        "  dump HOST:PORT --job ID [--node HOST]\n"
+        "                                  workers that have the worker runtime write their flight\n"
+        "                                  records\n\n"
         "LOGLEVEL=info logs every round to stderr.\n", DEFAULT_PORT);
 }
 
@@ -230,5 +300,9 @@ int main(int argc, char **argv) {
     }
     if (strcmp(name, "serve") == 0) return command_serve(argc - 1, argv + 1);
     if (strcmp(name, "status") == 0) return command_status(argc - 1, argv + 1);
-    return usage_error("", argc < 2 ? "no command given" : "the command is not serve or status");
+    if (strcmp(name, "notify") == 0 || strcmp(name, "dump") == 0) {
+        return command_operate(name, argc - 1, argv + 1);
+    }
+    return usage_error("", argc < 2 ? "no command given"
+                                    : "the command is not serve, status, notify or dump");
 }

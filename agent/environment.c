@@ -2,6 +2,7 @@
 #include "agent/environment.h"
 
 #include "agent/template.h"
+#include "base/agent_link.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,10 +31,13 @@
     V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
-enum { OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_VISIBLE, OWN_COUNT };
+enum {
+    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_LINK, OWN_VISIBLE, OWN_COUNT
+};
 
 static const char *const own_names[OWN_COUNT] = {
-    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", "CUDA_VISIBLE_DEVICES"};
+    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", LINK_VARIABLE,
+    "CUDA_VISIBLE_DEVICES"};
 
 static const char *const shared_names[] = {
 #define V(name, format, value) name,
@@ -186,7 +190,7 @@ static int end_text(struct environment *e, int rc) {
 }
 
 static int write_own(struct environment *e, uint32_t local_rank, const char *error_file,
-                     struct cr_error *err) {
+                     const char *link, struct cr_error *err) {
     unsigned shown = e->job->virtual_local_rank ? 0 : local_rank;
     const char *const *name = own_names;
     struct cr_buffer *b = &e->own;
@@ -198,6 +202,7 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
         rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_RANK],
                                           e->round->first_role_rank + local_rank));
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ERROR_FILE], error_file));
+    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", link));
     if (rc == 0 && e->job->virtual_local_rank) {
         rc = end_text(e, write_visible(e, local_rank, err));
     }
@@ -205,9 +210,9 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
 }
 
 int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
-                    char *const **envp, struct cr_error *err) {
+                    const char *link, char *const **envp, struct cr_error *err) {
     cr_buffer_clear(&e->own);
-    int rc = write_own(e, local_rank, error_file, err);
+    int rc = write_own(e, local_rank, error_file, link, err);
     if (rc == -ENOMEM) return cr_fail(err, rc, "no memory left for a worker's environment");
     if (rc < 0) return rc;
     (void) point_at_texts(e->envp, &e->own);

@@ -138,25 +138,31 @@ static int remake(const struct log_dir *d, const char *name) {
     return mkdirat(d->fd, name, 0777) < 0 ? -errno : 0;
 }
 
-static int make_worker_folders(const struct log_dir *d, uint32_t workers) {
-    for (uint32_t i = 0; i < workers; i++) {
-        char name[16];
-        (void) snprintf(name, sizeof(name), "%" PRIu32, i);
-        if (mkdirat(d->attempt_fd, name, 0777) < 0) return -errno;
-    }
-    return 0;
+static int make(const struct log_dir *d, const char *name) {
+    return mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, struct cr_error *err) {
+static int make_worker_folders(const struct log_dir *d, uint32_t workers, const uint8_t *stays) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < workers; i++) {
+        char name[48];
+        (void) snprintf(name, sizeof(name), "attempt_%" PRIu32 "/%" PRIu32, d->attempt, i);
+        rc = stays != NULL && stays[i] ? make(d, name) : remake(d, name);
+    }
+    return rc;
+}
+
+int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const uint8_t *stays,
+                  struct cr_error *err) {
     char name[32];
     if (d->fd < 0) return 0;
     cr_close_fd(&d->attempt_fd);
     d->attempt = attempt;
     (void) snprintf(name, sizeof(name), "attempt_%" PRIu32, attempt);
-    int rc = remake(d, name);
+    int rc = stays != NULL ? make(d, name) : remake(d, name);
     if (rc == 0) {
         d->attempt_fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers);
+        rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers, stays);
     }
     if (rc == 0) return 0;
     return cr_fail(err, rc, "cannot create the log folder '%s/%s': %s" REMEDY, d->path, name,
@@ -174,11 +180,11 @@ int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name
                          d->attempt, at);
 }
 
-void log_dir_path(const struct log_dir *d, uint32_t local_rank, const char *name,
+void log_dir_path(const struct log_dir *d, uint32_t attempt, uint32_t local_rank, const char *name,
                   char out[LOG_PATH_MAX]) {
     out[0] = '\0';
     if (d->path[0] == '\0') return;
-    int n = snprintf(out, LOG_PATH_MAX, "%s/attempt_%" PRIu32 "/%" PRIu32 "%s%s", d->path,
-                     d->attempt, local_rank, name[0] != '\0' ? "/" : "", name);
+    int n = snprintf(out, LOG_PATH_MAX, "%s/attempt_%" PRIu32 "/%" PRIu32 "%s%s", d->path, attempt,
+                     local_rank, name[0] != '\0' ? "/" : "", name);
     if (n < 0 || n >= LOG_PATH_MAX) out[0] = '\0';
 }

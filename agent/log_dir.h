@@ -27,16 +27,19 @@ struct log_dir {
  * Returns 0, or a negative errno with a text that names the folder and the remedy. */
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err);
 
-/* Makes attempt_<n> with one folder a worker, removing what was there. */
-int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, struct cr_error *err);
+/* Makes attempt_<n> with one folder a worker, removing what was there; but the folders of workers that
+ * go on in their processes (`stays`, one a local rank, or NULL for none) are left as they are. */
+int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const uint8_t *stays,
+                  struct cr_error *err);
 
 /* Opens an empty file of a worker's, or with local_rank < 0 of the attempt's: for appending, and for
  * reading it back. */
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err);
 
-/* The path of a worker's file (name "" = its folder); "" where there is no folder or it is too long. */
-void log_dir_path(const struct log_dir *d, uint32_t local_rank, const char *name,
+/* The path of a worker's file (name "" = its folder) in the attempt in which it was started; "" where
+ * there is no folder or it is too long. */
+void log_dir_path(const struct log_dir *d, uint32_t attempt, uint32_t local_rank, const char *name,
                   char out[LOG_PATH_MAX]);
 
 void log_dir_done(struct log_dir *d);

@@ -44,6 +44,7 @@ struct stream {
     int file_fd;  /* of a teed stream, or -1 */
     int teed;     /* lines with a prefix; else bytes as they come */
     int silent;   /* kept off the console */
+    int kept;     /* its worker goes on: neither the end of an attempt nor the next one's begin ends it */
     char *prefix; /* of a teed stream */
     struct line_splitter lines;
     struct last_bytes last;
@@ -343,6 +344,7 @@ static int open_filtered(struct log_relay *r, enum which w, struct cr_error *err
 
 int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     for (size_t i = 0; i < r->stream_count; i++) {
+        if (r->streams[i].kept) continue;
         close_stream(&r->streams[i]);
         last_bytes_done(&r->streams[i].last);
         line_splitter_done(&r->streams[i].lines);
@@ -438,12 +440,11 @@ int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, i
         rc = prepare_stream(r, &r->streams[local_rank * WHICH_COUNT + (uint32_t) w], rank, &fds[w],
                             err);
     }
-    if (rc < 0) log_relay_started(r, fds);
+    if (rc < 0) log_relay_started(fds);
     return rc;
 }
 
-void log_relay_started(struct log_relay *r, int fds[2]) {
-    (void) r;
+void log_relay_started(int fds[2]) {
     cr_close_fd(&fds[OUT]);
     cr_close_fd(&fds[ERR]);
 }
@@ -463,8 +464,21 @@ void log_relay_drain(struct log_relay *r, uint32_t local_rank) {
     for (uint32_t w = 0; w < WHICH_COUNT; w++) drain_stream(&r->streams[local_rank * WHICH_COUNT + w]);
 }
 
+void log_relay_keep(struct log_relay *r, uint32_t local_rank, int keep) {
+    for (uint32_t w = 0; w < WHICH_COUNT; w++) r->streams[local_rank * WHICH_COUNT + w].kept = keep;
+}
+
+/* Without memory for it the old one stays. */
+void log_relay_rename(struct log_relay *r, uint32_t local_rank, uint32_t rank) {
+    for (uint32_t w = 0; w < WHICH_COUNT; w++) {
+        struct stream *s = &r->streams[local_rank * WHICH_COUNT + w];
+        if (s->teed) (void) make_prefix(r, s, rank);
+    }
+}
+
 void log_relay_end(struct log_relay *r) {
     for (size_t i = 0; i < r->stream_count; i++) {
+        if (r->streams[i].kept) continue;
         drain_stream(&r->streams[i]);
         close_stream(&r->streams[i]);
     }
@@ -483,13 +497,14 @@ static int read_tail(const char *path, struct cr_buffer *out) {
     return 0;
 }
 
-int log_relay_last_words(const struct log_relay *r, uint32_t local_rank, struct cr_buffer *out) {
+int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
+                         struct cr_buffer *out) {
     const struct stream *s = &r->streams[local_rank * WHICH_COUNT + ERR];
     int redirected = has_logs(r) && r->job->redirects != NULL &&
                      (r->job->redirects[local_rank] & AGENT_STREAM_ERR);
     if (!redirected || s->teed) return last_bytes_copy(&s->last, out);
     char path[LOG_PATH_MAX];
-    log_dir_path(r->logs, local_rank, file_names[ERR], path);
+    log_dir_path(r->logs, attempt, local_rank, file_names[ERR], path);
     return read_tail(path, out);
 }
 

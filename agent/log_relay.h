@@ -31,16 +31,24 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err);
  * once the worker has them (or could not be started). */
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err);
-void log_relay_started(struct log_relay *r, int fds[2]);
+void log_relay_started(int fds[2]);
 
 /* A worker died: reads what it left in the pipes (a bounded amount: its children may go on). */
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 
+/* The worker goes on in its process when the attempt ends (keep 1), and so do its streams and files;
+ * 0 takes that back. */
+void log_relay_keep(struct log_relay *r, uint32_t local_rank, int keep);
+
+/* A kept worker has another rank now, which its prefix may show. */
+void log_relay_rename(struct log_relay *r, uint32_t local_rank, uint32_t rank);
+
 /* All processes of the attempt are gone: reads all that is left and closes the streams. */
 void log_relay_end(struct log_relay *r);
 
-/* Appends the end of a worker's stderr. 0 or -ENOMEM. */
-int log_relay_last_words(const struct log_relay *r, uint32_t local_rank, struct cr_buffer *out);
+/* Appends the end of the stderr of a worker that was started in `attempt`. 0 or -ENOMEM. */
+int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
+                         struct cr_buffer *out);
 
 /* Calls on_flushed, on the loop, once the console has taken everything or is beyond hope. */
 void log_relay_flush(struct log_relay *r);

@@ -42,6 +42,13 @@ void nursery_unwatch(struct nursery *n, int *fd) {
 
 /* ---- one turn ---- */
 
+static int has_living(const struct nursery *n, int kept) {
+    const struct worker_process *w;
+    TAILQ_FOREACH(w, &n->living, link)
+    if (w->kept == kept) return 1;
+    return 0;
+}
+
 static void become_empty(struct nursery *n) {
     n->state = NURSERY_OPEN;
     (void) uv_timer_stop(&n->grace);
@@ -51,13 +58,16 @@ static void become_empty(struct nursery *n) {
     n->events.on_empty(n->arg);
 }
 
+/* Whoever is to be kept lives in there, too. */
 static void kill_cgroup(struct nursery *n) {
+    if (has_living(n, 1)) return;
     cgroup_kill(&n->cgroup);
     n->cgroup_killed = 1;
 }
 
 /* Whoever is in our cgroup and is no descendant that we know. */
 static int strangers_left(struct nursery *n) {
+    if (has_living(n, 1)) return 0; /* they cannot be told from those that a kept worker started */
     if (n->cgroup.fd < 0 || !cgroup_populated(&n->cgroup)) return 0;
     nursery_unwatch(n, &n->cgroup_events_fd);
     n->cgroup_events_fd = cgroup_events_open(&n->cgroup);
@@ -77,7 +87,7 @@ static void nursery_turn(struct nursery *n) {
     (void) uv_timer_stop(&n->turn);
     nursery_deliver_exits(n); /* the callbacks may have ended or closed the nursery */
     if (n->state != NURSERY_ENDING && n->state != NURSERY_KILLING) return;
-    if (!TAILQ_EMPTY(&n->living)) return;
+    if (has_living(n, 0)) return;
     if (orphans_signal(n, n->state == NURSERY_KILLING ? SIGKILL : n->end_signal, 0) > 0) return;
     if (strangers_left(n)) return;
     become_empty(n);
@@ -110,7 +120,8 @@ static void kill_all(struct nursery *n) {
     n->state = NURSERY_KILLING;
     nursery_collect(n);
     kill_cgroup(n);
-    TAILQ_FOREACH(w, &n->living, link) worker_send(w, SIGKILL);
+    TAILQ_FOREACH(w, &n->living, link)
+        if (!w->kept) worker_send(w, SIGKILL);
     (void) orphans_signal(n, SIGKILL, 1);
 }
 
@@ -126,11 +137,12 @@ static void ask_all_to_end(struct nursery *n, int signum) {
     n->end_signal = signum;
     nursery_collect(n);
     TAILQ_FOREACH(w, &n->living, link) {
+        if (w->kept) continue;
         worker_send(w, signum);
         (void) kill(-w->how.pid, SIGCONT);
     }
     /* With nobody left the turn that follows does this, and sees whether anything is left at all. */
-    if (!TAILQ_EMPTY(&n->living)) (void) orphans_signal(n, signum, 0);
+    if (has_living(n, 0)) (void) orphans_signal(n, signum, 0);
 }
 
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {

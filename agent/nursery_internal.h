@@ -22,6 +22,7 @@ struct worker_process {
     char **envp;     /* while it is being started */
     void *arg;
     int dying_unasked;      /* it was on its way out already when our first signal went to it */
+    int kept;               /* nursery_end() does not mean it */
     struct worker_exit how; /* pid and signal_sent from the start, the rest once it is dead */
     TAILQ_ENTRY(worker_process) link; /* in nursery.living, then in nursery.dead */
 };
@@ -95,7 +96,7 @@ void nursery_replace_warden(struct nursery *n);
 /* Reaps the dead among our adopted children. */
 void orphans_reap(struct nursery *n);
 /* Finds what dead workers left behind, watches it, and signals what did not have `signum` yet.
- * `below_living`: what living workers started, too. Returns how many live. */
+ * `below_living`: what living workers started, too, but for kept ones. Returns how many live. */
 size_t orphans_signal(struct nursery *n, int signum, int below_living);
 void orphan_died(struct nursery *n, struct orphan *o);
 void orphans_forget(struct nursery *n);

@@ -145,6 +145,7 @@ size_t orphans_signal(struct nursery *n, int signum, int below_living) {
     size_t alive = n->adopts ? signal_below(n, getpid(), signum, DEPTH_MAX) : 0;
     struct worker_process *w;
     if (below_living)
-        TAILQ_FOREACH(w, &n->living, link) alive += signal_below(n, w->how.pid, signum, DEPTH_MAX);
+        TAILQ_FOREACH(w, &n->living, link)
+            if (!w->kept) alive += signal_below(n, w->how.pid, signum, DEPTH_MAX);
     return alive;
 }

@@ -161,6 +161,10 @@ int verdict_cause(struct cr_buffer *out, const struct verdict_worker *w) {
 /* Signal 9 alone proves nothing; with the cgroup's counter it is at least consistent. */
 static int write_sender(struct cr_buffer *out, const struct verdict *v,
                      const struct verdict_worker *w) {
+    if (w->hung_ms > 0 && w->exit_code < 0) {
+        return cr_buffer_printf(out, ", sent by crun: it had made no step for %g s, after step %" PRIu64,
+                                (double) w->hung_ms / 1000, w->hung_step);
+    }
     if (w->timer_expired && w->exit_code < 0) {
         return cr_buffer_printf(out, ", sent by crun's timer watchdog: a timer that it had set was over");
     }

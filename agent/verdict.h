@@ -21,6 +21,8 @@ struct verdict_worker {
     int core_dumped;
     int signal_sent; /* the last signal of ours that it got before it ended, or 0 */
     int timer_expired; /* its own timer (watchdog.h) was over, and so it got the signal */
+    int64_t hung_ms;   /* it got it for making no step for so long … (0 = no) */
+    uint64_t hung_step; /* … after this one */
     uint64_t order;  /* 1, 2, 3 … in the kernel's order of death */
     int64_t started_ns, died_ns; /* wall clock */
     struct error_file error;

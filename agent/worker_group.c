@@ -78,7 +78,7 @@ static void bug(struct step *s) {
 static void start(struct step *s) {
     s->g->state = GROUP_RUNNING;
     s->g->living = s->event->count;
-    s->g->failures = 0;
+    s->g->parked = s->g->made_way = s->g->failures = 0;
     s->do_.start = 1;
 }
 
@@ -91,13 +91,34 @@ static void give_up_start(struct step *s) {
 
 static void one_ended_well(struct step *s) {
     count_exit(s);
-    if (s->g->living > 0) return;
+    if (s->g->living + s->g->parked + s->g->made_way > 0) return; /* the round is to end otherwise */
     s->g->state = GROUP_WAITING;
     s->do_.tell_succeeded = 1;
 }
 
 static void one_failed(struct step *s) {
     count_exit(s);
+    s->g->failures++;
+    s->do_.tell_failed = 1;
+    end_all(s, SIGTERM, s->g->stop_timeout_ms);
+}
+
+static void made_way(struct step *s) {
+    count_exit(s);
+    s->g->made_way++;
+}
+
+static void one_parked(struct step *s) {
+    count_exit(s);
+    s->g->parked++;
+}
+
+static void parked_gone(struct step *s) {
+    CR_ASSERT(s->g->parked > 0);
+    s->g->parked--;
+}
+
+static void round_broken(struct step *s) {
     s->g->failures++;
     s->do_.tell_failed = 1;
     end_all(s, SIGTERM, s->g->stop_timeout_ms);
@@ -131,9 +152,30 @@ static void note_end(struct step *s) {
     s->g->rendezvous_over = 1;
 }
 
+/* With nobody to stop this is the end. */
+static void stop_parked(struct step *s) {
+    if (s->g->parked > 0) end_all(s, SIGTERM, s->g->stop_timeout_ms);
+    else finish(s);
+}
+
 static void end_now(struct step *s) {
     note_end(s);
-    finish(s);
+    stop_parked(s);
+}
+
+static void note_leave(struct step *s) {
+    decide(s, GROUP_LEFT);
+    leave(s);
+}
+
+static void leave_before_start(struct step *s) {
+    note_leave(s);
+    stop_parked(s);
+}
+
+static void stop_and_leave(struct step *s) {
+    note_leave(s);
+    end_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
 static void next(struct step *s) {
@@ -154,7 +196,8 @@ static void note_signal(struct step *s) {
 
 static void signal_before_start(struct step *s) {
     note_signal(s);
-    finish(s);
+    if (s->g->parked > 0) end_all(s, (int) s->event->count, s->g->shutdown_timeout_ms);
+    else finish(s);
 }
 
 /* The first goes on to the workers as it is; the next ones begin the stop anew with SIGTERM. */
@@ -171,6 +214,9 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         [GROUP_EVENT_EMPTY] = nop,              [GROUP_EVENT_STOP] = nop,
         [GROUP_EVENT_END_OK] = end_now,         [GROUP_EVENT_END_FAILED] = end_now,
         [GROUP_EVENT_END_LOST] = end_now,       [GROUP_EVENT_SIGNAL] = signal_before_start,
+        [GROUP_EVENT_EXIT_READY] = bug,         [GROUP_EVENT_PARKED] = bug,
+        [GROUP_EVENT_PARKED_GONE] = parked_gone,[GROUP_EVENT_BROKEN] = bug,
+        [GROUP_EVENT_LEAVE] = leave_before_start,
     },
     [GROUP_RUNNING] = {
         [GROUP_EVENT_ROUND] = nop,              [GROUP_EVENT_START_FAILED] = give_up_start,
@@ -178,6 +224,9 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         [GROUP_EVENT_EMPTY] = nop,              [GROUP_EVENT_STOP] = stop_for_next_round,
         [GROUP_EVENT_END_OK] = stop_for_good,   [GROUP_EVENT_END_FAILED] = stop_for_good,
         [GROUP_EVENT_END_LOST] = stop_for_good, [GROUP_EVENT_SIGNAL] = signal_workers,
+        [GROUP_EVENT_EXIT_READY] = made_way,    [GROUP_EVENT_PARKED] = one_parked,
+        [GROUP_EVENT_PARKED_GONE] = parked_gone,[GROUP_EVENT_BROKEN] = round_broken,
+        [GROUP_EVENT_LEAVE] = stop_and_leave,
     },
     [GROUP_WAITING] = {
         [GROUP_EVENT_ROUND] = nop,              [GROUP_EVENT_START_FAILED] = bug,
@@ -185,6 +234,9 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         [GROUP_EVENT_EMPTY] = nop,              [GROUP_EVENT_STOP] = stop_for_next_round,
         [GROUP_EVENT_END_OK] = stop_for_good,   [GROUP_EVENT_END_FAILED] = stop_for_good,
         [GROUP_EVENT_END_LOST] = stop_for_good, [GROUP_EVENT_SIGNAL] = signal_workers,
+        [GROUP_EVENT_EXIT_READY] = bug,         [GROUP_EVENT_PARKED] = bug,
+        [GROUP_EVENT_PARKED_GONE] = bug,        [GROUP_EVENT_BROKEN] = bug,
+        [GROUP_EVENT_LEAVE] = stop_and_leave,
     },
     [GROUP_STOPPING] = {
         [GROUP_EVENT_ROUND] = nop,              [GROUP_EVENT_START_FAILED] = bug,
@@ -192,6 +244,9 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         [GROUP_EVENT_EMPTY] = next,             [GROUP_EVENT_STOP] = hasten,
         [GROUP_EVENT_END_OK] = note_end,        [GROUP_EVENT_END_FAILED] = note_end,
         [GROUP_EVENT_END_LOST] = note_end,      [GROUP_EVENT_SIGNAL] = signal_workers,
+        [GROUP_EVENT_EXIT_READY] = made_way,    [GROUP_EVENT_PARKED] = one_parked,
+        [GROUP_EVENT_PARKED_GONE] = parked_gone,[GROUP_EVENT_BROKEN] = nop,
+        [GROUP_EVENT_LEAVE] = note_leave,
     },
     [GROUP_ENDED] = {
         [GROUP_EVENT_ROUND] = nop,              [GROUP_EVENT_START_FAILED] = bug,
@@ -199,6 +254,9 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         [GROUP_EVENT_EMPTY] = nop,              [GROUP_EVENT_STOP] = nop,
         [GROUP_EVENT_END_OK] = nop,             [GROUP_EVENT_END_FAILED] = nop,
         [GROUP_EVENT_END_LOST] = nop,           [GROUP_EVENT_SIGNAL] = nop,
+        [GROUP_EVENT_EXIT_READY] = bug,         [GROUP_EVENT_PARKED] = bug,
+        [GROUP_EVENT_PARKED_GONE] = bug,        [GROUP_EVENT_BROKEN] = nop,
+        [GROUP_EVENT_LEAVE] = nop,
     },
     /* clang-format on */
 };

@@ -9,6 +9,9 @@
  *                         ▼
  *                       ENDED
  *
+ * A worker that has ended its round but not its process is *parked*: it asked to be in the next one as
+ * it is. It does not count as living; where it cannot go on it is stopped like the others.
+ *
  * Every way out of RUNNING and WAITING leads through STOPPING, so that nothing of an attempt is left
  * when the next begins or the job ends, be it only a background process of a worker that ended well.
  * What is known about the job's end (`ending`) is a fact beside the state: it may come while workers
@@ -24,11 +27,16 @@
     X(START_FAILED) /* only `count` of them could be started */                                    \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
     X(EXIT_BAD)     /* a worker ended otherwise; `count` != 0: after a signal of ours */           \
-    X(EMPTY)        /* nothing of the group lives any more */                                      \
+    X(EXIT_READY)   /* a worker ended with status 0 because a change was announced */              \
+    X(PARKED)       /* a worker asks to be in the next round in its process */                     \
+    X(PARKED_GONE)  /* a parked one ended */                                                       \
+    X(BROKEN)       /* workers gave up their round, though none failed */                          \
+    X(EMPTY)        /* nothing of the group lives any more but parked ones */                      \
     X(STOP)         /* the rendezvous: this round is over; `ms` = longest grace */                 \
     X(END_OK)       /* the rendezvous: the job succeeded */                                        \
     X(END_FAILED)   /* the rendezvous: the job failed, the budget is spent */                      \
     X(END_LOST)     /* the rendezvous: cannot go on */                                             \
+    X(LEAVE)        /* this node goes away, as it gave notice */                                   \
     X(SIGNAL)       /* the launcher got the signal `count` */
 
 enum group_state {
@@ -51,6 +59,7 @@ enum group_ending {
     GROUP_FAILED,   /* workers failed, here or elsewhere */
     GROUP_LOST,     /* the rendezvous cannot go on */
     GROUP_UNSTARTED, /* a worker could not be started */
+    GROUP_LEFT,      /* this node went away with notice */
     GROUP_SIGNALED,
 };
 
@@ -78,6 +87,8 @@ struct worker_group {
     enum group_ending ending;
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     uint32_t living;      /* workers of this attempt that have not ended */
+    uint32_t parked;      /* … that are to go on in their processes */
+    uint32_t made_way;    /* … that ended for an announced change */
     uint32_t failures;    /* of this attempt, victims not counted */
     uint32_t signals;     /* that the launcher got */
     int signal;           /* the first of them */

@@ -289,6 +289,8 @@ void worker_send(struct worker_process *w, int signum) {
     (void) kill(-w->how.pid, signum); /* not waited for yet, so the pid cannot be another's */
 }
 
+void worker_keep(struct worker_process *w, int keep) { w->kept = keep; }
+
 void worker_signal(struct worker_process *w, int signum) {
     struct nursery *n = w->nursery;
     nursery_collect(n);

@@ -87,15 +87,20 @@ void *worker_arg(const struct worker_process *w);
  * (and is no victim), even if on_exit has not run yet. */
 void worker_signal(struct worker_process *w, int signum);
 
-/* Ends everything in the nursery: `signum` now to every worker's group and to what dead workers left
+/* From now on the worker, and what it started and still has below it, survives nursery_end(), whose
+ * on_empty then means: nothing but kept workers lives. What it left behind, its parents dead, does not
+ * survive. keep 0 takes that back. */
+void worker_keep(struct worker_process *w, int keep);
+
+/* Ends everything in the nursery that is not kept: `signum` now to every worker's group and to what dead workers left
  * behind (a stopped process is continued so that it can obey), SIGKILL after grace_ms to all that is
  * left, descendants in other sessions too; then on_empty. grace_ms 0 kills at once. Calling again
  * restarts the grace with the new signal and time. With no process left, on_empty comes on the next
  * turn. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
 
-/* Frees once its handles are closed; on_close may be NULL. The nursery must be empty (on_empty came)
- * or never have started a worker. */
+/* Frees once its handles are closed; on_close may be NULL. The nursery must be empty (on_empty came,
+ * no worker is kept) or never have started a worker. */
 void nursery_close(struct nursery *n, void (*on_close)(void *arg));
 
 #endif

@@ -35,7 +35,8 @@ enum link_type {
     LINK_HELLO = 1,  /* first; hello */
     LINK_READY = 2,  /* `id`: what this change asked for is done; this process may be stopped */
     LINK_REJOIN = 3, /* wants to go on in this process in the next round; waits for ROUND */
-    LINK_DUMPED = 4, /* `id`: the dump asked for is written (sent from a signal handler) */
+    LINK_DUMPED = 4, /* `id`: the dump asked for is written (sent from a signal handler); text: its path */
+    LINK_LIMIT = 5,  /* the page's limit_ms was set anew */
     /* agent to worker */
     LINK_WELCOME = 65, /* answers HELLO; carries the page's descriptor (SCM_RIGHTS) */
     LINK_CHANGE = 66,  /* `id`: announced; change */

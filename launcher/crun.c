@@ -2,7 +2,7 @@
  * into an exit status.
  *
  *   2  the command line is wrong or the program cannot be run: nothing was started
- *   1  the machine refused, workers failed, or a handled signal ended the job
+ *   1  the machine refused, workers failed, a handled signal ended the job, or this node left it
  *   0  all workers ended well
  *
  * Signals are handled from before the first worker on. One that comes earlier still ends us the
@@ -33,6 +33,7 @@ struct launcher {
     struct agent *agent;
     struct agent_result result;
     int done;
+    int64_t preemption_notice_ms;
     uv_signal_t signals[NSIG];
     unsigned signal_count;
 };
@@ -99,6 +100,7 @@ static int conclude(const struct agent_result *result) {
         if (result->report != NULL) (void) fputs(result->report, stderr);
         return EXIT_FAILED;
     case AGENT_SIGNALED: return fail_by_signal(result);
+    case AGENT_LEFT:
     case AGENT_ERROR: return fail(EXIT_FAILED, result->error.text);
     }
     return EXIT_FAILED;
@@ -111,6 +113,20 @@ static void on_signal(uv_signal_t *handle, int signum) {
     if (l->done) return;
     cr_warn("Received %d death signal, shutting down workers", signum);
     agent_signal(l->agent, signum);
+}
+
+static void on_preemption(uv_signal_t *handle, int signum) {
+    struct launcher *l = handle->data;
+    char why[32];
+    if (l->done) return;
+    (void) snprintf(why, sizeof(why), "SIG%s", sigabbrev_np(signum));
+    agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
+}
+
+static void on_dump_signal(uv_signal_t *handle, int signum) {
+    struct launcher *l = handle->data;
+    (void) signum;
+    if (!l->done) agent_dump(l->agent, "SIGUSR2");
 }
 
 static void close_signals(struct launcher *l) {
@@ -131,17 +147,28 @@ static int is_left_ignored(int signum, const struct options *options) {
            sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
+static void watch_signal(struct launcher *l, int signum, uv_signal_cb on_it) {
+    uv_signal_t *handle = &l->signals[l->signal_count];
+    if (uv_signal_init(&l->loop, handle) < 0) return;
+    l->signal_count++;
+    handle->data = l;
+    uv_unref((uv_handle_t *) handle); /* waiting for a signal is no reason to stay */
+    int rc = uv_signal_start(handle, on_it, signum);
+    if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
+}
+
+/* SIGUSR2 asks for flight records, unless it was given another meaning. */
 static void watch_signals(struct launcher *l, const struct job *job,
                           const struct options *options) {
+    l->preemption_notice_ms = job->preemption_notice_ms;
     for (int signum = 1; signum < NSIG; signum++) {
-        if (sigismember(&job->signals, signum) != 1 || is_left_ignored(signum, options)) continue;
-        uv_signal_t *handle = &l->signals[l->signal_count];
-        if (uv_signal_init(&l->loop, handle) < 0) continue;
-        l->signal_count++;
-        handle->data = l;
-        uv_unref((uv_handle_t *) handle); /* waiting for a signal is no reason to stay */
-        int rc = uv_signal_start(handle, on_signal, signum);
-        if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
+        if (sigismember(&job->preemption_signals, signum) == 1) {
+            watch_signal(l, signum, on_preemption);
+        } else if (sigismember(&job->signals, signum) == 1) {
+            if (!is_left_ignored(signum, options)) watch_signal(l, signum, on_signal);
+        } else if (signum == SIGUSR2) {
+            watch_signal(l, signum, on_dump_signal);
+        }
     }
 }
 

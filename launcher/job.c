@@ -437,18 +437,42 @@ static int build_shutdown_timeout(struct builder *b) {
     return rc;
 }
 
-static int build_signals(struct builder *b) {
+static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out) {
     char unknown[VALUE_NAME_MAX];
-    b->job->signals_text = text_of(b, OPTION_SIGNALS);
-    int rc = value_signals(b->job->signals_text, &b->job->signals, unknown, b->err);
-    if (rc < 0) return blame(b, OPTION_SIGNALS, rc);
+    int rc = value_signals(text_of(b, id), out, unknown, b->err);
+    if (rc < 0) return blame(b, id, rc);
     if (unknown[0] != '\0') {
-        warn(b,
-             "--signals-to-handle: the signal %s is not known and has no effect; names look like "
-             "SIGTERM",
-             unknown);
+        warn(b, "--%s: the signal %s is not known and has no effect; names look like SIGTERM",
+             option_specs[id].name, unknown);
     }
     return 0;
+}
+
+/* The one that was named is meant; of two that were named, the notice. */
+static int build_signals(struct builder *b) {
+    struct job *job = b->job;
+    job->signals_text = text_of(b, OPTION_SIGNALS);
+    int rc = build_signal_set(b, OPTION_SIGNALS, &job->signals);
+    (void) sigemptyset(&job->preemption_signals); /* "": none */
+    if (rc == 0 && text_of(b, OPTION_PREEMPTION_SIGNALS)[0] != '\0') {
+        rc = build_signal_set(b, OPTION_PREEMPTION_SIGNALS, &job->preemption_signals);
+    }
+    int by_default = b->options->source[OPTION_PREEMPTION_SIGNALS] == OPTION_FROM_DEFAULT;
+    for (int signum = 1; rc == 0 && signum < NSIG; signum++) {
+        if (sigismember(&job->preemption_signals, signum) != 1) continue;
+        if (sigismember(&job->signals, signum) != 1) continue;
+        (void) sigdelset(by_default ? &job->preemption_signals : &job->signals, signum);
+    }
+    return rc;
+}
+
+static int build_preemption(struct builder *b) {
+    struct job *job = b->job;
+    int rc = value_seconds(text_of(b, OPTION_PREEMPTION_NOTICE), 1, &job->preemption_notice_ms,
+                           b->err);
+    if (rc < 0) return blame(b, OPTION_PREEMPTION_NOTICE, rc);
+    rc = value_seconds(text_of(b, OPTION_STEP_TIMEOUT), 1, &job->agent.step_timeout_ms, b->err);
+    return rc < 0 ? blame(b, OPTION_STEP_TIMEOUT, rc) : 0;
 }
 
 static int build_ending(struct builder *b) {
@@ -465,6 +489,7 @@ static int build_ending(struct builder *b) {
     if (rc < 0) return blame(b, OPTION_START_METHOD, rc);
     a->stop_timeout_ms = STOP_MS;
     rc = build_shutdown_timeout(b);
+    if (rc == 0) rc = build_preemption(b);
     return rc < 0 ? rc : build_signals(b);
 }
 
@@ -481,6 +506,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .keep_alive_interval_ms = 5000,
     .keep_alive_max_attempt = 3,
     .read_timeout_ms = 60000,
+    .change_notice_ms = 30000,
     .is_host = -1,
 };
 

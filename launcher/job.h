@@ -22,6 +22,8 @@ struct job_world {
 struct job {
     struct agent_job agent;           /* all but argv and title, which program.h gives */
     sigset_t signals;                 /* --signals-to-handle */
+    sigset_t preemption_signals;      /* --preemption-signals */
+    int64_t preemption_notice_ms;     /* --preemption-notice */
     const char *signals_text;         /* as given: the workers' TORCHELASTIC_SIGNALS_TO_HANDLE */
     char *warnings[JOB_WARNINGS_MAX]; /* one line each, to be printed once the job has begun */
     unsigned warning_count;

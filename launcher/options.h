@@ -76,6 +76,13 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
     X(SIGNALS, "signals-to-handle", 0, VALUE, "SIG,...", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1,       \
       ENDING, "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2",                                     \
       "signals that end the job; the workers get the same one")                                    \
+    X(PREEMPTION_SIGNALS, "preemption-signals", 0, VALUE, "SIG,...", "SIGUSR1", 1, ENDING,         \
+      "SIGUSR1 SIGUSR2 SIGTERM",                                                                   \
+      "signals that announce this node's end: workers may save, then the node leaves the job")     \
+    X(PREEMPTION_NOTICE, "preemption-notice", 0, VALUE, "SECONDS", "30", 1, ENDING, "30 60 120",   \
+      "from such a signal to the node's end")                                                      \
+    X(STEP_TIMEOUT, "step-timeout", 0, VALUE, "SECONDS", "0", 1, ENDING, "0 600",                  \
+      "end a worker that makes no step for so long (workers that call crunrt_step); 0: no limit")  \
     X(LOG_DIR, "log-dir", 0, VALUE, "FOLDER", NULL, 1, LOGS, NULL,                                 \
       "where logs and error files go (default: a new folder in the temp directory); "              \
       "/dev/null: none at all")                                                                    \

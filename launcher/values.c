@@ -208,7 +208,7 @@ void value_filters(const char *text, char *store, char **items, size_t *count) {
 
 /* ---- --rdzv-conf ---- */
 
-enum conf_kind { CONF_SECONDS, CONF_COUNT, CONF_BOOL, CONF_ACCEPTED, CONF_TAKEN };
+enum conf_kind { CONF_SECONDS, CONF_NOTICE /* may be 0 */, CONF_COUNT, CONF_BOOL, CONF_ACCEPTED, CONF_TAKEN };
 
 static const struct conf_key {
     const char *name;
@@ -222,6 +222,7 @@ static const struct conf_key {
     {"heartbeat_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, heartbeat_timeout_ms)},
     {"keep_alive_interval", CONF_SECONDS,
      offsetof(struct rendezvous_options, keep_alive_interval_ms)},
+    {"change_notice", CONF_NOTICE, offsetof(struct rendezvous_options, change_notice_ms)},
     {"read_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, read_timeout_ms)},
     {"coordinator_wait", CONF_SECONDS, offsetof(struct rendezvous_options, coordinator_wait_ms)},
     {"keep_alive_max_attempt", CONF_COUNT,
@@ -252,6 +253,7 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
     void *field = (char *) o + key->offset;
     switch (key->kind) {
     case CONF_SECONDS: return value_seconds(value, 0, field, err);
+    case CONF_NOTICE: return value_seconds(value, 1, field, err);
     case CONF_COUNT: return value_count(value, "a count", 1, 1000000, field, err);
     case CONF_BOOL:
         if (cr_parse_bool(value, field) == 0) return 0;

@@ -19,6 +19,23 @@
 /* Least time that a node gets to stop its workers; more than any grace in use. */
 #define STOP_LIMIT_MS INT64_C(120000)
 
+/* Where a node of the round stands with the announced change. */
+enum seat_change {
+    CHANGE_NONE,  /* it was not asked */
+    CHANGE_ASKED, /* has not answered yet */
+    CHANGE_RUNS,  /* will be ready after the step */
+    CHANGE_READY, /* may be stopped */
+};
+
+/* The change that is announced, if any. */
+struct change {
+    int open, set; /* set: the step is known */
+    uint64_t id;
+    int is_hard;      /* nodes go away: no worker can have more time */
+    int64_t until_ms; /* then it takes place regardless */
+    int64_t step;     /* the furthest worker's so far; -1 = nobody counts */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* in coordinator.seats */
@@ -34,6 +51,7 @@ struct coordinator_seat {
     int64_t since_ms;     /* in this state since */
     int64_t heard_ms;     /* last sign of life */
     int64_t suspected_ms; /* silent for a lease when we looked then; NEVER = not suspected */
+    enum seat_change change;
 };
 
 struct coordinator {
@@ -44,7 +62,7 @@ struct coordinator {
     /* settings, from the job's first node */
     uint32_t min_nodes, max_nodes, max_restarts;
     int fixed_ranks;
-    int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms;
+    int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
 
     enum coordinator_phase phase;
     uint64_t round;        /* the last one formed; counts once group_size is not 0 */
@@ -56,6 +74,7 @@ struct coordinator {
     int changed;           /* a node came or went since the last round was formed */
     uint32_t group_size;   /* nodes and workers of the last round */
     uint32_t world_size;
+    struct change change;
     uint32_t gone_well;    /* nodes of this round that succeeded and have hung up since */
     int outcome;           /* ENDED */
     char why[RDZV_TEXT_MAX]; /* why the round was stopped or the job ended */
@@ -249,6 +268,7 @@ static void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
 static void end_job(struct coordinator *c, enum rendezvous_outcome outcome) {
     CR_ASSERT(c->phase != COORDINATOR_ENDED);
     c->phase = COORDINATOR_ENDED;
+    c->change.open = 0;
     c->outcome = (int) outcome;
     c->wake_ms = CR_FOREVER;
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -268,6 +288,7 @@ static void start_forming(struct coordinator *c, int64_t now_ms) {
 /* Ends the running round for c->why; its nodes are to stop their workers and join again. */
 static void stop_round(struct coordinator *c, int64_t now_ms) {
     say(c, CR_LOG_DEBUG, "round %" PRIu64 " is over: %s", c->round, c->why);
+    c->change.open = 0;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->state != SEAT_RUNNING && s->state != SEAT_SUCCEEDED) continue;
@@ -275,6 +296,83 @@ static void stop_round(struct coordinator *c, int64_t now_ms) {
         seat_enter(c, s, SEAT_STOPPING, now_ms);
     }
     start_forming(c, now_ms);
+}
+
+/* ---- changes with notice ---- */
+
+static void send_change(struct coordinator *c, struct coordinator_seat *s, uint32_t kind,
+                        int64_t left_ms) {
+    struct rdzv_message m = {.type = RDZV_CHANGE};
+    m.change = (struct rdzv_change){.round = c->round, .id = c->change.id, .kind = kind,
+                                    .left_ms = left_ms, .why = c->why};
+    c->actions->send(c->arg, s->peer, &m);
+}
+
+/* c->why says why. */
+static void announce_change(struct coordinator *c, int64_t now_ms, uint32_t kind, int64_t left_ms) {
+    c->change = (struct change){.open = 1,
+                                .id = c->change.id + 1,
+                                .is_hard = kind != RENDEZVOUS_CHANGE_JOIN,
+                                .until_ms = now_ms + left_ms,
+                                .step = -1};
+    say(c, CR_LOG_INFO, "round %" PRIu64 " is to end within %g s: %s", c->round,
+        (double) left_ms / 1000, c->why);
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        s->change = s->state == SEAT_RUNNING ? CHANGE_ASKED : CHANGE_NONE;
+        if (s->change == CHANGE_ASKED) send_change(c, s, kind, left_ms);
+    }
+    wake_by(c, c->change.until_ms);
+}
+
+static uint32_t count_change(const struct coordinator *c, enum seat_change where) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        n += c->seats[i]->state == SEAT_RUNNING && c->seats[i]->change == where ? 1 : 0;
+    }
+    return n;
+}
+
+/* No worker has begun more than one step beyond the furthest that was told. */
+static void set_change(struct coordinator *c, int64_t now_ms) {
+    struct rdzv_message m = {.type = RDZV_CHANGE_AT};
+    m.change_at = (struct rdzv_change_at){.id = c->change.id,
+                                          .step = (uint64_t) c->change.step + 1,
+                                          .left_ms = c->change.until_ms - now_ms};
+    c->change.set = 1;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->state == SEAT_RUNNING && s->change == CHANGE_RUNS) {
+            c->actions->send(c->arg, s->peer, &m);
+        }
+    }
+}
+
+static void reconcile_change(struct coordinator *c, int64_t now_ms) {
+    int time_is_up = now_ms >= c->change.until_ms;
+    if (!c->change.set && !time_is_up && count_change(c, CHANGE_ASKED) > 0) return;
+    uint32_t running = count_change(c, CHANGE_RUNS);
+    if (running > 0 && !c->change.set && !time_is_up) set_change(c, now_ms);
+    if (running > 0 && !time_is_up) return;
+    if (c->in_state[SEAT_JOINED] > 0) c->changed = 1; /* else who wanted to join has gone again */
+    stop_round(c, now_ms);
+}
+
+static void node_answered(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                          const struct rdzv_change_answer *a) {
+    struct change *change = &c->change;
+    if (!change->open || a->id != change->id || s->change != CHANGE_ASKED) return;
+    s->change = a->step < 0 ? CHANGE_READY : CHANGE_RUNS;
+    if (a->step < 0) return;
+    if (a->step > change->step && a->step < INT64_MAX) change->step = a->step;
+    int64_t needs_ms = a->needs_ms < c->join_timeout_ms ? a->needs_ms : c->join_timeout_ms;
+    if (change->is_hard || now_ms + needs_ms <= change->until_ms) return;
+    change->until_ms = now_ms + needs_ms;
+    wake_by(c, change->until_ms);
+}
+
+static void node_is_ready(struct coordinator *c, struct coordinator_seat *s, uint64_t id) {
+    if (c->change.open && id == c->change.id && s->change == CHANGE_RUNS) s->change = CHANGE_READY;
 }
 
 /* ---- forming a round ---- */
@@ -424,6 +522,17 @@ static void reconcile_forming(struct coordinator *c, int64_t now_ms) {
     else wake_by(c, c->last_call_ms);
 }
 
+static void node_waits_to_be_let_in(struct coordinator *c, int64_t now_ms) {
+    if (c->change.open) return;
+    set_why(c, "%" PRIu32 " more node(s) joined", c->in_state[SEAT_JOINED]);
+    if (c->notice_ms > 0) {
+        announce_change(c, now_ms, RENDEZVOUS_CHANGE_JOIN, c->notice_ms);
+        return;
+    }
+    c->changed = 1;
+    stop_round(c, now_ms);
+}
+
 static void reconcile(struct coordinator *c, int64_t now_ms) {
     if (c->phase == COORDINATOR_RUNNING) {
         if (c->in_state[SEAT_SUCCEEDED] + c->gone_well == c->group_size) {
@@ -431,11 +540,10 @@ static void reconcile(struct coordinator *c, int64_t now_ms) {
             end_job(c, RENDEZVOUS_SUCCEEDED);
         } else if (c->in_state[SEAT_JOINED] > 0 && c->group_size < c->max_nodes &&
                    c->in_state[SEAT_SUCCEEDED] + c->gone_well == 0) {
-            set_why(c, "%" PRIu32 " more node(s) joined", c->in_state[SEAT_JOINED]);
-            c->changed = 1;
-            stop_round(c, now_ms);
+            node_waits_to_be_let_in(c, now_ms);
         }
     }
+    if (c->phase == COORDINATOR_RUNNING && c->change.open) reconcile_change(c, now_ms);
     if (c->phase == COORDINATOR_FORMING) reconcile_forming(c, now_ms);
 }
 
@@ -450,6 +558,7 @@ static void take_settings(struct coordinator *c, const struct rdzv_join *j, int6
     c->last_call_timeout_ms = j->last_call_timeout_ms;
     c->interval_ms = j->keep_alive_interval_ms;
     c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
+    c->notice_ms = j->change_notice_ms;
     c->changed = 1;
     start_forming(c, now_ms);
 }
@@ -467,6 +576,7 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
     }
     if (j->join_timeout_ms < 1 || j->join_timeout_ms > 1000 * day_ms ||
         j->last_call_timeout_ms < 0 || j->last_call_timeout_ms > 1000 * day_ms ||
+        j->change_notice_ms < 0 || j->change_notice_ms > 1000 * day_ms ||
         j->keep_alive_interval_ms < 1 || j->keep_alive_interval_ms > day_ms ||
         j->keep_alive_max_attempt < 1 || j->keep_alive_max_attempt > 1000) {
         send_refused(c, peer, "cannot join with such timeouts");
@@ -630,6 +740,25 @@ static void node_leaves(struct coordinator *c, int64_t now_ms, struct coordinato
     stop_round(c, now_ms);
 }
 
+/* Of two changes at a time the first stays, but it must be over when the second has to be. */
+static void node_gives_notice(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                              const struct rdzv_notice *n) {
+    const int64_t longest_ms = INT64_C(1000) * 86400000;
+    int64_t left_ms = n->left_ms < 0 ? 0 : n->left_ms < longest_ms ? n->left_ms : longest_ms;
+    int known = n->kind >= RENDEZVOUS_CHANGE_LEAVE && n->kind <= RENDEZVOUS_CHANGE_MAINTENANCE;
+    if (c->phase != COORDINATOR_RUNNING) return;
+    if (c->change.open) {
+        c->change.is_hard = 1;
+        if (now_ms + left_ms < c->change.until_ms) c->change.until_ms = now_ms + left_ms;
+        wake_by(c, c->change.until_ms);
+        return;
+    }
+    char name[SEAT_NAME_MAX];
+    name_seat(s, name);
+    set_why(c, "%s leaves: %s", name, n->why);
+    announce_change(c, now_ms, known ? n->kind : RENDEZVOUS_CHANGE_LEAVE, left_ms);
+}
+
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     seat->heard_ms = now_ms;
@@ -652,6 +781,9 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
         return 0;
     }
     case RDZV_LEAVE: node_leaves(c, now_ms, seat, m->leave.why); break;
+    case RDZV_CHANGE_ANSWER: node_answered(c, now_ms, seat, &m->change_answer); break;
+    case RDZV_CHANGE_READY: node_is_ready(c, seat, m->change_ready.id); break;
+    case RDZV_NOTICE: node_gives_notice(c, now_ms, seat, &m->notice); break;
     default:
         return cr_fail(err, -EPROTO, "refuse a %s message from a node",
                        rdzv_message_name((unsigned) m->type));
@@ -748,6 +880,7 @@ static void find_next_wake(struct coordinator *c) {
     if (c->phase == COORDINATOR_FORMING && c->last_call_ms != NEVER && !c->someone_stopping) {
         wake_by(c, c->last_call_ms);
     }
+    if (c->change.open) wake_by(c, c->change.until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -764,6 +897,24 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
 }
 
 int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
+
+uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what) {
+    struct rdzv_message m = {.type = RDZV_ASK_DUMP};
+    uint32_t asked = 0;
+    if (what->kind == 0) m.ask_dump.why = what->why;
+    else {
+        m.type = RDZV_ASK_NOTICE;
+        m.ask_notice = (struct rdzv_ask_notice){
+            .kind = what->kind, .left_ms = what->left_ms, .why = what->why};
+    }
+    for (uint32_t i = 0; c->phase != COORDINATOR_ENDED && i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (what->host[0] != '\0' && strcmp(what->host, s->host) != 0) continue;
+        c->actions->send(c->arg, s->peer, &m);
+        asked++;
+    }
+    return asked;
+}
 
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why) {
     (void) now_ms;

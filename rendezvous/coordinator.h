@@ -8,7 +8,15 @@
  *                            └──────────────── STOP sent ────────────────────┘ │
  *                          any phase ── budget spent, all succeeded, time up ──┴──► ENDED
  *
- * A seat is one node's place in the job, from its JOIN until its connection is gone. */
+ * A seat is one node's place in the job, from its JOIN until its connection is gone.
+ *
+ * A change with notice, while RUNNING: a node waits to be let in, or one has told that it goes away.
+ *
+ *   announced: CHANGE to all nodes of the round ──all have answered──► set: CHANGE_AT, one step for all
+ *        │ nobody counts steps, or the time is up                        │ all are ready, or the time is up
+ *        └────────────────────────────► STOP ◄───────────────────────────┘
+ *
+ * A failure or a loss meanwhile stops the round as ever, and with it the change. */
 #ifndef RENDEZVOUS_COORDINATOR_H
 #define RENDEZVOUS_COORDINATOR_H
 
@@ -68,6 +76,10 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
 /* The time of coordinator_deadline() has come. Early calls do nothing. */
 void coordinator_tick(struct coordinator *c, int64_t now_ms);
 int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER: none */
+
+/* An operator asks the nodes of `host` (every node if it is "") to go away: each is sent ASK_NOTICE and
+ * gives its notice itself. kind 0: to write flight records. Returns how many were asked. */
+uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
 /* The coordinator's own host goes away: ends the job for everybody with `why`. */
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why);

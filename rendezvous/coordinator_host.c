@@ -243,6 +243,25 @@ static void got_status(struct host_peer *peer) {
     job_hang_up(NULL, peer);
 }
 
+static void refuse(struct host_peer *peer, const char *why);
+
+static void got_operate(struct host_peer *peer, const struct rdzv_operate *o) {
+    struct rdzv_message m = {.type = RDZV_OPERATED};
+    const struct host_job *job = peer->host->jobs;
+    char why[512];
+    while (job != NULL && strcmp(job->run_id, o->run_id) != 0) job = job->next;
+    if (job != NULL) m.operated.nodes = coordinator_operate(job->coordinator, o);
+    if (m.operated.nodes == 0) {
+        (void) snprintf(why, sizeof(why), "%s '%.200s'; crun-agent status shows what there is",
+                        job == NULL ? "there is no job" : "the job has no such node:",
+                        job == NULL ? o->run_id : o->host);
+        refuse(peer, why);
+        return;
+    }
+    job_send(NULL, peer, &m);
+    job_hang_up(NULL, peer);
+}
+
 /* ---- what nodes say ---- */
 
 static void refuse(struct host_peer *peer, const char *why) {
@@ -311,6 +330,9 @@ static void got_message(struct host_peer *peer, const struct rdzv_message *m) {
     } else if (peer->job == NULL && m->type == RDZV_STATUS) {
         const struct rdzv_status *s = &m->status;
         if (versions_overlap(peer, "status", s->version_min, s->version_max)) got_status(peer);
+    } else if (peer->job == NULL && m->type == RDZV_OPERATE) {
+        const struct rdzv_operate *o = &m->operate;
+        if (versions_overlap(peer, "operator", o->version_min, o->version_max)) got_operate(peer, o);
     } else if (peer->job != NULL && m->type == RDZV_JOIN) {
         got_join(peer, &m->join);
     } else {

@@ -299,6 +299,26 @@ void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
     m->actions->send(m->arg, &msg);
 }
 
+/* A change is void once its round is over: what is said of it then goes nowhere. */
+void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms) {
+    struct rdzv_message msg = {.type = RDZV_CHANGE_ANSWER};
+    msg.change_answer = (struct rdzv_change_answer){.id = id, .step = step, .needs_ms = needs_ms};
+    if (m->state == MEMBER_RUNNING && m->linked) m->actions->send(m->arg, &msg);
+}
+
+void member_change_ready(struct member *m, uint64_t id) {
+    struct rdzv_message msg = {.type = RDZV_CHANGE_READY};
+    msg.change_ready.id = id;
+    if (m->state == MEMBER_RUNNING && m->linked) m->actions->send(m->arg, &msg);
+}
+
+void member_notice(struct member *m, uint32_t kind, int64_t left_ms, const char *why) {
+    struct rdzv_message msg = {.type = RDZV_NOTICE};
+    msg.notice = (struct rdzv_notice){.kind = kind, .left_ms = left_ms, .why = why};
+    int in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    if (in_round && m->linked) m->actions->send(m->arg, &msg);
+}
+
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
     (void) now_ms;
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
@@ -346,6 +366,14 @@ static void got_stop(struct member *m, const struct rdzv_stop *s) {
     m->actions->on_stop(m->arg, CR_FOREVER, s->why);
 }
 
+static void got_change(struct member *m, const struct rdzv_change *c) {
+    if (m->state == MEMBER_RUNNING && c->round == m->round) m->actions->on_change(m->arg, c);
+}
+
+static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
+    if (m->state == MEMBER_RUNNING) m->actions->on_change_at(m->arg, at);
+}
+
 static void got_end(struct member *m, const struct rdzv_end *e) {
     int known = e->outcome == RENDEZVOUS_SUCCEEDED || e->outcome == RENDEZVOUS_FAILED;
     end(m, known ? (int) e->outcome : RENDEZVOUS_LOST, e->why);
@@ -380,6 +408,10 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
             m->acked_ms = msg->beat_ack.sent_ms;
         }
         return 0;
+    case RDZV_CHANGE: got_change(m, &msg->change); return 0;
+    case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
+    case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
+    case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     default:
         return cr_fail(err, -EPROTO, "refuse a %s message from a coordinator",

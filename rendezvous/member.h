@@ -39,6 +39,10 @@ struct member_actions {
     void (*on_round)(void *arg, const struct rdzv_round *round);
     void (*on_stop)(void *arg, int64_t grace_max_ms, const char *why);
     void (*on_end)(void *arg, int outcome, const char *why); /* enum rendezvous_outcome */
+    void (*on_change)(void *arg, const struct rdzv_change *change);
+    void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
+    void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
+    void (*on_dump)(void *arg, const char *why);
 };
 
 /* Texts in `settings` are copied, `actions` is borrowed. NULL when memory is short. */
@@ -50,6 +54,9 @@ void member_free(struct member *m);
 void member_join(struct member *m, int64_t now_ms);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
+void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms);
+void member_change_ready(struct member *m, uint64_t id);
+void member_notice(struct member *m, uint32_t kind, int64_t left_ms, const char *why);
 /* No upcall follows but an on_stop that hastens. The connection stays, and is kept alive, until the shell closes it, when the
  * workers are gone. */
 void member_leave(struct member *m, int64_t now_ms, const char *why);

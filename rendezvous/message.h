@@ -21,8 +21,8 @@
 #define RDZV_MAGIC     "CRUNrdzv"
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
-#define RDZV_VERSION_MIN 1 /* oldest and newest version this build speaks */
-#define RDZV_VERSION_MAX 1
+#define RDZV_VERSION_MIN 2 /* oldest and newest version this build speaks */
+#define RDZV_VERSION_MAX 2
 
 #define RDZV_FRAME_MAX ((size_t) 4096) /* length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* bytes of one text, NUL included */
@@ -44,11 +44,23 @@
     F(i64, last_rank)           /* group rank then; -1 = none */ \
     F(u32, min_nodes) F(u32, max_nodes) F(u32, max_restarts) F(u32, fixed_ranks) \
     F(i64, join_timeout_ms) F(i64, last_call_timeout_ms) F(i64, close_timeout_ms) \
-    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
+    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
+    F(i64, change_notice_ms)    /* how long before a joining node's round it is announced; 0 = not */
 #define RDZV_FAILED_FIELDS(F)    F(u64, round) F(text, what)
 #define RDZV_SUCCEEDED_FIELDS(F) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F)     F(text, why)
 #define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms) /* the member's clock; comes back as it is */
+#define RDZV_CHANGE_ANSWER_FIELDS(F) /* answers CHANGE */ \
+    F(u64, id) F(i64, step)     /* the furthest worker's; -1: stop this node's at any time */ \
+    F(i64, needs_ms)            /* after the step, by the slowest worker */
+#define RDZV_CHANGE_READY_FIELDS(F) F(u64, id) /* this node's workers have made way */
+#define RDZV_NOTICE_FIELDS(F) /* this node goes away within left_ms */ \
+    F(u32, kind) F(i64, left_ms) F(text, why)
+#define RDZV_OPERATE_FIELDS(F) /* an operator asks, instead of HELLO; answered by OPERATED or REFUSED */ \
+    F(u32, version_min) F(u32, version_max) F(text, run_id) \
+    F(text, host)               /* of the nodes that are meant; "" = all of them */ \
+    F(u32, kind)                /* ASK_NOTICE with it; 0: ASK_DUMP */ \
+    F(i64, left_ms) F(text, why)
 #define RDZV_WELCOME_FIELDS(F) /* answers HELLO */ \
     F(u32, version) F(u64, epoch)
 #define RDZV_ACCEPTED_FIELDS(F) /* answers JOIN; the job's settings, which its first node brought */ \
@@ -73,6 +85,14 @@
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
     F(i64, silent_ms)           /* since it was last heard of; -1: it is in the coordinator's process */
 #define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
+#define RDZV_CHANGE_FIELDS(F) /* this round is to end soon; answered by CHANGE_ANSWER */ \
+    F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
+    F(i64, left_ms) F(text, why)
+#define RDZV_CHANGE_AT_FIELDS(F) /* … after this step; answered by CHANGE_READY */ \
+    F(u64, id) F(u64, step) F(i64, left_ms)
+#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* give NOTICE */
+#define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* let the workers write their flight records */
+#define RDZV_OPERATED_FIELDS(F)   F(u32, nodes) /* that were asked */
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; frozen */ \
     F(u32, version_min) F(u32, version_max) F(u64, epoch) F(text, why)
 
@@ -85,6 +105,10 @@
     M(LEAVE,     leave,     5) \
     M(BEAT,      beat,      6) \
     M(STATUS,    status,    7) \
+    M(CHANGE_ANSWER, change_answer, 8) \
+    M(CHANGE_READY,  change_ready,  9) \
+    M(NOTICE,    notice,    10) \
+    M(OPERATE,   operate,   11) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -94,7 +118,12 @@
     M(REFUSED,   refused,   71) \
     M(STATUS_JOB,  status_job,  72) \
     M(STATUS_NODE, status_node, 73) \
-    M(STATUS_DONE, status_done, 74)
+    M(STATUS_DONE, status_done, 74) \
+    M(CHANGE,     change,     75) \
+    M(CHANGE_AT,  change_at,  76) \
+    M(ASK_NOTICE, ask_notice, 77) \
+    M(ASK_DUMP,   ask_dump,   78) \
+    M(OPERATED,   operated,   79)
 /* clang-format on */
 
 typedef uint32_t rdzv_u32;

@@ -324,9 +324,37 @@ static void do_end(void *arg, int outcome, const char *why) {
     if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
 }
 
+static void do_change(void *arg, const struct rdzv_change *m) {
+    struct rendezvous *r = arg;
+    struct rendezvous_change change = {.id = m->id, .kind = (enum rendezvous_change_kind) m->kind,
+                                       .left_ms = m->left_ms, .why = m->why};
+    if (r->closing) return;
+    if (r->events->on_change != NULL) r->events->on_change(r->arg, &change);
+    else member_change_answer(r->member, m->id, -1, 0);
+}
+
+static void do_change_at(void *arg, const struct rdzv_change_at *m) {
+    struct rendezvous *r = arg;
+    if (r->closing || r->events->on_change_at == NULL) return;
+    r->events->on_change_at(r->arg, m->id, m->step, m->left_ms);
+}
+
+static void do_notice(void *arg, const struct rdzv_ask_notice *m) {
+    struct rendezvous *r = arg;
+    if (r->closing || r->events->on_notice == NULL) return;
+    r->events->on_notice(r->arg, (enum rendezvous_change_kind) m->kind, m->left_ms, m->why);
+}
+
+static void do_dump(void *arg, const char *why) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
+}
+
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up,
-    .on_round = do_round, .on_stop = do_stop, .on_end = do_end};
+    .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
+    .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
+    .on_dump = do_dump};
 
 /* ---- the agent's calls ---- */
 
@@ -342,6 +370,22 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what) {
 
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
     member_succeeded(r->member, now_ms(r), round);
+    settle(r);
+}
+
+void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms) {
+    member_change_answer(r->member, id, step, needs_ms);
+    settle(r);
+}
+
+void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
+    member_change_ready(r->member, id);
+    settle(r);
+}
+
+void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
+                       const char *why) {
+    member_notice(r->member, (uint32_t) kind, left_ms, why);
     settle(r);
 }
 
@@ -376,7 +420,8 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
                  .last_call_timeout_ms = o->last_call_timeout_ms,
                  .close_timeout_ms = o->close_timeout_ms,
                  .keep_alive_interval_ms = o->keep_alive_interval_ms,
-                 .keep_alive_max_attempt = o->keep_alive_max_attempt}};
+                 .keep_alive_max_attempt = o->keep_alive_max_attempt,
+                 .change_notice_ms = o->change_notice_ms}};
     r->member = member_new(&s, &member_actions, r);
     return r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }

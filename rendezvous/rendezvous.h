@@ -37,6 +37,7 @@ struct rendezvous_options {
     int64_t keep_alive_interval_ms;
     uint32_t keep_alive_max_attempt;
     int64_t read_timeout_ms;   /* connecting to the coordinator; 60 s */
+    int64_t change_notice_ms;  /* how long before its round a joining node is announced; 30 s, 0 = not */
     int64_t coordinator_wait_ms; /* how long to wait for a lost coordinator to come back; 0 */
     int is_host;               /* 1, 0, or -1 = find out */
 };
@@ -56,6 +57,21 @@ enum rendezvous_outcome {
     RENDEZVOUS_SUCCEEDED, /* every node's workers ended well */
     RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
     RENDEZVOUS_LOST,      /* the coordinator is gone, or the round timed out; see the text */
+};
+
+/* Why a round is to end soon. The numbers travel, and are those of base/agent_link.h. */
+enum rendezvous_change_kind {
+    RENDEZVOUS_CHANGE_JOIN = 1, /* nodes are let in */
+    RENDEZVOUS_CHANGE_LEAVE,    /* a node leaves … */
+    RENDEZVOUS_CHANGE_PREEMPTION,
+    RENDEZVOUS_CHANGE_MAINTENANCE,
+};
+
+struct rendezvous_change {
+    uint64_t id;
+    enum rendezvous_change_kind kind;
+    int64_t left_ms; /* from now until the round is stopped regardless */
+    const char *why; /* one line; borrowed for the call */
 };
 
 /* Called on the loop thread, one at a time, never from inside a call below. Inside a callback every
@@ -81,6 +97,16 @@ struct rendezvous_events {
     /* Last callback but on_close's. `err` is never NULL: for LOST what happened and the remedy; for
      * FAILED the first failure as its node told it (`what` of rendezvous_failed); else empty. */
     void (*on_end)(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err);
+
+    /* Any of these may be NULL.
+     * The round is to end soon: answer with rendezvous_change_answer() (NULL: "at any time"). */
+    void (*on_change)(void *arg, const struct rendezvous_change *change);
+    /* It ends once every worker that counts steps has made `step` of them: say rendezvous_change_ready()
+     * then. on_stop follows, when all nodes are ready or after left_ms. */
+    void (*on_change_at)(void *arg, uint64_t id, uint64_t step, int64_t left_ms);
+    /* An operator asks this node to go away, or for its workers' flight records. */
+    void (*on_notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms, const char *why);
+    void (*on_dump)(void *arg, const char *why);
 };
 
 /* Opens what this node hosts (the store's thread, the coordinator, the first round's store) but joins
@@ -102,6 +128,19 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what);
 /* All workers of this node ended well in `round`. Answered by on_end once all nodes said so, or by
  * on_stop. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
+
+/* Answers on_change: the furthest of this node's workers has made `step` steps and may have begun one
+ * more, but no further; -1: none counts steps, they may be stopped at any time. needs_ms is what the
+ * slowest needs after its last step; it lengthens the notice only where nodes are let in. */
+void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms);
+
+/* Answers on_change_at: this node's workers have done what the change asked for. */
+void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
+
+/* This node goes away within left_ms: announced to all nodes of the round, this one included, as a
+ * change. Once on_stop has come: stop the workers, rendezvous_leave(), rendezvous_close(). */
+void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
+                       const char *why);
 
 /* This node goes away (a signal to the launcher); no callback follows but on_close's, and a bounded
  * on_stop if the node is cut off while its workers end. Call it at once,

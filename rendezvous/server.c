@@ -89,32 +89,39 @@ static int connect_to(const struct cr_endpoint *where, int64_t deadline_ms, int 
     return 0;
 }
 
-static int send_question(int fd, struct cr_error *err) {
+static int send_question(int fd, const struct rdzv_message *m, struct cr_error *err) {
     struct cr_buffer b = {0};
-    struct rdzv_message m = {.type = RDZV_STATUS};
-    m.status = (struct rdzv_status){.version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX};
     int rc = cr_buffer_append(&b, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    if (rc == 0) rc = rdzv_message_encode(&m, &b);
+    if (rc == 0) rc = rdzv_message_encode(m, &b);
     /* A few bytes into the empty buffer of a new socket: taken whole. */
     if (rc == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL) != (ssize_t) b.len) rc = -EIO;
     cr_buffer_done(&b);
     return rc == 0 ? 0 : cr_fail(err, rc, "cannot ask the coordinator: %s", strerror(-rc));
 }
 
+/* Where the answers go. */
+struct hearing {
+    const struct rendezvous_status_events *events; /* NULL: it was no question for the status */
+    void *arg;
+    uint32_t *operated; /* NULL: it was no order */
+};
+
 /* The frames at the front of `in`. Returns 1 after the last one, 0 for more to come, or an error. */
-static int pass_on(struct cr_buffer *in, const struct rendezvous_status_events *events, void *arg,
-                   struct cr_error *err) {
+static int pass_on(struct cr_buffer *in, const struct hearing *h, struct cr_error *err) {
     struct rdzv_message m;
     size_t at = 0, used = 1;
     int rc = 0;
     while (rc == 0 && used > 0) {
         rc = rdzv_message_decode(in->data + at, in->len - at, &m, &used, err);
         if (rc < 0 || used == 0) break;
-        if (m.type == RDZV_STATUS_JOB) events->on_job(arg, &m.status_job);
-        else if (m.type == RDZV_STATUS_NODE) events->on_node(arg, &m.status_node);
-        else if (m.type == RDZV_STATUS_DONE) rc = 1;
-        else if (m.type == RDZV_REFUSED) rc = cr_fail(err, -EPROTO, "the coordinator refuses: %s", m.refused.why);
-        else rc = cr_fail(err, -EPROTO, "refuse a %s message as status", rdzv_message_name((unsigned) m.type));
+        if (m.type == RDZV_STATUS_JOB && h->events != NULL) h->events->on_job(h->arg, &m.status_job);
+        else if (m.type == RDZV_STATUS_NODE && h->events != NULL) h->events->on_node(h->arg, &m.status_node);
+        else if (m.type == RDZV_STATUS_DONE && h->events != NULL) rc = 1;
+        else if (m.type == RDZV_OPERATED && h->operated != NULL) {
+            *h->operated = m.operated.nodes;
+            rc = 1;
+        } else if (m.type == RDZV_REFUSED) rc = cr_fail(err, -EPROTO, "the coordinator refuses: %s", m.refused.why);
+        else rc = cr_fail(err, -EPROTO, "refuse a %s message as an answer", rdzv_message_name((unsigned) m.type));
         at += used;
     }
     cr_buffer_consume(in, at);
@@ -122,8 +129,7 @@ static int pass_on(struct cr_buffer *in, const struct rendezvous_status_events *
 }
 
 static int read_answer(int fd, const struct cr_endpoint *where, int64_t deadline_ms,
-                       const struct rendezvous_status_events *events, void *arg,
-                       struct cr_error *err) {
+                       const struct hearing *h, struct cr_error *err) {
     struct cr_buffer in = {0};
     char chunk[16384];
     int rc = 0;
@@ -138,19 +144,37 @@ static int read_answer(int fd, const struct cr_endpoint *where, int64_t deadline
             rc = cr_fail(err, -EPROTO, "'%s:%u' hung up; is a crun coordinator there?", where->host, where->port);
         } else {
             rc = cr_buffer_append(&in, chunk, (size_t) n);
-            if (rc == 0) rc = pass_on(&in, events, arg, err);
+            if (rc == 0) rc = pass_on(&in, h, err);
         }
     }
     cr_buffer_done(&in);
     return rc > 0 ? 0 : rc;
 }
 
-int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
-                      const struct rendezvous_status_events *events, void *arg,
-                      struct cr_error *err) {
+static int ask(const struct cr_endpoint *where, int64_t timeout_ms, const struct rdzv_message *m,
+               const struct hearing *h, struct cr_error *err) {
     int64_t deadline_ms = cr_deadline_ms(timeout_ms);
     CR_AUTO_FD int fd = -1;
     int rc = connect_to(where, deadline_ms, &fd, err);
-    if (rc == 0) rc = send_question(fd, err);
-    return rc < 0 ? rc : read_answer(fd, where, deadline_ms, events, arg, err);
+    if (rc == 0) rc = send_question(fd, m, err);
+    return rc < 0 ? rc : read_answer(fd, where, deadline_ms, h, err);
+}
+
+int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
+                      const struct rendezvous_status_events *events, void *arg,
+                      struct cr_error *err) {
+    struct rdzv_message m = {.type = RDZV_STATUS};
+    const struct hearing h = {.events = events, .arg = arg};
+    m.status = (struct rdzv_status){.version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX};
+    return ask(where, timeout_ms, &m, &h, err);
+}
+
+int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
+                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err) {
+    struct rdzv_message m = {.type = RDZV_OPERATE};
+    const struct hearing h = {.operated = nodes};
+    m.operate = *what;
+    m.operate.version_min = RDZV_VERSION_MIN;
+    m.operate.version_max = RDZV_VERSION_MAX;
+    return ask(where, timeout_ms, &m, &h, err);
 }

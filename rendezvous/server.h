@@ -33,4 +33,10 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
                       const struct rendezvous_status_events *events, void *arg,
                       struct cr_error *err);
 
+/* Tells the nodes of a job to go away with notice, or to write flight records (kind 0); see
+ * rdzv_operate, whose version fields are filled in here. *nodes gets how many were told. As above;
+ * -EPROTO also if there is no such job or node. */
+int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
+                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
+
 #endif

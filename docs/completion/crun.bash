@@ -22,6 +22,9 @@ _crun() {
         --monitor-interval) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --shutdown-timeout) COMPREPLY=($(compgen -W "0 30" -- "$cur")); return ;;
         --signals-to-handle) COMPREPLY=($(compgen -W "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2" -- "$cur")); return ;;
+        --preemption-signals) COMPREPLY=($(compgen -W "SIGUSR1 SIGUSR2 SIGTERM" -- "$cur")); return ;;
+        --preemption-notice) COMPREPLY=($(compgen -W "30 60 120" -- "$cur")); return ;;
+        --step-timeout) COMPREPLY=($(compgen -W "0 600" -- "$cur")); return ;;
         --log-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
         --redirects|-r) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
         --tee|-t) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
@@ -40,4 +43,4 @@ _crun() {
     fi
 }
 complete -o bashdefault -o default -F _crun crun
-_crun_options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --log-dir --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --print-completion --help --version"
+_crun_options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --log-dir --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --print-completion --help --version"

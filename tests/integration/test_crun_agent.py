@@ -149,7 +149,7 @@ def test_bad_input_is_named(tmp):
                 (["serve", "--bogus"], "--listen=HOST:PORT", 2),
                 (["status"], "HOST:PORT", 2),
                 (["status", "127.0.0.1:1"], "Connection refused", 1),
-                (["dance"], "serve or status", 2),
+                (["dance"], "is not serve, status, notify or dump", 2),
                 ([], "no command", 2)):
             done = run([CRUN_AGENT, *argv])
             assert done.returncode == code and text in done.stderr, done

@@ -11,12 +11,17 @@ MESSAGES = {
                 "u32 local_world_size, u64 rounds_seen, u32 restarts_seen, i64 last_rank,"
                 "u32 min_nodes, u32 max_nodes, u32 max_restarts, u32 fixed_ranks,"
                 "i64 join_timeout_ms, i64 last_call_timeout_ms, i64 close_timeout_ms,"
-                "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
+                "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt, i64 change_notice_ms"),
     "FAILED": (3, "u64 round, text what"),
     "SUCCEEDED": (4, "u64 round"),
     "LEAVE": (5, "text why"),
     "BEAT": (6, "i64 sent_ms"),
     "STATUS": (7, "u32 version_min, u32 version_max"),
+    "CHANGE_ANSWER": (8, "u64 id, i64 step, i64 needs_ms"),
+    "CHANGE_READY": (9, "u64 id"),
+    "NOTICE": (10, "u32 kind, i64 left_ms, text why"),
+    "OPERATE": (11, "u32 version_min, u32 version_max, text run_id, text host, u32 kind, i64 left_ms,"
+                    "text why"),
     "WELCOME": (65, "u32 version, u64 epoch"),
     "ACCEPTED": (66, "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
     "ROUND": (67, "u64 round, u32 restart_count, u32 group_rank, u32 group_world_size, u32 first_rank,"
@@ -26,6 +31,11 @@ MESSAGES = {
     "END": (69, "u32 outcome, text why"),
     "BEAT_ACK": (70, "i64 sent_ms"),
     "REFUSED": (71, "u32 version_min, u32 version_max, u64 epoch, text why"),
+    "CHANGE": (75, "u64 round, u64 id, u32 kind, i64 left_ms, text why"),
+    "CHANGE_AT": (76, "u64 id, u64 step, i64 left_ms"),
+    "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
+    "ASK_DUMP": (78, "text why"),
+    "OPERATED": (79, "u32 nodes"),
 }
 NAMES = {number: name for name, (number, _) in MESSAGES.items()}
 FORMATS = {"u32": ">I", "u64": ">Q", "i64": ">q"}
@@ -72,10 +82,11 @@ class Member:
                          link=1, role="default", node_rank=-1, local_world_size=1, rounds_seen=0,
                          restarts_seen=0, last_rank=-1, min_nodes=1, max_nodes=1, max_restarts=0,
                          fixed_ranks=0, join_timeout_ms=60000, last_call_timeout_ms=500,
-                         close_timeout_ms=1000, keep_alive_interval_ms=5000, keep_alive_max_attempt=3)
+                         close_timeout_ms=1000, keep_alive_interval_ms=5000, keep_alive_max_attempt=3,
+                         change_notice_ms=0)
         self.join.update(join)
         self.socket.sendall(MAGIC)
-        self.send("HELLO", version_min=1, version_max=1, software="raw", run_id=run_id, epoch=0)
+        self.send("HELLO", version_min=2, version_max=2, software="raw", run_id=run_id, epoch=0)
 
     def send(self, name, **values):
         self.socket.sendall(encode(name, **values))

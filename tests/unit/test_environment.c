@@ -60,7 +60,7 @@ START_TEST(test_every_variable) {
         static const char *const local[] = {"0", "1", "2", "3"};
         char path[64];
         (void) snprintf(path, sizeof(path), "/logs/attempt_2/%u/error.json", i);
-        ck_assert_int_eq(environment_for(&e, i, path, &envp, &err), 0);
+        ck_assert_int_eq(environment_for(&e, i, path, "CRUN_AGENT=a:b", &envp, &err), 0);
         expect(envp, "LOCAL_RANK", local[i]);
         expect(envp, "RANK", rank[i]);
         expect(envp, "ROLE_RANK", role_rank[i]);
@@ -97,7 +97,7 @@ START_TEST(test_what_the_user_set_stays) {
     struct cr_error err;
     char *const *envp;
     ck_assert_int_eq(environment_init(&e, LIST(inherited), &job, &round_), 0);
-    ck_assert_int_eq(environment_for(&e, 0, "", &envp, &err), 0);
+    ck_assert_int_eq(environment_for(&e, 0, "", "CRUN_AGENT=a:b", &envp, &err), 0);
     expect(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "3");
     expect(envp, "NCCL_ASYNC_ERROR_HANDLING", "");
     expect(envp, "OMP_NUM_THREADS", "");
@@ -107,7 +107,7 @@ START_TEST(test_what_the_user_set_stays) {
 
     const char *const nothing[] = {NULL};
     ck_assert_int_eq(environment_init(&e, LIST(nothing), &job, &round_), 0);
-    ck_assert_int_eq(environment_for(&e, 1, "", &envp, &err), 0);
+    ck_assert_int_eq(environment_for(&e, 1, "", "CRUN_AGENT=a:b", &envp, &err), 0);
     expect(envp, "OMP_NUM_THREADS", "1");
     expect(envp, "CUDA_VISIBLE_DEVICES", NULL);
     environment_done(&e);
@@ -122,18 +122,18 @@ START_TEST(test_virtual_local_rank) {
     struct cr_error err;
     char *const *envp;
     ck_assert_int_eq(environment_init(&e, LIST(listed), &job, &round_), 0);
-    ck_assert_int_eq(environment_for(&e, 0, "", &envp, &err), 0);
+    ck_assert_int_eq(environment_for(&e, 0, "", "CRUN_AGENT=a:b", &envp, &err), 0);
     expect(envp, "LOCAL_RANK", "0");
     expect(envp, "CUDA_VISIBLE_DEVICES", "4");
-    ck_assert_int_eq(environment_for(&e, 1, "", &envp, &err), 0);
+    ck_assert_int_eq(environment_for(&e, 1, "", "CRUN_AGENT=a:b", &envp, &err), 0);
     expect(envp, "LOCAL_RANK", "0");
     expect(envp, "RANK", "3");
     expect(envp, "CUDA_VISIBLE_DEVICES", "GPU-5");
-    ck_assert_int_eq(environment_for(&e, 2, "", &envp, &err), -EINVAL);
+    ck_assert_int_eq(environment_for(&e, 2, "", "CRUN_AGENT=a:b", &envp, &err), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "local rank 2"));
     environment_done(&e);
     ck_assert_int_eq(environment_init(&e, LIST(unlisted), &job, &round_), 0);
-    ck_assert_int_eq(environment_for(&e, 2, "", &envp, &err), 0);
+    ck_assert_int_eq(environment_for(&e, 2, "", "CRUN_AGENT=a:b", &envp, &err), 0);
     expect(envp, "CUDA_VISIBLE_DEVICES", "2");
     environment_done(&e);
 }

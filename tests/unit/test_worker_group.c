@@ -61,6 +61,7 @@ static void play(const struct scene *scenes, size_t count, enum group_ending end
 #define VICTIM    {E(EXIT_BAD), 1, 0, GROUP_STOPPING, {0}}
 #define JOIN      {E(EMPTY), 0, 0, GROUP_JOINING, {.join = 1}}
 #define FINISH    {E(EMPTY), 0, 0, GROUP_ENDED, {.finish = 1}}
+#define ENDS(sig, ms) {.end_signal = (sig), .end_grace_ms = (ms)}
 #define SIGNALLED(n, sig)                                                                          \
     {                                                                                              \
         E(SIGNAL), n, 0, GROUP_STOPPING, { .end_signal = sig, .end_grace_ms = SHUTDOWN_MS }        \
@@ -166,6 +167,47 @@ START_TEST(test_lost_while_running) {
 }
 END_TEST
 
+START_TEST(test_a_parked_worker_is_there_in_the_next_round) {
+    PLAY(GROUP_SUCCEEDED, START, ONE_BAD, {E(PARKED), 0, 0, GROUP_STOPPING, {0}}, JOIN, START, ONE_OK,
+         LAST_OK, {E(END_OK), 0, 0, GROUP_STOPPING, ENDS(SIGTERM, SHUTDOWN_MS)}, FINISH);
+}
+END_TEST
+
+/* Parked in JOINING when the job ends: there is somebody to stop. */
+START_TEST(test_parked_workers_are_stopped_at_the_end) {
+    PLAY(GROUP_FAILED, START, ONE_BAD, {E(PARKED), 0, 0, GROUP_STOPPING, {0}}, JOIN,
+         {E(END_FAILED), 0, 0, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
+         {E(PARKED_GONE), 0, 0, GROUP_STOPPING, {0}}, FINISH);
+}
+END_TEST
+
+START_TEST(test_a_broken_round_is_a_failure) {
+    PLAY(GROUP_GOES_ON, START, {E(PARKED), 0, 0, GROUP_RUNNING, {0}},
+         {E(BROKEN), 0, 0, GROUP_STOPPING,
+          {.tell_failed = 1, .end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         {E(PARKED), 0, 0, GROUP_STOPPING, {0}}, JOIN, START);
+}
+END_TEST
+
+/* Both ended with status 0 for the change: that is no success of the job. */
+START_TEST(test_making_way_is_no_success) {
+    PLAY(GROUP_GOES_ON, START, {E(EXIT_READY), 0, 0, GROUP_RUNNING, {0}},
+         {E(EXIT_READY), 0, 0, GROUP_RUNNING, {0}},
+         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)}, JOIN, START);
+}
+END_TEST
+
+START_TEST(test_leaving) {
+    PLAY(GROUP_LEFT, START,
+         {E(LEAVE), 0, 0, GROUP_STOPPING,
+          {.leave = 1, .end_signal = SIGTERM, .end_grace_ms = STOP_MS}},
+         VICTIM, VICTIM, FINISH);
+    PLAY(GROUP_LEFT, START, ONE_BAD, VICTIM, {E(LEAVE), 0, 0, GROUP_STOPPING, {.leave = 1}}, FINISH);
+    PLAY(GROUP_LEFT, START, ONE_BAD, VICTIM, JOIN,
+         {E(LEAVE), 0, 0, GROUP_ENDED, {.leave = 1, .finish = 1}});
+}
+END_TEST
+
 START_TEST(test_start_failed) {
     PLAY(GROUP_UNSTARTED, START,
          {E(START_FAILED), 1, 0, GROUP_STOPPING,
@@ -184,8 +226,8 @@ struct model {
     struct worker_group g;
     unsigned seed;
     int64_t now;
-    uint32_t living;
-    int ending_nursery, told, over, stop_told;
+    uint32_t living, parked;
+    int ending_nursery, told, over, stop_told, left;
 };
 
 static unsigned draw(struct model *m, unsigned n) {
@@ -206,9 +248,10 @@ static void feed(struct model *m, enum group_event_type type, uint32_t count, in
     }
     if (a.end_signal != 0) m->ending_nursery = 1;
     if (a.join) ck_assert(m->living == 0 && !m->over && !m->ending_nursery);
-    if (a.finish) ck_assert(m->living == 0 && m->g.ending != GROUP_GOES_ON);
+    if (a.finish) ck_assert(m->living + m->parked == 0 && m->g.ending != GROUP_GOES_ON);
     if (a.start) {
-        m->living = count;
+        m->living = count; /* parked ones included: the round is handed to them */
+        m->parked = 0;
         m->told = m->stop_told = 0;
         if (draw(m, 20) == 0) {
             m->living = draw(m, count);
@@ -217,13 +260,49 @@ static void feed(struct model *m, enum group_event_type type, uint32_t count, in
     }
 }
 
+/* Workers that stay, and those that make way for a change. */
+static void one_event_of_stayers(struct model *m) {
+    int running = m->g.state == GROUP_RUNNING;
+    int may_park = running || (m->g.state == GROUP_STOPPING && m->g.ending == GROUP_GOES_ON);
+    switch (draw(m, 5)) {
+    case 0:
+        if (m->living == 0 || !may_park) return;
+        m->living--;
+        m->parked++;
+        feed(m, E(PARKED), 0, 0);
+        return;
+    case 1:
+        if (m->parked == 0) return;
+        m->parked--;
+        feed(m, E(PARKED_GONE), 0, 0);
+        return;
+    case 2:
+        if (m->living == 0) return;
+        m->living--;
+        feed(m, E(EXIT_READY), 0, 0);
+        return;
+    case 3:
+        if (running && m->parked > 0) feed(m, E(BROKEN), 0, 0);
+        return;
+    default:
+        if (m->left || draw(m, 20) != 0) return;
+        m->left = 1;
+        feed(m, E(LEAVE), 0, 0);
+    }
+}
+
 static void one_event(struct model *m) {
     unsigned what = draw(m, 12);
+    if (draw(m, 3) == 0) {
+        one_event_of_stayers(m);
+        return;
+    }
     if (what < 6 && m->living > 0) {
         m->living--;
         int bad = draw(m, 2) == 1;
         feed(m, bad ? E(EXIT_BAD) : E(EXIT_OK), m->ending_nursery ? draw(m, 2) : 0, 0);
-    } else if (what < 8 && m->ending_nursery && m->living == 0) {
+    } else if (what < 8 && m->ending_nursery && m->living == 0 &&
+               (m->parked == 0 || m->g.ending == GROUP_GOES_ON)) {
         m->ending_nursery = 0;
         feed(m, E(EMPTY), 0, 0);
     } else if (what == 8 && draw(m, 10) == 0) {
@@ -268,6 +347,11 @@ int main(void) {
     tcase_add_test(t, test_signal_during_a_restart);
     tcase_add_test(t, test_first_known_end_stands);
     tcase_add_test(t, test_lost_while_running);
+    tcase_add_test(t, test_a_parked_worker_is_there_in_the_next_round);
+    tcase_add_test(t, test_parked_workers_are_stopped_at_the_end);
+    tcase_add_test(t, test_a_broken_round_is_a_failure);
+    tcase_add_test(t, test_making_way_is_no_success);
+    tcase_add_test(t, test_leaving);
     tcase_add_test(t, test_start_failed);
     tcase_add_test(t, test_random_orders);
     suite_add_tcase(s, t);

@@ -472,6 +472,32 @@ START_TEST(test_grace_then_kill) {
 }
 END_TEST
 
+/* The kept one and its child live on, the hidden child of the dead one does not. */
+START_TEST(test_a_kept_worker_survives_the_others) {
+    struct place p;
+    struct worker_process *kept, *other;
+    choose_containment(_i & 1);
+    choose_way(_i >> 1);
+    place_open(&p);
+    CR_AUTO_FD int in = start_talking(&p, "sleep 1000 & echo $!; wait", &kept);
+    CR_AUTO_FD int hidden = start_talking(
+        &p, "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & wait", &other);
+    pid_t child = read_pid(in), stranger = read_pid(hidden), self = worker_pid(kept);
+    worker_keep(kept, 1);
+    end_all(&p, SIGTERM, 200);
+    ck_assert_uint_eq(p.ended_count, 1);
+    ck_assert(is_alive(self) && is_alive(child) && !is_alive(stranger));
+    (void) start_shell(&p, "exit 4", -1, NULL); /* in the dead one's place */
+    run_until_ended(&p, 2);
+    worker_keep(kept, 0);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    ck_assert_uint_eq(p.ended_count, 3);
+    ck_assert_int_eq(p.ended[2].exit_code, -SIGTERM);
+    ck_assert(!is_alive(self) && !is_alive(child));
+    place_close(&p);
+}
+END_TEST
+
 START_TEST(test_a_stopped_worker_obeys) {
     struct place p;
     struct worker_process *w;
@@ -732,6 +758,7 @@ int main(void) {
     tcase_add_test(ending, test_order_of_death_when_we_are_late);
     tcase_add_test(ending, test_the_dead_are_no_victims);
     tcase_add_loop_test(ending, test_grace_then_kill, 0, 6);
+    tcase_add_loop_test(ending, test_a_kept_worker_survives_the_others, 0, 6);
     tcase_add_test(ending, test_a_stopped_worker_obeys);
     tcase_add_test(ending, test_ending_again_hastens);
     tcase_add_loop_test(ending, test_nothing_is_left_behind, 0, 2 * HOSTILE);
