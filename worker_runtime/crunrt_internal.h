@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "store/store.h"
+#include "worker_runtime/agent_link_internal.h"
 #include "worker_runtime/store_host_internal.h"
 #include "worker_runtime/worker_place_internal.h"
 
@@ -48,10 +49,15 @@ struct crunrt {
     char prefix[64];                  /* "crunrt/<attempt>/<generation>" */
     uint64_t group_seq;               /* groups made so far, the same on every rank */
     struct rt_whole_group whole;
+    struct agent_link link;
+    struct cr_error link_error; /* why there is none, though one is named */
 };
 
 /* Sets the place in the first generation, or, for a process started anew, joins the next one. */
 int rt_enter_first_generation(struct crunrt *rt);
+
+/* Connects the store and its views to another server; what they are stays the same to their users. */
+int rt_store_move(crunrt_store *store, const char *host, uint16_t port, int64_t timeout_ms);
 
 /* A store in a file, shared by world_size processes; the last one to close it removes it. */
 int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out);

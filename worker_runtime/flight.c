@@ -84,6 +84,8 @@ void flight_set_place(int rank, int world_size) {
     if (n < 0 || (size_t) n >= sizeof(own_path)) own_path[0] = '\0';
 }
 
+const char *flight_path(void) { return own_path; }
+
 /* ---- writing, safe in a signal handler ---- */
 
 struct out {

@@ -16,6 +16,9 @@ void flight_end(uint64_t number, int ok);
 /* Who we are, for the file; also where it goes unless flight_dump() is given a path. */
 void flight_set_place(int rank, int world_size);
 
+/* Where that is; "" = nowhere. */
+const char *flight_path(void);
+
 /* Writes all that is held to the path (NULL: the one of the place). Calls only what is safe in a
  * signal handler. 0 or a negative errno; -ENOENT: no path. */
 int flight_dump(const char *path, const char *reason);

@@ -65,6 +65,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     if (rc < 0) return rc;
     struct crunrt *rt = calloc(1, sizeof(*rt));
     if (rt == NULL) return cr_fail(rt_last_error(), -ENOMEM, "initialise: out of memory");
+    rt->link.fd = -1;
     rc = worker_place_read(process_environment, NULL, o.method, o.rank, o.world_size, &rt->place,
                            rt_last_error());
     if (rc == 0) rc = connect_store(rt, o.timeout_ms > 0 ? o.timeout_ms : CRUNRT_TIMEOUT_MS);
@@ -76,6 +77,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
         return rc;
     }
     flight_set_place(rt->first_rank, rt->first_world_size);
+    agent_link_open(&rt->link, &rt->link_error);
     *out = rt;
     return 0;
 }
@@ -99,6 +101,7 @@ static void leave(struct crunrt *rt) {
 void crunrt_destroy(crunrt *rt) {
     if (rt == NULL) return;
     leave(rt);
+    agent_link_close(&rt->link);
     crunrt_store_close(rt->store);
     if (rt->host_state != NULL) rt->host->close(rt->host_state);
     free(rt);

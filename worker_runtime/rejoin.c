@@ -8,8 +8,12 @@
  *
  * The first to come is the one that closes: when all are there, or when those that are there
  * suffice and the time for the others is up. A generation that is open is joined; one that is
- * closed is followed by the next, if it had us. */
+ * closed is followed by the next, if it had us.
+ *
+ * Under an agent that can be asked none of that is needed: it holds the next round, as for workers that
+ * it starts anew, and tells us our place in it, with a store that is new, too. */
 #include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/flight_internal.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
@@ -204,10 +208,7 @@ static int come(struct rejoin *j) {
 }
 
 static int rejoin(struct crunrt *rt, const crunrt_rejoin_options *options) {
-    struct rejoin j = {.rt = rt, .o = CRUNRT_REJOIN_OPTIONS_INIT};
-    if (options != NULL && options->size >= sizeof(options->size)) {
-        memcpy(&j.o, options, options->size < sizeof(j.o) ? options->size : sizeof(j.o));
-    }
+    struct rejoin j = {.rt = rt, .o = *options};
     if (j.o.timeout_ms <= 0) j.o.timeout_ms = REJOIN_TIMEOUT_MS;
     if (j.o.min_size <= 0) j.o.min_size = rt->first_world_size;
     if (j.o.min_size > rt->first_world_size) {
@@ -221,9 +222,66 @@ static int rejoin(struct crunrt *rt, const crunrt_rejoin_options *options) {
     return rc < 0 ? rc : take_place(&j);
 }
 
+/* ---- with the agent ---- */
+
+static int take_round(struct crunrt *rt, const struct link_packet *p) {
+    struct worker_place *at = &rt->place;
+    if (p->place.world_size == 0 || p->place.world_size > INT_MAX ||
+        p->place.rank >= p->place.world_size || p->place.master_port > UINT16_MAX ||
+        memchr(p->place.master_addr, '\0', sizeof(p->place.master_addr)) == NULL) {
+        return cr_fail(rt_last_error(), -EPROTO, "rejoin: the agent told no place that makes sense");
+    }
+    at->rank = (int) p->place.rank;
+    at->world_size = (int) p->place.world_size;
+    at->local_rank = (int) p->place.local_rank;
+    at->local_world_size = (int) p->place.local_world_size;
+    at->restart_count = (int) p->place.restart_count;
+    at->master_port = (uint16_t) p->place.master_port;
+    (void) stpcpy(at->master_addr, p->place.master_addr);
+    return 0;
+}
+
+static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_packet *p) {
+    struct agent_link *l = &rt->link;
+    int rc = l->asked ? 0 : agent_link_send(l, LINK_REJOIN, l->change.id);
+    l->asked = 1;
+    while (rc == 0) {
+        int got = agent_link_receive(l, deadline_ms, p);
+        if (got < 0) rc = got;
+        else if (got == 0) rc = -ETIMEDOUT;
+        else if (p->type == LINK_ROUND) return 0;
+    }
+    return cr_fail(rt_last_error(), rc,
+                   rc == -ETIMEDOUT ? "rejoin: the next round has not begun in time"
+                                    : "rejoin: the agent is gone; end this process");
+}
+
+static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
+    struct link_packet p;
+    int64_t limit = o->timeout_ms > 0 ? o->timeout_ms : CR_FOREVER; /* the agent knows when to end it */
+    int rc = wait_for_round(rt, cr_deadline_ms(limit), &p);
+    if (rc == 0) rc = take_round(rt, &p);
+    if (rc < 0) return rc;
+    struct agent_link *l = &rt->link;
+    *l = (struct agent_link){.fd = l->fd, .page = l->page, .heard = atomic_load(&l->page->bell)};
+    rc = rt_store_move(rt->store, rt->place.master_addr, rt->place.master_port,
+                       rt->store->timeout_ms);
+    if (rc < 0) return cr_wrap(rt_last_error(), "rejoin as rank %d", rt->place.rank);
+    rt->generation = 0;
+    rt->group_seq = 0;
+    return rt_enter_first_generation(rt);
+}
+
 int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
     if (rt == NULL) return cr_fail(rt_last_error(), -EINVAL, "rejoin: no runtime");
-    return rejoin(rt, options);
+    crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
+    if (options != NULL && options->size >= sizeof(options->size)) {
+        memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
+    }
+    if (rt->link.page == NULL) return rejoin(rt, &o);
+    int rc = rejoin_by_agent(rt, &o);
+    if (rc == 0) flight_set_place(rt->first_rank, rt->first_world_size);
+    return rc;
 }
 
 /* A process that takes the place of one that was there before in this attempt (a launcher may start
@@ -238,6 +296,7 @@ int rt_enter_first_generation(struct crunrt *rt) {
                     rt->first_rank);
     int rc = crunrt_store_add(rt->store, key, 1, &starts);
     if (rc < 0 || starts == 1) return rc;
-    rc = rejoin(rt, NULL);
+    crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
+    rc = rejoin(rt, &o);
     return rc < 0 ? cr_wrap(rt_last_error(), "take the place of rank %d", rt->first_rank) : 0;
 }

@@ -54,6 +54,19 @@ int crunrt_store_open(const char *host, int port, int64_t timeout_ms, crunrt_sto
     return 0;
 }
 
+int rt_store_move(crunrt_store *store, const char *host, uint16_t port, int64_t timeout_ms) {
+    struct store_client *client = NULL;
+    int rc = store_client_connect(host, port, STORE_PROTOCOL_PROBE, timeout_ms, &client,
+                                  rt_last_error());
+    if (rc < 0) return rc;
+    (void) pthread_mutex_lock(&store->lock);
+    struct store *before = store->base;
+    store->base = store_client_store(client);
+    (void) pthread_mutex_unlock(&store->lock);
+    store_close(before);
+    return 0;
+}
+
 int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out) {
     struct crunrt_store *s = NULL;
     int rc = store_new(NULL, "", timeout_ms, &s);

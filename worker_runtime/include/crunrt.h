@@ -137,15 +137,95 @@ typedef struct crunrt_rejoin_options {
  *   decides
  *             by its own options, so give the same everywhere
  *
+ * Under crun the agent holds the round: this waits until the next one begins, with as many ranks as
+ * it has (options but timeout_ms are ignored, and timeout_ms 0 waits as long as the agent lives);
+ * local rank, restart count and the job's store are new, too, and what was in the store is gone.
+ * crun leaves a worker alive for this after a failure if it has called crunrt_can_rejoin(), and after
+ * an announced change if it calls this. To call it with no failure and no change gives up the round
+ * for all, and costs a restart.
+ *
  * Returns 0, or
  *   -ETIMEDOUT   too few ranks came, or the first to come died; may be called again
  *   -ESTALE      the others went on without this rank; end the process
+ *   -ENOTCONN    the agent is gone; end the process
  *   -EINVAL, -ECONNRESET, -EPROTO, -ENOMEM
- * Only for launchers that let the other workers live when one fails; crun and torchrun restart them
- * all by default. */
+ * Without crun, only for launchers that let the other workers live when one fails; torchrun restarts
+ * them all. */
 CRUNRT_API int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options);
 
-/* The job's store, connected; borrowed, ends with the runtime. Keys are shared with every process
+/* ---- steps, and changes with notice ----
+ *
+ *     crunrt_change change = CRUNRT_CHANGE_INIT;
+ *     while (step < last) {
+ *         train(step++);
+ *         if (crunrt_step(rt, &change) == CRUNRT_CHANGE) {
+ *             save();
+ *             return 0;            // or destroy the groups, crunrt_rejoin(), and go on
+ *         }
+ *     }
+ *
+ * Under crun, a node that joins, or that goes away with notice, is announced: all ranks are stopped
+ * after the same number of steps. Without crun's agent all of this does nothing and returns 0. */
+
+#define CRUNRT_CHANGE 1
+
+typedef enum crunrt_change_kind {
+    CRUNRT_CHANGE_JOIN = 1,       /* nodes are let in */
+    CRUNRT_CHANGE_LEAVE = 2,      /* a node leaves */
+    CRUNRT_CHANGE_PREEMPTION = 3, /* a node is taken away */
+    CRUNRT_CHANGE_MAINTENANCE = 4 /* a node is to be repaired */
+} crunrt_change_kind;
+
+typedef struct crunrt_change {
+    size_t size; /* sizeof(crunrt_change) */
+    crunrt_change_kind kind;
+    int64_t left_ms;  /* until this process is stopped regardless */
+    uint64_t step;    /* steps made in this round, the same on every rank that counts them */
+    char reason[256]; /* one line */
+} crunrt_change;
+
+#define CRUNRT_CHANGE_INIT                                                                         \
+    { sizeof(crunrt_change), CRUNRT_CHANGE_JOIN, 0, 0, "" }
+
+/* One step is made. To be called by every rank after each of its steps, from one thread, the same
+ * number of times between two collectives; costs some ten nanoseconds. With a change announced it
+ * waits until it is known after which step all stop (a few milliseconds), then lets this rank go on to
+ * that step.
+ *
+ *   change   filled in when a change takes place; NULL is fine
+ *
+ * Returns 0 (go on), CRUNRT_CHANGE (stop here: save, then crunrt_rejoin(), crunrt_change_done(), or end
+ * with status 0; further calls return it again), or
+ *   -ECONNRESET   the round has ended, for a worker failed; crunrt_rejoin(), or end */
+CRUNRT_API int crunrt_step(crunrt *rt, crunrt_change *change);
+
+typedef enum crunrt_answer {
+    CRUNRT_AFTER_STEP = 0, /* stop me when a step is done; what holds from the first step on */
+    CRUNRT_NOW = 1,        /* stop me at any time, I have nothing to save */
+    CRUNRT_NEEDS = 2       /* when a step is done, and then I need needs_ms */
+} crunrt_answer;
+
+/* How this worker answers changes from now on. needs_ms (with CRUNRT_NEEDS) lengthens the time that a
+ * change is announced for where that is ours to choose: for nodes that join, not for a node that is
+ * taken away. Returns 0, or -EINVAL. */
+CRUNRT_API int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms);
+
+/* What the change asked for is done, and this process may be stopped (SIGTERM). For workers that
+ * neither rejoin nor end of themselves. Returns 0, -EINVAL (no change takes place), -ENOTCONN. */
+CRUNRT_API int crunrt_change_done(crunrt *rt);
+
+/* From now on the agent ends this worker if no step comes for limit_ms, after its flight record was
+ * written; crun counts it as failed. 0 takes that back (crun's --step-timeout then holds, if given).
+ * Returns 0, -EINVAL, -ENOTCONN. */
+CRUNRT_API int crunrt_watch_steps(crunrt *rt, int64_t limit_ms);
+
+/* When other workers fail, leave this process alive (yes = 1): it will notice by a failing operation
+ * or crunrt_step(), destroy its groups and call crunrt_rejoin(). One that does not within the grace
+ * that stopped workers get is ended. Returns 0. */
+CRUNRT_API int crunrt_can_rejoin(crunrt *rt, int yes);
+
+/* The job's store, connected; borrowed, ends with the runtime; after crunrt_rejoin() under crun the same
+ * object leads to the new round's store. Keys are shared with every process
  * of the job, torch.distributed.TCPStore in Python included. Keys that begin with "crunrt/" are the
  * library's own. */
 CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
@@ -551,8 +631,10 @@ CRUNRT_API int crunrt_report_fatal_signals(void);
  *
  *   path   NULL = CRUNRT_FLIGHT_FILE + rank + ".json", or flight.json beside the error file
  *
- * The library does so itself when a group breaks and, after crunrt_report_fatal_signals(), on a
- * fatal signal, if one of these two places is known. Returns 0, -ENOENT (no path), or what the file
+ * The library does so itself when a group breaks, when crun's agent asks for it (SIGUSR2 to crun; it
+ * sends signal CRUNRT_DUMP_SIGNAL, default SIGRTMIN+5, which the library handles unless the program
+ * does, 0 = never), and, after crunrt_report_fatal_signals(), on a fatal signal, if one of these two
+ * places is known. Returns 0, -ENOENT (no path), or what the file
  * system said. */
 CRUNRT_API int crunrt_flight_dump(const char *path);
 

@@ -1,0 +1,129 @@
+/* A job that goes on in its processes: workers die, nodes come and go, and those that are left keep
+ * what they have in memory.
+ *
+ *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200
+ *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200 --kill 1@50
+ *
+ * Each step adds one all-reduced vector to the model. After a failure or a change the ranks form a new
+ * group and take over the model of whoever is furthest; one that was started anew brings nothing and
+ * gets it from the others, so no file is needed as long as one rank lives. A rank that is to go away
+ * (SIGUSR1 to crun) has nothing to save here: the others have it all. */
+#include <crunrt.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIZE 1000
+
+struct job {
+    crunrt *rt;
+    crunrt_group *world;
+    int64_t step, last; /* steps done; to be done */
+    double model[SIZE];
+    int pace_ms, kill_rank;
+    int64_t kill_step;
+    int rounds; /* that this process was in */
+};
+
+static int complain(const char *what) {
+    (void) fprintf(stderr, "elastic: %s: %s\n", what, crunrt_last_error());
+    return -1;
+}
+
+/* Everybody takes the model of the rank that has made most steps. */
+static int take_over(struct job *j) {
+    int n = crunrt_group_size(j->world), best = 0;
+    int64_t *steps = calloc((size_t) n, sizeof(*steps));
+    if (steps == NULL) return -1;
+    int rc = crunrt_group_all_gather(j->world, &j->step, steps, 1, CRUNRT_INT64);
+    for (int r = 1; r < n; r++) best = steps[r] > steps[best] ? r : best;
+    j->step = steps[best];
+    free(steps);
+    if (rc < 0) return rc;
+    return crunrt_group_broadcast(j->world, j->model, SIZE, CRUNRT_FLOAT64, best);
+}
+
+static int train_one_step(struct job *j) {
+    double add[SIZE];
+    for (int i = 0; i < SIZE; i++) {
+        add[i] = (double) ((j->step * 31 + i * 7) % 101) / crunrt_world_size(j->rt);
+    }
+    int rc = crunrt_group_all_reduce(j->world, add, add, SIZE, CRUNRT_FLOAT64, CRUNRT_SUM);
+    if (rc < 0) return rc;
+    for (int i = 0; i < SIZE; i++) j->model[i] += add[i];
+    j->step++;
+    if (j->pace_ms > 0) {
+        (void) nanosleep(&(struct timespec){.tv_sec = j->pace_ms / 1000,
+                                            .tv_nsec = j->pace_ms % 1000 * 1000000L},
+                         NULL);
+    }
+    return 0;
+}
+
+static void die_if_asked(const struct job *j) {
+    if (j->kill_rank != crunrt_rank(j->rt) || j->step != j->kill_step) return;
+    if (crunrt_restart_count(j->rt) == 0) (void) raise(SIGKILL);
+}
+
+/* Steps until the end (0), or until the round is over (1): by a failure, or a change. */
+static int run_round(struct job *j) {
+    crunrt_change change = CRUNRT_CHANGE_INIT;
+    int rc = crunrt_group_new(j->rt, NULL, &j->world);
+    if (rc == 0) rc = take_over(j);
+    j->rounds++;
+    while (rc == 0 && j->step < j->last) {
+        die_if_asked(j);
+        rc = train_one_step(j);
+        if (rc == 0) rc = crunrt_step(j->rt, &change);
+    }
+    if (rc == CRUNRT_CHANGE) {
+        (void) printf("rank %d: stops after step %lld: %s\n", crunrt_rank(j->rt),
+                      (long long) j->step, change.reason);
+    } else if (rc < 0) {
+        (void) complain("goes on without this round");
+    }
+    crunrt_group_destroy(j->world);
+    j->world = NULL;
+    return rc != 0;
+}
+
+static int read_arguments(int argc, char **argv, struct job *j) {
+    *j = (struct job){.last = 100, .kill_rank = -1};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--kill") == 0 && i + 1 < argc) {
+            char *at;
+            j->kill_rank = (int) strtol(argv[++i], &at, 10);
+            j->kill_step = *at == '@' ? strtoll(at + 1, NULL, 10) : 0;
+        } else if (strcmp(argv[i], "--pace-ms") == 0 && i + 1 < argc) {
+            j->pace_ms = (int) strtol(argv[++i], NULL, 10);
+        } else if (argv[i][0] >= '0' && argv[i][0] <= '9') {
+            j->last = strtoll(argv[i], NULL, 10);
+        } else {
+            (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP]\n");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct job j;
+    if (read_arguments(argc, argv, &j) < 0) return 2;
+    (void) setvbuf(stdout, NULL, _IOLBF, 0);
+    if (crunrt_init(NULL, &j.rt) < 0) return complain("cannot start") < 0;
+    (void) crunrt_can_rejoin(j.rt, 1);
+    while (run_round(&j) != 0) {
+        if (crunrt_rejoin(j.rt, NULL) < 0) return complain("cannot go on") < 0;
+    }
+    double sum = 0;
+    for (int i = 0; i < SIZE; i++) sum += j.model[i];
+    (void) printf("rank %d of %d: process %d, %d rounds, %lld steps, sum %.17g\n",
+                  crunrt_rank(j.rt), crunrt_world_size(j.rt), (int) getpid(), j.rounds,
+                  (long long) j.step, sum);
+    crunrt_destroy(j.rt);
+    return 0;
+}
