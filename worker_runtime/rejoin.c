@@ -269,6 +269,7 @@ static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
     if (rc < 0) return cr_wrap(rt_last_error(), "rejoin as rank %d", rt->place.rank);
     rt->generation = 0;
     rt->group_seq = 0;
+    rt->whole = (struct rt_whole_group){0}; /* the prefix may be the same again */
     return rt_enter_first_generation(rt);
 }
 
