@@ -46,6 +46,7 @@ def calls(worker):
     return [line.split()[0] for line in lines]
 
 
+expect(fake("", size=1, NCCL_COMM_ID="127.0.0.1:9999"), 0, 3, "error -22", "NCCL_COMM_ID")
 expect(fake("", size=1, allow="0"), 0, 3, "error -2", "this library is a fake")
 
 for words in ("", "init-slow"):
@@ -163,6 +164,10 @@ for words in ("op-hang", "op-error"):
     if len(ids) != 1 or len(set(*ids)) != 2:
         fail(workers, f"ids {ids}: the next generation needs an id of its own, the same on all ranks")
     for r, w in enumerate(workers):
-        if splits(w) != [("0", "0") if r == 0 else ("-1", "0")] or calls(w).count("ncclCommAbort") != 1:
+        if splits(w) != [("0", str(r)), ("0", "0") if r == 0 else ("-1", "0")]:
             fail(workers, "the part in the next generation must be split from the new world")
+        ends = [call for call in re.findall(r"^fake: (ncclComm(?:Abort|Finalize).*)$", w.text(), re.M)]
+        done = ["ncclCommFinalize"] * (2 if r == 0 else 1)
+        if ends != ["ncclCommAbort", "ncclCommAbort of a child", *done]:
+            fail(workers, f"{ends}: with one communicator broken, the others of that time are aborted, too")
 print("tier C (fake): PASS")

@@ -801,13 +801,16 @@ static void mode_nccl_rejoin(void) {
     op.count = 1;
     op.timeout_ms = 1000;
     open_runtime();
+    crunrt_group *other = NULL;
     REQUIRE(crunrt_group_new(rt, &o, &world) == 0, "world");
+    REQUIRE(crunrt_group_new(rt, &o, &other) == 0, "another of all ranks, whole when that breaks");
     int64_t since = now_ms();
     int rc = crunrt_group_run(world, &op);
     REQUIRE(rc < 0, "the operation passed");
     print_error(rc, since);
     REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
     crunrt_group_destroy(world);
+    crunrt_group_destroy(other);
     (void) setenv("FAKE_NCCL", "", 1);
     crunrt_rejoin_options r = CRUNRT_REJOIN_OPTIONS_INIT;
     REQUIRE(crunrt_rejoin(rt, &r) == 0, "rejoin");

@@ -44,6 +44,8 @@
 
 /* Communicators of this process whose abort did not come back. */
 static atomic_int wedged_comms;
+/* Aborts so far: a communicator made before the last of them may have lost the same peer. */
+static atomic_int aborts;
 
 struct nccl_state {
     const struct nccl_api *api;
@@ -54,8 +56,9 @@ struct nccl_state {
     void *scratch; /* one int32 on the device, for the barrier */
     int device, rank, size;
     int blocking;
-    int wedged;    /* an abort did not come back: CUDA calls may hang, too */
-    char name[64]; /* NCCL keeps a pointer to it */
+    int aborts_before; /* when it was made */
+    int wedged;        /* an abort did not come back: CUDA calls may hang, too */
+    char name[64];     /* NCCL keeps a pointer to it */
     struct backend_store store;
 };
 
@@ -358,6 +361,7 @@ static struct nccl_state *state_new(const struct backend_group *group, struct cr
     }
     const char *blocking = getenv("CRUNRT_NCCL_BLOCKING");
     s->blocking = blocking != NULL && strcmp(blocking, "1") == 0;
+    s->aborts_before = atomic_load(&aborts);
     s->rank = group->rank;
     s->size = group->size;
     s->device = group->device;
@@ -457,6 +461,7 @@ static void nccl_abort(void *arg) {
     struct abort_job *j = abort_job_new(s);
     pthread_t thread;
     s->comm = NULL; /* whatever happens, nobody touches it again */
+    (void) atomic_fetch_add(&aborts, 1);
     if (j == NULL || start_without_signals(&thread, run_abort, j) != 0) {
         if (j != NULL) abort_job_free(j);
         give_up_on_comm(s);
@@ -479,8 +484,14 @@ static void nccl_abort(void *arg) {
     abort_job_free(j);
 }
 
-/* The orderly end: finalize with a deadline, then destroy; abort if finalize does not come back. */
+/* The orderly end: finalize with a deadline, then destroy; abort if finalize does not come back, or
+ * at once where another communicator of this process had to be: finalizing may wait for a peer that
+ * is gone. */
 static void end_comm(struct nccl_state *s) {
+    if (atomic_load(&aborts) != s->aborts_before) {
+        nccl_abort(s);
+        return;
+    }
     ncclResult_t r = s->api->ncclCommFinalize(s->comm);
     struct cr_error ignored;
     if ((r != ncclSuccess && r != ncclInProgress) ||
