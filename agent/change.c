@@ -111,7 +111,8 @@ static void let_stay(struct agent *a, struct worker *w, int stays) {
 
 int only_parked_live(const struct agent *a) {
     for (uint32_t i = 0; i < worker_count(a); i++) {
-        if (lives(&a->workers[i]) && !a->workers[i].parked) return 0;
+        const struct worker *w = &a->workers[i];
+        if (lives(w) && (!w->parked || worker_is_dead(w->process))) return 0;
     }
     return 1;
 }

@@ -291,11 +291,14 @@ void worker_send(struct worker_process *w, int signum) {
 
 void worker_keep(struct worker_process *w, int keep) { w->kept = keep; }
 
+int worker_is_dead(struct worker_process *w) {
+    const struct worker_process *dead;
+    nursery_collect(w->nursery);
+    TAILQ_FOREACH(dead, &w->nursery->dead, link)
+    if (dead == w) return 1;
+    return 0;
+}
+
 void worker_signal(struct worker_process *w, int signum) {
-    struct nursery *n = w->nursery;
-    nursery_collect(n);
-    struct worker_process *dead;
-    TAILQ_FOREACH(dead, &n->dead, link)
-    if (dead == w) return;
-    worker_send(w, signum);
+    if (!worker_is_dead(w)) worker_send(w, signum);
 }

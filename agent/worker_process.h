@@ -83,6 +83,9 @@ int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *co
 pid_t worker_pid(const struct worker_process *w);
 void *worker_arg(const struct worker_process *w);
 
+/* 1 if the kernel counts it as dead by now; on_exit then follows. */
+int worker_is_dead(struct worker_process *w);
+
 /* To the worker's whole process group. A worker that the kernel already counts as dead is not signalled
  * (and is no victim), even if on_exit has not run yet. */
 void worker_signal(struct worker_process *w, int signum);

@@ -181,9 +181,15 @@ note(f"up.{rank}")
 until("up.0", "up.1", "up.2")
 if rank == 1: sys.exit(7)
 assert link.recv()["type"] == OVER
-if rank == 2: until("dead"); link.send(REJOIN); assert link.recv()["type"] == ROUND; sys.exit(0)
+if rank == 2:
+    until("going")
+    while os.path.exists("/proc/%s/exe" % open(f"{tmp}/going").read().strip()):
+        time.sleep(0.01)
+    link.send(REJOIN)
+    assert link.recv()["type"] == ROUND
+    sys.exit(0)
 link.send(REJOIN)
-note("dead")
+note("going", os.getpid())
 os._exit(9)
 """), env=ENV)
     assert done.returncode == 0, done
