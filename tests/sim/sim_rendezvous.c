@@ -1,6 +1,7 @@
 /* The rendezvous under a seeded simulator: the real coordinator, the real members, the real codec; a
  * virtual clock and a virtual network that delays, cuts and loses; nodes that crash, lose power,
- * stall, leave, come late; clocks that run apart; workers that fail, succeed and die slowly.
+ * stall, leave, come late; clocks that run apart; workers that fail, succeed and die slowly; changes
+ * with notice, whose answers come late or never.
  *
  * After every step the invariants of check_step() must hold, at every round those of check_round(),
  * and when the faults have stopped the job must come to rest within a bound (check_calm). A failing
@@ -32,18 +33,21 @@
 #define STOP_MAX   450  /* longest time that workers take to die of SIGTERM: beyond the lease */
 #define KILL_TIME  5    /* after SIGKILL, or the death of their agent */
 #define CHAOS_TIME 12000
-/* Longest way to rest: a stalled round's leases, the slowest stop, last call, reconnecting. */
-#define CALM_TIME  (STOP_MAX + 4 * LEASE + LAST_CALL + 3000)
+#define NOTICE_MAX 1500 /* longest notice of a change */
+#define NEEDS_MAX  400  /* what workers ask for beyond it */
+#define CHANGES_MAX 2048
+/* Longest way to rest: a stalled round's leases, the slowest stop, last call, reconnecting, two changes. */
+#define CALM_TIME  (STOP_MAX + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_MAX))
 
 /* ---- the world ---- */
 
 enum event_type {
     EV_TICK_NODE, EV_TICK_HOST, EV_ARRIVE, EV_CLOSED, EV_LINKED, EV_REFUSED,
-    EV_WORKERS_END, EV_WORKERS_GONE, EV_NODE_UP, EV_HOST_UP, EV_CUT_ENDS, EV_STALL_ENDS, EV_FAULT
+    EV_WORKERS_END, EV_WORKERS_GONE, EV_ANSWER, EV_READY, EV_TIME_TO_GO, EV_NODE_UP, EV_HOST_UP, EV_CUT_ENDS, EV_STALL_ENDS, EV_FAULT
 };
 static const char *const event_names[] = {
     "tick node", "tick host", "arrive", "closed", "linked", "refused", "workers end",
-    "workers gone", "node up", "host up", "cut ends", "stall ends", "fault"};
+    "workers gone", "answer", "ready", "time to go", "node up", "host up", "cut ends", "stall ends", "fault"};
 
 enum { TO_HOST = 0, TO_NODE = 1, HOST = -1 };
 
@@ -83,6 +87,11 @@ struct node {
     int outcome;
     uint64_t round;
     uint32_t group_rank;
+    int64_t round_at;        /* its workers have begun then */
+    uint64_t change;         /* id of the change announced in this round; 0 = none */
+    int64_t answer;          /* the step that was told; -1 = any time, -2 = nothing yet */
+    int was_set;             /* CHANGE_AT has come */
+    int is_going;            /* has given notice: leaves after the next stop */
     int64_t tick_at;         /* the next EV_TICK_NODE that is under way */
     struct event *held;      /* events that wait for a stall or a cut to end */
     size_t held_count, held_cap;
@@ -96,6 +105,13 @@ struct round_record {
     uint16_t port;
     uint32_t first[NODES_MAX], count[NODES_MAX];
     unsigned seen, succeeded; /* bits by group rank */
+};
+
+/* What became known of one change. */
+struct change_record {
+    int host_inc;
+    uint64_t id, step; /* step 0: not set yet */
+    int64_t top_answer;
 };
 
 static struct world {
@@ -115,10 +131,15 @@ static struct world {
     struct round_record rounds[ROUNDS_MAX];
     int round_count;
     uint32_t top_restarts;
+    uint32_t failures;       /* told by members so far */
+    struct change_record changes[CHANGES_MAX];
+    int change_count;
+    int64_t change_until;    /* host's clock: the open change is over by then; CR_FOREVER: none open */
+    int64_t notice_ms;       /* job setting */
     int calm;        /* the faults have stopped */
     int wait_ms;     /* coordinator_wait */
     int verbose, failed;
-    uint64_t steps, total_rounds, total_steps;
+    uint64_t steps, total_rounds, total_steps, total_changes, total_set;
 } w;
 
 static void violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -285,11 +306,52 @@ static void close_end(struct conn *c, int dir) {
     in_order(c, dir, (struct event){.type = EV_CLOSED});
 }
 
+/* ---- changes ---- */
+
+static struct change_record *find_change(int host_inc, uint64_t id) {
+    for (int i = w.change_count; i-- > 0;) {
+        if (w.changes[i].host_inc == host_inc && w.changes[i].id == id) return &w.changes[i];
+    }
+    return NULL;
+}
+
+/* Only nodes that are let in may be kept waiting for what the workers need. */
+static void note_change(const struct rdzv_change *m) {
+    int soft = m->kind == RENDEZVOUS_CHANGE_JOIN;
+    if (find_change(w.host_inc, m->id) != NULL) return;
+    CR_ASSERT(w.change_count < CHANGES_MAX);
+    w.changes[w.change_count++] =
+        (struct change_record){.host_inc = w.host_inc, .id = m->id, .top_answer = -1};
+    w.change_until = host_now() + m->left_ms + (soft ? NEEDS_MAX : 0);
+    w.total_changes++;
+    story("host: change %" PRIu64 ", %" PRId64 " ms: %s", m->id, m->left_ms, m->why);
+}
+
+/* All are told one step, and only when everybody has said how far it is. */
+static void note_change_set(const struct rdzv_change_at *m) {
+    struct change_record *r = find_change(w.host_inc, m->id);
+    if (r == NULL) {
+        violation("change %" PRIu64 " is set, but was never announced", m->id);
+    } else if (r->step == 0) {
+        r->step = m->step;
+        w.total_set++;
+        if (m->step != (uint64_t) r->top_answer + 1) {
+            violation("change %" PRIu64 " is set to step %" PRIu64 ", the furthest is at %" PRId64,
+                      m->id, m->step, r->top_answer);
+        }
+    } else if (r->step != m->step) {
+        violation("change %" PRIu64 " has two steps, %" PRIu64 " and %" PRIu64, m->id, r->step, m->step);
+    }
+}
+
 /* ---- the coordinator's shell ---- */
 
 static void host_send(void *arg, void *peer, const struct rdzv_message *m) {
     (void) arg;
     struct conn *c = peer;
+    if (m->type == RDZV_CHANGE) note_change(&m->change);
+    if (m->type == RDZV_CHANGE_AT) note_change_set(&m->change_at);
+    if (m->type == RDZV_STOP) w.change_until = CR_FOREVER;
     if (c->host_end) transmit(c, TO_NODE, m);
 }
 
@@ -312,6 +374,7 @@ static int host_open_store(void *arg, uint64_t round, struct coordinator_store *
     (void) snprintf(out->addr, sizeof(out->addr), "10.0.0.1");
     out->port = r->port;
     w.total_rounds++;
+    w.change_until = CR_FOREVER;
     story("host: ROUND %" PRIu64 " (record %d)", round, w.round_count - 1);
     /* Whom the coordinator gave up for silence has no workers left, unless it is asleep itself. */
     for (int i = 0; i < w.node_count; i++) {
@@ -337,7 +400,7 @@ static void host_got(struct conn *c, const struct rdzv_message *m) {
     struct cr_error err = {0};
     if (m->type == RDZV_HELLO) {
         struct rdzv_message welcome = {.type = RDZV_WELCOME};
-        welcome.welcome.version = 1;
+        welcome.welcome.version = RDZV_VERSION_MAX;
         c->job_greeted = 1;
         transmit(c, TO_NODE, &welcome);
     } else if (c->seat != NULL) {
@@ -354,7 +417,7 @@ static void host_starts(void) {
     w.host_up = 1;
     w.host_inc++;
     w.host_stalled_until = 0;
-    w.host_tick_at = CR_FOREVER;
+    w.host_tick_at = w.change_until = CR_FOREVER;
     w.coordinator = coordinator_new("job", &host_actions, NULL);
     story("host: up (%d)", w.host_inc);
 }
@@ -363,6 +426,7 @@ static void host_dies(int silently) {
     if (!w.host_up) return;
     story("host: dies%s", silently ? " without a word" : "");
     w.host_up = 0;
+    w.change_until = CR_FOREVER;
     for (struct conn *c = w.conns; c != NULL; c = c->next) {
         if (c->host_inc != w.host_inc) continue;
         if (silently) c->host_end = 0;
@@ -443,6 +507,7 @@ static void check_round(int i, const struct rdzv_round *r) {
         violation("round %" PRIu64 " has %u nodes", r->round, rec->group);
     }
     if (r->restart_count > (uint32_t) w.max_restarts) violation("the budget is exceeded");
+    if (r->restart_count > w.failures) violation("a restart is charged without a failure");
     if (r->group_rank >= rec->group || (rec->seen & 1U << r->group_rank)) {
         violation("group rank %u is given twice", r->group_rank);
         return;
@@ -471,6 +536,10 @@ static void node_round(void *arg, const struct rdzv_round *r) {
     n->group_rank = r->group_rank;
     n->workers = 1;
     n->gone_at = 0;
+    n->round_at = w.now;
+    n->change = 0;
+    n->answer = -2;
+    n->was_set = 0;
     int64_t life = 20 + rnd(6000);
     push((struct event){.at = w.now + life, .type = EV_WORKERS_END, .node = i, .inc = n->inc,
                         .gen = n->workers_gen, .flag = chance(30)});
@@ -509,9 +578,80 @@ static void node_end(void *arg, int outcome, const char *why) {
     if (n->workers) kill_workers(i, rnd(STOP_MAX));
 }
 
+/* Answers now, later or never. */
+static void node_change(void *arg, const struct rdzv_change *m) {
+    struct node *n = arg;
+    int i = (int) (n - w.nodes);
+    story("node %d: change %" PRIu64, i, m->id);
+    if (n->agent != A_RUN || m->round != n->round) violation("node %d hears of a change it has no part in", i);
+    if (n->change != 0) violation("node %d hears of two changes in one round", i);
+    n->change = m->id;
+    if (chance(5)) return;
+    int64_t wait = chance(80) ? 0 : rnd(NOTICE_MAX);
+    push((struct event){.at = w.now + wait, .type = EV_ANSWER, .node = i, .inc = n->inc,
+                        .gen = (int) m->id});
+}
+
+/* Odd nodes make a step in 20 ms, even ones in 7; every fourth program counts none. */
+static void answer(struct event *e) {
+    struct node *n = &w.nodes[e->node];
+    if (n->agent != A_RUN || n->change != (uint64_t) e->gen) return;
+    n->answer = e->node % 4 == 3 ? -1 : (w.now - n->round_at) / (e->node % 2 ? 20 : 7);
+    int64_t needs_ms = chance(70) ? 0 : rnd(NEEDS_MAX);
+    struct change_record *r = n->conn->linked == 1 ? find_change(n->conn->host_inc, n->change) : NULL;
+    if (r != NULL && n->answer > r->top_answer) r->top_answer = n->answer;
+    story("node %d: is at step %" PRId64, e->node, n->answer);
+    member_change_answer(n->member, n->change, n->answer, needs_ms);
+}
+
+static void node_change_at(void *arg, const struct rdzv_change_at *m) {
+    struct node *n = arg;
+    int i = (int) (n - w.nodes);
+    story("node %d: change %" PRIu64 " after step %" PRIu64, i, m->id, m->step);
+    if (n->agent != A_RUN || m->id != n->change || n->answer < 0 || n->was_set) {
+        violation("node %d is told of a step it has not to make", i);
+    }
+    if (m->step <= (uint64_t) n->answer) {
+        violation("node %d is to stop after step %" PRIu64 ", but is in step %" PRId64, i, m->step,
+                  n->answer + 1);
+    }
+    n->was_set = 1;
+    if (chance(10)) return; /* its worker hangs */
+    push((struct event){.at = w.now + rnd(chance(80) ? 100 : NOTICE_MAX), .type = EV_READY, .node = i,
+                        .inc = n->inc, .gen = (int) m->id});
+}
+
+static void ready(struct event *e) {
+    struct node *n = &w.nodes[e->node];
+    if (n->agent != A_RUN || n->change != (uint64_t) e->gen) return;
+    story("node %d: ready", e->node);
+    member_change_ready(n->member, n->change);
+}
+
+static void give_notice(int i, uint32_t kind, int64_t left_ms) {
+    struct node *n = &w.nodes[i];
+    if (n->is_going || n->agent != A_RUN || i == w.host_with_node) return;
+    story("node %d: goes within %" PRId64 " ms", i, left_ms);
+    n->is_going = 1;
+    push((struct event){.at = w.now + left_ms, .type = EV_TIME_TO_GO, .node = i, .inc = n->inc});
+    member_notice(n->member, kind, left_ms, "notice");
+}
+
+static void node_notice(void *arg, const struct rdzv_ask_notice *m) {
+    const struct node *n = arg;
+    give_notice((int) (n - w.nodes), m->kind, m->left_ms);
+}
+
+static void node_dump(void *arg, const char *why) {
+    (void) arg;
+    (void) why;
+}
+
 static const struct member_actions node_actions = {
     .connect = node_connect, .send = node_send, .hang_up = node_hang_up,
-    .on_round = node_round, .on_stop = node_stop, .on_end = node_end};
+    .on_round = node_round, .on_stop = node_stop, .on_end = node_end,
+    .on_change = node_change, .on_change_at = node_change_at, .on_notice = node_notice,
+    .on_dump = node_dump};
 
 static void node_starts(int i) {
     struct node *n = &w.nodes[i];
@@ -534,7 +674,8 @@ static void node_starts(int i) {
                  .max_nodes = (uint32_t) w.max_nodes, .max_restarts = (uint32_t) w.max_restarts,
                  .join_timeout_ms = JOIN_TIME, .last_call_timeout_ms = LAST_CALL,
                  .close_timeout_ms = 1000, .keep_alive_interval_ms = INTERVAL,
-                 .keep_alive_max_attempt = ATTEMPTS}};
+                 .keep_alive_max_attempt = ATTEMPTS, .change_notice_ms = w.notice_ms}};
+    n->is_going = 0;
     n->member = member_new(&s, &node_actions, n);
     story("node %d: up (%d)", i, n->inc);
     member_join(n->member, node_now(n));
@@ -573,7 +714,7 @@ static void inject(void) {
     int i = (int) rnd(w.node_count);
     struct node *n = &w.nodes[i];
     int64_t back = w.now + 50 + rnd(3000);
-    switch (rnd(9)) {
+    switch (rnd(12)) {
     case 0:
     case 1:
         if (!n->up) break;
@@ -618,6 +759,17 @@ static void inject(void) {
         n->agent = A_LEAVING;
         kill_workers(i, n->workers ? rnd(STOP_MAX) : 0);
         break;
+    case 8:
+        if (n->up && n->stalled_until == 0) give_notice(i, 2 + (uint32_t) rnd(3), rnd(NOTICE_MAX));
+        break;
+    case 9: { /* an operator */
+        char host[16];
+        (void) snprintf(host, sizeof(host), "n%d", i);
+        struct rdzv_operate o = {.run_id = "job", .host = host, .kind = chance(30) ? 0 : 3,
+                                 .left_ms = rnd(NOTICE_MAX), .why = "an operator"};
+        if (w.host_up && w.host_stalled_until == 0) (void) coordinator_operate(w.coordinator, &o);
+        break;
+    }
     default: /* a finished node's launcher is started again */
         if (n->up && n->agent == A_END && !n->workers && i != w.host_with_node) {
             node_dies(i, 0);
@@ -691,6 +843,7 @@ static void workers_end(struct event *e) {
     if (e->flag) {
         story("node %d: workers fail", e->node);
         n->agent = A_STOPPING;
+        w.failures++;
         member_failed(n->member, node_now(n), n->round, "rank 0: exit code 1");
         kill_workers(e->node, rnd(STOP_MAX));
     } else {
@@ -705,6 +858,10 @@ static void workers_gone(struct event *e) {
     n->workers = 0;
     n->gone_at = 0;
     if (!n->up) return;
+    if (n->agent == A_STOPPING && n->is_going) {
+        member_leave(n->member, node_now(n), "notice");
+        n->agent = A_LEAVING;
+    }
     if (n->agent == A_STOPPING) {
         n->agent = A_JOINED;
         member_join(n->member, node_now(n));
@@ -712,6 +869,16 @@ static void workers_gone(struct event *e) {
         node_dies(e->node, 0);
         if (!w.calm) push((struct event){.at = w.now + 100 + rnd(2000), .type = EV_NODE_UP, .node = e->node});
     }
+}
+
+/* The notice is over: it goes, whatever the others do. */
+static void time_to_go(struct event *e) {
+    struct node *n = &w.nodes[e->node];
+    if (n->agent != A_RUN && n->agent != A_SUCCEEDED && n->agent != A_JOINED) return;
+    story("node %d: its time is over", e->node);
+    member_leave(n->member, node_now(n), "notice");
+    n->agent = A_LEAVING;
+    kill_workers(e->node, n->workers ? rnd(STOP_MAX) : 0);
 }
 
 /* Events of a process that is stopped, or behind a cut, wait. Workers die without their agent's help
@@ -765,6 +932,15 @@ static void step(struct event *e) {
         if (!stale) workers_end(e);
         break;
     case EV_WORKERS_GONE: workers_gone(e); break;
+    case EV_ANSWER:
+        if (!stale) answer(e);
+        break;
+    case EV_READY:
+        if (!stale) ready(e);
+        break;
+    case EV_TIME_TO_GO:
+        if (!stale) time_to_go(e);
+        break;
     case EV_NODE_UP:
         if (!n->up) node_starts(e->node);
         break;
@@ -800,8 +976,21 @@ static void step(struct event *e) {
     arm_host();
 }
 
+/* Whatever the answers: a change is over when its time is up. */
+static void check_change(void) {
+    struct coordinator_view v;
+    if (!w.host_up || w.host_stalled_until != 0 || w.change_until == CR_FOREVER) return;
+    if (host_now() <= w.change_until + KILL_TIME) return;
+    coordinator_look(w.coordinator, &v);
+    if (v.phase == COORDINATOR_RUNNING) {
+        violation("a change is not over %" PRId64 " ms after its time", host_now() - w.change_until);
+    }
+    w.change_until = CR_FOREVER;
+}
+
 /* No worker runs in a superseded round beyond its lease, unless its agent is asleep. */
 static void check_step(void) {
+    check_change();
     for (int i = 0; i < w.node_count; i++) {
         const struct node *n = &w.nodes[i];
         if (!n->workers || n->record < 0 || n->record + 1 >= w.round_count) continue;
@@ -917,7 +1106,7 @@ static void clean_up(void) {
         w.conns = c->next;
         free(c);
     }
-    w.round_count = 0;
+    w.round_count = w.change_count = 0;
 }
 
 static int64_t random_ppm(void) { return rnd(40001) - 20000; } /* clocks run up to 2 % apart */
@@ -927,7 +1116,9 @@ static int run_schedule(uint64_t seed) {
     w.now = 0;
     w.failed = w.calm = 0;
     w.host_up = w.host_inc = 0;
-    w.top_restarts = 0;
+    w.top_restarts = w.failures = 0;
+    w.change_until = CR_FOREVER;
+    w.notice_ms = chance(30) ? 0 : 1 + rnd(NOTICE_MAX);
     w.node_count = 1 + (int) rnd(NODES_MAX);
     w.max_nodes = 1 + (int) rnd(w.node_count);
     w.min_nodes = 1 + (int) rnd(w.max_nodes);
@@ -990,8 +1181,9 @@ int main(int argc, char **argv) {
         failures += run_schedule((uint64_t) done);
         if (failures >= 10) break;
     }
-    (void) printf("%" PRId64 " schedules, %" PRIu64 " steps, %" PRIu64 " rounds, %d failed, %" PRId64 " ms\n",
-                  done, w.total_steps, w.total_rounds, failures, cr_monotonic_ms() - started);
+    (void) printf("%" PRId64 " schedules, %" PRIu64 " steps, %" PRIu64 " rounds, %" PRIu64
+                  " changes (%" PRIu64 " with a step), %d failed, %" PRId64 " ms\n",
+                  done, w.total_steps, w.total_rounds, w.total_changes, w.total_set, failures, cr_monotonic_ms() - started);
     if (failures > 0) (void) printf("replay one with: make sim SEED=<seed>\n");
     free(w.heap);
     free(w.host_held);

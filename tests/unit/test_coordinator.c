@@ -18,6 +18,10 @@ struct peer {
     struct rdzv_round round;
     uint32_t outcome;
     char why[RDZV_TEXT_MAX];
+    int changes, sets, notices, dumps;
+    struct rdzv_change change;
+    struct rdzv_change_at at;
+    struct rdzv_ask_notice notice;
 };
 
 static struct coordinator *c;
@@ -33,6 +37,10 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_STOP) p->stops++, why = m->stop.why;
     if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
     if (m->type == RDZV_REFUSED) p->refused++, why = m->refused.why;
+    if (m->type == RDZV_CHANGE) p->changes++, p->change = m->change, why = m->change.why;
+    if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
+    if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
+    if (m->type == RDZV_ASK_DUMP) p->dumps++;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
 
@@ -109,6 +117,24 @@ static void pass(int64_t ms) {
 }
 
 static void beat(struct peer *p) { say(p, RDZV_BEAT, 0); }
+
+static void answer(struct peer *p, int64_t step, int64_t needs_ms) {
+    struct rdzv_message m = {.type = RDZV_CHANGE_ANSWER};
+    m.change_answer = (struct rdzv_change_answer){.id = p->change.id, .step = step, .needs_ms = needs_ms};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+static void ready(struct peer *p) {
+    struct rdzv_message m = {.type = RDZV_CHANGE_READY};
+    m.change_ready.id = p->change.id;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+static void give_notice(struct peer *p, uint32_t kind, int64_t left_ms) {
+    struct rdzv_message m = {.type = RDZV_NOTICE};
+    m.notice = (struct rdzv_notice){.kind = kind, .left_ms = left_ms, .why = "spot"};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
 
 static enum coordinator_phase phase(void) {
     struct coordinator_view v;
@@ -490,6 +516,277 @@ START_TEST(a_store_that_cannot_open_ends_the_job) {
 }
 END_TEST
 
+/* Two nodes of at most three run, and have 10 s of notice before a third is let in. */
+static void run_two(struct peer *a, struct peer *b) {
+    setup(2, 3, 0);
+    defaults.change_notice_ms = 10000;
+    defaults.last_call_timeout_ms = 1000;
+    join(a, "a");
+    join(b, "b");
+    pass(1000);
+    ck_assert_int_eq(a->rounds + b->rounds, 2);
+}
+
+START_TEST(a_joiner_is_announced_and_all_stop_after_one_step) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    ck_assert_int_eq(a.changes + b.changes, 2);
+    ck_assert_int_eq(d.changes, 0);
+    ck_assert_uint_eq(a.change.kind, RENDEZVOUS_CHANGE_JOIN);
+    ck_assert_uint_eq(a.change.id, 1);
+    ck_assert_uint_eq(a.change.round, 0);
+    ck_assert_int_eq(a.change.left_ms, 10000);
+    ck_assert_str_eq(a.why, "1 more node(s) joined");
+    answer(&a, 41, 0);
+    ck_assert_int_eq(a.sets, 0); /* b may be further */
+    pass(100);
+    answer(&b, 42, 0);
+    ck_assert_int_eq(a.sets + b.sets, 2);
+    ck_assert_uint_eq(a.at.step, 43);
+    ck_assert_uint_eq(b.at.step, 43);
+    ck_assert_int_eq(b.at.left_ms, 9900);
+    ready(&a);
+    ready(&a);
+    ck_assert_int_eq(a.stops, 0);
+    ready(&b);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(d.rounds, 1);
+    ck_assert_uint_eq(d.round.group_world_size, 3);
+    ck_assert_uint_eq(d.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(where_nobody_counts_steps_a_change_is_at_once) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, -1, 0);
+    ck_assert_int_eq(a.stops, 0);
+    answer(&b, -1, 0);
+    ck_assert_int_eq(a.sets + b.sets, 0);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+}
+END_TEST
+
+START_TEST(who_counts_no_steps_is_not_waited_for) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, -1, 0);
+    answer(&b, 7, 0);
+    ck_assert_int_eq(a.sets, 0);
+    ck_assert_uint_eq(b.at.step, 8);
+    ready(&b);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+}
+END_TEST
+
+START_TEST(a_change_is_over_when_its_time_is_up) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 0); /* b never answers */
+    pass(9999);
+    ck_assert_int_eq(a.stops, 0);
+    pass(1);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+    ck_assert_int_eq(a.sets + b.sets, 0);
+}
+END_TEST
+
+START_TEST(a_node_that_never_gets_ready_is_stopped_with_the_others) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 0);
+    answer(&b, 5, 0);
+    ready(&a);
+    pass(9999);
+    ck_assert_int_eq(a.stops, 0);
+    pass(1);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+}
+END_TEST
+
+START_TEST(what_workers_need_extends_a_joiners_change_only) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 12000);
+    answer(&b, 5, 0);
+    ck_assert_int_eq(a.at.left_ms, 12000);
+    pass(11999);
+    ck_assert_int_eq(a.stops, 0);
+    pass(1);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+START_TEST(needs_are_bounded_by_the_join_timeout) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, INT64_MAX, INT64_MAX);
+    answer(&b, INT64_MIN, INT64_MIN);
+    ck_assert_int_eq(a.at.left_ms, defaults.join_timeout_ms);
+    ready(&a);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+START_TEST(a_node_with_notice_leaves_for_free) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&d, "d");
+    give_notice(&d, RENDEZVOUS_CHANGE_PREEMPTION, 5000);
+    ck_assert_int_eq(a.changes + b.changes + d.changes, 3);
+    ck_assert_uint_eq(a.change.kind, RENDEZVOUS_CHANGE_PREEMPTION);
+    ck_assert_int_eq(a.change.left_ms, 5000);
+    ck_assert_ptr_nonnull(strstr(a.why, "node 'd' (d, process 0) leaves: spot"));
+    answer(&a, 3, 60000); /* the notice is hard */
+    answer(&b, 3, 0);
+    answer(&d, 4, 0);
+    ck_assert_int_eq(d.at.left_ms, 5000);
+    ck_assert_uint_eq(a.at.step, 5);
+    ready(&a), ready(&b), ready(&d);
+    ck_assert_int_eq(a.stops + b.stops + d.stops, 3);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    say(&d, RDZV_LEAVE, 0);
+    lose(&d);
+    pass(14000), beat(&a), beat(&b), pass(14000), beat(&a), beat(&b), pass(2000);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_node_of_a_one_node_job_may_give_notice) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    join(&a, "a");
+    give_notice(&a, RENDEZVOUS_CHANGE_MAINTENANCE, 5000);
+    answer(&a, 9, 0);
+    ck_assert_uint_eq(a.at.step, 10);
+    ready(&a);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+START_TEST(a_notice_during_a_joiners_change_only_shortens_it) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 0);
+    give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 2000);
+    ck_assert_int_eq(a.changes, 1);
+    answer(&b, 5, 30000); /* too late for more time */
+    ck_assert_int_eq(a.at.left_ms, 2000);
+    pass(1999);
+    ck_assert_int_eq(a.stops, 0);
+    pass(1);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+START_TEST(a_failure_or_a_loss_takes_precedence) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 1);
+    defaults.change_notice_ms = 10000;
+    defaults.last_call_timeout_ms = 1000;
+    join(&a, "a"), join(&b, "b");
+    pass(1000);
+    join(&d, "d");
+    answer(&a, 5, 0), answer(&b, 5, 0);
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.stops, 1);
+    ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
+    ready(&a); /* of a change that is void */
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    ck_assert_uint_eq(a.round.group_world_size, 3);
+    ck_assert_int_eq(a.changes, 1);
+    give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000);
+    ck_assert_uint_eq(a.change.id, 2);
+    answer(&a, 1, 0);
+    lose(&b);
+    ck_assert_int_eq(a.stops, 2);
+    ck_assert_int_eq(a.sets, 1);
+}
+END_TEST
+
+START_TEST(a_joiner_that_goes_again_does_not_leave_the_change_open) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 0), answer(&b, 5, 0);
+    lose(&d);
+    ready(&a), ready(&b);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2); /* at once: nobody else is to come */
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+}
+END_TEST
+
+START_TEST(two_joiners_are_one_change) {
+    struct peer a = {0}, b = {0}, d = {0}, e = {0};
+    setup(2, 4, 0);
+    defaults.change_notice_ms = 10000;
+    defaults.last_call_timeout_ms = 1000;
+    join(&a, "a"), join(&b, "b");
+    pass(1000);
+    join(&d, "d");
+    answer(&a, 5, 0);
+    join(&e, "e");
+    ck_assert_int_eq(a.changes, 1);
+    answer(&b, 5, 0);
+    ready(&a), ready(&b);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(e.round.group_world_size, 4);
+}
+END_TEST
+
+START_TEST(answers_to_another_change_do_not_count) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    a.change.id = 7;
+    answer(&a, 5, 0), ready(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    join(&d, "d");
+    b.change.id = 7;
+    answer(&a, -1, 0), answer(&b, -1, 0);
+    ck_assert_int_eq(a.stops, 0);
+    b.change.id = 1;
+    answer(&d, 99, 0); /* is not in the round */
+    answer(&b, -1, 0);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+START_TEST(an_operator_reaches_the_nodes_that_are_meant) {
+    struct peer a = {0}, b = {0};
+    run_two(&a, &b);
+    struct rdzv_operate o = {.run_id = "job", .host = "b", .kind = RENDEZVOUS_CHANGE_MAINTENANCE,
+                             .left_ms = 7000, .why = "fans"};
+    ck_assert_uint_eq(coordinator_operate(c, &o), 1);
+    ck_assert_int_eq(a.notices, 0);
+    ck_assert_int_eq(b.notices, 1);
+    ck_assert_int_eq(b.notice.left_ms, 7000);
+    ck_assert_uint_eq(b.notice.kind, RENDEZVOUS_CHANGE_MAINTENANCE);
+    ck_assert_int_eq(b.changes, 0); /* it is for the node to say so */
+    o = (struct rdzv_operate){.run_id = "job", .host = "", .why = "slow"};
+    ck_assert_uint_eq(coordinator_operate(c, &o), 2);
+    ck_assert_int_eq(a.dumps + b.dumps, 2);
+    o.host = "c";
+    ck_assert_uint_eq(coordinator_operate(c, &o), 0);
+}
+END_TEST
+
 static void teardown(void) {
     coordinator_free(c);
     c = NULL;
@@ -520,6 +817,21 @@ int main(void) {
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
+    tcase_add_test(t, a_joiner_is_announced_and_all_stop_after_one_step);
+    tcase_add_test(t, where_nobody_counts_steps_a_change_is_at_once);
+    tcase_add_test(t, who_counts_no_steps_is_not_waited_for);
+    tcase_add_test(t, a_change_is_over_when_its_time_is_up);
+    tcase_add_test(t, a_node_that_never_gets_ready_is_stopped_with_the_others);
+    tcase_add_test(t, what_workers_need_extends_a_joiners_change_only);
+    tcase_add_test(t, needs_are_bounded_by_the_join_timeout);
+    tcase_add_test(t, a_node_with_notice_leaves_for_free);
+    tcase_add_test(t, a_node_of_a_one_node_job_may_give_notice);
+    tcase_add_test(t, a_notice_during_a_joiners_change_only_shortens_it);
+    tcase_add_test(t, a_failure_or_a_loss_takes_precedence);
+    tcase_add_test(t, a_joiner_that_goes_again_does_not_leave_the_change_open);
+    tcase_add_test(t, two_joiners_are_one_change);
+    tcase_add_test(t, answers_to_another_change_do_not_count);
+    tcase_add_test(t, an_operator_reaches_the_nodes_that_are_meant);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

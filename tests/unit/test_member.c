@@ -15,6 +15,8 @@ static int connects, hang_ups, rounds, stops, ends, beats, joins, fails, leaves,
 static int64_t last_grace, last_beat;
 static struct rdzv_join last_join;
 static char why[RDZV_TEXT_MAX];
+static int changes, sets, notices, dumps, answers, readies, given;
+static struct rdzv_change_answer last_answer;
 
 static void on_connect(void *arg) { (void) arg; connects++; }
 static void on_hang_up(void *arg) { (void) arg; hang_ups++; }
@@ -24,6 +26,9 @@ static void on_send(void *arg, const struct rdzv_message *msg) {
     if (msg->type == RDZV_JOIN) joins++, last_join = msg->join;
     if (msg->type == RDZV_FAILED) fails++;
     if (msg->type == RDZV_LEAVE) leaves++;
+    if (msg->type == RDZV_CHANGE_ANSWER) answers++, last_answer = msg->change_answer;
+    if (msg->type == RDZV_CHANGE_READY) readies++;
+    if (msg->type == RDZV_NOTICE) given++;
 }
 static void on_round(void *arg, const struct rdzv_round *r) { (void) arg; (void) r; rounds++; }
 static void on_stop(void *arg, int64_t grace, const char *text) {
@@ -38,12 +43,17 @@ static void on_end(void *arg, int outcome, const char *text) {
     last_outcome = outcome;
     (void) snprintf(why, sizeof(why), "%s", text);
 }
-static const struct member_actions actions = {on_connect, on_send, on_hang_up,
-                                              on_round, on_stop, on_end};
+static void on_change(void *arg, const struct rdzv_change *ch) { (void) arg; (void) ch; changes++; }
+static void on_change_at(void *arg, const struct rdzv_change_at *at) { (void) arg; (void) at; sets++; }
+static void on_notice(void *arg, const struct rdzv_ask_notice *n) { (void) arg; (void) n; notices++; }
+static void on_dump(void *arg, const char *text) { (void) arg; (void) text; dumps++; }
+static const struct member_actions actions = {on_connect, on_send, on_hang_up, on_round, on_stop, on_end,
+                                              on_change, on_change_at, on_notice, on_dump};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
     connects = hang_ups = rounds = stops = ends = beats = joins = fails = leaves = 0;
+    changes = sets = notices = dumps = answers = readies = given = 0;
     struct member_settings s = {
         .run_id = "job", .where = "n0:29400", .connect_timeout_ms = 3000,
         .coordinator_wait_ms = wait_ms,
@@ -267,6 +277,75 @@ START_TEST(leaving_stays_connected_and_says_no_more) {
 }
 END_TEST
 
+static void hear_change(uint64_t round) {
+    struct rdzv_message msg = {.type = RDZV_CHANGE};
+    msg.change = (struct rdzv_change){.round = round, .id = 3, .kind = 1, .left_ms = 5000, .why = "more"};
+    hear(&msg);
+}
+
+static void hear_change_at(void) {
+    struct rdzv_message msg = {.type = RDZV_CHANGE_AT};
+    msg.change_at = (struct rdzv_change_at){.id = 3, .step = 9, .left_ms = 4000};
+    hear(&msg);
+}
+
+START_TEST(a_change_of_the_running_round_is_passed_on_and_answered) {
+    start(0);
+    hear_change(1); /* not ours */
+    ck_assert_int_eq(changes, 0);
+    hear_change(0);
+    ck_assert_int_eq(changes, 1);
+    member_change_answer(m, 3, 8, 250);
+    ck_assert_int_eq(answers, 1);
+    ck_assert(last_answer.id == 3 && last_answer.step == 8 && last_answer.needs_ms == 250);
+    hear_change_at();
+    ck_assert_int_eq(sets, 1);
+    member_change_ready(m, 3);
+    ck_assert_int_eq(readies, 1);
+}
+END_TEST
+
+START_TEST(after_a_failure_nothing_is_said_of_a_change) {
+    start(0);
+    hear_change(0);
+    member_failed(m, now, 0, "exit code 1");
+    member_change_answer(m, 3, 8, 0);
+    member_change_ready(m, 3);
+    member_notice(m, 2, 1000, "spot");
+    hear_change(0);
+    hear_change_at();
+    ck_assert_int_eq(answers + readies + given + sets, 0);
+    ck_assert_int_eq(changes, 1);
+}
+END_TEST
+
+START_TEST(without_a_connection_a_notice_goes_nowhere) {
+    start(0);
+    member_notice(m, 2, 1000, "spot");
+    ck_assert_int_eq(given, 1);
+    member_unlinked(m, now, "reset");
+    member_notice(m, 2, 1000, "spot");
+    member_change_answer(m, 3, 8, 0);
+    ck_assert_int_eq(given + answers, 1);
+}
+END_TEST
+
+START_TEST(an_operators_wish_is_passed_on_unless_it_leaves) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_ASK_NOTICE};
+    msg.ask_notice = (struct rdzv_ask_notice){.kind = 3, .left_ms = 1000, .why = "fans"};
+    hear(&msg);
+    ck_assert_int_eq(notices, 1);
+    msg = (struct rdzv_message){.type = RDZV_ASK_DUMP};
+    msg.ask_dump.why = "slow";
+    hear(&msg);
+    ck_assert_int_eq(dumps, 1);
+    member_leave(m, now, "signal 15");
+    hear(&msg);
+    ck_assert_int_eq(dumps, 1);
+}
+END_TEST
+
 START_TEST(what_no_coordinator_says_is_refused) {
     start(0);
     struct cr_error err = {0};
@@ -302,6 +381,10 @@ int main(void) {
     tcase_add_test(t, an_older_coordinator_is_not_obeyed);
     tcase_add_test(t, leaving_stays_connected_and_says_no_more);
     tcase_add_test(t, what_no_coordinator_says_is_refused);
+    tcase_add_test(t, a_change_of_the_running_round_is_passed_on_and_answered);
+    tcase_add_test(t, after_a_failure_nothing_is_said_of_a_change);
+    tcase_add_test(t, without_a_connection_a_notice_goes_nowhere);
+    tcase_add_test(t, an_operators_wish_is_passed_on_unless_it_leaves);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
