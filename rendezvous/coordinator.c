@@ -25,6 +25,7 @@ enum seat_change {
     CHANGE_ASKED, /* has not answered yet */
     CHANGE_RUNS,  /* will be ready after the step */
     CHANGE_READY, /* may be stopped */
+    SEAT_CHANGE_COUNT
 };
 
 /* The change that is announced, if any. */
@@ -81,7 +82,7 @@ struct coordinator {
 
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
-    uint32_t in_state[SEAT_STATE_COUNT];
+    uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
     char **departed; /* by group rank: host that held it last, if nobody holds it now */
     uint32_t departed_count;
     int64_t wake_ms; /* coordinator_deadline */
@@ -199,9 +200,17 @@ static void wake_by(struct coordinator *c, int64_t when_ms) {
 
 /* ---- seats ---- */
 
-/* The only writer of a seat's state. */
+/* The only writer of a seat's part in a change. */
+static void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next) {
+    c->in_change[s->change]--;
+    c->in_change[next]++;
+    s->change = next;
+}
+
+/* The only writer of a seat's state. Who does not run any more has no part in a change. */
 static void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                        int64_t now_ms) {
+    seat_take_part(c, s, CHANGE_NONE);
     c->in_state[s->state]--;
     c->in_state[next]++;
     s->state = next;
@@ -237,6 +246,7 @@ static struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, 
     }
     c->seats[c->seat_count++] = s;
     c->in_state[SEAT_JOINED]++;
+    c->in_change[CHANGE_NONE]++;
     if (!local) wake_by(c, now_ms + c->lease_ms);
     return s;
 }
@@ -257,6 +267,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 static void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     c->in_state[s->state]--;
+    c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];
     c->seats[s->index]->index = s->index;
     seat_free(s);
@@ -319,18 +330,11 @@ static void announce_change(struct coordinator *c, int64_t now_ms, uint32_t kind
         (double) left_ms / 1000, c->why);
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
-        s->change = s->state == SEAT_RUNNING ? CHANGE_ASKED : CHANGE_NONE;
-        if (s->change == CHANGE_ASKED) send_change(c, s, kind, left_ms);
+        if (s->state != SEAT_RUNNING) continue;
+        seat_take_part(c, s, CHANGE_ASKED);
+        send_change(c, s, kind, left_ms);
     }
     wake_by(c, c->change.until_ms);
-}
-
-static uint32_t count_change(const struct coordinator *c, enum seat_change where) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        n += c->seats[i]->state == SEAT_RUNNING && c->seats[i]->change == where ? 1 : 0;
-    }
-    return n;
 }
 
 /* No worker has begun more than one step beyond the furthest that was told. */
@@ -342,16 +346,14 @@ static void set_change(struct coordinator *c, int64_t now_ms) {
     c->change.set = 1;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
-        if (s->state == SEAT_RUNNING && s->change == CHANGE_RUNS) {
-            c->actions->send(c->arg, s->peer, &m);
-        }
+        if (s->change == CHANGE_RUNS) c->actions->send(c->arg, s->peer, &m);
     }
 }
 
 static void reconcile_change(struct coordinator *c, int64_t now_ms) {
     int time_is_up = now_ms >= c->change.until_ms;
-    if (!c->change.set && !time_is_up && count_change(c, CHANGE_ASKED) > 0) return;
-    uint32_t running = count_change(c, CHANGE_RUNS);
+    if (!c->change.set && !time_is_up && c->in_change[CHANGE_ASKED] > 0) return;
+    uint32_t running = c->in_change[CHANGE_RUNS];
     if (running > 0 && !c->change.set && !time_is_up) set_change(c, now_ms);
     if (running > 0 && !time_is_up) return;
     if (c->in_state[SEAT_JOINED] > 0) c->changed = 1; /* else who wanted to join has gone again */
@@ -362,7 +364,7 @@ static void node_answered(struct coordinator *c, int64_t now_ms, struct coordina
                           const struct rdzv_change_answer *a) {
     struct change *change = &c->change;
     if (!change->open || a->id != change->id || s->change != CHANGE_ASKED) return;
-    s->change = a->step < 0 ? CHANGE_READY : CHANGE_RUNS;
+    seat_take_part(c, s, a->step < 0 ? CHANGE_READY : CHANGE_RUNS);
     if (a->step < 0) return;
     if (a->step > change->step && a->step < INT64_MAX) change->step = a->step;
     int64_t needs_ms = a->needs_ms < c->join_timeout_ms ? a->needs_ms : c->join_timeout_ms;
@@ -372,7 +374,9 @@ static void node_answered(struct coordinator *c, int64_t now_ms, struct coordina
 }
 
 static void node_is_ready(struct coordinator *c, struct coordinator_seat *s, uint64_t id) {
-    if (c->change.open && id == c->change.id && s->change == CHANGE_RUNS) s->change = CHANGE_READY;
+    if (c->change.open && id == c->change.id && s->change == CHANGE_RUNS) {
+        seat_take_part(c, s, CHANGE_READY);
+    }
 }
 
 /* ---- forming a round ---- */
@@ -746,7 +750,7 @@ static void node_gives_notice(struct coordinator *c, int64_t now_ms, struct coor
     const int64_t longest_ms = INT64_C(1000) * 86400000;
     int64_t left_ms = n->left_ms < 0 ? 0 : n->left_ms < longest_ms ? n->left_ms : longest_ms;
     int known = n->kind >= RENDEZVOUS_CHANGE_LEAVE && n->kind <= RENDEZVOUS_CHANGE_MAINTENANCE;
-    if (c->phase != COORDINATOR_RUNNING) return;
+    if (c->phase != COORDINATOR_RUNNING || s->state != SEAT_RUNNING) return;
     if (c->change.open) {
         c->change.is_hard = 1;
         if (now_ms + left_ms < c->change.until_ms) c->change.until_ms = now_ms + left_ms;

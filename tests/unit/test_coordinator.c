@@ -768,6 +768,35 @@ START_TEST(answers_to_another_change_do_not_count) {
 }
 END_TEST
 
+START_TEST(who_has_no_part_in_the_round_changes_nothing) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    defaults.change_notice_ms = 10000;
+    struct peer d = {0};
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000); /* parked */
+    say(&b, RDZV_SUCCEEDED, 0);
+    give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000); /* done */
+    ck_assert_int_eq(a.changes + b.changes + d.changes, 0);
+    say(&a, RDZV_SUCCEEDED, 0);
+    ck_assert_uint_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
+}
+END_TEST
+
+START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 0);
+    say(&b, RDZV_SUCCEEDED, 0); /* crossed with CHANGE */
+    ck_assert_uint_eq(a.at.step, 6);
+    ck_assert_int_eq(b.sets, 0);
+    say(&a, RDZV_SUCCEEDED, 0); /* its last step came first */
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+    ck_assert_uint_eq(d.outcome, RENDEZVOUS_SUCCEEDED);
+}
+END_TEST
+
 START_TEST(an_operator_reaches_the_nodes_that_are_meant) {
     struct peer a = {0}, b = {0};
     run_two(&a, &b);
@@ -832,6 +861,8 @@ int main(void) {
     tcase_add_test(t, two_joiners_are_one_change);
     tcase_add_test(t, answers_to_another_change_do_not_count);
     tcase_add_test(t, an_operator_reaches_the_nodes_that_are_meant);
+    tcase_add_test(t, who_has_no_part_in_the_round_changes_nothing);
+    tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
