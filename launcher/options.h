@@ -64,7 +64,7 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
       "job id; empty: a random one")                                                               \
     X(RDZV_CONF, "rdzv-conf", 0, VALUE, "K=V,...", "", 1, RENDEZVOUS,                              \
       "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= "   \
-      "keep_alive_max_attempt= read_timeout= is_host= timeout=",                                   \
+      "keep_alive_max_attempt= change_notice= read_timeout= is_host= timeout=",                    \
       "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "           \
       "keep_alive_interval=5, keep_alive_max_attempt=3, ...")                                      \
     X(MAX_RESTARTS, "max-restarts", 0, VALUE, "N", "0", 1, ENDING, "0 1 3",                        \
