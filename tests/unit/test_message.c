@@ -52,6 +52,27 @@ START_TEST(the_wire_is_big_endian_and_fixed) {
 }
 END_TEST
 
+START_TEST(a_change_is_understood_on_both_sides) {
+    static const unsigned char answer[] = {0, 0, 0, 25, 8, 0, 0, 0, 0, 0, 0, 0, 3, 255, 255, 255, 255, 255, 255, 255, 255,
+                                           0, 0, 0, 0, 0, 0, 1, 0};
+    struct cr_buffer b = {0};
+    struct rdzv_message in = {.type = RDZV_CHANGE_ANSWER}, out;
+    size_t used;
+    in.change_answer = (struct rdzv_change_answer){.id = 3, .step = -1, .needs_ms = 256};
+    ck_assert_int_eq(rdzv_message_encode(&in, &b), 0);
+    ck_assert_uint_eq(b.len, sizeof(answer));
+    ck_assert_int_eq(memcmp(b.data, answer, sizeof(answer)), 0);
+    cr_buffer_clear(&b);
+    in = (struct rdzv_message){.type = RDZV_CHANGE_AT};
+    in.change_at = (struct rdzv_change_at){.id = 3, .step = UINT64_MAX, .left_ms = INT64_MIN};
+    ck_assert_int_eq(rdzv_message_encode(&in, &b), 0);
+    ck_assert_int_eq(rdzv_message_decode(b.data, b.len, &out, &used, NULL), 0);
+    ck_assert_int_eq(out.type, RDZV_CHANGE_AT);
+    ck_assert(out.change_at.step == UINT64_MAX && out.change_at.left_ms == INT64_MIN);
+    cr_buffer_done(&b);
+}
+END_TEST
+
 START_TEST(long_texts_are_cut_and_null_is_empty) {
     char text[3000];
     memset(text, 'x', sizeof(text));
@@ -119,6 +140,7 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_test(t, a_message_comes_back_as_it_was_at_every_split);
     tcase_add_test(t, the_wire_is_big_endian_and_fixed);
+    tcase_add_test(t, a_change_is_understood_on_both_sides);
     tcase_add_test(t, long_texts_are_cut_and_null_is_empty);
     tcase_add_test(t, what_is_wrong_is_named);
     tcase_add_test(t, flipped_bytes_do_no_harm);

@@ -139,6 +139,71 @@ static void run(struct agent *a, const struct rendezvous_options *o) {
     ck_assert_int_eq(uv_loop_close(&loop), 0); /* no handle is left */
 }
 
+/* ---- a change with notice, through memory ---- */
+
+static uint64_t set_to;
+
+static void gives_notice(void *arg, const struct rendezvous_round *round) {
+    struct agent *a = arg;
+    a->rounds++;
+    (void) round;
+    rendezvous_notice(a->r, RENDEZVOUS_CHANGE_PREEMPTION, 60000, "spot");
+}
+static void answers(void *arg, const struct rendezvous_change *change) {
+    struct agent *a = arg;
+    ck_assert_int_eq(change->kind, RENDEZVOUS_CHANGE_PREEMPTION);
+    ck_assert_int_eq(change->left_ms, 60000);
+    ck_assert_ptr_nonnull(strstr(change->why, "leaves: spot"));
+    rendezvous_change_answer(a->r, change->id, 5, 0);
+}
+static void gets_ready(void *arg, uint64_t id, uint64_t step, int64_t left_ms) {
+    struct agent *a = arg;
+    ck_assert_int_gt(left_ms, 0);
+    set_to = step;
+    rendezvous_change_ready(a->r, id);
+}
+static void goes(void *arg, int64_t grace_max_ms, const char *why) {
+    struct agent *a = arg;
+    (void) grace_max_ms;
+    (void) why;
+    a->stops++;
+    rendezvous_leave(a->r);
+    rendezvous_close(a->r, on_closed);
+}
+
+static void notice_on_one_node(struct agent *a, const struct rendezvous_events *how) {
+    uv_loop_t loop;
+    struct cr_error err = {0};
+    struct rendezvous_options o = one_node(0);
+    set_to = 0;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert_int_eq(rendezvous_open(&loop, &o, how, a, &a->r, &err), 0);
+    agent_join(a);
+    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    ck_assert_int_eq(a->rounds, 1);
+    ck_assert_int_eq(a->stops, 1);
+    ck_assert_int_eq(a->closed, 1);
+}
+
+START_TEST(a_notice_on_one_node_stops_its_workers_together) {
+    static const struct rendezvous_events how = {.on_round = gives_notice, .on_stop = goes,
+                                                 .on_end = on_end, .on_change = answers,
+                                                 .on_change_at = gets_ready};
+    struct agent a = {0};
+    notice_on_one_node(&a, &how);
+    ck_assert_uint_eq(set_to, 6);
+}
+END_TEST
+
+START_TEST(without_callbacks_a_change_is_at_once) {
+    static const struct rendezvous_events how = {.on_round = gives_notice, .on_stop = goes,
+                                                 .on_end = on_end};
+    struct agent a = {0};
+    notice_on_one_node(&a, &how);
+}
+END_TEST
+
 START_TEST(success_is_one_round) {
     struct agent a = {0};
     struct rendezvous_options o = one_node(0);
@@ -537,6 +602,8 @@ int main(void) {
     Suite *s = suite_create("rendezvous");
     TCase *t = tcase_create("one node");
     tcase_set_timeout(t, 30);
+    tcase_add_test(t, a_notice_on_one_node_stops_its_workers_together);
+    tcase_add_test(t, without_callbacks_a_change_is_at_once);
     tcase_add_test(t, success_is_one_round);
     tcase_add_test(t, every_restart_has_a_new_store);
     tcase_add_test(t, a_spent_budget_is_the_end);
