@@ -33,7 +33,8 @@ struct change {
     int open, set; /* set: the step is known */
     uint64_t id;
     int is_hard;      /* nodes go away: no worker can have more time */
-    int64_t until_ms; /* then it takes place regardless */
+    int64_t notice_ms; /* answers until then may ask for more time */
+    int64_t until_ms;  /* then it takes place regardless */
     int64_t step;     /* the furthest worker's so far; -1 = nobody counts */
 };
 
@@ -324,6 +325,7 @@ static void announce_change(struct coordinator *c, int64_t now_ms, uint32_t kind
     c->change = (struct change){.open = 1,
                                 .id = c->change.id + 1,
                                 .is_hard = kind != RENDEZVOUS_CHANGE_JOIN,
+                                .notice_ms = now_ms + left_ms,
                                 .until_ms = now_ms + left_ms,
                                 .step = -1};
     say(c, CR_LOG_INFO, "round %" PRIu64 " is to end within %g s: %s", c->round,
@@ -368,7 +370,8 @@ static void node_answered(struct coordinator *c, int64_t now_ms, struct coordina
     if (a->step < 0) return;
     if (a->step > change->step && a->step < INT64_MAX) change->step = a->step;
     int64_t needs_ms = a->needs_ms < c->join_timeout_ms ? a->needs_ms : c->join_timeout_ms;
-    if (change->is_hard || now_ms + needs_ms <= change->until_ms) return;
+    if (change->is_hard || now_ms > change->notice_ms) return; /* late ones add to no extension */
+    if (now_ms + needs_ms <= change->until_ms) return;
     change->until_ms = now_ms + needs_ms;
     wake_by(c, change->until_ms);
 }

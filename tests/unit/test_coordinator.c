@@ -625,6 +625,19 @@ START_TEST(what_workers_need_extends_a_joiners_change_only) {
 }
 END_TEST
 
+START_TEST(a_late_answer_does_not_extend_an_extension) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, 5, 12000);
+    pass(11000), beat(&a), beat(&b);
+    answer(&b, 5, 12000);
+    ck_assert_int_eq(a.at.left_ms, 1000);
+    pass(1000);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
 START_TEST(needs_are_bounded_by_the_join_timeout) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
@@ -852,6 +865,7 @@ int main(void) {
     tcase_add_test(t, a_change_is_over_when_its_time_is_up);
     tcase_add_test(t, a_node_that_never_gets_ready_is_stopped_with_the_others);
     tcase_add_test(t, what_workers_need_extends_a_joiners_change_only);
+    tcase_add_test(t, a_late_answer_does_not_extend_an_extension);
     tcase_add_test(t, needs_are_bounded_by_the_join_timeout);
     tcase_add_test(t, a_node_with_notice_leaves_for_free);
     tcase_add_test(t, a_node_of_a_one_node_job_may_give_notice);
