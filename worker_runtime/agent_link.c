@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -30,23 +33,25 @@ static atomic_int link_taken;
 
 /* What the dump's handler works with. */
 static struct {
-    atomic_int fd;
+    atomic_int fd, running; /* handlers that may be using it */
     _Atomic(struct link_page *) page;
 } dump = {.fd = -1};
 
 /* ---- the flight record on request ---- */
 
 static void on_dump_signal(int signum) {
-    int saved = errno, fd = atomic_load(&dump.fd);
-    struct link_page *page = atomic_load(&dump.page);
+    int saved = errno, rc = flight_dump(NULL, "asked for by the agent");
     (void) signum;
-    int rc = flight_dump(NULL, "asked for by the agent");
+    (void) atomic_fetch_add(&dump.running, 1);
+    int fd = atomic_load(&dump.fd);
+    struct link_page *page = atomic_load(&dump.page);
     if (fd >= 0 && page != NULL) {
         struct link_packet p = {.type = LINK_DUMPED, .id = atomic_load(&page->dump_id)};
         const char *text = rc == 0 ? flight_path() : "nowhere: there is no place for it";
         for (size_t i = 0; i < sizeof(p.text) - 1 && text[i] != '\0'; i++) p.text[i] = text[i];
         (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+    (void) atomic_fetch_sub(&dump.running, 1);
     errno = saved;
 }
 
@@ -59,7 +64,7 @@ static int install_dump_handler(void) {
     if (signum == 0 || sigaction((int) signum, NULL, &now) < 0) return 0;
     if ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == on_dump_signal) return (int) signum;
     if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) return 0;
-    struct sigaction ours = {.sa_handler = on_dump_signal, .sa_flags = SA_RESTART};
+    struct sigaction ours = {.sa_handler = on_dump_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     (void) sigemptyset(&ours.sa_mask);
     return sigaction((int) signum, &ours, NULL) < 0 ? 0 : (int) signum;
 }
@@ -97,7 +102,7 @@ static int receive_welcome(int fd, struct link_packet *p, int *page_fd) {
     struct iovec part = {.iov_base = p, .iov_len = sizeof(*p)};
     union {
         struct cmsghdr align;
-        char room[CMSG_SPACE(sizeof(int))];
+        char room[CMSG_LEN(sizeof(int))]; /* for one and no more */
     } control;
     struct msghdr m = {.msg_iov = &part,
                        .msg_iovlen = 1,
@@ -112,11 +117,26 @@ static int receive_welcome(int fd, struct link_packet *p, int *page_fd) {
     return n == (ssize_t) sizeof(*p) ? 0 : -EPROTO;
 }
 
+/* Signals that the program handles do not end the wait. */
+static int is_readable(int fd, int64_t deadline_ms) {
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    int n = 0;
+    do {
+        n = poll(&ready, 1, cr_poll_timeout(deadline_ms));
+    } while (n < 0 && errno == EINTR);
+    return n > 0;
+}
+
+/* A shorter file would be a SIGBUS at the first step. */
+static int is_page(int fd) {
+    struct stat s;
+    return fstat(fd, &s) == 0 && s.st_size >= LINK_PAGE_SIZE;
+}
+
 static int take_welcome(struct agent_link *l, struct cr_error *why) {
-    struct pollfd ready = {.fd = l->fd, .events = POLLIN};
     struct link_packet p = {0};
     CR_AUTO_FD int page_fd = -1;
-    if (poll(&ready, 1, (int) WELCOME_MS) <= 0) {
+    if (!is_readable(l->fd, cr_deadline_ms(WELCOME_MS))) {
         return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
     }
     int rc = receive_welcome(l->fd, &p, &page_fd);
@@ -124,7 +144,7 @@ static int take_welcome(struct agent_link *l, struct cr_error *why) {
     if (p.type == LINK_REFUSED) {
         return cr_fail(why, -EACCES, "reach the agent: %.*s", LINK_TEXT_MAX - 1, p.text);
     }
-    if (p.type != LINK_WELCOME || page_fd < 0) {
+    if (p.type != LINK_WELCOME || p.reserved != 0 || page_fd < 0 || !is_page(page_fd)) {
         return cr_fail(why, -EPROTO, "reach the agent: it answered with something else");
     }
     void *page = mmap(NULL, LINK_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
@@ -134,9 +154,9 @@ static int take_welcome(struct agent_link *l, struct cr_error *why) {
 }
 
 static int say_hello(struct agent_link *l, const char *token) {
-    struct link_packet hello = {.type = LINK_HELLO,
-                                .hello = {.version = LINK_VERSION,
-                                          .dump_signal = install_dump_handler()}};
+    struct link_packet hello = {
+        .type = LINK_HELLO,
+        .hello = {.version = LINK_VERSION, .dump_signal = install_dump_handler()}};
     (void) stpcpy(hello.hello.token, token);
     return send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t) sizeof(hello) ? 0 : -errno;
 }
@@ -148,6 +168,9 @@ static int connect_link(struct agent_link *l, struct cr_error *why) {
     int rc = read_variable(&at, &len, token, why);
     if (rc < 0) return rc;
     l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    /* A stopped agent takes neither connections nor packets: no call of ours waits longer. */
+    struct timeval limit = {.tv_sec = WELCOME_MS / 1000};
+    if (l->fd >= 0) (void) setsockopt(l->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (l->fd < 0 || connect(l->fd, (struct sockaddr *) &at, len) < 0) {
         return cr_fail_errno(why, "reach the agent at '@%s'", at.sun_path + 1);
     }
@@ -164,11 +187,14 @@ void agent_link_open(struct agent_link *l, struct cr_error *why) {
     *l = (struct agent_link){.fd = -1};
     cr_error_clear(why);
     if (atomic_exchange(&link_taken, 1) != 0) return;
-    if (connect_link(l, why) < 0) {
+    int rc = connect_link(l, why);
+    if (rc < 0) {
+        if (rc != -ENOENT) flight_set_agent(why->text);
         agent_link_close(l);
         atomic_store(&link_taken, 0);
         return;
     }
+    flight_set_agent("connected");
     atomic_store(&dump.page, l->page);
     atomic_store(&dump.fd, l->fd);
 }
@@ -177,7 +203,9 @@ void agent_link_open(struct agent_link *l, struct cr_error *why) {
 void agent_link_close(struct agent_link *l) {
     if (l->fd >= 0 && atomic_load(&dump.fd) == l->fd) {
         atomic_store(&dump.fd, -1);
+        while (atomic_load(&dump.running) > 0) (void) sched_yield(); /* on another thread */
         atomic_store(&link_taken, 0);
+        flight_set_agent("gone");
     }
     cr_close_fd(&l->fd);
     l->page = NULL;
@@ -188,7 +216,11 @@ void agent_link_close(struct agent_link *l) {
 int agent_link_send(struct agent_link *l, enum link_type type, uint64_t id) {
     struct link_packet p = {.type = (uint32_t) type, .id = id};
     if (l->fd < 0) return -ENOTCONN;
-    if (send(l->fd, &p, sizeof(p), MSG_NOSIGNAL) == (ssize_t) sizeof(p)) return 0;
+    ssize_t n = 0;
+    do {
+        n = send(l->fd, &p, sizeof(p), MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    if (n == (ssize_t) sizeof(p)) return 0;
     int code = -errno;
     agent_link_close(l);
     return code;
@@ -197,14 +229,13 @@ int agent_link_send(struct agent_link *l, enum link_type type, uint64_t id) {
 int agent_link_receive(struct agent_link *l, int64_t deadline_ms, struct link_packet *p) {
     while (l->fd >= 0) {
         ssize_t n = recv(l->fd, p, sizeof(*p), MSG_DONTWAIT | MSG_TRUNC);
-        if (n == (ssize_t) sizeof(*p)) {
+        if (n == (ssize_t) sizeof(*p) && p->reserved == 0) {
             p->text[sizeof(p->text) - 1] = '\0';
             return 1;
         }
         if (n >= 0 || (errno != EAGAIN && errno != EINTR)) break;
         if (deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms()) return 0;
-        struct pollfd ready = {.fd = l->fd, .events = POLLIN};
-        (void) poll(&ready, 1, cr_poll_timeout(deadline_ms));
+        (void) is_readable(l->fd, deadline_ms);
     }
     agent_link_close(l);
     return -ENOTCONN;

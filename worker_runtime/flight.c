@@ -1,6 +1,7 @@
 /* A ring of fixed size in static storage, so that a handler of a fatal signal can write it out.
  *
- *   {"version": 1, "rank": 0, "world_size": 4, "reason": "…", "entries": [
+ *   {"version": 1, "rank": 0, "world_size": 4, "reason": "…", "agent": "connected",
+ *    "now_ns": …, "entries": [
  *     {"id": 17, "group": "world", "seq": 17, "op": "all_reduce", "dtype": 7, "count": 1000,
  *      "reduce": 0, "root": 0, "state": "started", "started_ns": …, "ended_ns": 0}, …]}
  *
@@ -36,6 +37,7 @@ static struct entry ring[FLIGHT_ENTRIES];
 static _Atomic uint64_t next_number;
 static int own_rank = -1, own_world_size;
 static char own_path[PATH_MAX];
+static char own_agent[256] = "none is named";
 
 /* ---- recording ---- */
 
@@ -86,6 +88,10 @@ void flight_set_place(int rank, int world_size) {
 
 const char *flight_path(void) { return own_path; }
 
+void flight_set_agent(const char *fact) {
+    (void) snprintf(own_agent, sizeof(own_agent), "%s", fact);
+}
+
 /* ---- writing, safe in a signal handler ---- */
 
 struct out {
@@ -127,6 +133,13 @@ static void put_number(struct out *o, const char *name, int64_t n) {
     while (i < sizeof(digits)) put_char(o, digits[i++]);
 }
 
+static void put_text(struct out *o, const char *text) {
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char) *text;
+        put_char(o, c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : *text);
+    }
+}
+
 static void put_entry(struct out *o, const struct entry *e) {
     static const char *const states[] = {"started", "completed", "failed"};
     put_number(o, "\n  {\"id\": ", (int64_t) e->number);
@@ -155,10 +168,9 @@ int flight_dump(const char *path, const char *reason) {
     put_number(&o, "{\"version\": 1, \"rank\": ", own_rank);
     put_number(&o, ", \"world_size\": ", own_world_size);
     put(&o, ", \"reason\": \"");
-    for (; *reason != '\0'; reason++) {
-        unsigned char c = (unsigned char) *reason;
-        put_char(&o, c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : *reason);
-    }
+    put_text(&o, reason);
+    put(&o, "\", \"agent\": \"");
+    put_text(&o, own_agent);
     put_number(&o, "\", \"now_ns\": ", cr_monotonic_ns());
     put(&o, ", \"entries\": [");
     for (uint64_t n = end > FLIGHT_ENTRIES ? end - FLIGHT_ENTRIES : 0; n < end; n++) {

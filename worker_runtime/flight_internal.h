@@ -16,6 +16,9 @@ void flight_end(uint64_t number, int ok);
 /* Who we are, for the file; also where it goes unless flight_dump() is given a path. */
 void flight_set_place(int rank, int world_size);
 
+/* What has become of the link to crun's agent, for the file: one line; cut at 255 bytes. */
+void flight_set_agent(const char *fact);
+
 /* Where that is; "" = nowhere. */
 const char *flight_path(void);
 

@@ -227,9 +227,12 @@ static int rejoin(struct crunrt *rt, const crunrt_rejoin_options *options) {
 static int take_round(struct crunrt *rt, const struct link_packet *p) {
     struct worker_place *at = &rt->place;
     if (p->place.world_size == 0 || p->place.world_size > INT_MAX ||
-        p->place.rank >= p->place.world_size || p->place.master_port > UINT16_MAX ||
+        p->place.rank >= p->place.world_size || p->place.local_world_size > INT_MAX ||
+        p->place.local_rank >= p->place.local_world_size || p->place.restart_count > INT_MAX ||
+        p->place.master_port > UINT16_MAX ||
         memchr(p->place.master_addr, '\0', sizeof(p->place.master_addr)) == NULL) {
-        return cr_fail(rt_last_error(), -EPROTO, "rejoin: the agent told no place that makes sense");
+        return cr_fail(rt_last_error(), -EPROTO,
+                       "rejoin: the agent told no place that makes sense");
     }
     at->rank = (int) p->place.rank;
     at->world_size = (int) p->place.world_size;
@@ -238,6 +241,8 @@ static int take_round(struct crunrt *rt, const struct link_packet *p) {
     at->restart_count = (int) p->place.restart_count;
     at->master_port = (uint16_t) p->place.master_port;
     (void) stpcpy(at->master_addr, p->place.master_addr);
+    at->agent_hosts_store = 1; /* whatever the first round had */
+    at->file[0] = '\0';
     return 0;
 }
 
@@ -247,9 +252,12 @@ static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_pa
     l->asked = 1;
     while (rc == 0) {
         int got = agent_link_receive(l, deadline_ms, p);
-        if (got < 0) rc = got;
-        else if (got == 0) rc = -ETIMEDOUT;
-        else if (p->type == LINK_ROUND) return 0;
+        if (got < 0)
+            rc = got;
+        else if (got == 0)
+            rc = -ETIMEDOUT;
+        else if (p->type == LINK_ROUND)
+            return 0;
     }
     return cr_fail(rt_last_error(), rc,
                    rc == -ETIMEDOUT ? "rejoin: the next round has not begun in time"
@@ -258,12 +266,13 @@ static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_pa
 
 static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
     struct link_packet p;
-    int64_t limit = o->timeout_ms > 0 ? o->timeout_ms : CR_FOREVER; /* the agent knows when to end it */
+    int64_t limit =
+        o->timeout_ms > 0 ? o->timeout_ms : CR_FOREVER; /* the agent knows when to end it */
     int rc = wait_for_round(rt, cr_deadline_ms(limit), &p);
     if (rc == 0) rc = take_round(rt, &p);
     if (rc < 0) return rc;
     struct agent_link *l = &rt->link;
-    *l = (struct agent_link){.fd = l->fd, .page = l->page, .heard = atomic_load(&l->page->bell)};
+    *l = (struct agent_link){.fd = l->fd, .page = l->page, .heard = l->heard};
     rc = rt_store_move(rt->store, rt->place.master_addr, rt->place.master_port,
                        rt->store->timeout_ms);
     if (rc < 0) return cr_wrap(rt_last_error(), "rejoin as rank %d", rt->place.rank);
