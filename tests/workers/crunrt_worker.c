@@ -630,6 +630,79 @@ static void mode_rejoin(int min, int victim) {
     close_world();
 }
 
+/* ---- steps under an agent: counts until told otherwise, and then does `how` ---- */
+
+static void say_place(const char *what) {
+    rank = crunrt_rank(rt);
+    size = crunrt_world_size(rt);
+    printf("%s rank %d of %d local %d of %d restart %d\n", what, rank, size, crunrt_local_rank(rt),
+           crunrt_local_world_size(rt), crunrt_restart_count(rt));
+}
+
+/* All ranks of the round, started anew or not, make one group: they name its keys alike. */
+static void meet(void) {
+    int64_t one = 1;
+    if (getenv("TEST_NO_GROUP") != NULL) return;
+    REQUIRE(crunrt_group_new(rt, NULL, &world) == 0, "world");
+    REQUIRE(crunrt_group_all_reduce(world, &one, &one, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "meet");
+    REQUIRE(one == size, "%lld of %d", (long long) one, size);
+    crunrt_group_destroy(world);
+    printf("met %d\n", size);
+}
+
+static void go_on_in_place(int64_t timeout_ms) {
+    crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
+    o.timeout_ms = timeout_ms;
+    int64_t since = now_ms();
+    int rc = crunrt_rejoin(rt, &o);
+    if (rc < 0) {
+        print_error(rc, since);
+        exit(3);
+    }
+    say_place("rejoined");
+    meet();
+}
+
+static void mode_steps(const char *how, int64_t limit) {
+    open_runtime();
+    say_place("began");
+    meet();
+    REQUIRE(crunrt_can_rejoin(rt, strcmp(how, "rejoin") == 0) == 0, "can rejoin");
+    if (strcmp(how, "needs") == 0)
+        REQUIRE(crunrt_answer_changes(rt, CRUNRT_NEEDS, 4321) == 0, "needs");
+    if (strcmp(how, "now") == 0) REQUIRE(crunrt_answer_changes(rt, CRUNRT_NOW, 0) == 0, "now");
+    if (strcmp(how, "watch") == 0) REQUIRE(crunrt_watch_steps(rt, 777) == 0, "watch");
+    crunrt_change change = CRUNRT_CHANGE_INIT;
+    for (int64_t steps = 1; steps <= limit; steps++) {
+        const struct timespec pace = {.tv_nsec = 1000000};
+        int rc = crunrt_step(rt, &change);
+        if (rc == 0) {
+            (void) nanosleep(&pace, NULL);
+            continue;
+        }
+        if (rc < 0) {
+            REQUIRE(rc == -ECONNRESET && strstr(crunrt_last_error(), "over") != NULL, "%d", rc);
+            printf("over after %lld\n", (long long) steps);
+        } else {
+            printf("change %d after %lld (%llu) left %d: %s\n", (int) change.kind,
+                   (long long) steps, (unsigned long long) change.step, change.left_ms > 0,
+                   change.reason);
+        }
+        if (strcmp(how, "exit") == 0) break;
+        if (strcmp(how, "rejoin") == 0) {
+            go_on_in_place(20000);
+            steps = 0;
+        } else {
+            REQUIRE(crunrt_step(rt, &change) == CRUNRT_CHANGE, "it stays so");
+            REQUIRE(crunrt_change_done(rt) == 0, "done");
+            for (;;) (void) pause();
+        }
+    }
+    if (getenv("TEST_DUMP") != NULL) REQUIRE(crunrt_flight_dump(NULL) == 0, "flight record");
+    crunrt_destroy(rt);
+    printf("ended\n");
+}
+
 /* With CRUNRT_DEBUG=1: two calls that agree, then rank 1 makes another. */
 static void mode_mismatch(const char *how) {
     open_world(10000);
@@ -983,6 +1056,8 @@ int main(int argc, char **argv) {
         mode_lose(argument, argc > 3 ? atoi(argv[3]) : 1);
     else if (strcmp(mode, "rejoin") == 0)
         mode_rejoin(atoi(argument), argc > 3 ? atoi(argv[3]) : 1);
+    else if (strcmp(mode, "steps") == 0)
+        mode_steps(argument, argc > 3 ? atoll(argv[3]) : INT64_MAX);
     else if (strcmp(mode, "mismatch") == 0)
         mode_mismatch(argument);
     else if (strcmp(mode, "monitored") == 0)
