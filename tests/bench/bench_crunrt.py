@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the cost of
-our layer; start-up to the first collective. `make bench-crunrt`.
+our layer; start-up to the first collective; a step with and without an agent. `make bench-crunrt`.
 
-    tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3]
+    tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3] [--steps-only]
 """
 import argparse
 import os
@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from crun_test import torch_python
+from fake_agent import FakeAgent
 from workers import BUILD, Store, contract
 
 SIZES = [1 << 10, 1 << 16, 1 << 20, 16 << 20, 64 << 20]
@@ -50,11 +51,34 @@ def run(argv, ranks):
     return {k: float(v) for k, v in (line.split() for line in outs[0].splitlines())}
 
 
+def run_steps(linked):
+    """Nanoseconds of a crunrt_step() and of a clock_gettime(), and the link's count of steps."""
+    with Store() as store, FakeAgent() as agent:
+        worker = subprocess.Popen([f"{BUILD}/tests/bench/step"], stdout=subprocess.PIPE, text=True,
+                                  env=contract(store, 0, 1, CRUN_AGENT=agent.variable if linked else None))
+        link = agent.accept() if linked else None
+        out = worker.communicate(timeout=600)[0]
+        if worker.returncode or (link and link.step != 10000000):
+            sys.exit(f"bench: step failed: {worker.returncode}")
+    return {k: float(v) for k, v in (line.split() for line in out.splitlines())}
+
+
+def print_steps(rounds):
+    for linked, name in ((True, "with an agent"), (False, "without")):
+        runs = [run_steps(linked) for _ in range(rounds)]
+        step, clock = (sorted(r[k] for r in runs) for k in ("step", "clock"))
+        print(f"crunrt_step() {name}: {statistics.median(step):.1f} [{step[0]:.1f}-{step[-1]:.1f}] ns a call; "
+              f"clock_gettime() alone: {statistics.median(clock):.1f} ns")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps-only", action="store_true")
     args = parser.parse_args()
+    if args.steps_only:
+        return print_steps(args.rounds)
     python = torch_python()
     ours, theirs = [], []
     for _ in range(args.rounds):
@@ -77,6 +101,7 @@ def main():
         row(size, str(size))
     row("first", "first", "   init to the first result (torch: after its import)")
     print(f"our layer: {statistics.median(o['layer'] for o in ours):.2f} us a call")
+    print_steps(args.rounds)
 
 
 if __name__ == "__main__":

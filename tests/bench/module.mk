@@ -39,12 +39,13 @@ bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members agains
 	$(Q)$<
 .PHONY: bench-rendezvous
 
-$(BUILD)/tests/bench/all_reduce: $(BUILD)/obj/tests/bench/all_reduce.o $(BUILD)/lib/libcrunrt.so
+crunrt_benches := $(BUILD)/tests/bench/all_reduce $(BUILD)/tests/bench/step
+$(crunrt_benches): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BUILD)/lib/libcrunrt.so
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)
 
-bench-crunrt: $(BUILD)/tests/bench/all_reduce backends programs ## all-reduce through libcrunrt against torch's Gloo
+bench-crunrt: $(crunrt_benches) backends programs ## all-reduce through libcrunrt against torch's Gloo; a step
 	$(Q)BUILD=$(BUILD) tests/bench/bench_crunrt.py
 .PHONY: bench-crunrt
 bench-nodes: programs ## several launchers as nodes: start, failures, losses; torchrun beside it
