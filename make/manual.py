@@ -20,6 +20,8 @@ ENVIRONMENT = [
     ("CRUNRT_BACKEND_DIR", "the only folder in which backends are looked for"),
     ("CRUNRT_DEBUG", "\"1\": compare every collective with the other ranks before it begins"),
     ("CRUNRT_FLIGHT_FILE", "where flight records go: this, the rank, and \".json\""),
+    ("CRUNRT_DUMP_SIGNAL", "the signal by which crun's agent asks for a flight record; SIGRTMIN+5; 0: none"),
+    ("CRUN_AGENT", "where the worker's agent listens, as crun sets it; an address and a token"),
     ("GLOO_SOCKET_IFNAME", "the network interface of the gloo backend; else the one that leads to the store"),
     ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDART_LIBRARY", "other files than libnccl.so.2 and libcudart.so"),
     ("CRUNRT_NCCL_BLOCKING", "\"1\": blocking NCCL communicators"),
