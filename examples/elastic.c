@@ -34,17 +34,22 @@ static int complain(const char *what) {
     return -1;
 }
 
-/* Everybody takes the model of the rank that has made most steps. */
+/* Everybody takes the model of the rank that has made most steps: whole or, if this fails, not at all. */
 static int take_over(struct job *j) {
     int n = crunrt_group_size(j->world), best = 0;
+    double model[SIZE];
     int64_t *steps = calloc((size_t) n, sizeof(*steps));
     if (steps == NULL) return -1;
     int rc = crunrt_group_all_gather(j->world, &j->step, steps, 1, CRUNRT_INT64);
     for (int r = 1; r < n; r++) best = steps[r] > steps[best] ? r : best;
-    j->step = steps[best];
+    int64_t step = steps[best];
     free(steps);
+    memcpy(model, j->model, sizeof(model));
+    if (rc == 0) rc = crunrt_group_broadcast(j->world, model, SIZE, CRUNRT_FLOAT64, best);
     if (rc < 0) return rc;
-    return crunrt_group_broadcast(j->world, j->model, SIZE, CRUNRT_FLOAT64, best);
+    memcpy(j->model, model, sizeof(model));
+    j->step = step;
+    return 0;
 }
 
 static int train_one_step(struct job *j) {
@@ -75,6 +80,11 @@ static int run_round(struct job *j) {
     int rc = crunrt_group_new(j->rt, NULL, &j->world);
     if (rc == 0) rc = take_over(j);
     j->rounds++;
+    if (rc == 0) {
+        (void) printf("rank %d of %d: round %d of process %d begins at step %lld\n",
+                      crunrt_rank(j->rt), crunrt_world_size(j->rt), j->rounds, (int) getpid(),
+                      (long long) j->step);
+    }
     while (rc == 0 && j->step < j->last) {
         die_if_asked(j);
         rc = train_one_step(j);
