@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 struct serve {
@@ -125,8 +126,9 @@ static int parse(int argc, char **argv, struct serve *serve, int *help) {
 
 /* ---- running ---- */
 
-/* The address on stdout, then nothing but waiting. */
-static int announce_and_wait(const struct store_space *space, const sigset_t *ends) {
+/* The address on stdout, then nothing but serving. */
+static int announce_and_serve(struct store_server *server, const struct store_space *space,
+                              const sigset_t *ends) {
     if (printf("%s\n", store_space_address(space)) < 0 || fflush(stdout) != 0) {
         cr_log_error("cannot write the address to stdout: %s", strerror(errno));
         return 1;
@@ -134,8 +136,15 @@ static int announce_and_wait(const struct store_space *space, const sigset_t *en
     cr_notify("READY=1");
     cr_info("store %s, pid %d, serves on %s", CRUN_VERSION, (int) getpid(),
             store_space_address(space));
-    int signal_number;
-    (void) sigwait(ends, &signal_number);
+    CR_AUTO_FD int fd = signalfd(-1, ends, SFD_CLOEXEC);
+    int rc = fd < 0 ? -errno : store_server_run(server, fd);
+    struct signalfd_siginfo ended;
+    if (rc == 0 && read(fd, &ended, sizeof(ended)) < 0) rc = -errno;
+    if (rc < 0) {
+        cr_log_error("cannot wait for signals: %s", strerror(-rc));
+        return 1;
+    }
+    int signal_number = (int) ended.ssi_signo;
     cr_info("store ends on signal %d", signal_number);
     cr_notify("STOPPING=1");
     return 0;
@@ -143,6 +152,7 @@ static int announce_and_wait(const struct store_space *space, const sigset_t *en
 
 static int run(const struct serve *serve, const sigset_t *ends) {
     const struct store_server_options server_options = {
+        .no_thread = 1,
         .key_max = (size_t) serve->max_key,
         .value_max = (size_t) serve->max_value,
         .list_max = (size_t) serve->max_list,
@@ -160,7 +170,7 @@ static int run(const struct serve *serve, const sigset_t *ends) {
     if (rc < 0) {
         (void) fprintf(stderr, "crun-store serve: %s\n", err.text);
     } else {
-        rc = announce_and_wait(space, ends);
+        rc = announce_and_serve(server, space, ends);
     }
     store_server_stop(server);
     return rc == 0 ? 0 : 1;

@@ -133,12 +133,19 @@ static void free_server(struct store_server *server) {
     free(server);
 }
 
+/* The caller is the thread that runs the loop: then nothing has to be started. */
+static int begin_thread(struct store_server *server) {
+    if (!server->options.no_thread) return start_thread(server);
+    server->thread = pthread_self();
+    return 0;
+}
+
 static int start_loop(struct store_server *server, struct cr_error *err) {
     int rc = uv_loop_init(&server->loop);
     if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
     rc = uv_async_init(&server->loop, &server->wake, on_wake);
     if (rc == 0) {
-        rc = start_thread(server);
+        rc = begin_thread(server);
         if (rc == 0) return 0;
         uv_close((uv_handle_t *) &server->wake, NULL);
         (void) uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -177,9 +184,29 @@ static void run_stop(struct store_server *server, void *arg) {
 void store_server_stop(struct store_server *server) {
     if (server == NULL) return;
     call(server, run_stop, NULL);
-    (void) pthread_join(server->thread, NULL);
+    if (server->options.no_thread) {
+        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* until all is closed */
+    } else {
+        (void) pthread_join(server->thread, NULL);
+    }
     (void) uv_loop_close(&server->loop);
     free_server(server);
+}
+
+static void on_signal(uv_poll_t *poll, int status, int events) {
+    (void) status, (void) events; /* it stays readable: whoever asked us to run reads it */
+    uv_stop(poll->loop);
+}
+
+int store_server_run(struct store_server *server, int signal_fd) {
+    uv_poll_t signals;
+    int rc = uv_poll_init(&server->loop, &signals, signal_fd);
+    if (rc < 0) return rc;
+    (void) uv_poll_start(&signals, UV_READABLE, on_signal);
+    (void) uv_run(&server->loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *) &signals, NULL);
+    (void) uv_run(&server->loop, UV_RUN_NOWAIT); /* lets go of the handle, which is ours */
+    return 0;
 }
 
 /* ---- spaces ---- */

@@ -98,7 +98,7 @@ struct store_magic {
 struct store_server {
     uv_loop_t loop;
     uv_async_t wake;
-    pthread_t thread;
+    pthread_t thread; /* runs the loop */
     struct store_server_options options; /* defaults filled in */
     struct store_limits limits;
     struct store_space *spaces;

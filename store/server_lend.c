@@ -26,7 +26,7 @@ void store_lend_done(struct store_server *server) {
     cr_close_fd(&server->lending[1]);
 }
 
-/* splice() knows no MSG_NOSIGNAL: SIGPIPE is blocked in the server's thread. */
+/* splice() knows no MSG_NOSIGNAL: SIGPIPE is blocked in the server's thread, or ignored. */
 ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, size_t offset) {
     struct iovec rest = {.iov_base = v->data + offset, .iov_len = v->len - offset};
     if (open_pipe(server) < 0) return 0;

@@ -39,13 +39,19 @@ struct store_server_options {
     size_t client_max;                   /* connections in one space; 0 = no limit */
     size_t client_buffer_max;            /* one request, and the unread replies of one connection;
                                             0 = STORE_CLIENT_BUFFER_MAX */
+    int no_thread; /* the loop runs in store_server_run(); every call comes from that thread */
 };
 
 #define STORE_CLIENT_BUFFER_MAX ((size_t) 256 << 20)
 
-/* Starts the thread. `options` may be NULL; it is copied. */
+/* Starts the thread, if any. `options` may be NULL; it is copied. */
 int store_server_start(const struct store_server_options *options, struct store_server **out,
                        struct cr_error *err);
+
+/* With no_thread: serves until `signal_fd` is readable, which it does not read; then
+ * store_server_stop(). A process of one thread is charged less for each system call: the kernel
+ * need not guard its descriptors. SIGPIPE must be ignored. Returns 0 or negative. */
+int store_server_run(struct store_server *server, int signal_fd);
 
 /* Listens on host:port (port 0: any free one) with an empty key space; *bound_port is the real
  * port. `host` is a name or address of this machine; NULL or "" is all interfaces, both families.

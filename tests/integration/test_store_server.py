@@ -455,12 +455,11 @@ def test_stat(tmp):
 
 
 def switches(pid):
-    """How often our two threads went to sleep: the same number twice means that none woke up. (Being
-    preempted, which a busy machine does to us, is not counted.)"""
-    return {task.name: [line for line in (task / "status").read_text().splitlines()
-                        if line.startswith("voluntary_ctxt")]
-            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
-            if task.name == str(pid) or (task / "comm").read_text() == "store\n"}
+    """How often our one thread (a sanitizer may have another) went to sleep: the same number twice
+    means that it did not wake up. (Being preempted, which a busy machine does to us, is not
+    counted.)"""
+    status = pathlib.Path(f"/proc/{pid}/task/{pid}/status").read_text()
+    return [line for line in status.splitlines() if line.startswith("voluntary_ctxt")]
 
 
 def test_idle_server_does_nothing(tmp):
@@ -471,7 +470,6 @@ def test_idle_server_does_nothing(tmp):
         wait_for(lambda: stat(server)["waiting_clients"] == 100, "100 waiters")
         time.sleep(1)  # the answer to that came before the server went to sleep
         before = switches(server.process.pid)
-        assert len(before) == 2, before
         time.sleep(3)  # the whole point: nothing happens
         assert switches(server.process.pid) == before
 
