@@ -153,3 +153,33 @@ void store_key_table_each(const struct store_key_table *t,
         }
     }
 }
+
+/* ---- a little at a time ---- */
+
+static uint32_t reversed(uint32_t x) {
+    x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
+    x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
+    x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
+    return __builtin_bswap32(x);
+}
+
+/* A bucket is picked by a hash's low bits, so in the order of reversed hashes it is one range, and a
+ * table of another size cuts the same order into other ranges. The cursor is a place in that order:
+ * growing, shrinking and being between two arrays change the ranges, never the order. */
+uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
+                              void (*visit)(void *arg, struct store_entry *e), void *arg) {
+    if (t->count == 0) return STORE_SCAN_END;
+    size_t coarse = t->buckets[1] != NULL && t->sizes[1] < t->sizes[0] ? t->sizes[1] : t->sizes[0];
+    uint64_t width = STORE_SCAN_END / coarse;
+    uint64_t end = (cursor / width + 1) * width;
+    for (int half = 0; half < 2 && t->sizes[half] > 0; half++) {
+        uint64_t step = STORE_SCAN_END / t->sizes[half];
+        for (uint64_t at = cursor / step * step; at < end; at += step) {
+            for (struct store_entry *e = t->buckets[half][reversed((uint32_t) at)]; e != NULL;
+                 e = e->next) {
+                if (reversed(e->hash) >= cursor) visit(arg, e);
+            }
+        }
+    }
+    return end;
+}

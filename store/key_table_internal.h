@@ -43,4 +43,11 @@ void store_key_table_remove(struct store_key_table *t, struct store_entry *e);
 void store_key_table_each(const struct store_key_table *t,
                           void (*visit)(void *arg, struct store_entry *e), void *arg);
 
+/* The same a little at a time: visits a few entries from the cursor on (0 first) and returns the next
+ * cursor, STORE_SCAN_END after the last. The table may change in between: what is there all the time
+ * is visited exactly once, the rest at most once. */
+#define STORE_SCAN_END (UINT64_C(1) << 32)
+uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
+                              void (*visit)(void *arg, struct store_entry *e), void *arg);
+
 #endif

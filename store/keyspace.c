@@ -609,11 +609,60 @@ static void list_key(void *arg, struct store_entry *e) {
     (void) store_output_bytes(out, e->key, e->key_len);
 }
 
+static void list_one_more(void *arg, struct store_entry *e) {
+    struct store_listing *l = arg;
+    if (e->value == NULL) return;
+    if (cr_buffer_reserve(&l->bytes, 8 + e->key_len) < 0) {
+        l->short_of_memory = true;
+        return;
+    }
+    store_put_u64(l->bytes.data + l->bytes.len, e->key_len);
+    memcpy(l->bytes.data + l->bytes.len + 8, e->key, e->key_len);
+    l->bytes.len += 8 + e->key_len;
+    l->count++;
+}
+
+static int begin_listing(struct call *c) {
+    struct store_listing *l = calloc(1, sizeof(*l));
+    if (l == NULL || cr_buffer_reserve(&l->bytes, 8) < 0) {
+        free(l);
+        return no_memory(c);
+    }
+    l->bytes.len = 8; /* the count, known in the end */
+    c->session->listing = l;
+    return 0;
+}
+
+static void drop_listing(struct store_session *s) {
+    if (s->listing != NULL) cr_buffer_done(&s->listing->bytes);
+    free(s->listing);
+    s->listing = NULL;
+}
+
+/* The usual case hands the memory over: nothing else is to be sent. */
+static int finish_listing(struct store_session *s) {
+    struct store_listing *l = s->listing;
+    struct store_output *out = &s->out;
+    int rc = 0;
+    store_put_u64(l->bytes.data, l->count);
+    if (out->pending > 0) {
+        rc = store_output_bytes(out, l->bytes.data, l->bytes.len);
+    } else {
+        store_output_done(out);
+        out->bytes = l->bytes;
+        out->pending = l->bytes.len;
+        l->bytes = (struct cr_buffer){0};
+    }
+    drop_listing(s);
+    return rc;
+}
+
 static int apply_list_keys(struct call *c) {
     struct store_keyspace *ks = c->ks;
     struct store_output *out = &c->session->out;
     size_t size = 8 + 8 * ks->key_count + ks->key_bytes;
     if (size > ks->reply_max) return fail(c, -EMSGSIZE, "reply too long");
+    if (c->session->patient && ks->key_count > STORE_LIST_AT_ONCE) return begin_listing(c);
     if (cr_buffer_reserve(&out->bytes, size) < 0) return no_memory(c);
     (void) store_output_u64(out, ks->key_count);
     store_key_table_each(&ks->table, list_key, out);
@@ -789,8 +838,22 @@ int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
     return rc;
 }
 
+int store_keyspace_list_on(struct store_keyspace *ks, struct store_session *s,
+                           const char **reason) {
+    struct store_listing *l = s->listing;
+    size_t steps = ks->table.sizes[0] / STORE_LIST_TURNS; /* it ends, however fast keys are added */
+    if (steps < STORE_LIST_STEP) steps = STORE_LIST_STEP;
+    for (size_t i = 0; i < steps && l->cursor < STORE_SCAN_END; i++)
+        l->cursor = store_key_table_scan(&ks->table, l->cursor, list_one_more, l);
+    *reason = l->bytes.len > ks->reply_max ? "reply too long" : "out of memory";
+    if (l->bytes.len > ks->reply_max) return -EMSGSIZE;
+    if (l->short_of_memory) return -ENOMEM;
+    return l->cursor < STORE_SCAN_END ? 1 : finish_listing(s);
+}
+
 void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
     wait_drop(ks, s);
+    drop_listing(s);
     while (s->watches != NULL) {
         struct store_watch *w = s->watches;
         s->watches = w->next_own;

@@ -40,15 +40,28 @@ struct store_watch {
     struct store_session *session;
 };
 
+/* A LIST_KEYS of many keys, made a little at a time so that nobody is kept waiting for it. */
+struct store_listing {
+    uint64_t cursor, count;
+    struct cr_buffer bytes; /* the reply so far */
+    bool short_of_memory;
+};
+
+#define STORE_LIST_AT_ONCE 2048 /* up to so many keys are listed in one go */
+#define STORE_LIST_STEP    512  /* of more, about so many a turn: each may cost a few cache misses */
+#define STORE_LIST_TURNS   1024 /* but no more turns than about that */
+
 /* Zero-initialise; store_keyspace_leave() ends it. */
 struct store_session {
     struct store_output out;
     struct store_wait *wait; /* at most one; NULL = none */
     struct store_watch *watches;
+    struct store_listing *listing; /* under way: call store_keyspace_list_on(), nothing else */
     struct store_session *ready_next, *ready_prev;
-    bool ready;  /* in the ready list */
-    bool lost;   /* a push could not be queued: out of step, must be closed */
-    bool legacy; /* a new request proves that its pending wait was given up (it cannot say so) */
+    bool ready;   /* in the ready list */
+    bool lost;    /* a push could not be queued: out of step, must be closed */
+    bool patient; /* whoever drives it knows store_keyspace_list_on() */
+    bool legacy;  /* a new request proves that its pending wait was given up (it cannot say so) */
 };
 
 struct store_keyspace {
@@ -71,6 +84,11 @@ void store_keyspace_done(struct store_keyspace *ks); /* after all sessions left 
  * reply over reply_max), -ENOSPC (memory_max), -ENOMEM. */
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason);
+
+/* Goes on with s->listing for some hundred keys. Returns 1 when there is more to do, 0 when the reply
+ * is in s->out, or negative like store_keyspace_apply(). Others may change the keys in between: those
+ * that are there all the time are listed. */
+int store_keyspace_list_on(struct store_keyspace *ks, struct store_session *s, const char **reason);
 
 /* Takes the next session whose output grew by someone else's request, or NULL. */
 struct store_session *store_keyspace_take_ready(struct store_keyspace *ks);

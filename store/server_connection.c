@@ -74,6 +74,7 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     c->fd = fd;
     c->peer = *peer;
     c->parser.limits = &space->server->limits;
+    c->session.patient = true;
     c->spare = too_many(space, 0);
     if (uv_poll_init(&space->server->loop, &c->poll, fd) < 0) {
         (void) close(fd);
@@ -130,7 +131,8 @@ static void charge(struct store_connection *c) {
     struct store_keyspace *keys = &c->space->keys;
     const struct store_output *out = &c->session.out;
     size_t held = c->rx.cap + (out->pending > 0 ? out->bytes.cap : 0) +
-                  (c->block == NULL ? 0 : c->block->len);
+                  (c->block == NULL ? 0 : c->block->len) +
+                  (c->session.listing == NULL ? 0 : c->session.listing->bytes.cap);
     if (held == c->charged) return;
     keys->memory += held - c->charged;
     bool grew = held > c->charged;
@@ -186,8 +188,8 @@ static int send_pending(struct store_connection *c) {
     size_t before = out->pending;
     while (out->pending > 0 && before - out->pending < STORE_SEND_TURN) {
         const char *next = out->bytes.data + out->bytes_sent;
-        ssize_t n = out->chunk_count > 0 ? send_chunks(c)
-                                         : send(c->fd, next, out->pending, MSG_NOSIGNAL);
+        ssize_t n =
+            out->chunk_count > 0 ? send_chunks(c) : send(c->fd, next, out->pending, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
         c->space->bytes_out += (uint64_t) n;
@@ -251,6 +253,7 @@ static void apply(struct store_connection *c, const struct store_request *reques
     space->operations++;
     int rc = store_keyspace_apply(&space->keys, &c->session, request, now, &reason);
     if (rc < 0) store_connection_close(c, reason);
+    if (rc == 0 && c->session.listing != NULL) c->stalled = true;
 }
 
 /* Hands the descriptor to the room whose magic it sent; the connection is no longer ours. */
@@ -319,6 +322,7 @@ static size_t begin_block(struct store_connection *c, const uint8_t *data, size_
 
 /* Stops serving a client that lets its replies pile up, until it has read them. */
 static bool stall(struct store_connection *c) {
+    if (c->session.listing != NULL) return c->stalled = true;
     if (c->session.out.pending < STORE_OUTPUT_PAUSE) return false;
     if (send_pending(c) < 0) {
         store_connection_close(c, NULL);
@@ -462,7 +466,21 @@ static void read_block(struct store_connection *c) {
 
 /* ---- events ---- */
 
+/* A client whose keys are being listed is stalled, so woken in each turn of the loop: a piece of its
+ * list, then the others. Returns whether there is more to list, or it was closed. */
+static bool list_on(struct store_connection *c) {
+    const char *reason = NULL;
+    int rc = store_keyspace_list_on(&c->space->keys, &c->session, &reason);
+    if (rc < 0) {
+        store_connection_close(c, reason);
+    } else {
+        flush(c);
+    }
+    return rc != 0 || c->closing;
+}
+
 static void on_writable(struct store_connection *c) {
+    if (c->session.listing != NULL && list_on(c)) return;
     flush(c);
     if (c->closing || !c->stalled || c->session.out.pending > STORE_OUTPUT_PAUSE / 2) return;
     c->stalled = false;

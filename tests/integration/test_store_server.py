@@ -226,6 +226,32 @@ def test_big_values_without_a_spare_descriptor(tmp):
             assert c.get("k") == value
 
 
+def test_a_long_list_of_keys(tmp):
+    """Made in pieces: in order with what is asked behind it, others served meanwhile, and nothing left
+    of one whose asker goes away."""
+    with Server() as server:
+        c, other, gone = Modern(server), Modern(server), Modern(server)
+        wanted = {b"/key%d" % i for i in range(200_000)}
+        keys = sorted(wanted)
+        for half in (keys[::2], keys[1::2]):
+            c.send(b"\x0b" + struct.pack("<Q", 100_000) + b"".join(text(k) + text("v") for k in half))
+        assert c.num_keys() == 200_000
+        memory = stat(server)["memory"]
+        gone.send(b"\x11")
+        gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.close()
+        c.send(b"\x11\x07\x11" + b"\x04" + text("/n") + struct.pack("<q", 1))
+        for _ in range(30):
+            assert other.check("key0", "absent") == 1
+        for turn in range(2):
+            assert {c.value() for _ in range(c.number())} == wanted
+            if turn == 0:
+                assert c.number() == 200_000
+        assert c.number() == 1
+        c.delete("n")
+        wait_for(lambda: stat(server)["memory"] == memory, "the memory of the lists to be free")
+
+
 def test_absurd_lengths_close(tmp):
     with Server() as server:
         before = server.resident_kib()

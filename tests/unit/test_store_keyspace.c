@@ -335,6 +335,69 @@ START_TEST(test_list_keys_counts_what_num_keys_counts) {
 }
 END_TEST
 
+/* A long list is made in pieces while others change the keys: those that stay are listed, once. */
+static void grow(int round) {
+    char key[32];
+    for (int i = 0; i < 1000; i++) {
+        (void) snprintf(key, sizeof(key), "new%d.%d", round, i);
+        say_value(&c, STORE_OP_SET, key, "");
+    }
+}
+
+static void shrink(int from, int to) {
+    char key[32];
+    for (int i = from; i < to; i++) {
+        (void) snprintf(key, sizeof(key), "gone%d", i);
+        say_key(&c, STORE_OP_DELETE, key);
+        hear_number(&c, 1);
+    }
+}
+
+START_TEST(test_a_long_list_in_pieces) {
+    enum { STAY = 20000, GONE = 60000 };
+    static uint8_t seen[STAY];
+    memset(seen, 0, sizeof(seen));
+    char key[32];
+    for (int i = 0; i < GONE; i++) {
+        (void) snprintf(key, sizeof(key), "gone%d", i);
+        say_value(&c, STORE_OP_SET, key, "");
+        (void) snprintf(key, sizeof(key), "stay%d", i);
+        if (i < STAY) say_value(&c, STORE_OP_SET, key, "");
+    }
+    a.session.patient = true;
+    say(&a, STORE_OP_LIST_KEYS);
+    ck_assert_ptr_nonnull(a.session.listing);
+    hear_nothing(&a);
+    const char *reason = NULL;
+    int rounds = 0, rc;
+    while ((rc = store_keyspace_list_on(&keys, &a.session, &reason)) == 1) {
+        if (_i == 1) grow(rounds);
+        if (_i == 2 && rounds < 20) shrink(rounds * 3000, rounds * 3000 + 3000);
+        rounds++;
+    }
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_gt(rounds, 5);
+    struct cr_buffer got = {0};
+    peer_receive(&a, &got);
+    uint64_t count = store_load_u64(got.data), found = 0;
+    size_t at = 8;
+    for (uint64_t i = 0; i < count; i++) {
+        size_t len = store_load_u64(got.data + at);
+        ck_assert_uint_lt(len, sizeof(key));
+        memcpy(key, got.data + at + 8, len);
+        key[len] = '\0';
+        at += 8 + len;
+        if (strncmp(key, "/stay", 5) != 0) continue;
+        ck_assert_uint_eq(seen[atoi(key + 5)]++, 0);
+        found++;
+    }
+    ck_assert_uint_eq(at, got.len);
+    ck_assert_uint_eq(found, STAY);
+    if (_i == 0) ck_assert_uint_eq(count, STAY + GONE);
+    cr_buffer_done(&got);
+}
+END_TEST
+
 /* Values shared with a reply that was not sent yet stay what they were. */
 START_TEST(test_big_values_are_shared_not_changed) {
     char *big = malloc(100001);
@@ -774,6 +837,7 @@ static void add_values(TCase *t) {
     tcase_add_test(t, test_append_and_multi_set);
     tcase_add_test(t, test_multi_set_is_applied_whole);
     tcase_add_test(t, test_list_keys_counts_what_num_keys_counts);
+    tcase_add_loop_test(t, test_a_long_list_in_pieces, 0, 3);
     tcase_add_test(t, test_big_values_are_shared_not_changed);
     tcase_add_test(t, test_unsent_values_stay_counted);
     tcase_add_test(t, test_what_is_deleted_is_free);
