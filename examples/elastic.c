@@ -80,15 +80,16 @@ static int run_round(struct job *j) {
     int rc = crunrt_group_new(j->rt, NULL, &j->world);
     if (rc == 0) rc = take_over(j);
     j->rounds++;
-    if (rc == 0) {
-        (void) printf("rank %d of %d: round %d of process %d begins at step %lld\n",
-                      crunrt_rank(j->rt), crunrt_world_size(j->rt), j->rounds, (int) getpid(),
-                      (long long) j->step);
-    }
+    int64_t first = j->step;
     while (rc == 0 && j->step < j->last) {
         die_if_asked(j);
         rc = train_one_step(j);
         if (rc == 0) rc = crunrt_step(j->rt, &change);
+        if (j->step == first + 1) {
+            (void) printf("rank %d of %d: round %d of process %d begins at step %lld\n",
+                          crunrt_rank(j->rt), crunrt_world_size(j->rt), j->rounds, (int) getpid(),
+                          (long long) first);
+        }
     }
     if (rc == CRUNRT_CHANGE) {
         (void) printf("rank %d: stops after step %lld: %s\n", crunrt_rank(j->rt),

@@ -48,7 +48,8 @@ static void on_dump_signal(int signum) {
     if (fd >= 0 && page != NULL) {
         struct link_packet p = {.type = LINK_DUMPED, .id = atomic_load(&page->dump_id)};
         const char *text = rc == 0 ? flight_path() : "nowhere: there is no place for it";
-        for (size_t i = 0; i < sizeof(p.text) - 1 && text[i] != '\0'; i++) p.text[i] = text[i];
+        (void) strncpy(p.text, text,
+                       sizeof(p.text) - 1); /* safe in a handler; the last stays NUL */
         (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     (void) atomic_fetch_sub(&dump.running, 1);

@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRACE_MS INT64_C(5000) /* beyond the change's own deadline; an agent that lives is in time */
+#define GRACE_MS                                                                                   \
+    INT64_C(5000) /* beyond the change's own deadline; an agent that lives is in time */
 
 _Static_assert((int) CRUNRT_CHANGE_JOIN == (int) LINK_CHANGE_JOIN &&
                    (int) CRUNRT_CHANGE_MAINTENANCE == (int) LINK_CHANGE_MAINTENANCE &&
@@ -74,8 +75,8 @@ static int step_with_news(struct agent_link *l, crunrt_change *change) {
     hear(l);
     if (l->over) {
         return cr_fail(rt_last_error(), -ECONNRESET,
-                       "step %llu: the round is over, for a worker elsewhere failed; call "
-                       "crunrt_rejoin() or end",
+                       "step %llu: the round is over: a worker elsewhere failed, or a change came "
+                       "before every rank had made a step; call crunrt_rejoin() or end",
                        (unsigned long long) l->steps);
     }
     if (l->page == NULL || l->stop_at == 0 || l->steps < l->stop_at) return 0;

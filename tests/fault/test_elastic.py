@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 600
 """examples/elastic under crun: workers are killed, one, two, at the very beginning of a round, on one node and on
-several; whoever is not killed goes on in its process, and the result is that of a run that nobody disturbed."""
+several; nodes come and go with notice. Whoever is not killed goes on in its process, and the result is that of a run
+that nobody disturbed."""
 import os
 import random
 import re
@@ -79,6 +80,39 @@ def test_one_node(tmp):
 
 def test_three_nodes(tmp):
     disturb(tmp, 3, 6, 6, 2)
+
+
+def test_nodes_come_and_go(tmp):
+    """2, 4, 6 and again 4 ranks, without a killed worker: everybody stops after the same step each time, and whoever
+    was there goes on in its process."""
+    stops = re.compile(r"rank (\d+): stops after step (\d+): (.*)\n")
+    with Nodes(tmp, "--nnodes=1:3", "--nproc-per-node=2") as job:
+        how = {"program": ELASTIC, "args": (STEPS, "--pace-ms", 5), "OMP_NUM_THREADS": "1"}
+
+        def until_steps_of(size):
+            wait_for(lambda: sum(m[1] == str(size) for n in job.nodes for m in BEGINS.findall(n.text)) == size
+                     or a.process.poll() is not None, f"{size} ranks")
+
+        a = job.start_host("a", **how)
+        until_steps_of(2)
+        b = job.start("b", **how)
+        until_steps_of(4)
+        c = job.start("c", **how)
+        until_steps_of(6)
+        first = {m[3] for m in BEGINS.findall(a.text)}
+        b.process.send_signal(signal.SIGUSR1)
+        assert (a.wait(), b.wait(), c.wait()) == (0, 1, 0)
+        text = a.text + b.text + c.text
+        assert "failed first" not in text, text
+        changes = stops.findall(a.text)
+        assert len(changes) == 6 and len({m[1] for m in changes}) == 3, changes
+        last = changes[-1][1]
+        assert [m[1] for m in stops.findall(text)].count(last) == 6, stops.findall(text)
+        assert all("preemption" in m[2] for m in stops.findall(text) if m[1] == last), stops.findall(text)
+        ends = ENDS.findall(a.text + c.text)
+        assert len(ends) == 4 and {e[1] for e in ends} == {"4"}, ends
+        assert {e[2] for e in ENDS.findall(a.text)} == first and len(first) == 2, (ends, first)
+        assert {e[5] for e in ends} == {undisturbed()}, ends
 
 
 if __name__ == "__main__":
