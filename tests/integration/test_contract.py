@@ -418,5 +418,27 @@ class Programs(unittest.TestCase):
         self.assertEqual(list(logs.rglob("error.json")), [])
 
 
+LISTENERS = """
+import os, sys
+wanted = ":%04X" % int(os.environ["MASTER_PORT"])
+folder = "/proc/%d/fd/" % os.getppid()
+inodes = set()
+for fd in os.listdir(folder):
+    try:
+        inodes.add(os.readlink(folder + fd).replace("socket:[", "").rstrip("]"))
+    except FileNotFoundError:
+        pass  # closed meanwhile
+rows = [line.split() for name in ("tcp", "tcp6") for line in open("/proc/net/" + name).readlines()[1:]]
+mine = sorted(row[1] for row in rows if row[3] == "0A" and row[9] in inodes)
+sys.exit(0 if mine == ["0100007F" + wanted] else "listens on %s" % mine)
+"""
+
+
+class Standalone(unittest.TestCase):
+    def test_listens_on_loopback_only(self):
+        job = Job("--standalone", "--nproc-per-node", "1", "--no-python", sys.executable, "-c", LISTENERS)
+        self.assertEqual(job.status, 0, job.err)
+
+
 if __name__ == "__main__":
     unittest.main()
