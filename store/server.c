@@ -125,6 +125,7 @@ static int start_thread(struct store_server *server) {
 }
 
 static void free_server(struct store_server *server) {
+    store_clients_free(server);
     cr_buffer_done(&server->out);
     store_lend_done(server);
     free(server->rx);
@@ -145,8 +146,12 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
     if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
     rc = uv_async_init(&server->loop, &server->wake, on_wake);
     if (rc == 0) {
-        rc = begin_thread(server);
-        if (rc == 0) return 0;
+        rc = store_clients_open(server);
+        if (rc == 0) {
+            rc = begin_thread(server);
+            if (rc == 0) return 0;
+            store_clients_close(server);
+        }
         uv_close((uv_handle_t *) &server->wake, NULL);
         (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     }
@@ -158,7 +163,7 @@ int store_server_start(const struct store_server_options *options, struct store_
                        struct cr_error *err) {
     struct store_server *server = calloc(1, sizeof(*server));
     if (server == NULL) return cr_fail(err, -ENOMEM, "cannot start the store: out of memory");
-    server->lending[0] = server->lending[1] = -1;
+    server->lending[0] = server->lending[1] = server->epoll_fd = -1;
     fill_options(server, options);
     (void) pthread_mutex_init(&server->lock, NULL);
     (void) pthread_cond_init(&server->done, NULL);
@@ -178,6 +183,7 @@ static void close_space(struct store_server *server, void *arg);
 static void run_stop(struct store_server *server, void *arg) {
     (void) arg;
     while (server->spaces != NULL) close_space(server, server->spaces);
+    store_clients_close(server);
     uv_close((uv_handle_t *) &server->wake, NULL);
 }
 

@@ -18,6 +18,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <uv.h>
 
 #define STORE_READ_SIZE    ((size_t) 256 << 10) /* at most that much a wake-up of one client */
@@ -37,6 +38,8 @@
 
 /* A peer is dead after a minute of silence plus six lost probes, or when data stays
  * unacknowledged, or its window shut, for two minutes. */
+#define STORE_READY_MAX 256 /* connections served in one turn of the loop */
+
 #define STORE_KEEPALIVE_IDLE_S     60
 #define STORE_KEEPALIVE_INTERVAL_S 10
 #define STORE_KEEPALIVE_PROBES     6
@@ -48,8 +51,16 @@ union store_peer {
     struct sockaddr_in6 v6;
 };
 
+/* What every request touches comes first, and together. */
 struct store_connection {
-    uv_poll_t poll;
+    int fd;
+    uint32_t events; /* what the server's epoll watches */
+    bool sends_big;  /* its last request was a value received into a block */
+    bool stalled;    /* it does not read its replies: neither do we its requests */
+    bool finished;   /* it closed its sending side; closed when everything is sent */
+    bool closing;
+    bool admin;
+    bool spare; /* beyond the limit of clients: only an administrator may stay */
     struct store_session session;
     struct store_parser parser;
     struct store_connection *next, *prev; /* of the space */
@@ -59,14 +70,6 @@ struct store_connection {
     size_t block_len;                     /* its full length */
     size_t charged;                       /* bytes of it counted in the key space's memory */
     union store_peer peer;
-    int fd;
-    int events;     /* what the poll handle watches */
-    bool sends_big; /* its last request was a value received into a block */
-    bool stalled;   /* it does not read its replies: neither do we its requests */
-    bool finished;  /* it closed its sending side; closed when everything is sent */
-    bool closing;
-    bool admin;
-    bool spare; /* beyond the limit of clients: only an administrator may stay */
 };
 
 struct store_space {
@@ -98,6 +101,12 @@ struct store_magic {
 struct store_server {
     uv_loop_t loop;
     uv_async_t wake;
+    int epoll_fd;       /* of all connections; one handle of the loop watches it … */
+    uv_poll_t clients;  /* … this one */
+    uv_idle_t burial;   /* runs while connections wait to be freed */
+    struct epoll_event ready[STORE_READY_MAX];
+    int ready_count, ready_at; /* the batch that is being served, and how far */
+    struct store_connection *closed; /* by .next: left, and not freed yet */
     pthread_t thread; /* runs the loop */
     struct store_server_options options; /* defaults filled in */
     struct store_limits limits;
@@ -126,6 +135,11 @@ void store_listener_resume(struct store_space *space); /* a descriptor became fr
 void store_listener_turn_away(struct store_space *space);
 
 /* ---- server_connection.c ---- */
+
+/* The server's epoll and its handles. 0 or a negative errno. */
+int store_clients_open(struct store_server *server);
+void store_clients_close(struct store_server *server);
+void store_clients_free(struct store_server *server); /* once the loop has ended */
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer);
 /* Says FIN and frees. With a reason it is logged. Nothing of c may be used afterwards, but the
