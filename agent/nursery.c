@@ -131,16 +131,18 @@ static void on_grace_over(uv_timer_t *timer) {
     nursery_schedule_turn(n);
 }
 
+static void ask_to_end(struct worker_process *w, int signum) {
+    worker_send(w, signum);
+    (void) kill(-w->how.pid, SIGCONT);
+}
+
 static void ask_all_to_end(struct nursery *n, int signum) {
     struct worker_process *w;
     n->state = NURSERY_ENDING;
     n->end_signal = signum;
     nursery_collect(n);
-    TAILQ_FOREACH(w, &n->living, link) {
-        if (w->kept) continue;
-        worker_send(w, signum);
-        (void) kill(-w->how.pid, SIGCONT);
-    }
+    TAILQ_FOREACH(w, &n->living, link)
+        if (!w->kept) ask_to_end(w, signum);
     /* With nobody left the turn that follows does this, and sees whether anything is left at all. */
     if (has_living(n, 0)) (void) orphans_signal(n, signum, 0);
 }

@@ -33,13 +33,15 @@ struct armed {
     LIST_ENTRY(armed) link;
 };
 
+LIST_HEAD(armed_list, armed);
+
 struct watchdog {
     char *path;
     int fd;
     uv_poll_t poll;
     uv_timer_t timer;
     int open_handles;
-    LIST_HEAD(, armed) timers;
+    struct armed_list timers;
     size_t timer_count;
     struct cr_buffer input;
     void (*on_expired)(void *arg, pid_t pid);

@@ -37,6 +37,8 @@ struct link {
     LIST_ENTRY(link) of_strangers;
 };
 
+LIST_HEAD(link_list, link);
+
 struct slot {
     char token[LINK_TOKEN_MAX]; /* "" = nobody may connect */
     struct link *link;
@@ -53,7 +55,7 @@ struct worker_links {
     uv_timer_t limit;
     struct slot *slots;
     uint32_t slot_count, strangers;
-    LIST_HEAD(, link) stranger_list;
+    struct link_list stranger_list;
     unsigned open_handles;
     void (*on_close)(void *arg);
 };
