@@ -63,7 +63,7 @@ static void drop(struct watchdog *w, struct armed *t) {
 }
 
 static struct armed *find(struct watchdog *w, const struct request *r) {
-    struct armed *t;
+    struct armed *t = LIST_FIRST(&w->timers);
     LIST_FOREACH(t, &w->timers, link) {
         if (t->pid == r->pid && strcmp(t->scope, r->scope) == 0) return t;
     }
@@ -99,7 +99,7 @@ static void apply(struct watchdog *w, const struct request *r) {
 
 /* The loop's timer runs to the earliest; with none it stands still. */
 static void arm(struct watchdog *w) {
-    struct armed *t;
+    struct armed *t = LIST_FIRST(&w->timers);
     int64_t first = INT64_MAX, now = wall_ms();
     LIST_FOREACH(t, &w->timers, link) {
         if (t->expires_ms < first) first = t->expires_ms;
@@ -122,7 +122,7 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
 
 /* Of what is over, the earliest with a signal; else the earliest at all. */
 static struct armed *find_expired(struct watchdog *w, int64_t now) {
-    struct armed *t, *best = NULL;
+    struct armed *t = LIST_FIRST(&w->timers), *best = NULL;
     LIST_FOREACH(t, &w->timers, link) {
         if (t->expires_ms > now) continue;
         if (best == NULL || (t->signum > 0) > (best->signum > 0) ||
