@@ -175,8 +175,9 @@ static void do_end(void *arg, int outcome, const char *why) {
     if (outcome != RENDEZVOUS_SUCCEEDED) die(why);
     arrived();
 }
-static const struct member_actions member_actions = {do_connect, do_send, do_hang_up,
-                                                     do_round, do_stop, do_end};
+static const struct member_actions member_actions = {
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up,
+    .on_round = do_round, .on_stop = do_stop, .on_end = do_end};
 
 static void make_nodes(uint16_t port, const char *run_id) {
     nodes = calloc((size_t) count, sizeof(*nodes));

@@ -82,7 +82,8 @@ static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_e
     close_all();
 }
 
-static const struct rendezvous_events events = {on_round, on_stop, on_end};
+static const struct rendezvous_events events = {
+    .on_round = on_round, .on_stop = on_stop, .on_end = on_end};
 
 static void obey(const char *command) {
     if (strcmp(command, "join") == 0) rendezvous_join(r);
