@@ -24,7 +24,7 @@ struct job {
     crunrt_group *world;
     int64_t step, last; /* steps done; to be done */
     double model[SIZE];
-    int pace_ms, kill_rank;
+    int pace_ms, kill_rank, start_anew;
     int64_t kill_step;
     int rounds; /* that this process was in */
 };
@@ -109,12 +109,15 @@ static int read_arguments(int argc, char **argv, struct job *j) {
             char *at;
             j->kill_rank = (int) strtol(argv[++i], &at, 10);
             j->kill_step = *at == '@' ? strtoll(at + 1, NULL, 10) : 0;
+        } else if (strcmp(argv[i], "--start-anew") == 0) {
+            j->start_anew = 1;
         } else if (strcmp(argv[i], "--pace-ms") == 0 && i + 1 < argc) {
             j->pace_ms = (int) strtol(argv[++i], NULL, 10);
         } else if (argv[i][0] >= '0' && argv[i][0] <= '9') {
             j->last = strtoll(argv[i], NULL, 10);
         } else {
-            (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP]\n");
+            (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] "
+                                   "[--start-anew]\n");
             return -1;
         }
     }
@@ -126,7 +129,7 @@ int main(int argc, char **argv) {
     if (read_arguments(argc, argv, &j) < 0) return 2;
     (void) setvbuf(stdout, NULL, _IOLBF, 0);
     if (crunrt_init(NULL, &j.rt) < 0) return complain("cannot start") < 0;
-    (void) crunrt_can_rejoin(j.rt, 1);
+    (void) crunrt_can_rejoin(j.rt, !j.start_anew);
     while (run_round(&j) != 0) {
         if (crunrt_rejoin(j.rt, NULL) < 0) return complain("cannot go on") < 0;
     }

@@ -48,11 +48,14 @@ $(crunrt_benches): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BUILD)
 bench-crunrt: $(crunrt_benches) backends programs ## all-reduce through libcrunrt against torch's Gloo; a step
 	$(Q)BUILD=$(BUILD) tests/bench/bench_crunrt.py
 .PHONY: bench-crunrt
+bench-in-place: programs backends ## a killed worker: the others go on in place, or all start anew
+	$(Q)BUILD=$(BUILD) tests/bench/in_place.py
+.PHONY: bench-in-place
 bench-nodes: programs ## several launchers as nodes: start, failures, losses; torchrun beside it
 	$(Q)BUILD=$(BUILD) tests/bench/nodes.py
 .PHONY: bench-nodes
 
 # One after the other: two at once would measure each other.
 bench: ## every benchmark, some minutes
-	$(Q)for b in launch exits restart store rendezvous nodes crunrt; do $(MAKE) --no-print-directory bench-$$b || exit 1; done
+	$(Q)for b in launch exits restart store rendezvous nodes crunrt in-place; do $(MAKE) --no-print-directory bench-$$b || exit 1; done
 .PHONY: bench
