@@ -30,6 +30,9 @@ TIMEOUT_S = 60 * SCALE
 
 DEBIAN_PYTHON = "/usr/bin/python3"
 
+# Under nohup crun would leave SIGHUP ignored, as it should; the tests want to see it handled.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 
 def skip(reason):
     print(f"SKIP: {reason}")
