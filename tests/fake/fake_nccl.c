@@ -22,6 +22,7 @@
 EXPORT const char fake_nccl[] = "fake";
 
 struct ncclComm {
+    struct ncclComm *aborted_before;
     int polls, ops, size, aborted;
     int is_child, child_polls; /* splits: polls until the handle is given out */
     ncclComm_t child, *child_out;
@@ -195,6 +196,7 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     abort_hangs = asked("abort-hang");
     while (asked("abort-hang")) (void) pause();
     comm->aborted = 1;
+    comm->aborted_before = fake_last_aborted; /* all of them, so that a later use is seen */
     fake_last_aborted = comm;
     return ncclSuccess;
 }

@@ -26,7 +26,8 @@ TORCHRUN = [PYTHON, str(LIB / "torchrun.py"), "--monitor_interval=0.1"]
 
 NEWER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCHELASTIC_SIGNALS_TO_HANDLE",
          "TORCHELASTIC_TIMER_FILE", "CUDA_MODULE_LOADING"}
-OURS = {"CRUN_NURSERY"}  # crun's mark on its processes, by which it finds what they leave behind
+# crun's mark on its processes, by which it finds what they leave behind; the worker runtime's way to crun
+OURS = {"CRUN_NURSERY", "CRUN_AGENT"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
 PLACES = {"DUMP_DIR", "TMPDIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
 

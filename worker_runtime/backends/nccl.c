@@ -58,6 +58,7 @@ struct nccl_state {
     int blocking;
     int aborts_before; /* when it was made */
     int wedged;        /* an abort did not come back: CUDA calls may hang, too */
+    struct nccl_state *wedged_before;
     char name[64];     /* NCCL keeps a pointer to it */
     struct backend_store store;
 };
@@ -450,8 +451,12 @@ static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *
     return rc;
 }
 
+/* Never freed, but not lost either: a debugger, and a leak checker, finds it here. */
+static _Atomic(struct nccl_state *) last_wedged;
+
 static void give_up_on_comm(struct nccl_state *s) {
     s->wedged = 1;
+    s->wedged_before = atomic_exchange(&last_wedged, s);
     (void) atomic_fetch_add(&wedged_comms, 1);
 }
 
