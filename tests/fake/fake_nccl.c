@@ -12,6 +12,7 @@
 #include <nccl.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,11 @@ struct ncclComm {
     ncclComm_t child, *child_out;
 };
 
-ncclComm_t fake_last_aborted; /* kept, so that a late use shows */
+_Atomic(ncclComm_t) fake_last_aborted; /* kept, so that a late use shows */
 
 static int group_depth;
 static pthread_t owner;
-static int abort_hangs;
+static _Atomic int abort_hangs;
 
 static int asked(const char *word) {
     const char *words = getenv("FAKE_NCCL"), *rank = getenv("FAKE_NCCL_RANK");
@@ -128,19 +129,26 @@ EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, 
 }
 
 /* NCCL fills the handle from a thread of its own. */
+struct gift {
+    ncclComm_t *out, child;
+};
+
 static void *give_child_late(void *arg) {
-    ncclComm_t parent = arg;
+    struct gift *gift = arg;
     (void) usleep(50000);
-    __atomic_store_n(parent->child_out, parent->child, __ATOMIC_RELEASE);
-    parent->child_out = NULL;
+    __atomic_store_n(gift->out, gift->child, __ATOMIC_RELEASE);
+    free(gift);
     return NULL;
 }
 
 static void give_child(ncclComm_t parent) {
     pthread_t thread;
+    struct gift *gift = asked("child-late") ? malloc(sizeof(*gift)) : NULL;
     if (asked("child-none")) return;
-    if (asked("child-late") && pthread_create(&thread, NULL, give_child_late, parent) == 0) {
-        (void) pthread_detach(thread);
+    if (gift != NULL) {
+        *gift = (struct gift){parent->child_out, parent->child};
+        parent->child_out = NULL;
+        if (pthread_create(&thread, NULL, give_child_late, gift) == 0) (void) pthread_detach(thread);
         return;
     }
     *parent->child_out = parent->child;
@@ -196,8 +204,8 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     abort_hangs = asked("abort-hang");
     while (asked("abort-hang")) (void) pause();
     comm->aborted = 1;
-    comm->aborted_before = fake_last_aborted; /* all of them, so that a later use is seen */
-    fake_last_aborted = comm;
+    /* all of them, so that a later use is seen */
+    comm->aborted_before = atomic_exchange(&fake_last_aborted, comm);
     return ncclSuccess;
 }
 EXPORT const char *ncclGetErrorString(ncclResult_t r) {
