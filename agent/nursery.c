@@ -8,6 +8,7 @@
 #include "agent/known_children_internal.h"
 #include "agent/nursery_internal.h"
 #include "agent/proc_internal.h"
+#include "agent/token.h"
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
@@ -22,7 +23,6 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 
 #define WARDENS_MAX 16 /* replaced so often; a nursery whose wardens keep dying goes on without */
 
@@ -207,10 +207,8 @@ static int check_sigchld(struct cr_error *err) {
 }
 
 static int make_token(struct nursery *n) {
-    unsigned char random[16];
-    if (getrandom(random, sizeof random, 0) != (ssize_t) sizeof random) return -EIO;
-    for (size_t i = 0; i < sizeof random; i++)
-        (void) snprintf(n->token + 2 * i, 3, "%02x", (unsigned) random[i]);
+    int code = token_draw(n->token, 16);
+    if (code < 0) return code;
     const char *outer = getenv("CRUN_NURSERY");
     n->variable = outer != NULL && outer[0] != '\0'
                       ? cr_asprintf("CRUN_NURSERY=%s:%s", outer, n->token)

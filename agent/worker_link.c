@@ -1,5 +1,6 @@
 #include "agent/worker_link.h"
 
+#include "agent/token.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -306,17 +306,10 @@ static void on_connection(uv_poll_t *poll, int status, int events) {
     (void) uv_poll_start(&k->poll, UV_READABLE | UV_DISCONNECT, on_readable);
 }
 
-static int hex_random(char *out, size_t bytes) {
-    unsigned char random[16];
-    if (getrandom(random, bytes, 0) != (ssize_t) bytes) return -EIO;
-    for (size_t i = 0; i < bytes; i++) (void) snprintf(out + 2 * i, 3, "%02x", random[i]);
-    return 0;
-}
-
 static int listen_at(struct worker_links *l) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char name[17];
-    int rc = hex_random(name, 8);
+    int rc = token_draw(name, 8);
     if (rc < 0) return rc;
     int n = snprintf(l->address, sizeof(l->address), "crun-%d-%s", (int) getpid(), name);
     memcpy(a.sun_path + 1, l->address, (size_t) n);
@@ -367,7 +360,7 @@ int worker_links_prepare(struct worker_links *l, uint32_t local_rank,
                          char variable[WORKER_LINK_VARIABLE_MAX]) {
     struct slot *s = &l->slots[local_rank];
     if (s->link != NULL) cut_off(s->link);
-    int rc = hex_random(s->token, 16);
+    int rc = token_draw(s->token, 16);
     if (rc < 0) return rc;
     (void) snprintf(variable, WORKER_LINK_VARIABLE_MAX, LINK_VARIABLE "=%s:%s", l->address,
                     s->token);
