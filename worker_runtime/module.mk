@@ -33,6 +33,12 @@ OBJCOPY ?= objcopy
 backend_common := $(call objects,base/error.c worker_runtime/backends/reduce.c)
 $(call objects,worker_runtime/backends/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
 
+module_LD = $(CC)
+$(BUILD)/lib/crunrt/%.so:
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(module_LD) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(module_LIBS) $(LDLIBS)
+
 ifneq ($(HAVE_GLOO),)
 backends: $(BUILD)/lib/crunrt/gloo.so
 else
@@ -43,9 +49,8 @@ say-no-gloo:
 .PHONY: say-no-gloo
 
 $(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(backend_common)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CXX) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ -lgloo $(LDLIBS)
+$(BUILD)/lib/crunrt/gloo.so: module_LD = $(CXX)
+$(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo
 
 nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
 nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
@@ -61,9 +66,6 @@ say-no-nccl:
 .PHONY: say-no-nccl
 
 $(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)
 
 ifneq ($(HAVE_MPI),)
 backends: $(BUILD)/lib/crunrt/mpi.so
@@ -77,17 +79,13 @@ say-no-mpi:
 mpi_objects := $(call objects,worker_runtime/backends/mpi.c)
 $(mpi_objects): extra_CPPFLAGS = $(MPI_CPPFLAGS)
 $(BUILD)/lib/crunrt/mpi.so: $(mpi_objects) $(backend_common) $(call objects,base/clock.c base/parse.c)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(MPI_LIBS) $(LDLIBS)
+$(BUILD)/lib/crunrt/mpi.so: module_LIBS = $(MPI_LIBS)
 
 # ---- the store's server, for rank 0 where no agent hosts one: the only part that needs libuv ----
 
 backends: $(BUILD)/lib/crunrt/store_host.so
 $(BUILD)/lib/crunrt/store_host.so: $(call objects,worker_runtime/backends/store_host.c $(store_SRCS) $(base_SRCS))
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(UV_LIBS) $(LDLIBS)
+$(BUILD)/lib/crunrt/store_host.so: module_LIBS = $(UV_LIBS)
 
 # ---- crunrt(3), from the header ----
 
