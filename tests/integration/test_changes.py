@@ -34,10 +34,16 @@ class Output:
         return self.process.wait(timeout=120 * SCALE)
 
 
-def serve():
-    agent = subprocess.Popen([AGENT, "serve", "--listen=127.0.0.1:0"], stdout=subprocess.PIPE, text=True,
-                             env=ENV)
-    return agent, agent.stdout.readline().strip()
+def with_agent(test):
+    """The test gets the address of a crun-agent, which ends with it."""
+    def run(tmp):
+        with subprocess.Popen([AGENT, "serve", "--listen=127.0.0.1:0"], stdout=subprocess.PIPE, text=True,
+                              env=ENV) as agent:
+            try:
+                test(tmp, agent.stdout.readline().strip())
+            finally:
+                agent.kill()
+    return run
 
 
 def node(tmp, name, address, *args, nodes="1:2", conf="", workers=2):
@@ -76,8 +82,8 @@ def test_preempted_on_one_node_all_stop_after_the_same_step(tmp):
     assert len(seen) == 3 and len(set(seen)) == 1, o.text()
 
 
-def test_a_node_is_let_in(tmp):
-    agent, address = serve()
+@with_agent
+def test_a_node_is_let_in(tmp, address):
     a = node(tmp, "a", address, 400, "--pace-ms", 10)
     wait_for_steps(a, 2)
     b = node(tmp, "b", address, 400, "--pace-ms", 10)
@@ -89,12 +95,10 @@ def test_a_node_is_let_in(tmp):
     assert sorted(e[3] for e in all_) == [1, 1, 2, 2], all_   # two have gone on, two are new
     assert {e[4] for e in all_} == {400} and len({e[5] for e in all_}) == 1, all_
     assert "restart" not in a.text(), a.text()
-    agent.kill()
-    agent.wait()
 
 
-def test_a_node_leaves_with_notice(tmp):
-    agent, address = serve()
+@with_agent
+def test_a_node_leaves_with_notice(tmp, address):
     a, b = (node(tmp, n, address, 400, "--pace-ms", 10) for n in "ab")
     wait_for_steps(a, 2)
     wait_for_steps(b, 2)
@@ -103,12 +107,10 @@ def test_a_node_leaves_with_notice(tmp):
     seen = stops(a, b)
     assert len(seen) == 4 and len(set(seen)) == 1, a.text() + b.text()
     assert {(e[1], e[3], e[4]) for e in ends(a)} == {(2, 2, 400)}, a.text()
-    agent.kill()
-    agent.wait()
 
 
-def test_an_operator_sends_a_node_away(tmp):
-    agent, address = serve()
+@with_agent
+def test_an_operator_sends_a_node_away(tmp, address):
     a = node(tmp, "a", address, 1000000, "--pace-ms", 10, nodes="1:1")
     wait_for_steps(a, 2)
     told = subprocess.run([AGENT, "dump", address, "--job", "job"], capture_output=True, text=True)
@@ -119,12 +121,10 @@ def test_an_operator_sends_a_node_away(tmp):
     assert told.returncode == 0 and told.stdout == "1 node was told\n", told
     assert a.wait() == 1 and "maintenance: a fan is broken" in a.text(), a.text()
     assert len(set(stops(a))) == 1 and len(stops(a)) == 2, a.text()
-    agent.kill()
-    agent.wait()
 
 
-def test_operators_are_told_what_is_wrong(tmp):
-    agent, address = serve()
+@with_agent
+def test_operators_are_told_what_is_wrong(tmp, address):
     for args, code, text in (
             (["notify", address, "--job", "x", "--node", "n"], 1, "there is no job 'x'"),
             (["dump", address, "--job", "x"], 1, "there is no job 'x'"),
@@ -136,8 +136,6 @@ def test_operators_are_told_what_is_wrong(tmp):
             (["dump", "--job", "x"], 2, "it needs one HOST:PORT")):
         done = subprocess.run([AGENT, *args], capture_output=True, text=True)
         assert done.returncode == code and text in done.stderr, (args, done)
-    agent.kill()
-    agent.wait()
 
 
 def test_programs_that_count_no_steps_are_stopped_at_once(tmp):
@@ -175,8 +173,8 @@ def two_in_a_round(address, **more):
     return members, how
 
 
-def test_one_step_for_all(tmp):
-    agent, address = serve()
+@with_agent
+def test_one_step_for_all(tmp, address):
     (a, b), how = two_in_a_round(address)
     late = Member(address, host="late", **how)
     late.send_join()
@@ -191,12 +189,10 @@ def test_one_step_for_all(tmp):
     a.send("CHANGE_READY", id=first["id"])
     b.send("CHANGE_READY", id=first["id"])
     assert "joined" in a.expect("STOP")["why"] and b.expect("STOP")
-    agent.kill()
-    agent.wait()
 
 
-def test_nobody_counts_steps(tmp):
-    agent, address = serve()
+@with_agent
+def test_nobody_counts_steps(tmp, address):
     (a, b), how = two_in_a_round(address)
     a.send("NOTICE", kind=PREEMPTION, left_ms=50000, why="spot")
     change = a.expect("CHANGE")
@@ -204,12 +200,10 @@ def test_nobody_counts_steps(tmp):
     a.send("CHANGE_ANSWER", id=change["id"], step=-1, needs_ms=0)
     b.send("CHANGE_ANSWER", id=change["id"], step=-1, needs_ms=0)
     assert "'n0'" in a.expect("STOP")["why"] and b.expect("STOP")
-    agent.kill()
-    agent.wait()
 
 
-def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp):
-    agent, address = serve()
+@with_agent
+def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp, address):
     (a, b), how = two_in_a_round(address)
     a.send("NOTICE", kind=LEAVE, left_ms=300, why="soon")
     change = a.expect("CHANGE")
@@ -227,12 +221,10 @@ def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp):
     assert a.expect("CHANGE_AT")["step"] == 4 and b.expect("CHANGE_AT")
     a.send("CHANGE_READY", id=again["id"])                              # b never is
     assert a.expect("STOP") and b.expect("STOP")
-    agent.kill()
-    agent.wait()
 
 
-def test_a_failure_comes_first(tmp):
-    agent, address = serve()
+@with_agent
+def test_a_failure_comes_first(tmp, address):
     (a, b), how = two_in_a_round(address, max_restarts=1)
     a.send("NOTICE", kind=LEAVE, left_ms=50000, why="soon")
     change = a.expect("CHANGE")
@@ -243,8 +235,6 @@ def test_a_failure_comes_first(tmp):
     a.send_join()
     b.send_join()
     assert a.expect("ROUND")["restart_count"] == 1
-    agent.kill()
-    agent.wait()
 
 
 if __name__ == "__main__":
