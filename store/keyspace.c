@@ -3,24 +3,13 @@
 #include "store/keyspace_internal.h"
 
 #include "base/assert.h"
+#include "store/key_entry_internal.h"
+#include "store/remains_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Waiters, watchers and the queue of one key: what few keys have. */
-struct store_queued {
-    struct store_queued *next;
-    struct store_value *value;
-};
-
-struct store_extra {
-    struct store_registration *waiter_first, *waiter_last;
-    struct store_watch *watches;
-    struct store_queued *queue_first, *queue_last;
-    size_t queue_len;
-};
 
 /* What an operation works on. */
 struct call {
@@ -43,23 +32,28 @@ static int replied(struct call *c, int rc) { return rc < 0 ? no_memory(c) : 0; }
 
 /* ---- memory ---- */
 
-#define MALLOC_OVERHEAD 16 /* what the allocator adds to a block, about */
-#define VALUE_OVERHEAD  (sizeof(struct store_value) + MALLOC_OVERHEAD)
-#define QUEUED_OVERHEAD (MALLOC_OVERHEAD + VALUE_OVERHEAD)
-
-static size_t entry_cost(size_t key_len) {
-    return sizeof(struct store_entry) + key_len + MALLOC_OVERHEAD + 2 * sizeof(void *);
-}
+#define VALUE_OVERHEAD (sizeof(struct store_value) + STORE_MALLOC_OVERHEAD)
 
 static size_t wait_cost(size_t count) {
-    return sizeof(struct store_wait) + count * sizeof(struct store_registration) + MALLOC_OVERHEAD;
+    return sizeof(struct store_wait) + STORE_MALLOC_OVERHEAD +
+           count * sizeof(struct store_registration);
+}
+
+bool store_keyspace_affords(struct store_keyspace *ks, size_t more) {
+    if (ks->memory_max == 0) return true;
+    while (ks->memory + more > ks->memory_max && store_keyspace_free_some(ks)) {
+    }
+    return ks->memory + more <= ks->memory_max;
 }
 
 /* May `more` bytes be used? Nothing is counted yet. */
 static int afford(struct call *c, size_t more) {
-    const struct store_keyspace *ks = c->ks;
-    if (ks->memory_max == 0 || ks->memory + more <= ks->memory_max) return 0;
+    if (store_keyspace_affords(c->ks, more)) return 0;
     return fail(c, -ENOSPC, "memory limit of the store reached");
+}
+
+static void count_freed(struct store_keyspace *ks) {
+    if (++ks->freed % STORE_SETTLE_AFTER == 0) store_heap_settle();
 }
 
 /* ---- entries ---- */
@@ -72,7 +66,7 @@ static struct store_entry *find(struct call *c, struct store_bytes key) {
  * settle() it. */
 static struct store_entry *obtain(struct call *c, struct store_bytes key, int *rc) {
     size_t before = c->ks->table.count;
-    *rc = afford(c, entry_cost(key.len) + sizeof(struct store_extra));
+    *rc = afford(c, store_entry_cost(key.len) + sizeof(struct store_extra));
     if (*rc < 0) {
         struct store_entry *known = find(c, key);
         if (known != NULL) *rc = 0;
@@ -80,14 +74,14 @@ static struct store_entry *obtain(struct call *c, struct store_bytes key, int *r
     }
     struct store_entry *e = store_key_table_obtain(&c->ks->table, key.data, key.len);
     if (e == NULL) *rc = no_memory(c);
-    if (c->ks->table.count > before) c->ks->memory += entry_cost(key.len);
+    if (c->ks->table.count > before) c->ks->memory += store_entry_cost(key.len);
     return e;
 }
 
 static struct store_extra *obtain_extra(struct store_keyspace *ks, struct store_entry *e) {
     if (e->extra != NULL) return e->extra;
     e->extra = calloc(1, sizeof(*e->extra));
-    if (e->extra != NULL) ks->memory += sizeof(*e->extra) + MALLOC_OVERHEAD;
+    if (e->extra != NULL) ks->memory += STORE_EXTRA_COST;
     return e->extra;
 }
 
@@ -95,13 +89,14 @@ static struct store_extra *obtain_extra(struct store_keyspace *ks, struct store_
 static void settle(struct store_keyspace *ks, struct store_entry *e) {
     struct store_extra *x = e->extra;
     if (x != NULL && x->waiter_first == NULL && x->watches == NULL && x->queue_first == NULL) {
-        ks->memory -= sizeof(*x) + MALLOC_OVERHEAD;
+        ks->memory -= STORE_EXTRA_COST;
         free(x);
         e->extra = NULL;
     }
     if (e->value != NULL || e->extra != NULL) return;
-    ks->memory -= entry_cost(e->key_len);
+    ks->memory -= store_entry_cost(e->key_len);
     store_key_table_remove(&ks->table, e);
+    count_freed(ks);
 }
 
 /* What WAIT and CHECK ask: a key, or a queue with something in it. */
@@ -275,7 +270,7 @@ static void watch_free(struct store_keyspace *ks, struct store_watch *w) {
         e->extra->watches = w->next;
     }
     if (w->next != NULL) w->next->prev = w->prev;
-    ks->memory -= sizeof(*w) + MALLOC_OVERHEAD;
+    ks->memory -= sizeof(*w) + STORE_MALLOC_OVERHEAD;
     free(w);
     settle(ks, e);
 }
@@ -316,12 +311,9 @@ static struct store_value *value_of(struct store_bytes bytes, struct store_value
     return v;
 }
 
-/* Lets go of a value. While a reply that is not sent yet still holds it, it stays counted: else a
- * client that never reads could pin any amount of memory. */
 static void release(struct store_keyspace *ks, struct store_value *v) {
-    if (v == NULL) return;
-    v->account = &ks->memory;
-    store_value_unref(v);
+    store_value_release(v, &ks->memory);
+    if (v != NULL) count_freed(ks);
 }
 
 /* Makes v the entry's value: takes it, wakes, notifies. */
@@ -662,7 +654,7 @@ static int apply_list_keys(struct call *c) {
     struct store_output *out = &c->session->out;
     size_t size = 8 + 8 * ks->key_count + ks->key_bytes;
     if (size > ks->reply_max) return fail(c, -EMSGSIZE, "reply too long");
-    if (c->session->patient && ks->key_count > STORE_LIST_AT_ONCE) return begin_listing(c);
+    if (c->session->patient && ks->table.count > ks->pace.list_at_once) return begin_listing(c);
     if (cr_buffer_reserve(&out->bytes, size) < 0) return no_memory(c);
     (void) store_output_u64(out, ks->key_count);
     store_key_table_each(&ks->table, list_key, out);
@@ -675,7 +667,7 @@ static int apply_queue_push(struct call *c) {
     int rc;
     struct store_entry *e = obtain(c, r->key, &rc);
     if (e == NULL) return rc;
-    rc = afford(c, sizeof(struct store_queued) + QUEUED_OVERHEAD + r->value.len);
+    rc = afford(c, STORE_QUEUED_COST + VALUE_OVERHEAD + r->value.len);
     if (rc == 0 && r->value.len + 16 > ks->reply_max) rc = fail(c, -EMSGSIZE, "value too long");
     struct store_queued *q = rc < 0 ? NULL : calloc(1, sizeof(*q));
     struct store_value *v = q == NULL ? NULL : value_of(r->value, r->block);
@@ -696,7 +688,7 @@ static int apply_queue_push(struct call *c) {
     x->queue_last = q;
     x->queue_len++;
     ks->value_bytes += v->len;
-    ks->memory += sizeof(*q) + MALLOC_OVERHEAD + store_value_cost(v);
+    ks->memory += STORE_QUEUED_COST + store_value_cost(v);
     wake_one(ks, e);
     return 0;
 }
@@ -713,7 +705,7 @@ static struct store_value *queue_take(struct store_keyspace *ks, struct store_en
         ks->queue_count--;
     }
     ks->value_bytes -= v->len;
-    ks->memory -= sizeof(*q) + MALLOC_OVERHEAD;
+    ks->memory -= STORE_QUEUED_COST;
     free(q);
     return v;
 }
@@ -792,7 +784,7 @@ static int apply_watch(struct call *c) {
     if (x->watches != NULL) x->watches->prev = w;
     x->watches = w;
     c->session->watches = w;
-    ks->memory += sizeof(*w) + MALLOC_OVERHEAD;
+    ks->memory += sizeof(*w) + STORE_MALLOC_OVERHEAD;
     return replied(c, store_output_u8(&c->session->out, STORE_WATCH_REGISTERED));
 }
 
@@ -825,6 +817,7 @@ static int (*const apply[STORE_OP_COUNT])(struct call *) = {
 
 void store_keyspace_init(struct store_keyspace *ks, const uint64_t seed[2]) {
     *ks = (struct store_keyspace){.reply_max = UINT32_MAX};
+    ks->pace = (struct store_pace){STORE_LIST_AT_ONCE, STORE_LIST_STEP, STORE_FREE_STEP};
     store_key_table_init(&ks->table, seed);
 }
 
@@ -842,7 +835,7 @@ int store_keyspace_list_on(struct store_keyspace *ks, struct store_session *s,
                            const char **reason) {
     struct store_listing *l = s->listing;
     size_t steps = ks->table.sizes[0] / STORE_LIST_TURNS; /* it ends, however fast keys are added */
-    if (steps < STORE_LIST_STEP) steps = STORE_LIST_STEP;
+    if (steps < ks->pace.list_step) steps = ks->pace.list_step;
     for (size_t i = 0; i < steps && l->cursor < STORE_SCAN_END; i++)
         l->cursor = store_key_table_scan(&ks->table, l->cursor, list_one_more, l);
     *reason = l->bytes.len > ks->reply_max ? "reply too long" : "out of memory";
@@ -863,23 +856,40 @@ void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
     store_output_done(&s->out);
 }
 
-static void free_entry(struct store_keyspace *ks, struct store_entry *e) {
-    while (e->extra != NULL && e->extra->queue_first != NULL) release(ks, queue_take(ks, e));
-    CR_ASSERT(e->extra == NULL || e->extra->waiter_first == NULL); /* all sessions left */
-    free(e->extra);
-    store_value_unref(e->value);
-    free(e);
+/* ---- clearing ---- */
+
+void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]) {
+    CR_ASSERT(ks->wait_count == 0 && ks->ready_first == NULL); /* all sessions left */
+    struct store_remains old = {.next = ks->remains, .table = ks->table};
+    struct store_keyspace empty = {.reply_max = ks->reply_max,
+                                   .memory_max = ks->memory_max,
+                                   .memory = ks->memory,
+                                   .pace = ks->pace,
+                                   .remains = ks->remains};
+    store_key_table_init(&empty.table, seed);
+    *ks = empty;
+    if (old.table.buckets[0] == NULL) return;
+    struct store_remains *r = malloc(sizeof(*r));
+    if (r == NULL) {
+        while (store_remains_free_some(&old, &ks->memory, SIZE_MAX)) { /* in one go, but all */
+        }
+        return;
+    }
+    *r = old;
+    ks->remains = r;
+}
+
+bool store_keyspace_free_some(struct store_keyspace *ks) {
+    struct store_remains *r = ks->remains;
+    if (r != NULL && !store_remains_free_some(r, &ks->memory, ks->pace.free_step)) {
+        ks->remains = r->next;
+        free(r);
+    }
+    return ks->remains != NULL;
 }
 
 void store_keyspace_done(struct store_keyspace *ks) {
-    for (int half = 0; half < 2; half++) {
-        for (size_t i = 0; i < ks->table.sizes[half]; i++) {
-            struct store_entry *next;
-            for (struct store_entry *e = ks->table.buckets[half][i]; e != NULL; e = next) {
-                next = e->next;
-                free_entry(ks, e);
-            }
-        }
+    store_keyspace_clear(ks, ks->table.seed);
+    while (store_keyspace_free_some(ks)) {
     }
-    store_key_table_done(&ks->table);
 }

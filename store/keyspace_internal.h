@@ -47,7 +47,7 @@ struct store_listing {
     bool short_of_memory;
 };
 
-#define STORE_LIST_AT_ONCE 2048 /* up to so many keys are listed in one go */
+#define STORE_LIST_AT_ONCE 2048 /* up to so many names, keys or not, are gone through in one go */
 #define STORE_LIST_STEP    512  /* of more, about so many a turn: each may cost a few cache misses */
 #define STORE_LIST_TURNS   1024 /* but no more turns than about that */
 
@@ -64,11 +64,19 @@ struct store_session {
     bool legacy;  /* a new request proves that its pending wait was given up (it cannot say so) */
 };
 
+/* How much is done in one go; for tests to make small. */
+struct store_pace {
+    size_t list_at_once, list_step, free_step;
+};
+
 struct store_keyspace {
     struct store_key_table table;
     size_t reply_max;  /* bytes of one reply, so of one stored value too; below 4 GiB */
     size_t memory_max; /* 0 = no limit */
-    size_t memory;     /* in use: keys, values, waits; the caller adds what it buffers */
+    size_t memory;     /* in use: keys, values, waits, remains; the caller adds what it buffers */
+    struct store_pace pace;
+    unsigned freed;    /* blocks, see store_heap_settle() */
+    struct store_remains *remains; /* cleared, not freed yet: call store_keyspace_free_some() */
     struct store_wait *wait_first, *wait_last;
     struct store_session *ready_first, *ready_last;
     uint64_t op_count[STORE_OP_COUNT];
@@ -77,7 +85,17 @@ struct store_keyspace {
 };
 
 void store_keyspace_init(struct store_keyspace *ks, const uint64_t seed[2]);
-void store_keyspace_done(struct store_keyspace *ks); /* after all sessions left */
+void store_keyspace_done(struct store_keyspace *ks); /* after all sessions left; frees everything */
+
+/* Empties it at once, however much there was, and counts its operations from 0 again; after all
+ * sessions left. What was there stays in `memory` until it is freed, piece by piece. */
+void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]);
+
+/* Frees a piece, of some hundred blocks of memory, of what was cleared. True while there is more. */
+bool store_keyspace_free_some(struct store_keyspace *ks);
+
+/* Whether `more` bytes fit under memory_max; what was cleared and is in the way is freed first. */
+bool store_keyspace_affords(struct store_keyspace *ks, size_t more);
 
 /* Carries out one request. Returns 0, or a negative errno after which the session must be closed;
  * *reason (static text) then says why: -EPROTO (a counter that is no number), -EMSGSIZE (value or

@@ -144,6 +144,7 @@ static int begin_thread(struct store_server *server) {
 static int start_loop(struct store_server *server, struct cr_error *err) {
     int rc = uv_loop_init(&server->loop);
     if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
+    (void) uv_idle_init(&server->loop, &server->clearing);
     rc = uv_async_init(&server->loop, &server->wake, on_wake);
     if (rc == 0) {
         rc = store_clients_open(server);
@@ -153,8 +154,9 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
             store_clients_close(server);
         }
         uv_close((uv_handle_t *) &server->wake, NULL);
-        (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     }
+    uv_close((uv_handle_t *) &server->clearing, NULL);
+    (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     (void) uv_loop_close(&server->loop);
     return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
 }
@@ -179,11 +181,14 @@ int store_server_start(const struct store_server_options *options, struct store_
 }
 
 static void close_space(struct store_server *server, void *arg);
+static void free_cleared(struct store_server *server);
 
 static void run_stop(struct store_server *server, void *arg) {
     (void) arg;
     while (server->spaces != NULL) close_space(server, server->spaces);
+    free_cleared(server);
     store_clients_close(server);
+    uv_close((uv_handle_t *) &server->clearing, NULL);
     uv_close((uv_handle_t *) &server->wake, NULL);
 }
 
@@ -217,9 +222,14 @@ int store_server_run(struct store_server *server, int signal_fd) {
 
 /* ---- spaces ---- */
 
+static void draw_seed(uint64_t seed[2]) {
+    seed[1] = 0;
+    if (getrandom(seed, 2 * sizeof(seed[0]), 0) < 0) seed[0] = uv_hrtime();
+}
+
 static void start_keys(struct store_space *space) {
-    uint64_t seed[2] = {0};
-    if (getrandom(seed, sizeof(seed), 0) < 0) seed[0] = uv_hrtime();
+    uint64_t seed[2];
+    draw_seed(seed);
     store_keyspace_init(&space->keys, seed);
     space->keys.memory_max = space->server->options.memory_max;
     space->keys.reply_max = space->server->options.client_buffer_max;
@@ -253,27 +263,65 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
 
 const char *store_space_address(const struct store_space *space) { return space->address; }
 
+static void leave_space(struct store_space *space) {
+    if (--space->users == 0) free(space);
+}
+
+/* What the first space's clearing left is all freed. */
+static void end_clearing(struct store_server *server) {
+    struct store_space *space = server->clearing_first;
+    server->clearing_first = space->clearing_next;
+    if (server->clearing_first == NULL) server->clearing_last = NULL;
+    space->clearing_next = NULL;
+    space->clearing = false;
+    leave_space(space);
+}
+
+/* A piece a turn of the loop, so that all clients are served between two pieces. */
+static void on_clearing(uv_idle_t *idle) {
+    struct store_server *server = CR_CONTAINER_OF(idle, struct store_server, clearing);
+    if (!store_keyspace_free_some(&server->clearing_first->keys)) end_clearing(server);
+    if (server->clearing_first == NULL) (void) uv_idle_stop(idle);
+}
+
+static void begin_clearing(struct store_server *server, struct store_space *space) {
+    if (space->clearing || space->keys.remains == NULL) return;
+    space->clearing = true;
+    space->users++;
+    if (server->clearing_last != NULL) {
+        server->clearing_last->clearing_next = space;
+    } else {
+        server->clearing_first = space;
+    }
+    server->clearing_last = space;
+    (void) uv_idle_start(&server->clearing, on_clearing);
+}
+
+static void free_cleared(struct store_server *server) {
+    while (server->clearing_first != NULL) {
+        store_keyspace_done(&server->clearing_first->keys);
+        end_clearing(server);
+    }
+}
+
 static void clear_space(struct store_server *server, void *arg) {
-    (void) server;
     struct store_space *space = arg;
+    uint64_t seed[2];
+    draw_seed(seed);
     while (space->connections != NULL) store_connection_close(space->connections, NULL);
-    store_keyspace_done(&space->keys);
-    start_keys(space);
+    store_keyspace_clear(&space->keys, seed);
+    begin_clearing(server, space);
 }
 
 void store_space_clear(struct store_space *space) { call(space->server, clear_space, space); }
 
-static void on_space_closed(uv_handle_t *handle) {
-    struct store_space *space = handle->data;
-    if (--space->open_handles == 0) free(space);
-}
+static void on_space_closed(uv_handle_t *handle) { leave_space(handle->data); }
 
 static void close_space(struct store_server *server, void *arg) {
     struct store_space *space = arg;
     space->closing = true;
     store_listener_turn_away(space);
     clear_space(server, space);
-    store_keyspace_done(&space->keys);
     if (space->next != NULL) space->next->prev = space->prev;
     if (space->prev != NULL) {
         space->prev->next = space->next;

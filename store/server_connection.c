@@ -160,7 +160,7 @@ static void charge(struct store_connection *c) {
     keys->memory += held - c->charged;
     bool grew = held > c->charged;
     c->charged = held;
-    if (grew && held > STORE_HELD_FREE && keys->memory_max > 0 && keys->memory > keys->memory_max) {
+    if (grew && held > STORE_HELD_FREE && !store_keyspace_affords(keys, 0)) {
         store_connection_close(c, "memory limit of the store reached");
     }
 }

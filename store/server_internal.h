@@ -76,13 +76,15 @@ struct store_space {
     uv_poll_t poll;
     uv_timer_t resume;
     uv_idle_t waking; /* runs while woken clients have not been sent their byte */
+    struct store_space *clearing_next;
+    bool clearing; /* in the server's list */
     struct store_server *server;
     struct store_space *next, *prev;
     struct store_keyspace keys;
     struct store_connection *connections;
     size_t connection_count, admin_count;
     int fd;
-    int open_handles;
+    int users; /* its open handles, and the list of clearing; freed with the last */
     bool paused; /* not accepting */
     bool closing;
     char address[80];
@@ -107,6 +109,8 @@ struct store_server {
     struct epoll_event ready[STORE_READY_MAX];
     int ready_count, ready_at; /* the batch that is being served, and how far */
     struct store_connection *closed; /* by .next: left, and not freed yet */
+    uv_idle_t clearing;              /* runs while there is something cleared to free */
+    struct store_space *clearing_first, *clearing_last; /* whose it is; some are closed */
     pthread_t thread; /* runs the loop */
     struct store_server_options options; /* defaults filled in */
     struct store_limits limits;

@@ -157,6 +157,6 @@ void store_listener_attach(struct store_space *space) {
     (void) uv_timer_init(loop, &space->resume);
     (void) uv_idle_init(loop, &space->waking);
     space->poll.data = space->resume.data = space->waking.data = space;
-    space->open_handles = 3;
+    space->users = 3;
     (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
 }

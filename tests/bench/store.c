@@ -1,6 +1,6 @@
 /* The store under load: ours, torch's, Redis and a bare epoll echo, in one run, as ratios.
  *
- *     build/tests/bench/store [loop pipeline idle storm join multiget wake values memory]
+ *     build/tests/bench/store [loop pipeline idle storm join multiget wake values memory notice]
  *
  * One epoll loop on core 0 loads one server on core 1. All are there all the time, and take turns of
  * a twentieth of a second, in another order each round: a noisy moment hits all of them. A figure is
@@ -16,6 +16,7 @@
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -730,6 +731,140 @@ static void bench_memory(void) {
     words_done(&w);
 }
 
+/* ---- what a client notices while much is done to another key space ---- */
+
+struct deed {
+    const char *name;
+    void (*run)(struct deed *d);
+    size_t keys, clients;
+    struct store_space *space;
+    int fd; /* a client of it */
+    int64_t done_ns; /* 0 before; atomic */
+};
+
+static void add_request(struct store_encoder *e, enum store_op op, size_t number) {
+    char key[32];
+    (void) snprintf(key, sizeof(key), "key%09zu", number);
+    if (op == STORE_OP_SET) {
+        (void) store_encode_value_head(e, op, STORE_BYTES(key), 8);
+        add_text(e->out, "12345678");
+    } else {
+        (void) store_encode_key(e, op, STORE_BYTES(key));
+    }
+}
+
+/* A request a key, ten thousand at a time. */
+static void ask_of_all(struct deed *d, enum store_op op, size_t reply) {
+    enum { AT_A_TIME = 10000 };
+    struct cr_buffer out = {0};
+    struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
+    for (size_t done = 0; done < d->keys; done += AT_A_TIME) {
+        cr_buffer_clear(&out);
+        for (size_t i = 0; i < AT_A_TIME; i++) add_request(&e, op, done + i);
+        (void) store_encode_plain(&e, STORE_OP_NUM_KEYS);
+        send_all(d->fd, out.data, out.len);
+        receive_all(d->fd, AT_A_TIME * reply + 8);
+    }
+    cr_buffer_done(&out);
+}
+
+static void do_set(struct deed *d) { ask_of_all(d, STORE_OP_SET, 0); }
+static void do_delete(struct deed *d) { ask_of_all(d, STORE_OP_DELETE, 8); }
+static void do_clear(struct deed *d) { store_space_clear(d->space); }
+static void do_close(struct deed *d) { store_space_close(d->space); }
+
+static void do_list(struct deed *d) {
+    struct cr_buffer out = {0};
+    struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
+    (void) store_encode_plain(&e, STORE_OP_LIST_KEYS);
+    send_all(d->fd, out.data, out.len);
+    receive_all(d->fd, 8 + d->keys * (8 + strlen("/key000000000")));
+    cr_buffer_done(&out);
+}
+
+static void *do_deed(void *arg) {
+    struct deed *d = arg;
+    d->run(d);
+    __atomic_store_n(&d->done_ns, cr_monotonic_ns(), __ATOMIC_RELEASE);
+    return NULL;
+}
+
+struct noticed {
+    double longest_ms, p99_ms; /* one GET */
+};
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+/* GETs one after another for so long, and until the deed is done, if any. */
+static struct noticed notice(int fd, const struct words *w, double seconds, const struct deed *d) {
+    enum { GETS_MAX = 1 << 20 };
+    static double took_ms[GETS_MAX];
+    size_t n = 0;
+    int64_t begin = cr_monotonic_ns();
+    while (n < GETS_MAX) {
+        int64_t at = cr_monotonic_ns();
+        bool doing = d != NULL && __atomic_load_n(&d->done_ns, __ATOMIC_ACQUIRE) == 0;
+        if (!doing && (double) (at - begin) / 1e9 > seconds) break;
+        send_all(fd, w->get.data, w->get.len);
+        receive_all(fd, w->reply);
+        took_ms[n++] = (double) (cr_monotonic_ns() - at) / 1e6;
+    }
+    qsort(took_ms, n, sizeof(*took_ms), by_size);
+    return (struct noticed){took_ms[n - 1], took_ms[n * 99 / 100]};
+}
+
+static struct peer open_space(struct store_server *server, struct store_space **space) {
+    struct peer p = {.kind = PEER_OURS, .name = "crun-store"};
+    struct cr_error err = {0};
+    if (store_server_open(server, "127.0.0.1", 0, space, &p.port, &err) < 0) die(err.text);
+    return p;
+}
+
+static void bench_deed(struct deed d) {
+    struct store_server *server = NULL;
+    struct store_space *elsewhere;
+    pthread_t thread;
+    pin_to_core(1); /* the server's thread inherits it */
+    if (store_server_start(NULL, &server, NULL) < 0) die("store_server_start");
+    pin_to_core(0);
+    struct peer there = open_space(server, &elsewhere), here = open_space(server, &d.space);
+    struct words w = words_of(PEER_OURS);
+    int *fds = calloc(d.clients, sizeof(*fds)), fd = open_ready(&there, &w);
+    d.fd = open_ready(&here, &w);
+    send_all(fd, w.prepare.data, w.prepare.len);
+    if (d.run != do_set) do_set(&d);
+    for (size_t i = 0; i < d.clients; i++) fds[i] = open_ready(&here, &w);
+    struct noticed before = notice(fd, &w, 1, NULL);
+    int64_t begin = cr_monotonic_ns();
+    if (pthread_create(&thread, NULL, do_deed, &d) != 0) die("pthread_create");
+    struct noticed during = notice(fd, &w, 1.5, &d);
+    (void) pthread_join(thread, NULL);
+    (void) printf("%-6s %7zu keys, %4zu clients  done in %8.2f ms   a GET elsewhere: longest "
+                  "%7.2f ms, p99 %.3f (before: %.2f, %.3f)\n",
+                  d.name, d.keys, d.clients, (double) (d.done_ns - begin) / 1e6, during.longest_ms,
+                  during.p99_ms, before.longest_ms, before.p99_ms);
+    for (size_t i = 0; i < d.clients; i++) (void) close(fds[i]);
+    free(fds);
+    (void) close(fd);
+    (void) close(d.fd);
+    words_done(&w);
+    store_server_stop(server);
+}
+
+static void bench_notice(void) {
+    for (int r = 0; r < 3; r++) {
+        bench_deed((struct deed){.name = "set", .run = do_set, .keys = 1000000});
+        bench_deed((struct deed){.name = "list", .run = do_list, .keys = 1000000});
+        bench_deed((struct deed){.name = "delete", .run = do_delete, .keys = 1000000});
+        bench_deed((struct deed){.name = "clear", .run = do_clear, .keys = 1000000});
+        bench_deed((struct deed){.name = "close", .run = do_close, .keys = 1000000});
+        bench_deed((struct deed){.name = "clear", .run = do_clear, .clients = 8000});
+    }
+}
+
 /* ---- the program ---- */
 
 static const struct section {
@@ -739,6 +874,7 @@ static const struct section {
     {"loop", bench_loop},   {"pipeline", bench_pipeline}, {"idle", bench_idle},
     {"storm", bench_storm}, {"join", bench_join},         {"multiget", bench_multiget},
     {"wake", bench_wake},   {"values", bench_values},     {"memory", bench_memory},
+    {"notice", bench_notice},
 };
 
 static bool asked_for(const char *name, int argc, char **argv) {

@@ -1,8 +1,13 @@
-/* libFuzzer target: several clients, raw bytes, one key space with tight limits. Nothing crashes,
- * memory stays in its bound, and when all have left and every key is deleted, nothing is left.
+/* libFuzzer target: several clients, raw bytes, one key space with tight limits, where lists of more than
+ * a few names are made, and what was cleared is freed, in small pieces between the others' requests.
+ * Nothing crashes, memory stays in its bound, a list has each key once, and all that were there while
+ * it was made; and when all have left and every key is deleted, nothing is left.
  *
- * Input: pieces of  u8 client (low 2 bits; bit 7: it disconnects), u8 length, bytes. */
+ * Input: pieces of  u8 what, u8 length, bytes.  In `what`: bits 0 and 1 the client; 2 and 3 how many
+ * pieces of everybody's list come first; 4: one of what was cleared is freed; 5: the client takes its
+ * lists in pieces; 6: all disconnect and the key space is cleared; 7: it disconnects. */
 #include "base/assert.h"
+#include "store/remains_internal.h"
 #include "tests/lib/store_peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -10,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CLIENTS 4
 static const struct store_limits limits = {64, 4096, 64, 16384};
 static const size_t memory_max = 64 << 10;
+static const struct store_pace pace = {.list_at_once = 4, .list_step = 3, .free_step = 24};
 
 static void check(const struct store_keyspace *keys, const struct peer *peers) {
     size_t waits = 0;
@@ -35,10 +41,108 @@ static void drain(struct store_keyspace *keys, struct peer *peers) {
     cr_buffer_done(&out);
 }
 
+/* ---- lists in pieces ---- */
+
+/* The keys that were there when a client's list began, and every time it went on. */
+struct steady {
+    bool listing;
+    size_t count;
+    struct {
+        size_t len;
+        uint8_t name[64];
+    } keys[1024]; /* more do not fit into memory_max */
+};
+static struct steady steady[CLIENTS];
+
+static void collect_key(void *arg, struct store_entry *e) {
+    struct steady *s = arg;
+    if (e->value == NULL) return;
+    CR_ASSERT(s->count < 1024);
+    s->keys[s->count].len = e->key_len;
+    memcpy(s->keys[s->count++].name, e->key, e->key_len);
+}
+
+static void begin_lists(struct store_keyspace *keys, const struct peer *peers) {
+    for (int i = 0; i < CLIENTS; i++) {
+        bool listing = peers[i].session.listing != NULL;
+        if (listing && !steady[i].listing) {
+            steady[i].count = 0;
+            store_key_table_each(&keys->table, collect_key, &steady[i]);
+        }
+        steady[i].listing = listing;
+    }
+}
+
+static void keep_steady(struct store_keyspace *keys, struct steady *s) {
+    size_t kept = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct store_entry *e =
+            store_key_table_find(&keys->table, s->keys[i].name, s->keys[i].len);
+        if (e != NULL && e->value != NULL) s->keys[kept++] = s->keys[i];
+    }
+    s->count = kept;
+}
+
+static void check_list(const struct steady *s, const char *reply, size_t len) {
+    struct store_remains seen = {0};
+    size_t at = 8, no_matter = 0;
+    CR_ASSERT(len >= 8);
+    for (uint64_t i = 0; i < store_load_u64(reply); i++) {
+        CR_ASSERT(len - at >= 8 && store_load_u64(reply + at) <= len - at - 8);
+        size_t key_len = store_load_u64(reply + at);
+        if (store_key_table_obtain(&seen.table, reply + at + 8, key_len) == NULL) abort();
+        CR_ASSERT(seen.table.count == i + 1); /* none twice */
+        at += 8 + key_len;
+    }
+    CR_ASSERT(at == len);
+    for (size_t i = 0; i < s->count; i++)
+        CR_ASSERT(store_key_table_find(&seen.table, s->keys[i].name, s->keys[i].len) != NULL);
+    (void) store_remains_free_some(&seen, &no_matter, SIZE_MAX);
+}
+
+static void list_on(struct store_keyspace *keys, struct peer *p, struct steady *s) {
+    const struct store_output *out = &p->session.out;
+    size_t before = out->pending;
+    keep_steady(keys, s);
+    int rc = store_keyspace_list_on(keys, &p->session, &p->reason);
+    if (rc < 0) p->error = rc;
+    if (rc != 0) return;
+    size_t len = out->pending - before;
+    check_list(s, out->bytes.data + out->bytes.len - len, len);
+    s->listing = false;
+    peer_serve(p, 0); /* what it asked meanwhile */
+}
+
+static void list_all_on(struct store_keyspace *keys, struct peer *peers) {
+    for (int i = 0; i < CLIENTS; i++) {
+        if (peers[i].session.listing != NULL && peers[i].error == 0)
+            list_on(keys, &peers[i], &steady[i]);
+    }
+    begin_lists(keys, peers);
+}
+
+/* ---- coming, going, clearing ---- */
+
 static void reopen(struct peer *p, struct store_keyspace *keys) {
     peer_close(p);
     peer_open(p, keys, &limits);
 }
+
+static void clear(struct store_keyspace *keys, struct peer *peers, uint64_t seed) {
+    size_t before;
+    for (int i = 0; i < CLIENTS; i++) reopen(&peers[i], keys);
+    before = keys->memory;
+    store_keyspace_clear(keys, (const uint64_t[2]){seed, 5});
+    CR_ASSERT(keys->memory == before && keys->key_count == 0 && keys->table.count == 0);
+}
+
+static void free_some(struct store_keyspace *keys) {
+    size_t before = keys->memory;
+    bool more = store_keyspace_free_some(keys);
+    CR_ASSERT(keys->memory <= before && more == (keys->remains != NULL));
+}
+
+/* ---- at the end ---- */
 
 static void collect_entry(void *arg, struct store_entry *e) {
     struct cr_buffer *names = arg;
@@ -78,27 +182,42 @@ static void delete_everything(struct store_keyspace *keys) {
     cr_buffer_done(&names);
 }
 
+/* What one piece of input says, see above. */
+static void step(struct store_keyspace *keys, struct peer *peers, uint8_t what,
+                 const uint8_t *bytes, size_t len) {
+    struct peer *p = &peers[what % CLIENTS];
+    for (int i = 0; i < (what >> 2 & 3); i++) list_all_on(keys, peers);
+    if (what & 0x10) free_some(keys);
+    if (what & 0x40) clear(keys, peers, len);
+    if (what & 0x80 || p->error != 0) reopen(p, keys);
+    begin_lists(keys, peers); /* some are over */
+    p->session.patient = what & 0x20;
+    peer_send(p, bytes, len);
+    begin_lists(keys, peers);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct store_keyspace keys;
     struct peer peers[CLIENTS];
     store_keyspace_init(&keys, (const uint64_t[2]){3, 4});
     keys.memory_max = memory_max;
     keys.reply_max = 32 << 10;
+    keys.pace = pace;
     for (int i = 0; i < CLIENTS; i++) peer_open(&peers[i], &keys, &limits);
+    begin_lists(&keys, peers);
     for (size_t at = 0; at + 2 <= size;) {
-        struct peer *p = &peers[data[at] % CLIENTS];
         size_t len = data[at + 1];
-        if (data[at] & 0x80 || p->error != 0) reopen(p, &keys);
-        at += 2;
-        if (len > size - at) len = size - at;
-        peer_send(p, data + at, len);
-        at += len;
+        if (len > size - at - 2) len = size - at - 2;
+        step(&keys, peers, data[at], data + at + 2, len);
+        at += 2 + len;
         drain(&keys, peers);
         check(&keys, peers);
     }
     for (int i = 0; i < CLIENTS; i++) peer_close(&peers[i]);
     CR_ASSERT(keys.wait_count == 0 && keys.wait_first == NULL && keys.ready_first == NULL);
     delete_everything(&keys);
+    while (store_keyspace_free_some(&keys)) {
+    }
     CR_ASSERT(keys.memory == 0 && keys.table.count == 0 && keys.key_count == 0);
     CR_ASSERT(keys.key_bytes == 0 && keys.value_bytes == 0 && keys.queue_count == 0);
     store_keyspace_done(&keys);

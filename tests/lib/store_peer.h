@@ -38,7 +38,7 @@ static inline void peer_serve(struct peer *p, int64_t now_ms) {
         if (store_detect(p->rx.data, p->rx.len, &p->parser.dialect, &at) == 0) return;
         p->session.legacy = p->parser.dialect == STORE_DIALECT_LEGACY_A;
     }
-    while (p->error == 0 && at < p->rx.len) {
+    while (p->error == 0 && at < p->rx.len && p->session.listing == NULL) {
         struct store_request request;
         int rc = store_parse(&p->parser, p->rx.data + at, p->rx.len - at, &request);
         if (rc == 0) break;
@@ -56,6 +56,13 @@ static inline void peer_serve(struct peer *p, int64_t now_ms) {
 static inline void peer_send(struct peer *p, const void *data, size_t len) {
     if (cr_buffer_append(&p->rx, data, len) < 0) abort();
     peer_serve(p, 0);
+}
+
+/* A piece of the list that it asked for; after the last, on to what it asked meanwhile. */
+static inline void peer_list_on(struct peer *p) {
+    int rc = store_keyspace_list_on(p->keys, &p->session, &p->reason);
+    if (rc < 0) p->error = rc;
+    if (rc == 0) peer_serve(p, 0);
 }
 
 /* Everything there is to receive, in one run of bytes. */

@@ -10,8 +10,7 @@
 static struct store_keyspace keys;
 static struct peer a, b, c;
 
-static void setup(void) {
-    store_keyspace_init(&keys, (const uint64_t[2]){1, 2});
+static void setup_peers(void) {
     struct peer *all[] = {&a, &b, &c};
     for (size_t i = 0; i < 3; i++) {
         peer_open(all[i], &keys, &peer_limits);
@@ -19,10 +18,19 @@ static void setup(void) {
     }
 }
 
-static void teardown(void) {
+static void teardown_peers(void) {
     peer_close(&a);
     peer_close(&b);
     peer_close(&c);
+}
+
+static void setup(void) {
+    store_keyspace_init(&keys, (const uint64_t[2]){1, 2});
+    setup_peers();
+}
+
+static void teardown(void) {
+    teardown_peers();
     store_keyspace_done(&keys);
 }
 
@@ -787,6 +795,78 @@ START_TEST(test_memory_limit_holds_for_waits) {
 }
 END_TEST
 
+/* ---- clearing ---- */
+
+static void clear(void) {
+    teardown_peers();
+    store_keyspace_clear(&keys, (const uint64_t[2]){3, 4});
+    setup_peers();
+}
+
+/* Names with values small and large, one with a queue of its own length. */
+static void fill(int count) {
+    char key[32], *large = malloc(100001);
+    memset(large, 'x', 100000);
+    large[100000] = '\0';
+    for (int i = 0; i < count; i++) {
+        (void) snprintf(key, sizeof(key), "k%d", i);
+        say_value(&a, STORE_OP_SET, key, i % 100 == 0 ? large : "small");
+        say_value(&a, STORE_OP_QUEUE_PUSH, "q", "job");
+    }
+    free(large);
+}
+
+START_TEST(test_cleared_at_once_freed_in_pieces) {
+    fill(20000);
+    size_t all = keys.memory, count = 20000, pieces = 0;
+    clear();
+    ck_assert_uint_eq(keys.memory, all);
+    assert_num_keys(0);
+    assert_holds("k1", "");
+    say_key(&c, STORE_OP_QUEUE_LEN, "q");
+    hear_number(&c, 0);
+    set("k1", "new");
+    for (bool more = true; more; pieces++) {
+        size_t before = keys.memory;
+        more = store_keyspace_free_some(&keys);
+        ck_assert_uint_le(keys.memory, before);
+        ck_assert_uint_le(before - keys.memory, 256 * 200 + 10 * 110000); /* a piece is a piece */
+        say_number(&b, STORE_OP_ADD, "n", 1);
+        hear_number(&b, (int64_t) pieces + 1);
+        if (pieces == 20) { /* once more, with the first only begun */
+            teardown_peers();
+            store_keyspace_clear(&keys, (const uint64_t[2]){5, 6});
+            setup_peers();
+            set("n", "21");
+        }
+    }
+    ck_assert_uint_gt(pieces, 2 * count / 256);
+    ck_assert(!store_keyspace_free_some(&keys));
+    assert_num_keys(1);
+    say_key(&c, STORE_OP_DELETE, "n");
+    hear_number(&c, 1);
+    ck_assert_uint_eq(keys.memory, 0);
+}
+END_TEST
+
+/* A space that was full can be filled again at once, and never holds more than it may. */
+START_TEST(test_what_was_cleared_is_in_nobodys_way) {
+    fill(5000);
+    keys.memory_max = keys.memory;
+    for (int round = 0; round < 3; round++) {
+        clear();
+        char key[32];
+        for (int i = 0; i < 20000; i++) {
+            (void) snprintf(key, sizeof(key), "other%d", i);
+            say_value(&a, STORE_OP_SET, key, "value");
+            ck_assert_int_eq(a.error, 0);
+            ck_assert_uint_le(keys.memory, keys.memory_max);
+        }
+        assert_num_keys(20000);
+    }
+}
+END_TEST
+
 START_TEST(test_reply_limit) {
     keys.reply_max = 64;
     set("k", "123456789012345678901234567890");
@@ -866,6 +946,8 @@ static void add_waits(TCase *t) {
 static void add_limits(TCase *t) {
     tcase_add_test(t, test_memory_limit);
     tcase_add_test(t, test_memory_limit_holds_for_waits);
+    tcase_add_test(t, test_cleared_at_once_freed_in_pieces);
+    tcase_add_test(t, test_what_was_cleared_is_in_nobodys_way);
     tcase_add_test(t, test_reply_limit);
     tcase_add_test(t, test_overhead_of_a_key);
     tcase_add_test(t, test_hash_spreads);

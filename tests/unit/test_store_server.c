@@ -2,8 +2,8 @@
  * calls from several threads at once. Real sockets on loopback; everything else about the server is
  * tested from outside, in tests/integration and tests/fault. */
 #include "base/clock.h"
-#include "store/store.h"
-#include "store/wire.h"
+#include "store/server_internal.h"
+#include "tests/lib/store_peer.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -173,6 +174,105 @@ START_TEST(test_a_registered_magic_gets_the_connection) {
 }
 END_TEST
 
+/* ---- a great many keys, on a loop that goes on only when the test says so ---- */
+
+static int turning;
+
+static void setup_stepped(void) {
+    struct store_server_options options = {.no_thread = 1};
+    ck_assert_int_eq(store_server_start(&options, &server, NULL), 0);
+    turning = eventfd(1, EFD_CLOEXEC);
+    ck_assert_int_ge(turning, 0);
+}
+
+static void teardown_stepped(void) {
+    teardown();
+    (void) close(turning);
+}
+
+/* A turn or two of the loop: what asks it to stop is there from the beginning. */
+static void turn(void) { ck_assert_int_eq(store_server_run(server, turning), 0); }
+
+static void fill(struct store_space *space, int count) {
+    struct peer p;
+    struct cr_buffer out = {0};
+    const struct store_encoder e = {&out, STORE_DIALECT_MODERN, {"/", 1}};
+    peer_open(&p, &space->keys, &peer_limits);
+    (void) store_encode_validate(&out);
+    for (int i = 0; i < count; i++) {
+        char key[16];
+        (void) snprintf(key, sizeof(key), "%d", i);
+        (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES(key), 1);
+        (void) cr_buffer_append(&out, "v", 1);
+    }
+    peer_send(&p, out.data, out.len);
+    ck_assert_uint_eq(space->keys.key_count, (size_t) count);
+    peer_close(&p);
+    cr_buffer_done(&out);
+}
+
+/* One GETNUMKEYS; the loop turns until its answer is here. */
+static uint64_t count_keys_stepped(int fd) {
+    uint8_t raw[8];
+    say(fd, "\x06", 1);
+    while (recv(fd, raw, sizeof(raw), MSG_DONTWAIT) < 0) turn();
+    return store_load_u64(raw);
+}
+
+START_TEST(test_clients_are_served_between_two_pieces) {
+    uint16_t port, other;
+    struct store_space *space = open_space(&port);
+    (void) open_space(&other);
+    fill(space, 200000);
+    size_t all = space->keys.memory;
+    store_space_clear(space);
+    ck_assert_uint_eq(space->keys.memory, all); /* in truth it is all there still */
+    int elsewhere = dial(other), here = dial(port), served = 0;
+    while (space->keys.remains != NULL) {
+        ck_assert_uint_eq(count_keys_stepped(elsewhere), 0);
+        ck_assert_uint_eq(count_keys_stepped(here), 0);
+        served++;
+    }
+    ck_assert_int_gt(served, 10);
+    ck_assert_uint_eq(space->keys.memory, 0);
+    ck_assert(!uv_is_active((uv_handle_t *) &server->clearing)); /* and nothing goes on turning */
+    (void) close(elsewhere);
+    (void) close(here);
+}
+END_TEST
+
+START_TEST(test_clearing_again_before_all_is_freed) {
+    uint16_t port;
+    struct store_space *space = open_space(&port), *next = open_space(&port);
+    for (int i = 0; i < 3; i++) {
+        fill(space, 5000);
+        fill(next, 5000);
+        store_space_clear(space);
+        store_space_clear(next);
+        turn();
+        ck_assert_ptr_nonnull(space->keys.remains);
+    }
+    while (server->clearing_first != NULL) turn();
+    ck_assert_uint_eq(space->keys.memory + next->keys.memory, 0);
+}
+END_TEST
+
+/* A closed space's port is free at once; its memory is freed later, or when the server stops. */
+START_TEST(test_a_closed_space_is_gone_before_its_keys) {
+    uint16_t port, again;
+    struct store_space *space = open_space(&port), *second = NULL;
+    fill(space, 5000);
+    store_space_close(space);
+    ck_assert_ptr_eq(server->clearing_first, space);
+    ck_assert_int_eq(store_server_open(server, "127.0.0.1", port, &second, &again, NULL), 0);
+    if (_i == 0) return; /* the server stops */
+    while (server->clearing_first != NULL) turn();
+    int fd = dial(port);
+    ck_assert_uint_eq(count_keys_stepped(fd), 0);
+    (void) close(fd);
+}
+END_TEST
+
 /* ---- threads ---- */
 
 static void *open_clear_close(void *arg) {
@@ -253,6 +353,13 @@ int main(void) {
     tcase_add_test(t, test_calls_from_many_threads);
     tcase_add_test(t, test_a_wait_holds_up_nobody_else);
     tcase_add_test(t, test_stop_with_everything_open);
+    suite_add_tcase(suite, t);
+    t = tcase_create("turn by turn");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup_stepped, teardown_stepped);
+    tcase_add_test(t, test_clients_are_served_between_two_pieces);
+    tcase_add_test(t, test_clearing_again_before_all_is_freed);
+    tcase_add_loop_test(t, test_a_closed_space_is_gone_before_its_keys, 0, 2);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
