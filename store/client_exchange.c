@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum store_dialect store_client_dialect(const struct store_client *c) {
-    return c->handshake == STORE_SHAKE_LEGACY ? STORE_DIALECT_LEGACY_A : STORE_DIALECT_MODERN;
+    return store_handshake_dialect(c->handshake);
 }
 
 struct store_encoder store_client_encoder(struct store_client *c) {

@@ -6,20 +6,7 @@
 #include "store/answer_internal.h"
 #include "store/call_text_internal.h"
 #include "store/link_internal.h"
-
-/* Time for what should answer at once, when the caller's own time is over: acknowledging a
- * cancelled wait, reading a value that is known to be there, connecting an old server afresh. */
-#define STORE_GRACE_MS 5000
-
-/* An unknown server that does not answer PING in this time is taken for one too old to know it.
- * Such a server (1.13, 2.0) serves nobody until we hang up again, so it is short. */
-#define STORE_PROBE_MS 1000
-
-enum store_handshake {
-    STORE_SHAKE_PING,   /* VALIDATE and PING in one segment */
-    STORE_SHAKE_NOPING, /* VALIDATE, then NUM_KEYS to see that it is served (2.1 to 2.4) */
-    STORE_SHAKE_LEGACY, /* nothing, then legacy NUM_KEYS */
-};
+#include "store/probe_internal.h"
 
 struct store_client {
     struct store store;

@@ -3,6 +3,7 @@
  * Waiting is poll(2) with what is left of the deadline; a signal only makes it look again. A peer
  * whose host died is found by keepalive, so that a wait without limit ends all the same. */
 #include "store/link_internal.h"
+#include "store/probe_internal.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -38,7 +39,7 @@ static void set_option(int fd, int level, int option, int value) {
     (void) setsockopt(fd, level, option, &value, sizeof(value)); /* works without, only worse */
 }
 
-static void set_options(int fd) {
+void store_link_prepare(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
@@ -47,9 +48,7 @@ static void set_options(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNSENT_MAX_MS);
 }
 
-/* A port of the ephemeral range that nobody listens on may connect to itself: simultaneous open.
- * Such a connection is no server. */
-static int is_connected_to_itself(int fd) {
+int store_link_is_own_end(int fd) {
     struct sockaddr_storage mine = {0}, theirs = {0};
     socklen_t a = sizeof(mine), b = sizeof(theirs);
     if (getsockname(fd, (struct sockaddr *) &mine, &a) < 0) return 0;
@@ -60,7 +59,7 @@ static int is_connected_to_itself(int fd) {
 static int connect_one(const struct addrinfo *to, int64_t deadline_ms, int *out_fd) {
     CR_AUTO_FD int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
-    set_options(fd);
+    store_link_prepare(fd);
     if (connect(fd, to->ai_addr, to->ai_addrlen) < 0) {
         if (errno != EINPROGRESS && errno != EINTR) return -errno;
         int rc = wait_ready(fd, POLLOUT, deadline_ms);
@@ -70,17 +69,14 @@ static int connect_one(const struct addrinfo *to, int64_t deadline_ms, int *out_
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0) return -errno;
         if (failed != 0) return -failed;
     }
-    if (is_connected_to_itself(fd)) return -ECONNREFUSED;
+    if (store_link_is_own_end(fd)) return -ECONNREFUSED;
     *out_fd = cr_take_fd(&fd);
     return 0;
 }
 
-/* One silent address must not use up the time of those behind it. */
 static int64_t share_of(int64_t deadline_ms, size_t addresses_left) {
-    if (deadline_ms == CR_FOREVER) return cr_deadline_ms(addresses_left > 1 ? 10000 : 60000);
-    int64_t now = cr_monotonic_ms();
-    if (deadline_ms <= now) return deadline_ms;
-    return now + (deadline_ms - now) / (int64_t) addresses_left;
+    int64_t left = deadline_ms == CR_FOREVER ? CR_FOREVER : deadline_ms - cr_monotonic_ms();
+    return left <= 0 ? deadline_ms : cr_deadline_ms(store_address_time_ms(left, addresses_left));
 }
 
 static int connect_any(struct store_link *l, const struct addrinfo *list, int64_t deadline_ms) {
@@ -93,7 +89,7 @@ static int connect_any(struct store_link *l, const struct addrinfo *list, int64_
             cr_address_format(a->ai_addr, l->peer);
             return 0;
         }
-        if (best == -ENOENT || !store_link_worth_retry(best)) best = rc;
+        if (best == -ENOENT || !store_worth_retry(best)) best = rc;
     }
     return best;
 }
@@ -116,11 +112,6 @@ int store_link_dial(struct store_link *l, const char *host, uint16_t port, int64
     freeaddrinfo(list);
     if (rc < 0) return cr_fail(err, rc, "%s", strerror(-rc));
     return 0;
-}
-
-int store_link_worth_retry(int code) {
-    return code == -ECONNREFUSED || code == -ECONNRESET || code == -ETIMEDOUT || code == -ENOENT ||
-           code == -EHOSTUNREACH || code == -ENETUNREACH || code == -EPIPE || code == -EAGAIN;
 }
 
 /* ---- bytes ---- */

@@ -23,8 +23,12 @@ struct store_link {
 int store_link_dial(struct store_link *l, const char *host, uint16_t port, int64_t deadline_ms,
                     struct cr_error *err);
 
-/* Whether a failed dial or handshake may go better later. */
-int store_link_worth_retry(int code);
+/* Options of every connection, ours on a loop too: no delay, and a peer whose host died is found. */
+void store_link_prepare(int fd);
+
+/* A port of the ephemeral range that nobody listens on may connect to itself: simultaneous open.
+ * Such a connection is no server. */
+int store_link_is_own_end(int fd);
 
 /* Sends all; changes iov. 0, -ETIMEDOUT, -EPIPE, -ECONNRESET… */
 int store_link_send(struct store_link *l, struct iovec *iov, int iov_count, int64_t deadline_ms);
