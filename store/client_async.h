@@ -27,15 +27,28 @@ struct store_async_result {
 typedef void (*store_async_fn)(void *arg, int status, struct store_async_result *result,
                                const struct cr_error *err);
 
-/* Connects to a modern server (crun's, torch's from 2.5 on), trying again with back-off while it is
- * refused, reset or unknown, until the time is up. `done` tells; calls may be made only after it
- * said 0. Returns 0 or -ENOMEM, -EINVAL; then `done` never comes. */
-int store_async_open(uv_loop_t *loop, const char *host, uint16_t port, int64_t timeout_ms,
-                     store_async_fn done, void *arg, struct store_async **out,
+/* Connects, trying again with back-off while the server is refused, reset or unknown, until the time is
+ * up, and finds out what it is: `protocol` and the rules are those of store_client_connect(). `done`
+ * tells; calls may be made only after it said 0. Returns 0 or -ENOMEM, -EINVAL; then `done` never
+ * comes. */
+int store_async_open(uv_loop_t *loop, const char *host, uint16_t port, enum store_protocol protocol,
+                     int64_t timeout_ms, store_async_fn done, void *arg, struct store_async **out,
                      struct cr_error *err);
 
-/* What they mean is said in store.h. Queues, list_keys and barrier are not in every release of torch;
- * such a server ends the connection when it is asked for one (the blocking client finds out first).
+/* What was found: "modern", "modern without ping", "legacy". */
+const char *store_async_protocol(const struct store_async *a);
+
+/* Why no call can be made any more, with what was in flight; code 0 while they can. */
+const struct cr_error *store_async_error(const struct store_async *a);
+
+/* What they mean is said in store.h. Not every server has every operation; before the first call that
+ * needs one of the rarer ones, the server is asked for it over a connection of its own. What it lacks is
+ * made of other operations, in the place and the time of the one call (append, multi_get, multi_set,
+ * barrier), or fails with -ENOTSUP (queues, list_keys).
+ *
+ * After a timed-out get, wait, multi_get, queue_pop or barrier the connection stays usable (an old
+ * server, which cannot cancel a wait, is connected to afresh; calls may be made meanwhile); any other
+ * call that runs out of time loses it.
  *
  * Each returns 0, or -ENOTCONN, -EAGAIN (too many calls), -EMSGSIZE, -ENOMEM, or the code of the
  * lost connection, and then `done` never comes. Keys and values are copied. */
@@ -45,6 +58,9 @@ int store_async_get(struct store_async *a, struct store_bytes key, int64_t timeo
                     store_async_fn done, void *arg);
 int store_async_add(struct store_async *a, struct store_bytes key, int64_t delta,
                     int64_t timeout_ms, store_async_fn done, void *arg);
+/* Torch's join counter: the raw key "init/", which has no leading '/'. */
+int store_async_add_raw(struct store_async *a, struct store_bytes raw_key, int64_t delta,
+                        int64_t timeout_ms, store_async_fn done, void *arg);
 int store_async_compare_set(struct store_async *a, struct store_bytes key,
                             struct store_bytes expected, struct store_bytes desired,
                             int64_t timeout_ms, store_async_fn done, void *arg);

@@ -1,6 +1,7 @@
 /* A store on a pipe, for tests in other languages: opens one store, then does what stdin says.
  *
  *   store_driver tcp HOST PORT modern|legacy|probe TIMEOUT_MS [PREFIX...]
+ *   store_driver async …the same, with the client on a loop
  *   store_driver file PATH WORLD_SIZE [PREFIX...]
  *   store_driver hash [PREFIX...]
  *
@@ -8,6 +9,7 @@
  * One line back: "ok FIELDS..." or "error CODE TEXT". The first line is the answer to opening. */
 #include "base/clock.h"
 #include "store/store.h"
+#include "tests/interop/async_store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +25,9 @@ struct request {
     size_t byte_count;
     int64_t timeout_ms;
 };
+
+static int (*add_raw)(struct store *s, struct store_bytes raw_key, int64_t delta,
+                      int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
 static struct request request; /* big, and one at a time */
 
@@ -133,10 +138,7 @@ static int run_counted(struct store *s, const char *op, struct cr_error *e) {
     if (is(op, "delete")) rc = store_delete(s, b[0], t, &flag, e);
     if (is(op, "check")) rc = store_check(s, b, request.byte_count, t, &flag, e);
     if (is(op, "add")) rc = store_add(s, b[0], number(0), t, &n, e);
-    if (is(op, "add_raw")) {
-        struct store_client *c = (struct store_client *) (void *) s;
-        rc = store_client_add_raw(c, b[0], number(0), t, &n, e);
-    }
+    if (is(op, "add_raw")) rc = add_raw(s, b[0], number(0), t, &n, e);
     if (rc != -ENOSYS) answer_number(rc, n + flag, e);
     return rc != -ENOSYS;
 }
@@ -174,20 +176,38 @@ static void run(struct store *s, char *line) {
 
 /* ---- opening ---- */
 
-static int open_tcp(char **argv, struct store **out, struct cr_error *err) {
-    enum store_protocol p = strcmp(argv[4], "modern") == 0   ? STORE_PROTOCOL_MODERN
-                            : strcmp(argv[4], "legacy") == 0 ? STORE_PROTOCOL_LEGACY
-                                                             : STORE_PROTOCOL_PROBE;
+static int add_raw_blocking(struct store *s, struct store_bytes raw_key, int64_t delta,
+                            int64_t timeout_ms, int64_t *total, struct cr_error *err) {
+    return store_client_add_raw((struct store_client *) (void *) s, raw_key, delta, timeout_ms,
+                                total, err);
+}
+
+static int connect_blocking(const char *host, uint16_t port, enum store_protocol protocol,
+                            int64_t timeout_ms, struct store **out, const char **found,
+                            struct cr_error *err) {
     struct store_client *c = NULL;
-    int rc = store_client_connect(argv[2], (uint16_t) atoi(argv[3]), p, atoll(argv[5]), &c, err);
+    int rc = store_client_connect(host, port, protocol, timeout_ms, &c, err);
     if (rc < 0) return rc;
-    (void) printf("ok %s\n", store_client_protocol(c));
+    *found = store_client_protocol(c);
     *out = store_client_store(c);
     return 0;
 }
 
+static int open_tcp(char **argv, struct store **out, struct cr_error *err) {
+    enum store_protocol p = strcmp(argv[4], "modern") == 0   ? STORE_PROTOCOL_MODERN
+                            : strcmp(argv[4], "legacy") == 0 ? STORE_PROTOCOL_LEGACY
+                                                             : STORE_PROTOCOL_PROBE;
+    int is_async = strcmp(argv[1], "async") == 0;
+    const char *found = NULL;
+    add_raw = is_async ? async_store_add_raw : add_raw_blocking;
+    int rc = (is_async ? async_store_open : connect_blocking)(argv[2], (uint16_t) atoi(argv[3]), p,
+                                                              atoll(argv[5]), out, &found, err);
+    if (rc == 0) (void) printf("ok %s\n", found);
+    return rc;
+}
+
 static int open_store(int argc, char **argv, int *used, struct store **out, struct cr_error *err) {
-    if (argc >= 6 && strcmp(argv[1], "tcp") == 0) {
+    if (argc >= 6 && (strcmp(argv[1], "tcp") == 0 || strcmp(argv[1], "async") == 0)) {
         *used = 6;
         return open_tcp(argv, out, err);
     }

@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from crun_test import CRUN, TIMEOUT_S, clean_env, run_tests, skip  # noqa: E402
-from store_interop import (exercise_client, replay, run_group, run_torch, share_file,  # noqa: E402
+from store_interop import (exercise_clients, replay, run_group, run_torch, share_file,  # noqa: E402
                            torch_script, u64, unhex)
 from store_peer import Driver, Raw, Server, TorchServer, to_hex  # noqa: E402
 
@@ -49,15 +49,13 @@ def features(queues):
     return (["queues"] if queues and QUEUES else []) + (["list_keys"] if LIST_KEYS else [])
 
 
-def test_our_client_libuv_server(tmp):
+def test_our_clients_libuv_server(tmp):
     if LIBUV:
-        with libuv() as server:
-            exercise_client(server.port, "modern", features(queues=True))
+        exercise_clients(libuv, "modern", features(queues=True))
 
 
-def test_our_client_classic_server(tmp):
-    with classic() as server:
-        exercise_client(server.port, "modern", features(queues=False))
+def test_our_clients_classic_server(tmp):
+    exercise_clients(classic, "modern", features(queues=False))
 
 
 def test_their_client_our_server(tmp):

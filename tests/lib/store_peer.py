@@ -16,6 +16,9 @@ TIMEOUT_MS = 30000
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+CLIENTS = ("tcp", "async")  # the blocking client, and the one on a loop
+
+
 class StoreError(Exception):
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")
@@ -35,7 +38,7 @@ class Driver:
     """One store of C. Methods return bytes, numbers or lists, or raise StoreError."""
 
     def __init__(self, kind, *args, protocol="probe", timeout_ms=TIMEOUT_MS, prefixes=()):
-        if kind == "tcp":
+        if kind in CLIENTS:
             host, port = ("127.0.0.1", args[0]) if len(args) == 1 else args
             args = (host, port, protocol, timeout_ms)
         words = [DRIVER, kind, *map(str, args), *prefixes]

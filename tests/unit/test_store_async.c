@@ -31,7 +31,7 @@ struct said {
     int turn; /* which callback of the test this was */
 };
 
-static int turns;
+static int turns, running;
 
 static void on_said(void *arg, int status, struct store_async_result *r,
                     const struct cr_error *err) {
@@ -44,20 +44,23 @@ static void on_said(void *arg, int status, struct store_async_result *r,
     (void) snprintf(s->value, sizeof(s->value), "%.*s", (int) r->value.len,
                     r->value.data != NULL ? (const char *) r->value.data : "");
     (void) snprintf(s->text, sizeof(s->text), "%s", err != NULL ? err->text : "");
+    if (running) uv_stop(&loop);
 }
 
 static void on_closed(void *arg) { *(int *) arg += 1; }
 
 static void run_until(const struct said *s) {
     while (s->times == 0) {
-        int more = uv_run(&loop, UV_RUN_ONCE);
+        running = 1;
+        int more = uv_run(&loop, UV_RUN_DEFAULT); /* until something is said: see on_said() */
+        running = 0;
         ck_assert_msg(more != 0 || s->times > 0, "the loop ended and nothing was said");
     }
 }
 
 static int open_client(uint16_t to, int64_t timeout_ms, struct said *s) {
     *s = (struct said){0};
-    int rc = store_async_open(&loop, "127.0.0.1", to, timeout_ms, on_said, s, &client, NULL);
+    int rc = store_async_open(&loop, "127.0.0.1", to, STORE_PROTOCOL_PROBE, timeout_ms, on_said, s, &client, NULL);
     ck_assert_int_eq(s->times, 0);
     return rc;
 }
@@ -190,6 +193,9 @@ START_TEST(another_client_feeds_a_pop_and_a_barrier) {
     ck_assert_int_eq(
         store_client_connect("127.0.0.1", port, STORE_PROTOCOL_MODERN, LONG_MS, &other, NULL), 0);
     struct store *s = store_client_store(other);
+    struct said warm; /* the server is asked once for its operations: later ones start at once */
+    CALL(warm, store_async_queue_len(client, B("q"), LONG_MS, on_said, &warm));
+    CALL(warm, store_async_barrier(client, B("alone"), 1, LONG_MS, on_said, &warm));
     ck_assert_int_eq(store_async_queue_pop(client, B("q"), LONG_MS, on_said, &pop), 0);
     ck_assert_int_eq(store_async_barrier(client, B("both"), 2, LONG_MS, on_said, &barrier), 0);
     (void) uv_run(&loop, UV_RUN_NOWAIT);
