@@ -308,7 +308,7 @@ static void clear_space(struct store_server *server, void *arg) {
     struct store_space *space = arg;
     uint64_t seed[2];
     draw_seed(seed);
-    while (space->connections != NULL) store_connection_close(space->connections, NULL);
+    while (space->connections != NULL) store_connection_dismiss(space->connections);
     store_keyspace_clear(&space->keys, seed);
     begin_clearing(server, space);
 }

@@ -88,10 +88,20 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     link_connection(space, c);
 }
 
-static void bury(struct store_server *server) {
+/* A RST is what 1.13.1 clients do not survive. */
+void store_close_softly(int fd) {
+    for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {
+    }
+    (void) shutdown(fd, SHUT_WR);
+    (void) close(fd);
+}
+
+/* Of those that left, up to `count`. */
+static void bury(struct store_server *server, size_t count) {
     struct store_connection *c;
-    while ((c = server->closed) != NULL) {
+    while ((c = server->closed) != NULL && count-- > 0) {
         server->closed = c->next;
+        if (c->dismissed) store_close_softly(c->fd);
         store_parser_done(&c->parser);
         cr_buffer_done(&c->rx);
         free(c);
@@ -99,8 +109,17 @@ static void bury(struct store_server *server) {
 }
 
 static void on_burial(uv_idle_t *idle) {
-    (void) uv_idle_stop(idle);
-    bury(CR_CONTAINER_OF(idle, struct store_server, burial));
+    struct store_server *server = CR_CONTAINER_OF(idle, struct store_server, burial);
+    bury(server, STORE_BURIALS_MAX);
+    if (server->closed == NULL) (void) uv_idle_stop(idle);
+    for (struct store_space *s = server->spaces; s != NULL; s = s->next) store_listener_resume(s);
+}
+
+static void bury_later(struct store_connection *c) {
+    struct store_server *server = c->space->server;
+    c->next = server->closed;
+    server->closed = c;
+    (void) uv_idle_start(&server->burial, on_burial);
 }
 
 /* Deleted by name: who is handed over goes on living. What this batch still says of it is void. */
@@ -110,13 +129,9 @@ static void stop_watching(struct store_connection *c) {
     for (int i = server->ready_at; i < server->ready_count; i++) {
         if (server->ready[i].data.ptr == c) server->ready[i].data.ptr = NULL;
     }
-    c->next = server->closed;
-    server->closed = c;
-    (void) uv_idle_start(&server->burial, on_burial);
 }
 
-/* Takes it out of the space; what remains is memory, freed in the loop's next turn. */
-static void leave(struct store_connection *c) {
+static void leave_space(struct store_connection *c) {
     struct store_space *space = c->space;
     c->closing = true;
     store_keyspace_leave(&space->keys, &c->session);
@@ -124,16 +139,21 @@ static void leave(struct store_connection *c) {
     store_value_unref(c->block);
     c->block = NULL;
     unlink_connection(c);
-    stop_watching(c);
-    store_listener_resume(space);
 }
 
-/* A RST is what 1.13.1 clients do not survive. */
-void store_close_softly(int fd) {
-    for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {
-    }
-    (void) shutdown(fd, SHUT_WR);
-    (void) close(fd);
+/* Takes it out of the space; what remains is memory, freed in one of the loop's next turns. */
+static void leave(struct store_connection *c) {
+    leave_space(c);
+    stop_watching(c);
+    bury_later(c);
+    store_listener_resume(c->space);
+}
+
+/* Saying FIN is most of the work, and nobody but this client sees when it is done. */
+void store_connection_dismiss(struct store_connection *c) {
+    leave_space(c);
+    c->dismissed = true;
+    bury_later(c);
 }
 
 static int send_pending(struct store_connection *c);
@@ -510,6 +530,7 @@ static void on_writable(struct store_connection *c) {
 }
 
 static void on_event(struct store_connection *c, uint32_t events) {
+    if (c->closing) return; /* dismissed */
     if (events & EPOLLERR) {
         store_connection_close(c, NULL);
         return;
@@ -568,6 +589,6 @@ void store_clients_close(struct store_server *server) {
 }
 
 void store_clients_free(struct store_server *server) {
-    bury(server);
+    bury(server, SIZE_MAX);
     cr_close_fd(&server->epoll_fd);
 }

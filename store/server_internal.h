@@ -32,6 +32,7 @@
     8 /* connections beyond client_max, so that a full store can be looked into */
 #define STORE_ACCEPTS_MAX   1024 /* a wake-up */
 #define STORE_WAKES_MAX     512  /* waiters answered in one go */
+#define STORE_BURIALS_MAX   64   /* closed connections let go of in one turn */
 #define STORE_RESUME_MS     200  /* accept again, after descriptors ran out */
 #define STORE_LOGS_MAX      20   /* lines about clients in one window; the others are counted */
 #define STORE_LOG_WINDOW_MS 10000
@@ -59,6 +60,7 @@ struct store_connection {
     bool stalled;    /* it does not read its replies: neither do we its requests */
     bool finished;   /* it closed its sending side; closed when everything is sent */
     bool closing;
+    bool dismissed; /* closing, and its descriptor is still open */
     bool admin;
     bool spare; /* beyond the limit of clients: only an administrator may stay */
     struct store_session session;
@@ -108,7 +110,7 @@ struct store_server {
     uv_idle_t burial;   /* runs while connections wait to be freed */
     struct epoll_event ready[STORE_READY_MAX];
     int ready_count, ready_at; /* the batch that is being served, and how far */
-    struct store_connection *closed; /* by .next: left, and not freed yet */
+    struct store_connection *closed; /* by .next: left, and not freed or not closed yet */
     uv_idle_t clearing;              /* runs while there is something cleared to free */
     struct store_space *clearing_first, *clearing_last; /* whose it is; some are closed */
     pthread_t thread; /* runs the loop */
@@ -147,8 +149,11 @@ void store_clients_free(struct store_server *server); /* once the loop has ended
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer);
 /* Says FIN and frees. With a reason it is logged. Nothing of c may be used afterwards, but the
- * memory stays until the loop's next turn. */
+ * memory stays until one of the loop's next turns. */
 void store_connection_close(struct store_connection *c, const char *reason);
+/* Takes it out of the space at once; FIN, and everything that needs system calls, follows in one of the
+ * loop's next turns. For many at a time: each of those calls is a few us. */
+void store_connection_dismiss(struct store_connection *c);
 /* Reads away what is unread, which would turn our FIN into a RST, and closes. */
 void store_close_softly(int fd);
 

@@ -60,12 +60,13 @@ int store_server_run(struct store_server *server, int signal_fd);
 int store_server_open(struct store_server *server, const char *host, uint16_t port,
                       struct store_space **out, uint16_t *bound_port, struct cr_error *err);
 
-/* Closes every connection of the space and forgets its keys, all at once; the port stays open
- * throughout. The memory of many keys is freed little by little, others being served in between,
- * and counts until then; where the limit would be met, it is freed first. */
+/* Takes leave of every connection of the space and forgets its keys, all at once; the port stays open
+ * throughout. What takes its time follows little by little, others being served in between: the
+ * clients' FIN, and the memory of many keys, which counts until it is freed; where it would be in
+ * the way of the limit, it is freed first. */
 void store_space_clear(struct store_space *space);
 
-/* Closes the listener and every connection, frees the space. NULL is fine. */
+/* The same, and the listener is closed and the space freed. NULL is fine. */
 void store_space_close(struct store_space *space);
 
 /* "0.0.0.0:29500": the address it listens on, numeric. Borrowed from the space. */

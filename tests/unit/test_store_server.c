@@ -273,6 +273,33 @@ START_TEST(test_a_closed_space_is_gone_before_its_keys) {
 }
 END_TEST
 
+START_TEST(test_many_clients_take_leave_in_pieces) {
+    enum { CLIENTS = 400 };
+    uint16_t port, other;
+    struct store_space *space = open_space(&port);
+    (void) open_space(&other);
+    int fds[CLIENTS], elsewhere = dial(other), turns = 0;
+    for (int i = 0; i < CLIENTS; i++) fds[i] = dial(port);
+    while (space->connection_count < CLIENTS) turn();
+    say(fds[0], "\x06\x06\x06", 3); /* unread: they get a FIN all the same, no RST */
+    store_space_clear(space);
+    ck_assert_uint_eq(space->connection_count, 0);
+    for (; server->closed != NULL; turns++) turn();
+    ck_assert_int_ge(turns, 2);
+    ck_assert_uint_eq(count_keys_stepped(elsewhere), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        char byte;
+        ck_assert_int_eq(recv(fds[i], &byte, 1, 0), 0);
+        (void) close(fds[i]);
+    }
+    ck_assert(!uv_is_active((uv_handle_t *) &server->burial));
+    int fresh = dial(port);
+    ck_assert_uint_eq(count_keys_stepped(fresh), 0);
+    (void) close(fresh);
+    (void) close(elsewhere);
+}
+END_TEST
+
 /* ---- threads ---- */
 
 static void *open_clear_close(void *arg) {
@@ -359,6 +386,7 @@ int main(void) {
     tcase_add_checked_fixture(t, setup_stepped, teardown_stepped);
     tcase_add_test(t, test_clients_are_served_between_two_pieces);
     tcase_add_test(t, test_clearing_again_before_all_is_freed);
+    tcase_add_test(t, test_many_clients_take_leave_in_pieces);
     tcase_add_loop_test(t, test_a_closed_space_is_gone_before_its_keys, 0, 2);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
