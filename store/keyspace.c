@@ -32,7 +32,7 @@ static int replied(struct call *c, int rc) { return rc < 0 ? no_memory(c) : 0; }
 
 /* ---- memory ---- */
 
-#define VALUE_OVERHEAD (sizeof(struct store_value) + STORE_MALLOC_OVERHEAD)
+#define WATCH_COST (sizeof(struct store_watch) + STORE_MALLOC_OVERHEAD)
 
 static size_t wait_cost(size_t count) {
     return sizeof(struct store_wait) + STORE_MALLOC_OVERHEAD +
@@ -44,6 +44,11 @@ bool store_keyspace_affords(struct store_keyspace *ks, size_t more) {
     while (ks->memory + more > ks->memory_max && store_keyspace_free_some(ks)) {
     }
     return ks->memory + more <= ks->memory_max;
+}
+
+/* What waiting for a name, watching it or queueing something adds at first. */
+static size_t extra_cost(const struct store_entry *e) {
+    return e->extra == NULL ? STORE_EXTRA_COST : 0;
 }
 
 /* May `more` bytes be used? Nothing is counted yet. */
@@ -66,7 +71,7 @@ static struct store_entry *find(struct call *c, struct store_bytes key) {
  * settle() it. */
 static struct store_entry *obtain(struct call *c, struct store_bytes key, int *rc) {
     size_t before = c->ks->table.count;
-    *rc = afford(c, store_entry_cost(key.len) + sizeof(struct store_extra));
+    *rc = afford(c, store_entry_cost(key.len));
     if (*rc < 0) {
         struct store_entry *known = find(c, key);
         if (known != NULL) *rc = 0;
@@ -219,7 +224,7 @@ static void wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* Waits for e as well. A name that stands twice in one request is registered once: its first
+/* Waits for e as well, which must have been afforded. A name that stands twice in one request is registered once: its first
  * registration is the last in the key's list, since nobody else came in between. */
 static int wait_add(struct call *c, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = obtain_extra(c->ks, e);
@@ -270,7 +275,7 @@ static void watch_free(struct store_keyspace *ks, struct store_watch *w) {
         e->extra->watches = w->next;
     }
     if (w->next != NULL) w->next->prev = w->prev;
-    ks->memory -= sizeof(*w) + STORE_MALLOC_OVERHEAD;
+    ks->memory -= WATCH_COST;
     free(w);
     settle(ks, e);
 }
@@ -300,6 +305,10 @@ static void notify(struct store_keyspace *ks, struct store_entry *e, uint8_t cod
 }
 
 /* ---- values ---- */
+
+static size_t value_cost(struct store_bytes bytes, const struct store_value *block) {
+    return block != NULL ? store_value_cost(block) : store_value_cost_of(bytes.len);
+}
 
 /* A value for these bytes: the block they were received into, or a copy. */
 static struct store_value *value_of(struct store_bytes bytes, struct store_value *block) {
@@ -346,7 +355,7 @@ static bool overwrite(struct store_keyspace *ks, struct store_entry *e, struct s
 static int put_value(struct call *c, struct store_entry *e, struct store_bytes bytes,
                      struct store_value *block) {
     if (block == NULL && overwrite(c->ks, e, bytes)) return 0;
-    int rc = afford(c, VALUE_OVERHEAD + bytes.len);
+    int rc = afford(c, value_cost(bytes, block));
     if (rc < 0) return rc;
     if (bytes.len + 8 > c->ks->reply_max) return fail(c, -EMSGSIZE, "value too long");
     struct store_value *v = value_of(bytes, block);
@@ -478,7 +487,8 @@ static int wait_for(struct call *c, struct store_bytes key) {
     int rc;
     struct store_entry *e = obtain(c, key, &rc);
     if (e == NULL) return rc;
-    rc = exists(e) ? 0 : wait_add(c, c->session->wait, e);
+    if (!exists(e)) rc = afford(c, extra_cost(e) + sizeof(struct store_registration));
+    if (!exists(e) && rc == 0) rc = wait_add(c, c->session->wait, e);
     settle(c->ks, e);
     return rc;
 }
@@ -497,6 +507,7 @@ static int apply_wait(struct call *c) {
     if (wait_new(c, missing, false) == NULL) return no_memory(c);
     for (size_t i = 0; i < r->item_count && rc == 0; i++)
         rc = wait_for(c, store_request_item(r, i));
+    if (rc < 0) wait_drop(c->ks, c->session);
     return rc;
 }
 
@@ -524,16 +535,31 @@ static int apply_delete(struct call *c) {
     return replied(c, store_output_u64(&c->session->out, 1));
 }
 
-/* The old value with more behind it, in place where nobody else looks at it. Grows by half, so that
- * appending all day copies each byte only a few times. */
+/* Grows by half, so that appending all day copies each byte only a few times. */
+static size_t grown_cap(size_t len) { return len + len / 2; }
+
+/* In place where nobody else looks at it. */
+static bool grows_in_place(const struct store_entry *e, size_t len) {
+    return e->value->refs == 1 && !watched(e) && len <= e->value->cap;
+}
+
+/* By how much the memory in use grows with the value, if its old self can be let go of. */
+static size_t growth(const struct store_entry *e, size_t len) {
+    if (grows_in_place(e, len)) return 0;
+    size_t new = store_value_cost_of(grown_cap(len));
+    size_t old = e->value->refs == 1 && !watched(e) ? store_value_cost(e->value) : 0;
+    return new > old ? new - old : 0;
+}
+
+/* The old value with more behind it. */
 static struct store_value *grown(struct store_entry *e, struct store_bytes more) {
     struct store_value *old = e->value;
     size_t len = old->len + more.len;
-    if (old->refs == 1 && !watched(e) && len <= old->cap) {
+    if (grows_in_place(e, len)) {
         memcpy(old->data + old->len, more.data, more.len);
         return old;
     }
-    struct store_value *v = store_value_new(len + len / 2);
+    struct store_value *v = store_value_new(grown_cap(len));
     if (v == NULL) return NULL;
     memcpy(v->data, old->data, old->len);
     memcpy(v->data + old->len, more.data, more.len);
@@ -545,13 +571,13 @@ static int append(struct call *c, struct store_entry *e, struct store_bytes more
     struct store_keyspace *ks = c->ks;
     size_t len = e->value->len + more.len;
     if (len + 8 > ks->reply_max) return fail(c, -EMSGSIZE, "appended value too long");
-    int rc = afford(c, len + len / 2 > e->value->cap ? more.len + len / 2 : 0);
-    if (rc < 0) return rc;
     if (more.len == 0) {
         wake_all(ks, e);
         settle(ks, e);
         return 0;
     }
+    int rc = afford(c, growth(e, len));
+    if (rc < 0) return rc;
     struct store_value *v = grown(e, more);
     if (v == NULL) return no_memory(c);
     if (v != e->value) {
@@ -667,7 +693,7 @@ static int apply_queue_push(struct call *c) {
     int rc;
     struct store_entry *e = obtain(c, r->key, &rc);
     if (e == NULL) return rc;
-    rc = afford(c, STORE_QUEUED_COST + VALUE_OVERHEAD + r->value.len);
+    rc = afford(c, STORE_QUEUED_COST + extra_cost(e) + value_cost(r->value, r->block));
     if (rc == 0 && r->value.len + 16 > ks->reply_max) rc = fail(c, -EMSGSIZE, "value too long");
     struct store_queued *q = rc < 0 ? NULL : calloc(1, sizeof(*q));
     struct store_value *v = q == NULL ? NULL : value_of(r->value, r->block);
@@ -745,7 +771,7 @@ static int barrier_count(struct call *c, struct store_entry *e, int64_t total) {
 static int barrier_arrive(struct call *c, struct store_entry *e) {
     int64_t total = 0;
     int rc = count_up(c, e, 1, &total);
-    if (rc == 0) rc = afford(c, wait_cost(1) + sizeof(struct store_extra) + 64);
+    if (rc == 0) rc = afford(c, wait_cost(1) + STORE_EXTRA_COST + store_value_cost_of(24));
     if (rc == 0) rc = barrier_count(c, e, total);
     if (rc < 0) return rc;
     if (total >= c->request->number) {
@@ -754,7 +780,9 @@ static int barrier_arrive(struct call *c, struct store_entry *e) {
         return rc;
     }
     struct store_wait *w = wait_new(c, 1, true);
-    return w == NULL ? no_memory(c) : wait_add(c, w, e);
+    rc = w == NULL ? no_memory(c) : wait_add(c, w, e);
+    if (rc < 0) wait_drop(c->ks, c->session);
+    return rc;
 }
 
 static int apply_barrier(struct call *c) {
@@ -769,22 +797,23 @@ static int apply_barrier(struct call *c) {
 
 static int apply_watch(struct call *c) {
     struct store_keyspace *ks = c->ks;
-    int rc = afford(c, sizeof(struct store_watch) + sizeof(struct store_extra));
-    struct store_entry *e = rc < 0 ? NULL : obtain(c, c->request->key, &rc);
+    int rc;
+    struct store_entry *e = obtain(c, c->request->key, &rc);
     if (e == NULL) return rc;
-    struct store_watch *w = malloc(sizeof(*w));
+    rc = afford(c, WATCH_COST + extra_cost(e));
+    struct store_watch *w = rc < 0 ? NULL : malloc(sizeof(*w));
     struct store_extra *x = w == NULL ? NULL : obtain_extra(ks, e);
     if (x == NULL) {
         free(w);
         settle(ks, e);
-        return no_memory(c);
+        return rc < 0 ? rc : no_memory(c);
     }
     *w = (struct store_watch){
         .next = x->watches, .next_own = c->session->watches, .entry = e, .session = c->session};
     if (x->watches != NULL) x->watches->prev = w;
     x->watches = w;
     c->session->watches = w;
-    ks->memory += sizeof(*w) + STORE_MALLOC_OVERHEAD;
+    ks->memory += WATCH_COST;
     return replied(c, store_output_u8(&c->session->out, STORE_WATCH_REGISTERED));
 }
 

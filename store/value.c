@@ -63,7 +63,11 @@ void store_value_unref(struct store_value *v) {
     free(v->cap >= STORE_LEND_MIN ? big_of(v)->piece : v);
 }
 
+size_t store_value_cost_of(size_t cap) {
+    if (cap >= STORE_LEND_MIN) return ALLOCATOR_ADDS + big_size(cap);
+    return ALLOCATOR_ADDS + sizeof(struct store_value) + cap;
+}
+
 size_t store_value_cost(const struct store_value *v) {
-    if (v == NULL) return 0;
-    return ALLOCATOR_ADDS + (v->cap >= STORE_LEND_MIN ? big_size(v->cap) : sizeof(*v) + v->cap);
+    return v == NULL ? 0 : store_value_cost_of(v->cap);
 }

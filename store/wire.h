@@ -159,6 +159,7 @@ struct store_value *store_value_new(size_t cap); /* refs 1, len 0; NULL when mem
 struct store_value *store_value_ref(struct store_value *v);
 void store_value_unref(struct store_value *v);        /* NULL is fine */
 size_t store_value_cost(const struct store_value *v); /* bytes of memory, about; NULL is 0 */
+size_t store_value_cost_of(size_t cap);               /* of one that is not made yet */
 
 /* Bytes by their place in the request, since the buffer may move while the request grows. */
 struct store_span {

@@ -795,6 +795,47 @@ START_TEST(test_memory_limit_holds_for_waits) {
 }
 END_TEST
 
+/* Whatever it is that does not fit by a few bytes: it is refused, and leaves nothing half done. */
+static void say_one_that_needs_memory(int which) {
+    static char large[200001];
+    memset(large, 'x', sizeof(large) - 1);
+    switch (which) {
+    case 0: say_value(&a, STORE_OP_SET, "k", "some value or other"); break;
+    case 1: say_value(&a, STORE_OP_SET, "k", large); break;
+    case 2: say_number(&a, STORE_OP_ADD, "k", 1234567890); break;
+    case 3: say_value(&a, STORE_OP_APPEND, "known", "some more of the same"); break;
+    case 4: say_value(&a, STORE_OP_QUEUE_PUSH, "k", "job"); break;
+    case 5: say_value(&a, STORE_OP_QUEUE_PUSH, "known", "job"); break;
+    case 6: say_keys(&a, STORE_OP_WAIT, "k", "l"); break;
+    case 7: say_number(&a, STORE_OP_BARRIER, "k", 2); break;
+    case 8: compare_set(&a, "k", "", "some value or other"); break;
+    default:
+        a.parser.dialect = STORE_DIALECT_LEGACY_A;
+        peer_send(&a, "\x07\1\0\0\0\0\0\0\0k", 10); /* WATCH */
+    }
+}
+
+START_TEST(test_memory_limit_is_met_to_the_byte) {
+    set("known", "v");
+    size_t before = keys.memory, largest = 0, spare = _i == 1 ? 200000 : 0;
+    for (bool refused = true; refused; spare++) {
+        ck_assert_uint_lt(spare, 210000);
+        keys.memory_max = before + spare;
+        say_one_that_needs_memory(_i);
+        ck_assert_uint_le(keys.memory, keys.memory_max);
+        refused = a.error != 0;
+        if (refused) ck_assert_int_eq(a.error, -ENOSPC);
+        if (refused) ck_assert_uint_eq(keys.memory, before);
+        if (refused) ck_assert_ptr_null(a.session.wait);
+        largest = spare;
+        peer_close(&a);
+        peer_open(&a, &keys, &peer_limits);
+        peer_send(&a, STORE_VALIDATE_BYTES, STORE_VALIDATE_LEN);
+    }
+    ck_assert_uint_gt(largest, 0);
+}
+END_TEST
+
 /* ---- clearing ---- */
 
 static void clear(void) {
@@ -946,6 +987,7 @@ static void add_waits(TCase *t) {
 static void add_limits(TCase *t) {
     tcase_add_test(t, test_memory_limit);
     tcase_add_test(t, test_memory_limit_holds_for_waits);
+    tcase_add_loop_test(t, test_memory_limit_is_met_to_the_byte, 0, 10);
     tcase_add_test(t, test_cleared_at_once_freed_in_pieces);
     tcase_add_test(t, test_what_was_cleared_is_in_nobodys_way);
     tcase_add_test(t, test_reply_limit);
