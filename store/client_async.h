@@ -3,7 +3,8 @@
  * One connection; calls are sent in the order they were made, one under way at a time (a server
  * answers a connection in order), so a wait holds up what comes behind it: open two where that
  * matters. No silent reconnection after opening; a lost connection fails the calls under way and all
- * later ones with a text that says what was in flight. All on the loop's thread. */
+ * later ones with a text that says what was in flight. All on the loop's thread. SIGPIPE must be ignored,
+ * as libuv asks for. */
 #ifndef STORE_CLIENT_ASYNC_H
 #define STORE_CLIENT_ASYNC_H
 

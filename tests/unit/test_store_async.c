@@ -1,7 +1,7 @@
 /* The client on a loop, against our server in the same process: every call, the order of calls,
  * time limits, a server that goes away, closing in the middle. */
 #include "base/clock.h"
-#include "store/client_async.h"
+#include "tests/lib/store_loop.h"
 
 #include <check.h>
 #include <errno.h>
@@ -12,58 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LONG_MS 30000
-#define B(text) STORE_BYTES(text)
-
 static struct store_server *server;
 static struct store_space *space;
 static uint16_t port;
-static uv_loop_t loop;
-static struct store_async *client;
-
-/* What a callback said. */
-struct said {
-    int times, status;
-    int64_t number;
-    char value[64];
-    size_t list_count;
-    char text[CR_ERROR_TEXT_MAX];
-    int turn; /* which callback of the test this was */
-};
-
-static int turns, running;
-
-static void on_said(void *arg, int status, struct store_async_result *r,
-                    const struct cr_error *err) {
-    struct said *s = arg;
-    s->times++;
-    s->turn = ++turns;
-    s->status = status;
-    s->number = r->number;
-    s->list_count = r->list.count;
-    (void) snprintf(s->value, sizeof(s->value), "%.*s", (int) r->value.len,
-                    r->value.data != NULL ? (const char *) r->value.data : "");
-    (void) snprintf(s->text, sizeof(s->text), "%s", err != NULL ? err->text : "");
-    if (running) uv_stop(&loop);
-}
-
-static void on_closed(void *arg) { *(int *) arg += 1; }
-
-static void run_until(const struct said *s) {
-    while (s->times == 0) {
-        running = 1;
-        int more = uv_run(&loop, UV_RUN_DEFAULT); /* until something is said: see on_said() */
-        running = 0;
-        ck_assert_msg(more != 0 || s->times > 0, "the loop ended and nothing was said");
-    }
-}
-
-static int open_client(uint16_t to, int64_t timeout_ms, struct said *s) {
-    *s = (struct said){0};
-    int rc = store_async_open(&loop, "127.0.0.1", to, STORE_PROTOCOL_PROBE, timeout_ms, on_said, s, &client, NULL);
-    ck_assert_int_eq(s->times, 0);
-    return rc;
-}
 
 static void start(void) {
     struct cr_error err = {0};
@@ -72,29 +23,16 @@ static void start(void) {
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_int_eq(store_server_start(NULL, &server, &err), 0);
     ck_assert_int_eq(store_server_open(server, "127.0.0.1", 0, &space, &port, &err), 0);
-    ck_assert_int_eq(open_client(port, LONG_MS, &s), 0);
+    ck_assert_int_eq(open_client(port, STORE_PROTOCOL_PROBE, LONG_MS, &s), 0);
     run_until(&s);
     ck_assert_msg(s.status == 0, "%s", s.text);
 }
 
 static void stop(void) {
-    int closed = 0;
-    store_async_close(client, on_closed, &closed);
-    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
-    ck_assert_int_eq(closed, 1);
+    close_client();
     ck_assert_int_eq(uv_loop_close(&loop), 0); /* nothing was left behind */
     store_server_stop(server);
 }
-
-/* Makes a call and waits for what it says. */
-#define CALL(s, call)                                                                              \
-    do {                                                                                           \
-        struct said *said = &(s);                                                                  \
-        *said = (struct said){0};                                                                  \
-        ck_assert_int_eq((call), 0);                                                               \
-        ck_assert_int_eq(said->times, 0); /* never inside the call */                              \
-        run_until(said);                                                                           \
-    } while (0)
 
 START_TEST(every_call_answers) {
     struct said s;
@@ -300,7 +238,7 @@ START_TEST(closing_cancels) {
     ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
     ck_assert_int_eq(closed, 1);
     static struct said s; /* said while stop() closes it in the middle of opening */
-    ck_assert_int_eq(open_client(port, LONG_MS, &s), 0);
+    ck_assert_int_eq(open_client(port, STORE_PROTOCOL_PROBE, LONG_MS, &s), 0);
 }
 END_TEST
 
@@ -314,7 +252,7 @@ START_TEST(opening_gives_up) {
     store_async_close(client, on_closed, &closed);
     struct said s, none = {0};
     int64_t begin = cr_monotonic_ms();
-    ck_assert_int_eq(open_client(ntohs(a.sin_port), 300, &s), 0);
+    ck_assert_int_eq(open_client(ntohs(a.sin_port), STORE_PROTOCOL_PROBE, 300, &s), 0);
     ck_assert_int_eq(store_async_num_keys(client, LONG_MS, on_said, &none), -ENOTCONN);
     run_until(&s);
     ck_assert_int_eq(s.status, -ETIMEDOUT);

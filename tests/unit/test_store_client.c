@@ -1,82 +1,21 @@
 /* The blocking client against scripted peers: what it sends, byte for byte, and what it makes of
- * every kind of answer: in pieces, wrong, late, cut off, too long.
- *
- * A script is a list of lines: "> HEX" the peer expects these bytes, "< HEX" it answers, "<1 HEX" it
- * answers byte by byte, "x" it hangs up, "x!" it resets. A peer that got other bytes says so. */
+ * every kind of answer: in pieces, wrong, late, cut off, too long. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/client_internal.h"
+#include "tests/lib/store_script.h"
 
 #include <check.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #define LONG_MS 30000
 
-/* ---- the scripted peer ---- */
-
-struct peer {
-    pthread_t thread;
-    int fd;
-    const char *const *script;
-    char wrong[256]; /* "" = all as scripted */
-};
-
-static size_t from_hex(const char *hex, uint8_t *out, size_t max) {
-    size_t n = 0;
-    for (; *hex != '\0' && n < max; hex++) {
-        if (*hex == ' ') continue;
-        char pair[3] = {hex[0], hex[1], 0};
-        out[n++] = (uint8_t) strtoul(pair, NULL, 16);
-        hex++;
-    }
-    return n;
-}
-
-static void peer_expect(struct peer *p, const char *hex) {
-    uint8_t want[1024], got[1024];
-    size_t len = from_hex(hex, want, sizeof(want)), have = 0;
-    while (have < len) {
-        ssize_t n = recv(p->fd, got + have, len - have, 0);
-        if (n <= 0) break;
-        have += (size_t) n;
-    }
-    if (have == len && memcmp(got, want, len) == 0) return;
-    size_t at = 0;
-    while (at < have && got[at] == want[at]) at++;
-    (void) snprintf(p->wrong, sizeof(p->wrong), "got %zu bytes, other at %zu, instead of %s", have,
-                    at, hex);
-}
-
-static void peer_answer(struct peer *p, const char *hex, int one_by_one) {
-    uint8_t bytes[1024];
-    size_t len = from_hex(hex, bytes, sizeof(bytes));
-    size_t step = one_by_one ? 1 : len;
-    for (size_t i = 0; i < len; i += step) (void) send(p->fd, bytes + i, step, MSG_NOSIGNAL);
-}
-
-static void *play(void *arg) {
-    struct peer *p = arg;
-    for (const char *const *line = p->script; *line != NULL && p->wrong[0] == '\0'; line++) {
-        if ((*line)[0] == '>')
-            peer_expect(p, *line + 1);
-        else if ((*line)[0] == '<')
-            peer_answer(p, *line + 2, (*line)[1] == '1');
-        else if ((*line)[1] == '!') {
-            struct linger now = {1, 0};
-            (void) setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-        }
-    }
-    (void) close(p->fd);
-    return NULL;
-}
+/* ---- the client under test ---- */
 
 /* A client in order on one end of a socket pair, the peer on the other. */
 static struct store_client *client_with(struct peer *p, enum store_handshake how,
@@ -91,7 +30,7 @@ static struct store_client *client_with(struct peer *p, enum store_handshake how
     for (int i = 0; i < STORE_OP_COUNT; i++) c->knows[i] = 1;
     strcpy(c->link.peer, "peer:1");
     *p = (struct peer){.fd = pair[1], .script = script};
-    ck_assert_int_eq(pthread_create(&p->thread, NULL, play, p), 0);
+    ck_assert_int_eq(pthread_create(&p->thread, NULL, peer_play, p), 0);
     return c;
 }
 
@@ -101,8 +40,7 @@ static void finish(struct peer *p, struct store_client *c) {
     ck_assert_msg(p->wrong[0] == '\0', "the peer %s", p->wrong);
 }
 
-#define SCRIPT(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define B(text)     STORE_BYTES(text)
+#define B(text) STORE_BYTES(text)
 
 static struct cr_error err;
 
@@ -462,57 +400,6 @@ END_TEST
 
 /* ---- connecting ---- */
 
-struct listener {
-    pthread_t thread;
-    int fd;
-    uint16_t port;
-    const char *const *const *scripts; /* one a connection */
-    char wrong[256];
-};
-
-static void *accept_all(void *arg) {
-    struct listener *l = arg;
-    for (const char *const *const *script = l->scripts; *script != NULL; script++) {
-        struct peer p = {.fd = accept(l->fd, NULL, NULL), .script = *script};
-        if (p.fd < 0) break;
-        (void) play(&p);
-        if (p.wrong[0] != '\0') memcpy(l->wrong, p.wrong, sizeof(l->wrong));
-    }
-    return NULL;
-}
-
-static void listen_on_loopback(struct listener *l) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(a);
-    l->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(bind(l->fd, (struct sockaddr *) &a, sizeof(a)), 0);
-    ck_assert_int_eq(getsockname(l->fd, (struct sockaddr *) &a, &len), 0);
-    l->port = ntohs(a.sin_port);
-}
-
-static void serve(struct listener *l, const char *const *const *scripts) {
-    *l = (struct listener){.scripts = scripts};
-    listen_on_loopback(l);
-    ck_assert_int_eq(listen(l->fd, 8), 0);
-    ck_assert_int_eq(pthread_create(&l->thread, NULL, accept_all, l), 0);
-}
-
-static void end_serving(struct listener *l) {
-    ck_assert_int_eq(pthread_join(l->thread, NULL), 0);
-    (void) close(l->fd);
-    ck_assert_msg(l->wrong[0] == '\0', "the peer %s", l->wrong);
-}
-
-#define VALIDATE "00 cef7853c"
-
-/* The 10 bytes of the handshake; the nonce is the process id. */
-static const char *hello(char text[64], const char *prefix) {
-    uint32_t pid = (uint32_t) getpid();
-    (void) snprintf(text, 64, "%s %02x%02x%02x%02x", prefix, pid & 255, pid >> 8 & 255,
-                    pid >> 16 & 255, pid >> 24);
-    return text;
-}
-
 static void connects(const char *const *const *scripts, enum store_protocol protocol,
                      const char *found) {
     struct listener l;
@@ -527,61 +414,48 @@ static void connects(const char *const *const *scripts, enum store_protocol prot
 
 START_TEST(test_connect_modern) {
     char want[64], echo[64];
-    connects(
-        (const char *const *const[]){SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<1")),
-                                     NULL},
-        STORE_PROTOCOL_MODERN, "modern");
+    connects(SCRIPTS(SCRIPT(with_nonce(want, "> " VALIDATE " 0d"), with_nonce(echo, "<1"))),
+             STORE_PROTOCOL_MODERN, "modern");
 }
 END_TEST
 
 /* A listen queue that overflows shows as a reset in the handshake: again, not an error. */
 START_TEST(test_connect_retries_reset) {
     char want[64], echo[64];
-    connects(
-        (const char *const *const[]){SCRIPT("x!"), SCRIPT("> 00 cef7853c 0d", "x!"),
-                                     SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<")),
-                                     NULL},
-        STORE_PROTOCOL_MODERN, "modern");
+    connects(SCRIPTS(SCRIPT("x!"), SCRIPT("> 00 cef7853c 0d", "x!"),
+                     SCRIPT(with_nonce(want, "> " VALIDATE " 0d"), with_nonce(echo, "<"))),
+             STORE_PROTOCOL_MODERN, "modern");
 }
 END_TEST
 
 START_TEST(test_probe_finds_no_ping) {
-    connects((const char *const *const[]){SCRIPT("> " VALIDATE " 0d", "x"),
-                                          SCRIPT("> " VALIDATE " 07", "< 0000000000000000"), NULL},
-             STORE_PROTOCOL_PROBE, "modern without ping");
+    connects(SCRIPTS(SCRIPT("> " VALIDATE " 0d", "x"), SCRIPT(NOPING_ANSWER)), STORE_PROTOCOL_PROBE,
+             "modern without ping");
 }
 END_TEST
 
-/* An old server takes VALIDATE for half a SET and waits for the rest; here: for bytes that never
- * come, until the client hangs up. It does not know CANCEL_WAIT. */
-static void probe_is_silent_then(const char *const *second, const char *const *third,
-                                 const char *found) {
-    struct listener l;
-    struct store_client *c = NULL;
-    const char *const *silent = SCRIPT("> " VALIDATE " 0d 00000000 00");
-    serve(&l, (const char *const *const[]){silent, second, third, NULL});
-    int rc = store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, LONG_MS, &c, &err);
-    ck_assert_msg(rc == 0, "%s", err.text);
-    ck_assert_str_eq(store_client_protocol(c), found);
-    ck_assert_int_eq(pthread_join(l.thread, NULL), 0);
-    ck_assert_msg(strstr(l.wrong, "00000000 00") != NULL, "the peer %s",
-                  l.wrong); /* the silent one */
-    (void) close(l.fd);
-    store_client_close(c);
-}
-
-#define LEGACY_ANSWER "> 06", "< 0000000000000000"
-
+/* An old server is silent; it does not know CANCEL_WAIT. */
 START_TEST(test_probe_finds_legacy) {
-    probe_is_silent_then(SCRIPT(LEGACY_ANSWER, "> 0c", "x"), SCRIPT(LEGACY_ANSWER), "legacy");
+    connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "x"), SCRIPT(LEGACY_ANSWER)),
+             STORE_PROTOCOL_PROBE, "legacy");
+}
+END_TEST
+
+/* What answers CANCEL_WAIT otherwise is nothing we know: it is tried anew. */
+START_TEST(test_probe_refuses_nonsense) {
+    char want[64], echo[64];
+    connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "< 07"),
+                     SCRIPT(with_nonce(want, "> " VALIDATE " 0d"), with_nonce(echo, "<"))),
+             STORE_PROTOCOL_PROBE, "modern");
 }
 END_TEST
 
 /* A modern server that was too busy for PING and speaks legacy too must not be taken for old. */
 START_TEST(test_probe_is_patient_with_ours) {
     char want[64], echo[64];
-    probe_is_silent_then(SCRIPT(LEGACY_ANSWER, "> 0c", "< 01"),
-                         SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<")), "modern");
+    connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "< 01"),
+                     SCRIPT(with_nonce(want, "> " VALIDATE " 0d"), with_nonce(echo, "<"))),
+             STORE_PROTOCOL_PROBE, "modern");
 }
 END_TEST
 
@@ -590,16 +464,16 @@ static void *listen_later(void *arg) {
     struct timespec t = {0, 150 * 1000000}; /* the clients' refused tries fall into it */
     (void) nanosleep(&t, NULL);
     if (listen(l->fd, 8) < 0) return NULL;
-    return accept_all(l);
+    return listener_accept_all(l);
 }
 
 START_TEST(test_connect_retries_refused) {
     char want[64], echo[64];
-    const char *const *one = SCRIPT(hello(want, "> " VALIDATE " 0d"), hello(echo, "<"));
+    const char *const *one = SCRIPT(with_nonce(want, "> " VALIDATE " 0d"), with_nonce(echo, "<"));
     const char *const *const all[] = {one, NULL};
     struct listener l = {.scripts = all};
     struct store_client *c = NULL;
-    listen_on_loopback(&l);
+    listener_bind(&l);
     ck_assert_int_eq(pthread_create(&l.thread, NULL, listen_later, &l), 0);
     ck_assert_int_eq(
         store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_MODERN, LONG_MS, &c, &err), 0);
@@ -612,7 +486,7 @@ START_TEST(test_connect_gives_up) {
     struct listener l = {0};
     struct store_client *c = NULL;
     char text[256];
-    listen_on_loopback(&l); /* bound, not listening: refused, and nobody else can take the port */
+    listener_bind(&l); /* bound, not listening: refused, and nobody else can take the port */
     int64_t start = cr_monotonic_ms();
     ck_assert_int_eq(store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, 200, &c, &err),
                      -ETIMEDOUT);
@@ -651,6 +525,7 @@ int main(void) {
     tcase_add_test(connecting, test_connect_retries_reset);
     tcase_add_test(connecting, test_probe_finds_no_ping);
     tcase_add_test(connecting, test_probe_finds_legacy);
+    tcase_add_test(connecting, test_probe_refuses_nonsense);
     tcase_add_test(connecting, test_probe_is_patient_with_ours);
     tcase_add_test(connecting, test_connect_retries_refused);
     tcase_add_test(connecting, test_connect_gives_up);
