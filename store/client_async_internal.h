@@ -148,7 +148,8 @@ struct store_async {
     char host[CR_HOST_MAX];
     uint16_t port;
     int64_t timeout_ms, deadline_ms;
-    int64_t until_ms; /* of the state; calls have their own */
+    int64_t until_ms;       /* of the state; calls have their own */
+    int64_t shake_until_ms; /* DIAL: of the handshake, once it is connected */
     struct store_probe probe;
     struct store_pace pace;
     uv_getaddrinfo_t resolve;

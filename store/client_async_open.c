@@ -31,13 +31,15 @@ static void give_up(struct store_async *a, int code) {
 
 /* ---- one address ---- */
 
-static int64_t attempt_until(const struct store_async *a) {
+/* A silent address must leave time to the others of the name; one that has answered may use it all. */
+static void set_limits(struct store_async *a) {
     size_t addresses = 0;
     for (const struct addrinfo *i = a->address; i != NULL; i = i->ai_next) addresses++;
     int64_t left = CR_FOREVER;
     if (a->deadline_ms != CR_FOREVER) left = a->deadline_ms - cr_monotonic_ms();
     left = left > 0 ? store_address_time_ms(left, addresses) : 0;
-    return earlier(cr_deadline_ms(left), cr_deadline_ms(store_probe_limit_ms(&a->probe)));
+    a->shake_until_ms = earlier(a->deadline_ms, cr_deadline_ms(store_probe_limit_ms(&a->probe)));
+    a->until_ms = earlier(a->shake_until_ms, cr_deadline_ms(left));
 }
 
 static void attempt_failed(struct store_async *a, int code, const char *reason);
@@ -47,7 +49,7 @@ static void dial(struct store_async *a) {
     memcpy(&a->to, to, a->address->ai_addrlen);
     cr_address_format(to, a->peer);
     store_async_enter(a, STORE_ASYNC_DIAL);
-    a->until_ms = attempt_until(a);
+    set_limits(a);
     int rc = store_async_link_open(a, to, a->probe.how, &opening_events, &a->link);
     if (rc < 0)
         attempt_failed(a, rc, NULL);
@@ -167,10 +169,19 @@ static void on_failed(struct store_async *a, int code, const char *reason) {
 
 static const struct store_async_events opening_events = {on_up, on_answered, on_failed};
 
+static void dial_late(struct store_async *a) {
+    if (store_async_link_connected(a->link) && cr_monotonic_ms() < a->shake_until_ms) {
+        a->until_ms = a->shake_until_ms;
+        store_async_arm(a);
+    } else {
+        attempt_failed(a, -ETIMEDOUT, NULL);
+    }
+}
+
 void store_async_opening_late(struct store_async *a) {
     switch (a->state) {
     case STORE_ASYNC_RENEW: on_failed(a, -ETIMEDOUT, NULL); break;
-    case STORE_ASYNC_DIAL:
+    case STORE_ASYNC_DIAL: dial_late(a); break;
     case STORE_ASYNC_CONFIRM: attempt_failed(a, -ETIMEDOUT, NULL); break;
     case STORE_ASYNC_RESOLVE:
         note_failure(a, -ETIMEDOUT, "cannot resolve the name: no answer");

@@ -198,7 +198,7 @@ static int open_tcp(char **argv, struct store **out, struct cr_error *err) {
                             : strcmp(argv[4], "legacy") == 0 ? STORE_PROTOCOL_LEGACY
                                                              : STORE_PROTOCOL_PROBE;
     int is_async = strcmp(argv[1], "async") == 0;
-    const char *found = NULL;
+    const char *found = "";
     add_raw = is_async ? async_store_add_raw : add_raw_blocking;
     int rc = (is_async ? async_store_open : connect_blocking)(argv[2], (uint16_t) atoi(argv[3]), p,
                                                               atoll(argv[5]), out, &found, err);

@@ -83,6 +83,23 @@ START_TEST(tries_nonsense_anew) {
 }
 END_TEST
 
+/* Whichever addresses the name has besides: the ones that refuse cost no pause. */
+START_TEST(finds_a_server_by_name) {
+    struct listener l;
+    struct said s = {0};
+    serve(&l, SCRIPTS(SCRIPT(MODERN_ANSWER, "> 07", "< 0400000000000000", "e")));
+    ck_assert_int_eq(store_async_open(&loop, "localhost", l.port, STORE_PROTOCOL_PROBE, LONG_MS,
+                                      on_said, &s, &client, NULL),
+                     0);
+    run_until(&s);
+    ck_assert_msg(s.status == 0, "%s", s.text);
+    CALL(s, store_async_num_keys(client, LONG_MS, on_said, &s));
+    ck_assert_int_eq(s.number, 4);
+    close_client();
+    end_serving(&l);
+}
+END_TEST
+
 START_TEST(a_silent_server_takes_the_time_and_is_named) {
     struct listener l;
     struct said s;
@@ -592,6 +609,7 @@ int main(void) {
     tcase_add_test(opening, finds_legacy);
     tcase_add_test(opening, is_patient_with_ours);
     tcase_add_test(opening, tries_nonsense_anew);
+    tcase_add_test(opening, finds_a_server_by_name);
     tcase_add_test(opening, a_silent_server_takes_the_time_and_is_named);
     tcase_add_test(old, legacy_calls);
     tcase_add_test(old, legacy_append_to_a_key_that_vanishes);
