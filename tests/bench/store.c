@@ -782,6 +782,36 @@ static void do_list(struct deed *d) {
     cr_buffer_done(&out);
 }
 
+/* The most that one request can ask for, and the answer to the next one. */
+static void ask_at_once(struct deed *d, enum store_op op, enum store_op then, size_t reply) {
+    struct cr_buffer out = {0};
+    struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
+    struct store_bytes *names = calloc(d->keys, sizeof(*names));
+    char *text = calloc(d->keys, 16);
+    for (size_t i = 0; i < d->keys; i++) {
+        int len = snprintf(text + 16 * i, 16, "key%09zu", i);
+        names[i] = (struct store_bytes){text + 16 * i, (size_t) len};
+    }
+    if (op == STORE_OP_MULTI_SET) (void) store_encode_pairs(&e, names, names, d->keys);
+    if (op != STORE_OP_MULTI_SET) (void) store_encode_keys(&e, op, names, d->keys);
+    (void) store_encode_plain(&e, then);
+    send_all(d->fd, out.data, out.len);
+    receive_all(d->fd, reply);
+    cr_buffer_done(&out);
+    free(names);
+    free(text);
+}
+
+static void do_multi_set(struct deed *d) {
+    ask_at_once(d, STORE_OP_MULTI_SET, STORE_OP_NUM_KEYS, 8);
+}
+
+static void do_multi_get(struct deed *d) {
+    ask_at_once(d, STORE_OP_MULTI_GET, STORE_OP_NUM_KEYS, d->keys * 16 + 8);
+}
+
+static void do_wait(struct deed *d) { ask_at_once(d, STORE_OP_WAIT, STORE_OP_CANCEL_WAIT, 1); }
+
 static void *do_deed(void *arg) {
     struct deed *d = arg;
     d->run(d);
@@ -835,14 +865,14 @@ static void bench_deed(struct deed d) {
     int *fds = calloc(d.clients, sizeof(*fds)), fd = open_ready(&there, &w);
     d.fd = open_ready(&here, &w);
     send_all(fd, w.prepare.data, w.prepare.len);
-    if (d.run != do_set) do_set(&d);
+    if (d.run != do_set && d.run != do_multi_set && d.run != do_wait) do_set(&d);
     for (size_t i = 0; i < d.clients; i++) fds[i] = open_ready(&here, &w);
     struct noticed before = notice(fd, &w, 1, NULL);
     int64_t begin = cr_monotonic_ns();
     if (pthread_create(&thread, NULL, do_deed, &d) != 0) die("pthread_create");
     struct noticed during = notice(fd, &w, 1.5, &d);
     (void) pthread_join(thread, NULL);
-    (void) printf("%-6s %7zu keys, %4zu clients  done in %8.2f ms   a GET elsewhere: longest "
+    (void) printf("%-9s %7zu keys, %4zu clients  done in %8.2f ms   a GET elsewhere: longest "
                   "%7.2f ms, p99 %.3f (before: %.2f, %.3f)\n",
                   d.name, d.keys, d.clients, (double) (d.done_ns - begin) / 1e6, during.longest_ms,
                   during.p99_ms, before.longest_ms, before.p99_ms);
@@ -858,6 +888,9 @@ static void bench_notice(void) {
     for (int r = 0; r < 3; r++) {
         bench_deed((struct deed){.name = "set", .run = do_set, .keys = 1000000});
         bench_deed((struct deed){.name = "list", .run = do_list, .keys = 1000000});
+        bench_deed((struct deed){.name = "multi_set", .run = do_multi_set, .keys = 130000});
+        bench_deed((struct deed){.name = "multi_get", .run = do_multi_get, .keys = 130000});
+        bench_deed((struct deed){.name = "wait", .run = do_wait, .keys = 130000});
         bench_deed((struct deed){.name = "delete", .run = do_delete, .keys = 1000000});
         bench_deed((struct deed){.name = "clear", .run = do_clear, .keys = 1000000});
         bench_deed((struct deed){.name = "close", .run = do_close, .keys = 1000000});
