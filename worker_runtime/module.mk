@@ -48,7 +48,7 @@ say-no-gloo:
 	@echo '  Gloo backend left out: $(if $(filter no,$(GLOO)),GLOO=no,gloo/context.h or a C++ compiler was not found (Debian: libgloo-dev g++))'
 .PHONY: say-no-gloo
 
-$(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc) $(backend_common)
+$(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc worker_runtime/backends/gloo_watch.cc) $(backend_common)
 $(BUILD)/lib/crunrt/gloo.so: module_LD = $(CXX)
 $(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo
 

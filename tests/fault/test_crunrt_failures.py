@@ -54,6 +54,13 @@ with Store() as store:  # while works are under way
     for r in range(2):
         expect(workers, r, 3, "error -", "recv #0 in group 'world'", "no sign of rank 2")
 
+for how, operation in (("send", "send"), ("receive", "recv")):  # in the middle of a message
+    with Store() as store:
+        workers = run_workers(store, 2, ["crunrt_worker", "lose-message", how])
+        expect(workers, 0, 3, "error -104", f"{operation} #{int(how == 'send')} in group 'world'", "rank 0 of 2", "no sign of rank 1")
+        if milliseconds(workers, 0) > 30000:
+            fail(workers, "the broken connection went unnoticed until the group's timeout of 60,000 ms")
+
 with Store() as store:  # rank 2 of 3 is never started
     workers = run_workers(store, 2, ["crunrt_worker", "absent"], world=3)
     for r in range(2):

@@ -441,6 +441,59 @@ static void mode_lose_works(void) {
     exit(3);
 }
 
+static void await_stopped(pid_t pid) {
+    char path[64], text[512], state = 0;
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    while (state != 'T') {
+        FILE *f = fopen(path, "r");
+        REQUIRE(f != NULL, "read %s", path);
+        size_t n = fread(text, 1, sizeof(text) - 1, f);
+        (void) fclose(f);
+        text[n] = '\0';
+        const char *end = strrchr(text, ')');
+        if (end != NULL) (void) sscanf(end, ") %c", &state);
+        (void) usleep(1000);
+    }
+}
+
+/* A peer dies in the middle of a message, which is far larger than what sockets hold: rank 1 stops
+ * once rank 0 is bound to be in it, and rank 0 then kills it. `how` is what rank 0 does. */
+static void mode_lose_message(const char *how) {
+    enum { BYTES = 64 << 20 };
+    open_world(60000);
+    int sends = strcmp(how, "send") == 0;
+    char *message = calloc(1, BYTES);
+    REQUIRE(message != NULL, "memory");
+    if (!sends && rank == 1) memset(message, 1, BYTES);
+    crunrt_work *work = NULL;
+    int64_t pid = getpid();
+    if (rank == 1) {
+        REQUIRE(!sends || crunrt_group_irecv(world, message, BYTES, CRUNRT_INT8, 0, 1, &work) == 0,
+                "irecv");
+        REQUIRE(crunrt_group_send(world, &pid, 1, CRUNRT_INT64, 0, 2) == 0, "say who");
+        REQUIRE(sends || crunrt_group_isend(world, message, BYTES, CRUNRT_INT8, 0, 1, &work) == 0,
+                "isend");
+        (void) raise(SIGSTOP);
+    }
+    REQUIRE(sends || crunrt_group_irecv(world, message, BYTES, CRUNRT_INT8, 1, 1, &work) == 0,
+            "irecv");
+    REQUIRE(crunrt_group_recv(world, &pid, 1, CRUNRT_INT64, 1, 2) == 0, "who");
+    await_stopped((pid_t) pid);
+    REQUIRE(!sends || crunrt_group_isend(world, message, BYTES, CRUNRT_INT8, 1, 1, &work) == 0,
+            "isend");
+    while (!sends && *(volatile char *) message == 0) (void) usleep(1000); /* it has begun */
+    REQUIRE(message[BYTES - 1] == 0, "the message is whole: too short for this test");
+    int64_t since = now_ms();
+    (void) kill((pid_t) pid, SIGKILL);
+    int rc = crunrt_work_wait(work, CRUNRT_TIMEOUT_DEFAULT);
+    REQUIRE(rc < 0, "the message arrived nowhere, well");
+    print_error(rc, since);
+    crunrt_work_free(work);
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    exit(3);
+}
+
 /* ---- arguments: nonsense is refused, and the group goes on ---- */
 
 static void mode_arguments(void) {
@@ -1048,6 +1101,8 @@ int main(int argc, char **argv) {
         mode_works();
     else if (strcmp(mode, "lose-works") == 0)
         mode_lose_works();
+    else if (strcmp(mode, "lose-message") == 0)
+        mode_lose_message(argument);
     else if (strcmp(mode, "arguments") == 0)
         mode_arguments();
     else if (strcmp(mode, "subgroups") == 0)

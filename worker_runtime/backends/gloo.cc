@@ -8,6 +8,8 @@
 // Determinism: Gloo's ring all-reduce splits by the group's size and count alone and reduces in
 // ring order, so a fixed group size gives the same bits in every run.
 #include "worker_runtime/backend.h"
+#include "worker_runtime/backends/gloo_watch.h"
+#include "worker_runtime/backends/hold_signals.h"
 #include "worker_runtime/backends/reduce.h"
 
 #include <gloo/allgather.h>
@@ -18,7 +20,6 @@
 #include <gloo/broadcast.h>
 #include <gloo/gather.h>
 #include <gloo/reduce.h>
-#include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
@@ -41,6 +42,7 @@
 
 namespace {
 
+using crunrt_gloo::HoldSignals;
 using std::chrono::milliseconds;
 
 // ---- the border ----
@@ -85,22 +87,6 @@ class HoldSigpipe {
 
   private:
     sigset_t pipe_, before_;
-};
-
-// Threads that are made while this lives get no signals: those are for the program's own.
-class HoldSignals {
-  public:
-    HoldSignals() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &before_);
-    }
-    ~HoldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    HoldSignals(const HoldSignals &) = delete;
-    HoldSignals &operator=(const HoldSignals &) = delete;
-
-  private:
-    sigset_t before_;
 };
 
 // Turns the exception that is being handled into an error of ours.
@@ -226,7 +212,7 @@ std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address)
 }
 
 struct State {
-    std::shared_ptr<gloo::rendezvous::Context> context;
+    std::shared_ptr<crunrt_gloo::WatchedContext> context;
     int rank, size;
 };
 
@@ -235,11 +221,11 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
         auto state = std::make_unique<State>();
         state->rank = group->rank;
         state->size = group->size;
-        state->context = std::make_shared<gloo::rendezvous::Context>(group->rank, group->size);
+        state->context = std::make_shared<crunrt_gloo::WatchedContext>(group->rank, group->size);
         state->context->setTimeout(to_milliseconds(group->timeout_ms));
         GroupStore store(*group);
         auto device = shared_device(group->bind_address);
-        state->context->connectFullMesh(store, device);
+        state->context->connect(store, device);
         *out = state.release();
         return 0;
     });
@@ -247,7 +233,7 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
 
 void gloo_abort(void *arg) {
     (void) guard(nullptr, [&] {
-        static_cast<State *>(arg)->context->closeConnections();
+        static_cast<State *>(arg)->context->abort();
         return 0;
     });
 }

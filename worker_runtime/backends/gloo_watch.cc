@@ -1,0 +1,360 @@
+// The story of a broken connection:
+//
+//   kernel: RDHUP or ERR ─▶ the watch wakes, and looks, a few times with growing pauses:
+//                           Gloo's own thread reads what had come before the end, and closes then
+//   look(): for each peer that somebody waits for: does its pair still take a receive? ─▶ gone
+//           gone ─▶ each wait for it is ended ─▶ Buffer::finish(): was the message whole after all?
+//                                                  no ─▶ IoException
+//
+// A receive of one byte that nobody ever sends is the question, posted once for each pair that is
+// asked about: Gloo refuses it on a broken pair, and ends it when the pair breaks later.
+#include "worker_runtime/backends/gloo_watch.h"
+
+#include "worker_runtime/backends/hold_signals.h"
+
+#include <gloo/common/error.h>
+#include <gloo/common/string.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace crunrt_gloo {
+
+namespace {
+
+using gloo::transport::UnboundBuffer;
+using std::chrono::milliseconds;
+using Transport = gloo::transport::Context;
+
+constexpr int first_pause_ms = 1, last_pause_ms = 1000; // between looks, doubling
+constexpr int looks_max = 16;                           // some six seconds in all
+constexpr uint64_t question_slot = ~UINT64_C(0);        // no tag and no collective has this one
+
+// How long a wait for several peers goes on without news after one of them is gone.
+constexpr milliseconds others_grace(2000);
+
+[[noreturn]] void throw_errno(const char *what) {
+    throw std::system_error(errno, std::generic_category(), what);
+}
+
+class Descriptor {
+  public:
+    Descriptor(int fd, const char *what) : fd_(fd) {
+        if (fd < 0) throw_errno(what);
+    }
+    ~Descriptor() { close(fd_); }
+    Descriptor(const Descriptor &) = delete;
+    Descriptor &operator=(const Descriptor &) = delete;
+    int get() const { return fd_; }
+
+  private:
+    int fd_;
+};
+
+// ---- our connections, which Gloo does not hand out ----
+
+// The connected TCP sockets of this process: descriptor by inode.
+std::map<ino_t, int> connected_sockets() {
+    std::map<ino_t, int> found;
+    std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), &closedir);
+    if (dir == nullptr) throw_errno("open /proc/self/fd");
+    while (const dirent *entry = readdir(dir.get())) {
+        int fd = std::atoi(entry->d_name);
+        struct stat st = {};
+        sockaddr_storage peer = {};
+        socklen_t len = sizeof(peer);
+        if (entry->d_name[0] == '.' || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode)) continue;
+        if (getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &len) < 0) continue;
+        if (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) found[st.st_ino] = fd;
+    }
+    return found;
+}
+
+} // namespace
+
+// ---- buffers ----
+
+class Buffer;
+
+// What a buffer waits for, in one direction.
+struct Waiting {
+    std::vector<int> peers; // one entry a message
+    bool inside = false;    // somebody is in the wait
+};
+
+// Shared by the group's context, its buffers and the thread.
+class Watch {
+  public:
+    Watch(std::shared_ptr<Transport> inner, const std::map<ino_t, int> &before);
+    ~Watch();
+
+    const std::shared_ptr<Transport> inner;
+    std::mutex mutex; // of the three below; never held while a pair or a buffer waits
+    std::set<Buffer *> buffers;
+    std::vector<char> gone; // by peer
+
+    void give_up_all();
+
+    bool is_gone(int peer) const { return gone[static_cast<size_t>(peer)] != 0; }
+    bool has_gone(const std::vector<int> &peers) const {
+        return std::any_of(peers.begin(), peers.end(), [this](int r) { return is_gone(r); });
+    }
+
+  private:
+    void run();
+    void look();
+    bool breaks(int peer);
+    void ask_whether_gone(const std::vector<int> &peers);
+
+    Descriptor epoll_, end_;
+    std::vector<std::unique_ptr<UnboundBuffer>> questions_; // by peer; the thread's alone
+    char nothing_ = 0;
+    std::thread thread_;
+};
+
+class Buffer : public UnboundBuffer {
+  public:
+    Buffer(std::shared_ptr<Watch> watch, void *data, size_t len)
+        : UnboundBuffer(data, len), watch_(std::move(watch)),
+          inner_(watch_->inner->createUnboundBuffer(data, len)) {
+        std::lock_guard<std::mutex> lock(watch_->mutex);
+        watch_->buffers.insert(this);
+    }
+    ~Buffer() override {
+        std::lock_guard<std::mutex> lock(watch_->mutex);
+        watch_->buffers.erase(this);
+    }
+
+    void send(int to, uint64_t slot, size_t offset, size_t len) override {
+        begin(sends, {to});
+        inner_->send(to, slot, offset, len);
+    }
+    void recv(int from, uint64_t slot, size_t offset, size_t len) override {
+        begin(receives, {from});
+        inner_->recv(from, slot, offset, len);
+    }
+    void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t len) override {
+        begin(receives, from);
+        inner_->recv(std::move(from), slot, offset, len);
+    }
+
+    bool waitSend(int *rank, milliseconds timeout) override {
+        return wait(sends, rank, timeout, &UnboundBuffer::waitSend);
+    }
+    bool waitRecv(int *rank, milliseconds timeout) override {
+        return wait(receives, rank, timeout, &UnboundBuffer::waitRecv);
+    }
+    void abortWaitSend() override { inner_->abortWaitSend(); }
+    void abortWaitRecv() override { inner_->abortWaitRecv(); }
+
+    // Under the watch's mutex.
+    Waiting sends, receives;
+    void end_lost_waits() {
+        if (sends.inside && watch_->has_gone(sends.peers)) inner_->abortWaitSend();
+        if (receives.inside && watch_->has_gone(receives.peers)) inner_->abortWaitRecv();
+    }
+
+  private:
+    using Wait = bool (UnboundBuffer::*)(int *, milliseconds);
+
+    void begin(Waiting &w, const std::vector<int> &peers) {
+        std::lock_guard<std::mutex> lock(watch_->mutex);
+        w.peers.insert(w.peers.end(), peers.begin(), peers.end());
+    }
+
+    bool enter(Waiting &w) {
+        std::lock_guard<std::mutex> lock(watch_->mutex);
+        w.inside = true;
+        return !watch_->has_gone(w.peers);
+    }
+
+    void leave(Waiting &w, int rank) {
+        std::lock_guard<std::mutex> lock(watch_->mutex);
+        w.inside = false;
+        auto at = std::find(w.peers.begin(), w.peers.end(), rank);
+        if (at != w.peers.end()) w.peers.erase(at);
+    }
+
+    // A wait that was ended early means: look again at who is gone, and perhaps go on.
+    bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
+        int who = -1;
+        for (bool done = false; !done;) {
+            done = enter(w) ? (inner_.get()->*inner)(&who, timeout) : finish(w, &who, inner);
+        }
+        leave(w, who);
+        if (rank != nullptr) *rank = who;
+        return true;
+    }
+
+    // One of the peers is gone. What has arrived whole before is well; a message to or from another
+    // may still be under way, and ends or goes on.
+    bool finish(Waiting &w, int *who, Wait inner) {
+        int peer;
+        bool alone;
+        {
+            std::lock_guard<std::mutex> lock(watch_->mutex);
+            auto at = std::find_if(w.peers.begin(), w.peers.end(),
+                                   [this](int r) { return watch_->is_gone(r); });
+            peer = at != w.peers.end() ? *at : -1;
+            alone = w.peers.size() == 1;
+            w.inside = false; // so that nobody ends this one
+        }
+        try {
+            return (inner_.get()->*inner)(who, alone ? milliseconds(1) : others_grace);
+        } catch (const gloo::IoException &) {
+            throw gloo::IoException(
+                gloo::MakeString("Connection to rank ", peer, " of the group broke in a message"));
+        }
+    }
+
+    std::shared_ptr<Watch> watch_;
+    std::unique_ptr<UnboundBuffer> inner_;
+};
+
+namespace {
+
+// Gloo's own context of the transport, with our buffers.
+class WatchedTransport : public Transport {
+  public:
+    explicit WatchedTransport(std::shared_ptr<Watch> watch)
+        : Transport(watch->inner->rank, watch->inner->size), watch_(std::move(watch)) {
+        setTimeout(watch_->inner->getTimeout());
+    }
+    std::unique_ptr<gloo::transport::Pair> &getPair(int rank) override {
+        return watch_->inner->getPair(rank);
+    }
+    std::unique_ptr<gloo::transport::Pair> &createPair(int rank) override {
+        return watch_->inner->createPair(rank);
+    }
+    std::unique_ptr<UnboundBuffer> createUnboundBuffer(void *data, size_t len) override {
+        return std::make_unique<Buffer>(watch_, data, len);
+    }
+
+  private:
+    std::shared_ptr<Watch> watch_;
+};
+
+} // namespace
+
+// ---- the thread ----
+
+Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &before)
+    : inner(std::move(transport)), gone(static_cast<size_t>(inner->size)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"),
+      end_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"),
+      questions_(static_cast<size_t>(inner->size)) {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    event.data.fd = end_.get();
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_.get(), &event) < 0) throw_errno("epoll_ctl");
+    event.data.fd = -1;
+    event.events = EPOLLRDHUP | EPOLLONESHOT; // ERR and HUP come unasked
+    for (const auto &socket : connected_sockets()) {
+        // Another thread may have closed its own meanwhile, or opened one: watched for nothing.
+        if (before.count(socket.first) == 0)
+            (void) epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.second, &event);
+    }
+    HoldSignals hold;
+    thread_ = std::thread([this] { run(); });
+}
+
+Watch::~Watch() {
+    uint64_t one = 1;
+    while (write(end_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+}
+
+void Watch::run() {
+    int looks = 0, pause_ms = first_pause_ms;
+    for (;;) {
+        epoll_event event = {};
+        int n = epoll_wait(epoll_.get(), &event, 1, looks > 0 ? pause_ms : -1);
+        if (n < 0 && errno != EINTR) return;
+        if (n == 1 && event.data.fd == end_.get()) return;
+        if (n == 1) {
+            looks = looks_max;
+            pause_ms = first_pause_ms;
+        } else if (n == 0) {
+            looks--;
+            pause_ms = std::min(pause_ms * 2, last_pause_ms);
+        }
+        look();
+    }
+}
+
+bool Watch::breaks(int peer) {
+    auto &question = questions_[static_cast<size_t>(peer)];
+    try {
+        if (question == nullptr) {
+            question = inner->createUnboundBuffer(&nothing_, sizeof(nothing_));
+            question->recv(peer, question_slot);
+        }
+        question->abortWaitRecv(); // so that the wait only looks
+        (void) question->waitRecv(nullptr, milliseconds(1));
+        return false;
+    } catch (const std::exception &) {
+        return true;
+    }
+}
+
+void Watch::ask_whether_gone(const std::vector<int> &peers) {
+    for (int peer : peers) {
+        if (!is_gone(peer) && breaks(peer)) gone[static_cast<size_t>(peer)] = 1;
+    }
+}
+
+void Watch::look() {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Buffer *buffer : buffers) {
+        ask_whether_gone(buffer->sends.peers);
+        ask_whether_gone(buffer->receives.peers);
+    }
+    for (Buffer *buffer : buffers) buffer->end_lost_waits();
+}
+
+void Watch::give_up_all() {
+    std::lock_guard<std::mutex> lock(mutex);
+    std::fill(gone.begin(), gone.end(), 1);
+    for (Buffer *buffer : buffers) buffer->end_lost_waits();
+}
+
+// ---- the group's context ----
+
+WatchedContext::WatchedContext(int rank, int size) : gloo::rendezvous::Context(rank, size) {}
+
+WatchedContext::~WatchedContext() = default;
+
+void WatchedContext::connect(gloo::rendezvous::Store &store,
+                             std::shared_ptr<gloo::transport::Device> &device) {
+    const auto before = connected_sockets();
+    connectFullMesh(store, device);
+    if (size == 1) return; // nobody to wait for
+    watch_ = std::make_shared<Watch>(transportContext_, before);
+    transportContext_ = std::make_shared<WatchedTransport>(watch_);
+}
+
+void WatchedContext::abort() {
+    closeConnections();
+    if (watch_ != nullptr) watch_->give_up_all();
+}
+
+} // namespace crunrt_gloo

@@ -1,0 +1,27 @@
+// Threads that are made while this lives get no signals: those are for the program's own.
+#ifndef WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
+#define WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace crunrt_gloo {
+
+class HoldSignals {
+  public:
+    HoldSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before_);
+    }
+    ~HoldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    HoldSignals(const HoldSignals &) = delete;
+    HoldSignals &operator=(const HoldSignals &) = delete;
+
+  private:
+    sigset_t before_;
+};
+
+} // namespace crunrt_gloo
+
+#endif
