@@ -389,6 +389,7 @@ int worker_links_send(struct worker_links *l, uint32_t local_rank,
                       const struct link_packet *packet) {
     struct link *k = l->slots[local_rank].link;
     if (k == NULL) return -ENOTCONN;
+    if (packet->type == LINK_OVER) atomic_store(&k->page->over, 1);
     int rc = send_packet(k, packet, -1);
     if (rc < 0) cut_off(k);
     else (void) atomic_fetch_add(&k->page->bell, 1);
@@ -408,6 +409,7 @@ void worker_links_begin_round(struct worker_links *l, uint32_t local_rank) {
     if (k == NULL) return;
     atomic_store(&k->page->step, 0);
     atomic_store(&k->page->stopped_for, 0);
+    atomic_store(&k->page->over, 0);
     k->limit_since_ns = cr_monotonic_ns();
     arm_limit(l);
 }

@@ -107,6 +107,7 @@ struct link_page {
     /* the agent's half */
     _Atomic uint32_t bell;    /* one more with each packet, after it was sent */
     _Atomic uint64_t dump_id; /* of the dump asked for; the signal follows */
+    _Atomic uint32_t over;    /* 1 from OVER to ROUND: for whoever waits elsewhere than in a step */
 };
 
 #endif

@@ -81,11 +81,12 @@ static int run_round(struct job *j) {
     if (rc == 0) rc = take_over(j);
     j->rounds++;
     int64_t first = j->step;
+    int said = 0;
     while (rc == 0 && j->step < j->last) {
         die_if_asked(j);
         rc = train_one_step(j);
         if (rc == 0) rc = crunrt_step(j->rt, &change);
-        if (j->step == first + 1) {
+        if (j->step == first + 1 && !said++) {
             (void) printf("rank %d of %d: round %d of process %d begins at step %lld\n",
                           crunrt_rank(j->rt), crunrt_world_size(j->rt), j->rounds, (int) getpid(),
                           (long long) first);

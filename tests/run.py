@@ -110,6 +110,8 @@ def run_one(test, build, serial):
     env = dict(os.environ, BUILD=os.path.relpath(build, ROOT), PYTHONDONTWRITEBYTECODE="1",
                PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"), os.environ.get("PYTHONPATH", "")]),
                CK_FORK="yes", **{MARK: mark})
+    if build.name == "tsan":
+        env["TSAN_OPTIONS"] = f"{env.get('TSAN_OPTIONS', '')} suppressions={ROOT / 'make' / 'tsan.supp'}"
     begin = time.monotonic()
     timed_out = False
     with tempfile.TemporaryFile() as output:

@@ -56,6 +56,9 @@ struct crunrt {
 /* Sets the place in the first generation, or, for a process started anew, joins the next one. */
 int rt_enter_first_generation(struct crunrt *rt);
 
+/* Whether the agent has said so, without notice, and no next round has begun: any thread may ask. */
+int rt_round_is_over(const struct crunrt *rt);
+
 /* Connects the store and its views to another server; what they are stays the same to their users. */
 int rt_store_move(crunrt_store *store, const char *host, uint16_t port, int64_t timeout_ms);
 

@@ -17,7 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Only while a group is being made, where nothing else tells that a rank gave up. */
+/* Only while a group is being made, where nothing else tells that a rank gave up; from one to the
+ * other, doubling. */
+#define FAILURE_LOOK_FIRST_MS INT64_C(10)
 #define FAILURE_LOOK_EVERY_MS INT64_C(200)
 
 /* ---- the backend's corner ---- */
@@ -42,11 +44,11 @@ static int on_set(void *arg, const char *key, const void *value, size_t len, str
 
 int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
                        struct cr_error *err) {
-    int64_t deadline = cr_deadline_ms(timeout_ms);
-    for (;;) {
+    int64_t deadline = cr_deadline_ms(timeout_ms), look_ms = FAILURE_LOOK_FIRST_MS;
+    for (;; look_ms = look_ms * 2 < FAILURE_LOOK_EVERY_MS ? look_ms * 2 : FAILURE_LOOK_EVERY_MS) {
         int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
         if (left < 0) left = 0;
-        int64_t slice = left < FAILURE_LOOK_EVERY_MS ? left : FAILURE_LOOK_EVERY_MS;
+        int64_t slice = left < look_ms ? left : look_ms;
         int rc = crunrt_store_wait(g->store, &key, 1, slice);
         if (rc != -ETIMEDOUT) return from_store(rc, err);
         if (slice == left) {
@@ -98,6 +100,11 @@ static int on_remove(void *arg, const char *key, struct cr_error *err) {
 int group_failed(struct crunrt_group *g, struct cr_error *err) {
     const char *key = "failure";
     int present = 0;
+    if (rt_round_is_over(g->rt)) {
+        return cr_fail(err, -ECONNRESET,
+                       "the agent says that the round is over: a worker failed; call "
+                       "crunrt_rejoin() or end");
+    }
     if (crunrt_store_check(g->store, &key, 1, &present) < 0 || !present) return 0;
     CR_AUTO_FREE char *text = NULL;
     void *value = NULL;

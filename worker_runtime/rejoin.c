@@ -28,6 +28,9 @@
 
 #define REJOIN_TIMEOUT_MS INT64_C(60000)
 
+/* How long a store is tried before we ask whether its round is still on. */
+#define STORE_TRY_MS INT64_C(2000)
+
 struct rejoin {
     struct crunrt *rt;
     crunrt_rejoin_options o;
@@ -264,22 +267,42 @@ static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_pa
                                     : "rejoin: the agent is gone; end this process");
 }
 
-static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
-    struct link_packet p;
-    int64_t limit =
-        o->timeout_ms > 0 ? o->timeout_ms : CR_FOREVER; /* the agent knows when to end it */
-    int rc = wait_for_round(rt, cr_deadline_ms(limit), &p);
-    if (rc == 0) rc = take_round(rt, &p);
-    if (rc < 0) return rc;
+static int reach_store(struct crunrt *rt) {
+    int64_t deadline = cr_deadline_ms(rt->store->timeout_ms);
+    for (;;) {
+        int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
+        int64_t slice = left < STORE_TRY_MS ? left : STORE_TRY_MS;
+        int rc = rt_store_move(rt->store, rt->place.master_addr, rt->place.master_port,
+                               slice > 0 ? slice : 0);
+        if (rc != -ETIMEDOUT || left <= slice || rt_round_is_over(rt)) return rc;
+    }
+}
+
+static int begin_round(struct crunrt *rt, const struct link_packet *p) {
     struct agent_link *l = &rt->link;
+    int rc = take_round(rt, p);
+    if (rc < 0) return rc;
     *l = (struct agent_link){.fd = l->fd, .page = l->page, .heard = l->heard};
-    rc = rt_store_move(rt->store, rt->place.master_addr, rt->place.master_port,
-                       rt->store->timeout_ms);
+    rc = reach_store(rt);
     if (rc < 0) return cr_wrap(rt_last_error(), "rejoin as rank %d", rt->place.rank);
     rt->generation = 0;
     rt->group_seq = 0;
     rt->whole = (struct rt_whole_group){0}; /* the prefix may be the same again */
     return rt_enter_first_generation(rt);
+}
+
+/* A round may be over before we are in it: then its store is gone, and the next one is ours. */
+static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
+    struct link_packet p;
+    int64_t deadline = /* without one, the agent knows when to end it */
+        cr_deadline_ms(o->timeout_ms > 0 ? o->timeout_ms : CR_FOREVER);
+    int rc;
+    do {
+        rc = wait_for_round(rt, deadline, &p);
+        if (rc < 0) return rc;
+        rc = begin_round(rt, &p);
+    } while (rc < 0 && rt_round_is_over(rt));
+    return rc;
 }
 
 int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {

@@ -95,6 +95,10 @@ int crunrt_step(crunrt *rt, crunrt_change *change) {
     return step_with_news(l, change);
 }
 
+int rt_round_is_over(const struct crunrt *rt) {
+    return rt->link.page != NULL && atomic_load(&rt->link.page->over) != 0;
+}
+
 /* ---- what a worker says of itself ---- */
 
 int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {

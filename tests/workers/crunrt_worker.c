@@ -756,6 +756,29 @@ static void mode_steps(const char *how, int64_t limit) {
     printf("ended\n");
 }
 
+/* Under crun: rank 1 dies while the others wait for it in crunrt_group_new(). */
+static void mode_lose_opening(void) {
+    open_runtime();
+    REQUIRE(crunrt_can_rejoin(rt, 1) == 0, "can rejoin");
+    if (crunrt_restart_count(rt) == 0) {
+        int64_t ready = 0;
+        const char *all = "all can rejoin";
+        REQUIRE(crunrt_store_add(crunrt_job_store(rt), "ready", 1, &ready) == 0, "ready");
+        if (ready == size) REQUIRE(crunrt_store_set(crunrt_job_store(rt), all, "", 0) == 0, "all");
+        REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &all, 1, 60000) == 0, "all");
+        if (rank == 1) (void) raise(SIGKILL);
+        int64_t since = now_ms();
+        int rc = crunrt_group_new(rt, NULL, &world);
+        REQUIRE(rc == -ECONNRESET, "%d", rc);
+        print_error(rc, since);
+        go_on_in_place(60000);
+    } else {
+        meet();
+    }
+    printf("pid %d ends as rank %d\n", (int) getpid(), crunrt_rank(rt));
+    crunrt_destroy(rt);
+}
+
 /* With CRUNRT_DEBUG=1: two calls that agree, then rank 1 makes another. */
 static void mode_mismatch(const char *how) {
     open_world(10000);
@@ -1113,6 +1136,8 @@ int main(int argc, char **argv) {
         mode_rejoin(atoi(argument), argc > 3 ? atoi(argv[3]) : 1);
     else if (strcmp(mode, "steps") == 0)
         mode_steps(argument, argc > 3 ? atoll(argv[3]) : INT64_MAX);
+    else if (strcmp(mode, "lose-opening") == 0)
+        mode_lose_opening();
     else if (strcmp(mode, "mismatch") == 0)
         mode_mismatch(argument);
     else if (strcmp(mode, "monitored") == 0)

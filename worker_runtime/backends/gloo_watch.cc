@@ -6,6 +6,10 @@
 //           gone ─▶ each wait for it is ended ─▶ Buffer::finish(): was the message whole after all?
 //                                                  no ─▶ IoException
 //
+// The thread watches duplicates of Gloo's descriptors: an event of a descriptor that Gloo has closed
+// already would be lost. They must not outlive the connection, or the peers would not hear of our
+// end: one is closed when it has told, and all when a wait fails or the group is given up.
+//
 // A receive of one byte that nobody ever sends is the question, posted once for each pair that is
 // asked about: Gloo refuses it on a broken pair, and ends it when the pair breaks later.
 #include "worker_runtime/backends/gloo_watch.h"
@@ -18,9 +22,11 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -112,6 +118,7 @@ class Watch {
     std::vector<char> gone; // by peer
 
     void give_up_all();
+    void let_go(); // of all connections
 
     bool is_gone(int peer) const { return gone[static_cast<size_t>(peer)] != 0; }
     bool has_gone(const std::vector<int> &peers) const {
@@ -119,12 +126,15 @@ class Watch {
     }
 
   private:
+    void watch(int socket);
     void run();
+    void tell_gone(int fd);
     void look();
     bool breaks(int peer);
     void ask_whether_gone(const std::vector<int> &peers);
 
     Descriptor epoll_, end_;
+    std::set<int> watched_; // under the mutex
     std::vector<std::unique_ptr<UnboundBuffer>> questions_; // by peer; the thread's alone
     char nothing_ = 0;
     std::thread thread_;
@@ -196,8 +206,13 @@ class Buffer : public UnboundBuffer {
     // A wait that was ended early means: look again at who is gone, and perhaps go on.
     bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
         int who = -1;
-        for (bool done = false; !done;) {
-            done = enter(w) ? (inner_.get()->*inner)(&who, timeout) : finish(w, &who, inner);
+        try {
+            for (bool done = false; !done;) {
+                done = enter(w) ? (inner_.get()->*inner)(&who, timeout) : finish(w, &who, inner);
+            }
+        } catch (...) {
+            watch_->let_go();
+            throw;
         }
         leave(w, who);
         if (rank != nullptr) *rank = who;
@@ -265,12 +280,9 @@ Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &b
     event.events = EPOLLIN;
     event.data.fd = end_.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_.get(), &event) < 0) throw_errno("epoll_ctl");
-    event.data.fd = -1;
-    event.events = EPOLLRDHUP | EPOLLONESHOT; // ERR and HUP come unasked
     for (const auto &socket : connected_sockets()) {
         // Another thread may have closed its own meanwhile, or opened one: watched for nothing.
-        if (before.count(socket.first) == 0)
-            (void) epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.second, &event);
+        if (before.count(socket.first) == 0) watch(socket.second);
     }
     HoldSignals hold;
     thread_ = std::thread([this] { run(); });
@@ -281,6 +293,34 @@ Watch::~Watch() {
     while (write(end_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
     }
     thread_.join();
+    let_go();
+}
+
+// Not at the program's cost: what is left of its descriptors is for itself.
+void Watch::watch(int socket) {
+    rlimit limit = {};
+    int fd = fcntl(socket, F_DUPFD_CLOEXEC, 0);
+    epoll_event event = {};
+    event.events = EPOLLRDHUP; // ERR and HUP come unasked
+    event.data.fd = fd;
+    if (fd < 0) return;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || static_cast<rlim_t>(fd) > limit.rlim_cur / 4 * 3 ||
+        epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) {
+        close(fd);
+        return;
+    }
+    watched_.insert(fd);
+}
+
+void Watch::let_go() {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (int fd : watched_) close(fd);
+    watched_.clear();
+}
+
+void Watch::tell_gone(int fd) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (watched_.erase(fd) > 0) close(fd);
 }
 
 void Watch::run() {
@@ -291,6 +331,7 @@ void Watch::run() {
         if (n < 0 && errno != EINTR) return;
         if (n == 1 && event.data.fd == end_.get()) return;
         if (n == 1) {
+            tell_gone(event.data.fd);
             looks = looks_max;
             pause_ms = first_pause_ms;
         } else if (n == 0) {
@@ -354,7 +395,9 @@ void WatchedContext::connect(gloo::rendezvous::Store &store,
 
 void WatchedContext::abort() {
     closeConnections();
-    if (watch_ != nullptr) watch_->give_up_all();
+    if (watch_ == nullptr) return;
+    watch_->let_go();
+    watch_->give_up_all();
 }
 
 } // namespace crunrt_gloo
