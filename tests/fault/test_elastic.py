@@ -66,7 +66,7 @@ def disturb(tmp, nodes, ranks, kills, seed):
         assert sorted(int(e[0]) for e in ends) == list(range(ranks)), ends
         assert {e[4] for e in ends} == {str(STEPS)} and {e[1] for e in ends} == {str(ranks)}, ends
         rounds = {int(e[2]): int(e[3]) for e in ends}
-        assert rounds.get(spared, 0) >= kills // 2, f"process {spared} did not go on: {rounds}"
+        assert rounds.get(spared, 0) >= kills - 1, f"process {spared} did not go on: {rounds}"
         print(f"{killed} killed, {spared} was in {rounds[spared]} rounds")
         assert {e[5] for e in ends} == {undisturbed()}, ends
 
