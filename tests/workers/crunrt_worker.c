@@ -491,6 +491,7 @@ static void mode_lose_message(const char *how) {
     crunrt_work_free(work);
     crunrt_group_destroy(world);
     crunrt_destroy(rt);
+    free(message);
     exit(3);
 }
 

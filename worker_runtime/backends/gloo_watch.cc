@@ -83,7 +83,7 @@ std::map<ino_t, int> connected_sockets() {
     std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), &closedir);
     if (dir == nullptr) throw_errno("open /proc/self/fd");
     while (const dirent *entry = readdir(dir.get())) {
-        int fd = std::atoi(entry->d_name);
+        int fd = static_cast<int>(std::strtol(entry->d_name, nullptr, 10));
         struct stat st = {};
         sockaddr_storage peer = {};
         socklen_t len = sizeof(peer);
