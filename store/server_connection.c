@@ -96,12 +96,18 @@ void store_close_softly(int fd) {
     (void) close(fd);
 }
 
+/* Closing alone may leave it in the epoll: a child on its way to exec has it open, too. */
+static void close_dismissed(const struct store_server *server, int fd) {
+    (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    store_close_softly(fd);
+}
+
 /* Of those that left, up to `count`. */
 static void bury(struct store_server *server, size_t count) {
     struct store_connection *c;
     while ((c = server->closed) != NULL && count-- > 0) {
         server->closed = c->next;
-        if (c->dismissed) store_close_softly(c->fd);
+        if (c->dismissed) close_dismissed(server, c->fd);
         store_parser_done(&c->parser);
         cr_buffer_done(&c->rx);
         free(c);

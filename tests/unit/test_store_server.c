@@ -11,11 +11,13 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct store_server *server;
@@ -101,6 +103,34 @@ START_TEST(test_clear_forgets_and_goes_on) {
     (void) close(client_with_key(port));
     (void) close(fd);
     (void) close(waiter);
+}
+END_TEST
+
+/* A process that forks has all descriptors open twice until its child execs, and epoll goes by what is
+ * open: a client that was cleared away must not be heard of again. */
+START_TEST(test_clearing_while_a_child_has_all_open) {
+    uint16_t port;
+    struct store_space *space = open_space(&port);
+    int fds[3];
+    for (int i = 0; i < 3; i++) {
+        fds[i] = dial(port);
+        uint8_t raw[8];
+        say(fds[i], "\x06", 1);
+        hear(fds[i], raw, 8);
+    }
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    while (child == 0) (void) pause();
+    store_space_clear(space);
+    for (int i = 0; i < 3; i++) {
+        char byte;
+        ck_assert_int_eq(recv(fds[i], &byte, 1, 0), 0);
+        say(fds[i], "\x06", 1); /* arrives at what the child still has open */
+    }
+    for (int i = 0; i < 3; i++) ck_assert_uint_eq(count_keys(port), 0);
+    (void) kill(child, SIGKILL);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    for (int i = 0; i < 3; i++) (void) close(fds[i]);
 }
 END_TEST
 
@@ -375,6 +405,7 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_spaces_share_nothing);
     tcase_add_test(t, test_clear_forgets_and_goes_on);
+    tcase_add_test(t, test_clearing_while_a_child_has_all_open);
     tcase_add_test(t, test_port_in_use);
     tcase_add_test(t, test_a_registered_magic_gets_the_connection);
     tcase_add_test(t, test_calls_from_many_threads);
