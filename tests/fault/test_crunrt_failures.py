@@ -4,10 +4,12 @@ the operation, the group and the ranks that gave no sign."""
 import os
 import re
 import signal
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import BUILD, Store, expect, fail, run_workers, skip, start_workers, wait_for
+from workers import BUILD, Store, Worker, contract, expect, fail, program, run_workers, skip, start_workers, wait_for
 
 if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
     skip("the gloo backend was not built (libgloo-dev)")
@@ -60,6 +62,18 @@ for how, operation in (("send", "send"), ("receive", "recv")):  # in the middle 
         expect(workers, 0, 3, "error -104", f"{operation} #{int(how == 'send')} in group 'world'", "rank 0 of 2", "no sign of rank 1")
         if milliseconds(workers, 0) > 30000:
             fail(workers, "the broken connection went unnoticed until the group's timeout of 60,000 ms")
+
+with tempfile.TemporaryDirectory() as tmp:  # while they connect; who connects and who accepts is chance
+    library = f"{tmp}/stop_in_gloo.so"
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, "tests/fake/stop_in_gloo.c"], check=True)
+    for _ in range(0 if os.path.basename(BUILD) in ("asan", "tsan") else 4):  # which want to be loaded first
+        with Store() as store:
+            argv = [program("crunrt_worker"), "lose-connecting"]
+            workers = [Worker(argv, contract(store, r, 2, **({"LD_PRELOAD": library} if r else {}))) for r in range(2)]
+            wait_for(workers, [0])
+            expect(workers, 0, 3, "error -110")
+            if milliseconds(workers, 0) > 6000:
+                fail(workers, "it took longer than the group's timeout of 2,000 ms and a grace")
 
 with Store() as store:  # rank 2 of 3 is never started
     workers = run_workers(store, 2, ["crunrt_worker", "absent"], world=3)

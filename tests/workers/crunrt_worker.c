@@ -570,6 +570,23 @@ static void mode_subgroups(void) {
 
 /* ---- failures ---- */
 
+/* Rank 1 stops while the two connect (tests/fake/stop_in_gloo.c): in crunrt_group_new() of rank 0, or
+ * right after it, depending on who of them connects and who accepts. */
+static void mode_lose_connecting(void) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.timeout_ms = 2000;
+    open_runtime();
+    int64_t since = now_ms(), one = 1;
+    int rc = crunrt_group_new(rt, &o, &world);
+    if (rc == 0) {
+        since = now_ms();
+        rc = crunrt_group_all_reduce(world, &one, &one, 1, CRUNRT_INT64, CRUNRT_SUM);
+    }
+    REQUIRE(rc < 0, "alone?");
+    print_error(rc, since);
+    exit(3);
+}
+
 /* All reduce for ever; `victim` does `how` to itself in the tenth. The others print what they
  * get. */
 static void mode_lose(const char *how, int victim) {
@@ -1125,6 +1142,8 @@ int main(int argc, char **argv) {
         mode_works();
     else if (strcmp(mode, "lose-works") == 0)
         mode_lose_works();
+    else if (strcmp(mode, "lose-connecting") == 0)
+        mode_lose_connecting();
     else if (strcmp(mode, "lose-message") == 0)
         mode_lose_message(argument);
     else if (strcmp(mode, "arguments") == 0)
