@@ -2,7 +2,7 @@
 """All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the cost of
 our layer; start-up to the first collective; a step with and without an agent. `make bench-crunrt`.
 
-    tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3] [--steps-only]
+    tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3] [--steps-only | --first-only]
 """
 import argparse
 import os
@@ -19,7 +19,7 @@ SIZES = [1 << 10, 1 << 16, 1 << 20, 16 << 20, 64 << 20]
 ROUNDS = dict(zip(SIZES, [1000, 300, 100, 15, 7]))
 
 TORCH = f"""
-import os, statistics, time
+import os, statistics, sys, time
 start = time.monotonic()
 import torch, torch.distributed as dist
 torch.set_num_threads(1)
@@ -27,7 +27,7 @@ imported = time.monotonic()
 dist.init_process_group("gloo")
 dist.all_reduce(torch.ones(1))
 first = time.monotonic() - imported
-for size, rounds in {list(ROUNDS.items())}:
+for size, rounds in [] if "first" in sys.argv else {list(ROUNDS.items())}:
     data = torch.zeros(size // 4)
     took = []
     for i in range(rounds + 2):
@@ -71,15 +71,30 @@ def print_steps(rounds):
               f"clock_gettime() alone: {statistics.median(clock):.1f} ns")
 
 
+def print_first(ranks, rounds, python):
+    """The library's start-up alone, with nothing after it."""
+    ours = [f"{BUILD}/tests/bench/all_reduce", "first"]
+    took = {"libcrunrt": [], "torch": []}
+    for _ in range(rounds):
+        took["libcrunrt"].append(run(ours, ranks)["first"] / 1e3)
+        if python:
+            took["torch"].append(run([python, "-c", TORCH, "first"], ranks)["first"] / 1e3)
+    text = "; ".join(f"{name} {statistics.median(t):.1f} [{min(t):.1f}-{max(t):.1f}] ms" for name, t in took.items() if t)
+    print(f"init to the first result, {ranks} ranks, {rounds} starts: {text} (torch: after its import)")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps-only", action="store_true")
+    parser.add_argument("--first-only", action="store_true")
     args = parser.parse_args()
     if args.steps_only:
         return print_steps(args.rounds)
     python = torch_python()
+    if args.first_only:
+        return print_first(4, 9, python)
     ours, theirs = [], []
     for _ in range(args.rounds):
         ours.append(run([f"{BUILD}/tests/bench/all_reduce"], args.ranks))
@@ -100,6 +115,7 @@ def main():
     for size in SIZES:
         row(size, str(size))
     row("first", "first", "   init to the first result (torch: after its import)")
+    print_first(4, 9, python)
     print(f"our layer: {statistics.median(o['layer'] for o in ours):.2f} us a call")
     print_steps(args.rounds)
 

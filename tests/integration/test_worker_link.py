@@ -183,7 +183,12 @@ if rank == 1: sys.exit(7)
 assert link.recv()["type"] == OVER
 if rank == 2:
     until("going")
-    while os.path.exists("/proc/%s/exe" % open(f"{tmp}/going").read().strip()):
+    def is_dead(pid):  # to those who wait for it, not only on its way
+        try:
+            return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except OSError:
+            return True
+    while not is_dead(open(f"{tmp}/going").read().strip()):
         time.sleep(0.01)
     link.send(REJOIN)
     assert link.recv()["type"] == ROUND
