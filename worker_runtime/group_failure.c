@@ -18,6 +18,7 @@
  * at about the same time; after a broken connection they hear of it in milliseconds. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
+#define GRACE_BY_AGENT_MS      INT64_C(50) /* it knows who died, and starts the next round meanwhile */
 
 /* Asking about each rank costs a request a rank. */
 #define ASK_RANKS_MAX 512
@@ -38,6 +39,11 @@ void group_tell_failure(struct crunrt_group *g, const char *own, char *out, size
         return;
     first = held;
     if (strcmp(first, own) != 0) (void) snprintf(out, out_size, "%s", first);
+}
+
+static int64_t grace_ms(const struct crunrt_group *g, int code) {
+    if (code == -ETIMEDOUT) return GRACE_AFTER_TIMEOUT_MS;
+    return g->rt->link.page != NULL ? GRACE_BY_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
 /* "" or "no sign of rank 2". */
@@ -65,8 +71,7 @@ int group_break(struct crunrt_group *g, const char *what, struct cr_error *err) 
     (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);
     leave_state(g, what);
     group_tell_failure(g, own, first, sizeof(first));
-    find_silent(g, cause.code == -ETIMEDOUT ? GRACE_AFTER_TIMEOUT_MS : GRACE_AFTER_RESET_MS, silent,
-                sizeof(silent));
+    find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
 
     (void) cr_fail(&g->broken, cause.code, "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s",
                    what, g->name, g->backend->name, g->rank, g->size, cause.text, silent,

@@ -17,6 +17,7 @@
 #include "worker_runtime/backends/hold_signals.h"
 
 #include <gloo/common/error.h>
+#include <gloo/common/logging.h>
 #include <gloo/common/string.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/unbound_buffer.h>
@@ -35,6 +36,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -53,9 +55,6 @@ using Transport = gloo::transport::Context;
 constexpr int first_pause_ms = 1, last_pause_ms = 1000; // between looks, doubling
 constexpr int looks_max = 16;                           // some six seconds in all
 constexpr uint64_t question_slot = ~UINT64_C(0);        // no tag and no collective has this one
-
-// How long a wait for several peers goes on without news after one of them is gone.
-constexpr milliseconds others_grace(2000);
 
 [[noreturn]] void throw_errno(const char *what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -100,12 +99,6 @@ std::map<ino_t, int> connected_sockets() {
 
 class Buffer;
 
-// What a buffer waits for, in one direction.
-struct Waiting {
-    std::vector<int> peers; // one entry a message
-    bool inside = false;    // somebody is in the wait
-};
-
 // Shared by the group's context, its buffers and the thread.
 class Watch {
   public:
@@ -121,8 +114,8 @@ class Watch {
     void let_go(); // of all connections
 
     bool is_gone(int peer) const { return gone[static_cast<size_t>(peer)] != 0; }
-    bool has_gone(const std::vector<int> &peers) const {
-        return std::any_of(peers.begin(), peers.end(), [this](int r) { return is_gone(r); });
+    bool have_gone(const std::vector<int> &peers) const {
+        return std::all_of(peers.begin(), peers.end(), [this](int r) { return is_gone(r); });
     }
 
   private:
@@ -140,11 +133,24 @@ class Watch {
     std::thread thread_;
 };
 
+// One message, on a buffer of Gloo's own over the same memory: a buffer that has several under way
+// would not tell which of them is whole.
+struct Message {
+    std::unique_ptr<UnboundBuffer> inner;
+    std::vector<int> peers; // several: from whoever sends
+};
+
+// Messages of one direction; the first is waited for first.
+struct Waiting {
+    std::deque<Message> messages;
+    std::unique_ptr<UnboundBuffer> spare; // of a message that is whole
+    bool inside = false;                  // somebody is in the wait
+};
+
 class Buffer : public UnboundBuffer {
   public:
     Buffer(std::shared_ptr<Watch> watch, void *data, size_t len)
-        : UnboundBuffer(data, len), watch_(std::move(watch)),
-          inner_(watch_->inner->createUnboundBuffer(data, len)) {
+        : UnboundBuffer(data, len), watch_(std::move(watch)) {
         std::lock_guard<std::mutex> lock(watch_->mutex);
         watch_->buffers.insert(this);
     }
@@ -154,16 +160,14 @@ class Buffer : public UnboundBuffer {
     }
 
     void send(int to, uint64_t slot, size_t offset, size_t len) override {
-        begin(sends, {to});
-        inner_->send(to, slot, offset, len);
+        begin(sends, {to})->send(to, slot, offset, len);
     }
     void recv(int from, uint64_t slot, size_t offset, size_t len) override {
-        begin(receives, {from});
-        inner_->recv(from, slot, offset, len);
+        begin(receives, {from})->recv(from, slot, offset, len);
     }
     void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t len) override {
-        begin(receives, from);
-        inner_->recv(std::move(from), slot, offset, len);
+        UnboundBuffer *inner = begin(receives, from);
+        inner->recv(std::move(from), slot, offset, len);
     }
 
     bool waitSend(int *rank, milliseconds timeout) override {
@@ -172,76 +176,75 @@ class Buffer : public UnboundBuffer {
     bool waitRecv(int *rank, milliseconds timeout) override {
         return wait(receives, rank, timeout, &UnboundBuffer::waitRecv);
     }
-    void abortWaitSend() override { inner_->abortWaitSend(); }
-    void abortWaitRecv() override { inner_->abortWaitRecv(); }
+
+    // Nobody calls these: the group's end is WatchedContext::abort().
+    void abortWaitSend() override {}
+    void abortWaitRecv() override {}
 
     // Under the watch's mutex.
     Waiting sends, receives;
     void end_lost_waits() {
-        if (sends.inside && watch_->has_gone(sends.peers)) inner_->abortWaitSend();
-        if (receives.inside && watch_->has_gone(receives.peers)) inner_->abortWaitRecv();
+        if (is_lost(sends)) sends.messages.front().inner->abortWaitSend();
+        if (is_lost(receives)) receives.messages.front().inner->abortWaitRecv();
     }
 
   private:
     using Wait = bool (UnboundBuffer::*)(int *, milliseconds);
 
-    void begin(Waiting &w, const std::vector<int> &peers) {
+    bool is_lost(const Waiting &w) const {
+        return w.inside && watch_->have_gone(w.messages.front().peers);
+    }
+
+    UnboundBuffer *begin(Waiting &w, std::vector<int> peers) {
+        auto inner = w.spare != nullptr ? std::move(w.spare)
+                                        : watch_->inner->createUnboundBuffer(ptr, size);
+        UnboundBuffer *borrowed = inner.get();
         std::lock_guard<std::mutex> lock(watch_->mutex);
-        w.peers.insert(w.peers.end(), peers.begin(), peers.end());
+        w.messages.push_back({std::move(inner), std::move(peers)});
+        return borrowed;
     }
 
     bool enter(Waiting &w) {
         std::lock_guard<std::mutex> lock(watch_->mutex);
-        w.inside = true;
-        return !watch_->has_gone(w.peers);
+        w.inside = !watch_->have_gone(w.messages.front().peers);
+        return w.inside;
     }
 
-    void leave(Waiting &w, int rank) {
+    void leave(Waiting &w) {
         std::lock_guard<std::mutex> lock(watch_->mutex);
         w.inside = false;
-        auto at = std::find(w.peers.begin(), w.peers.end(), rank);
-        if (at != w.peers.end()) w.peers.erase(at);
+        w.spare = std::move(w.messages.front().inner);
+        w.messages.pop_front();
     }
 
     // A wait that was ended early means: look again at who is gone, and perhaps go on.
     bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
-        int who = -1;
+        GLOO_ENFORCE(!w.messages.empty(), "wait for a message that was not begun");
+        UnboundBuffer *message = w.messages.front().inner.get();
         try {
             for (bool done = false; !done;) {
-                done = enter(w) ? (inner_.get()->*inner)(&who, timeout) : finish(w, &who, inner);
+                done = enter(w) ? (message->*inner)(rank, timeout) : finish(w, rank, inner);
             }
         } catch (...) {
             watch_->let_go();
             throw;
         }
-        leave(w, who);
-        if (rank != nullptr) *rank = who;
+        leave(w);
         return true;
     }
 
-    // One of the peers is gone. What has arrived whole before is well; a message to or from another
-    // may still be under way, and ends or goes on.
-    bool finish(Waiting &w, int *who, Wait inner) {
-        int peer;
-        bool alone;
-        {
-            std::lock_guard<std::mutex> lock(watch_->mutex);
-            auto at = std::find_if(w.peers.begin(), w.peers.end(),
-                                   [this](int r) { return watch_->is_gone(r); });
-            peer = at != w.peers.end() ? *at : -1;
-            alone = w.peers.size() == 1;
-            w.inside = false; // so that nobody ends this one
-        }
+    // The peer is gone. A message that had arrived whole before is well.
+    bool finish(const Waiting &w, int *rank, Wait inner) {
+        const Message &message = w.messages.front();
         try {
-            return (inner_.get()->*inner)(who, alone ? milliseconds(1) : others_grace);
+            return (message.inner.get()->*inner)(rank, milliseconds(1));
         } catch (const gloo::IoException &) {
-            throw gloo::IoException(
-                gloo::MakeString("Connection to rank ", peer, " of the group broke in a message"));
+            throw gloo::IoException(gloo::MakeString("Connection to rank ", message.peers.front(),
+                                                     " of the group broke in a message"));
         }
     }
 
     std::shared_ptr<Watch> watch_;
-    std::unique_ptr<UnboundBuffer> inner_;
 };
 
 namespace {
@@ -366,8 +369,8 @@ void Watch::ask_whether_gone(const std::vector<int> &peers) {
 void Watch::look() {
     std::lock_guard<std::mutex> lock(mutex);
     for (Buffer *buffer : buffers) {
-        ask_whether_gone(buffer->sends.peers);
-        ask_whether_gone(buffer->receives.peers);
+        for (const Message &m : buffer->sends.messages) ask_whether_gone(m.peers);
+        for (const Message &m : buffer->receives.messages) ask_whether_gone(m.peers);
     }
     for (Buffer *buffer : buffers) buffer->end_lost_waits();
 }
