@@ -19,6 +19,12 @@ int64_t cr_deadline_ms(int64_t timeout_ms) {
     return timeout_ms > CR_FOREVER - now ? CR_FOREVER : now + timeout_ms;
 }
 
+int64_t cr_time_left_ms(int64_t deadline_ms) {
+    if (deadline_ms == CR_FOREVER) return CR_FOREVER;
+    int64_t left = deadline_ms - cr_monotonic_ms();
+    return left > 0 ? left : 0;
+}
+
 int cr_poll_timeout(int64_t deadline_ms) {
     if (deadline_ms == CR_FOREVER) return -1;
     int64_t left = deadline_ms - cr_monotonic_ms();

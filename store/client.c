@@ -209,7 +209,7 @@ static int wait_keys(struct store_client *c, const struct store_call *call, stru
         int present = 0;
         int rc = check(c, &look, &present, err);
         if (rc < 0 || present) return rc;
-        if (store_time_left(call->deadline_ms) == 0) return store_client_fail_timeout(c, call, err);
+        if (cr_time_left_ms(call->deadline_ms) == 0) return store_client_fail_timeout(c, call, err);
     }
     struct store_call wait = *call;
     wait.op = STORE_OP_WAIT;

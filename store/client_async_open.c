@@ -35,8 +35,7 @@ static void give_up(struct store_async *a, int code) {
 static void set_limits(struct store_async *a) {
     size_t addresses = 0;
     for (const struct addrinfo *i = a->address; i != NULL; i = i->ai_next) addresses++;
-    int64_t left = CR_FOREVER;
-    if (a->deadline_ms != CR_FOREVER) left = a->deadline_ms - cr_monotonic_ms();
+    int64_t left = cr_time_left_ms(a->deadline_ms);
     left = left > 0 ? store_address_time_ms(left, addresses) : 0;
     a->shake_until_ms = earlier(a->deadline_ms, cr_deadline_ms(store_probe_limit_ms(&a->probe)));
     a->until_ms = earlier(a->shake_until_ms, cr_deadline_ms(left));

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t store_time_left(int64_t deadline_ms) {
-    if (deadline_ms == CR_FOREVER) return CR_FOREVER;
-    int64_t left = deadline_ms - cr_monotonic_ms();
-    return left > 0 ? left : 0;
-}
-
 /* ---- lists ---- */
 
 static int grow(void **block, size_t *cap, size_t need, size_t unit) {
@@ -82,7 +76,7 @@ static int append_loop(struct store *s, struct store_bytes key, struct store_byt
         size_t held_len = 0;
         int rc = store_compare_set(s, key, (struct store_bytes){seen, seen_len},
                                    (struct store_bytes){next->data, next->len},
-                                   store_time_left(deadline_ms), &held, &held_len, err);
+                                   cr_time_left_ms(deadline_ms), &held, &held_len, err);
         if (rc < 0) return rc;
         int done = same(held, held_len, next->data, next->len);
         int vanished = !done && same(held, held_len, seen, seen_len); /* our own words came back */
@@ -90,7 +84,7 @@ static int append_loop(struct store *s, struct store_bytes key, struct store_byt
         seen = held;
         seen_len = vanished ? 0 : held_len;
         if (done) return 0;
-        if (store_time_left(deadline_ms) == 0)
+        if (cr_time_left_ms(deadline_ms) == 0)
             return cr_fail(err, -ETIMEDOUT, "append: timed out: others keep changing the key");
     }
 }
@@ -110,7 +104,7 @@ int store_fallback_multi_get(struct store *s, const struct store_bytes *keys, si
     for (size_t i = 0; i < key_count; i++) {
         void *value = NULL;
         size_t len = 0;
-        int rc = store_get(s, keys[i], store_time_left(deadline), &value, &len, err);
+        int rc = store_get(s, keys[i], cr_time_left_ms(deadline), &value, &len, err);
         if (rc == 0 && store_list_add(&b, value, len) < 0)
             rc = cr_fail(err, -ENOMEM, "multi_get: out of memory");
         free(value);
@@ -128,7 +122,7 @@ int store_fallback_multi_set(struct store *s, const struct store_bytes *keys,
                              int64_t timeout_ms, struct cr_error *err) {
     int64_t deadline = cr_deadline_ms(timeout_ms);
     for (size_t i = 0; i < pair_count; i++) {
-        int rc = store_set(s, keys[i], values[i], store_time_left(deadline), err);
+        int rc = store_set(s, keys[i], values[i], cr_time_left_ms(deadline), err);
         if (rc < 0) return rc;
     }
     return 0;
@@ -144,14 +138,14 @@ static int barrier(struct store *s, struct store_bytes key, int64_t world_size, 
     if (barrier_key(name, key, "/num_members") < 0)
         return cr_fail(err, -ENOMEM, "barrier: out of memory");
     int rc = store_add(s, (struct store_bytes){name->data, name->len}, 1,
-                       store_time_left(deadline_ms), &arrived, err);
+                       cr_time_left_ms(deadline_ms), &arrived, err);
     if (rc < 0) return rc;
     if (barrier_key(name, key, "/last_member") < 0)
         return cr_fail(err, -ENOMEM, "barrier: out of memory");
     struct store_bytes last = {name->data, name->len};
     if (arrived == world_size)
-        return store_set(s, last, STORE_BYTES("1"), store_time_left(deadline_ms), err);
-    return store_wait(s, &last, 1, store_time_left(deadline_ms), err);
+        return store_set(s, last, STORE_BYTES("1"), cr_time_left_ms(deadline_ms), err);
+    return store_wait(s, &last, 1, cr_time_left_ms(deadline_ms), err);
 }
 
 int store_fallback_barrier(struct store *s, struct store_bytes key, int64_t world_size,

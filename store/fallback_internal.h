@@ -26,7 +26,4 @@ int store_list_add(struct store_list_builder *b, const void *data, size_t len); 
 struct store_list store_list_build(struct store_list_builder *b);
 void store_list_drop(struct store_list_builder *b);
 
-/* What is left of a deadline, for a call that makes several. */
-int64_t store_time_left(int64_t deadline_ms);
-
 #endif

@@ -180,7 +180,7 @@ static int catch_up(struct session *o) {
 
 /* ---- a session ---- */
 
-static int time_is_up(const struct session *o) { return store_time_left(o->deadline_ms) == 0; }
+static int time_is_up(const struct session *o) { return cr_time_left_ms(o->deadline_ms) == 0; }
 
 static void pause_until(int64_t deadline_ms, int64_t ms) {
     int64_t until = cr_deadline_ms(ms);
@@ -435,7 +435,7 @@ static int await_keys(struct file_store *f, const struct store_bytes *raws, size
                       int64_t deadline_ms, struct cr_error *err) {
     for (;;) {
         struct session o;
-        int last = store_time_left(deadline_ms) == 0;
+        int last = cr_time_left_ms(deadline_ms) == 0;
         int rc = enter_to_read(&o, f, deadline_ms, err);
         if (rc < 0) return rc;
         leave(&o);

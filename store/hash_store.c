@@ -159,7 +159,7 @@ static int wait_for_reply(struct hash_store *h, const struct store_request *r, i
     int rc = store_keyspace_apply(&h->keys, &session, r, cr_monotonic_ms(), reason);
     wake_waiters(h);
     while (rc == 0 && session.out.pending == 0) {
-        if (store_time_left(deadline_ms) == 0)
+        if (cr_time_left_ms(deadline_ms) == 0)
             rc = -ETIMEDOUT;
         else
             (void) sleep_until_changed(h, deadline_ms);

@@ -75,8 +75,8 @@ static int connect_one(const struct addrinfo *to, int64_t deadline_ms, int *out_
 }
 
 static int64_t share_of(int64_t deadline_ms, size_t addresses_left) {
-    int64_t left = deadline_ms == CR_FOREVER ? CR_FOREVER : deadline_ms - cr_monotonic_ms();
-    return left <= 0 ? deadline_ms : cr_deadline_ms(store_address_time_ms(left, addresses_left));
+    int64_t left = cr_time_left_ms(deadline_ms);
+    return left == 0 ? deadline_ms : cr_deadline_ms(store_address_time_ms(left, addresses_left));
 }
 
 static int connect_any(struct store_link *l, const struct addrinfo *list, int64_t deadline_ms) {

@@ -46,8 +46,7 @@ int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_
                        struct cr_error *err) {
     int64_t deadline = cr_deadline_ms(timeout_ms), look_ms = FAILURE_LOOK_FIRST_MS;
     for (;; look_ms = look_ms * 2 < FAILURE_LOOK_EVERY_MS ? look_ms * 2 : FAILURE_LOOK_EVERY_MS) {
-        int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
-        if (left < 0) left = 0;
+        int64_t left = cr_time_left_ms(deadline);
         int64_t slice = left < look_ms ? left : look_ms;
         int rc = crunrt_store_wait(g->store, &key, 1, slice);
         if (rc != -ETIMEDOUT) return from_store(rc, err);
@@ -76,8 +75,7 @@ static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t
         struct crunrt_group *g = arg;
         char full[128];
         int rc = backend_key(g, keys[i], full, err);
-        int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
-        if (rc == 0) rc = group_wait_for_key(g, full, left > 0 ? left : 0, err);
+        if (rc == 0) rc = group_wait_for_key(g, full, cr_time_left_ms(deadline), err);
         if (rc < 0) return rc;
     }
     return 0;

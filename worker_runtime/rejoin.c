@@ -270,10 +270,9 @@ static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_pa
 static int reach_store(struct crunrt *rt) {
     int64_t deadline = cr_deadline_ms(rt->store->timeout_ms);
     for (;;) {
-        int64_t left = deadline == CR_FOREVER ? CR_FOREVER : deadline - cr_monotonic_ms();
+        int64_t left = cr_time_left_ms(deadline);
         int64_t slice = left < STORE_TRY_MS ? left : STORE_TRY_MS;
-        int rc = rt_store_move(rt->store, rt->place.master_addr, rt->place.master_port,
-                               slice > 0 ? slice : 0);
+        int rc = rt_store_move(rt->store, rt->place.master_addr, rt->place.master_port, slice);
         if (rc != -ETIMEDOUT || left <= slice || rt_round_is_over(rt)) return rc;
     }
 }

@@ -106,7 +106,7 @@ class Watch {
     ~Watch();
 
     const std::shared_ptr<Transport> inner;
-    std::mutex mutex; // of the three below; never held while a pair or a buffer waits
+    std::mutex mutex; // of the buffers and who is gone; never held while a pair or a buffer waits
     std::set<Buffer *> buffers;
     std::vector<char> gone; // by peer
 
@@ -127,7 +127,7 @@ class Watch {
     void ask_whether_gone(const std::vector<int> &peers);
 
     Descriptor epoll_, end_;
-    std::set<int> watched_; // under the mutex
+    std::set<int> watched_; // under the mutex, too
     std::vector<std::unique_ptr<UnboundBuffer>> questions_; // by peer; the thread's alone
     char nothing_ = 0;
     std::thread thread_;
@@ -389,9 +389,9 @@ WatchedContext::~WatchedContext() = default;
 
 void WatchedContext::connect(gloo::rendezvous::Store &store,
                              std::shared_ptr<gloo::transport::Device> &device) {
+    if (size == 1) return connectFullMesh(store, device); // nobody to wait for
     const auto before = connected_sockets();
     connectFullMesh(store, device);
-    if (size == 1) return; // nobody to wait for
     watch_ = std::make_shared<Watch>(transportContext_, before);
     transportContext_ = std::make_shared<WatchedTransport>(watch_);
 }
