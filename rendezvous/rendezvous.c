@@ -33,9 +33,11 @@ struct rendezvous {
     char master_host[RDZV_ADDR_MAX]; /* how we reach the coordinator */
 
     /* the coordinator is elsewhere: */
-    struct member_link *link; /* NULL on the hosting node */
+    struct member_link *link; /* NULL on the node that hosts from the start */
     struct cr_buffer received; /* a frame that is not complete yet */
     struct cr_buffer *reading; /* what on_link_data goes through; NULL: no more of it */
+    struct backend_plan *may_host; /* NULL unless we could not have the port, and reached nobody yet */
+    int64_t close_timeout_ms;
 
     /* the coordinator is whoever is elected: */
     struct etcd_election *election; /* NULL with other backends */
@@ -155,10 +157,49 @@ static void on_turn(uv_idle_t *turn) {
     settle(r);
 }
 
+/* ---- hosting ---- */
+
+static int open_host(struct rendezvous *r, const struct backend_plan *plan, struct cr_error *err) {
+    struct coordinator_host_options h = {
+        .store_host = plan->store_host, .store_port = plan->store_port,
+        .store_addr = plan->store_addr, .alone = plan->alone,
+        .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
+        .listen_port = plan->listen_port,
+        .close_timeout_ms = r->close_timeout_ms};
+    return coordinator_host_open(r->loop, &h, &r->host, err);
+}
+
+/* Somebody has the port: the coordinator, normally, and we connect to it. */
+static int open_host_or_link(struct rendezvous *r, const struct backend_plan *plan,
+                             struct cr_error *err) {
+    int rc = open_host(r, plan, err);
+    if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
+        cr_debug("%s has a coordinator already", plan->where);
+        r->may_host = malloc(sizeof(*r->may_host)); /* without memory for it, we only connect */
+        if (r->may_host != NULL) *r->may_host = *plan;
+        return 0;
+    }
+    if (rc < 0) (void) cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
+    return rc;
+}
+
+/* Who has the port does not listen: a connection that the kernel gave this very port, say. We host
+ * as soon as it can be had, and reach ourselves as the others do. */
+static void host_after_all(struct rendezvous *r) {
+    struct cr_error err = {0};
+    if (open_host(r, r->may_host, &err) == 0) {
+        cr_info("nobody listened at '%s': the coordinator is this node", r->may_host->where);
+        free(r->may_host);
+        r->may_host = NULL;
+    }
+}
+
 /* ---- the way to a coordinator elsewhere ---- */
 
 static void on_link_open(void *arg, const char *own_addr, const char *peer_addr) {
     struct rendezvous *r = arg;
+    free(r->may_host);
+    r->may_host = NULL;
     (void) snprintf(r->master_host, sizeof(r->master_host), "%s", peer_addr);
     cr_buffer_clear(&r->received);
     member_link_send(r->link, RDZV_MAGIC, RDZV_MAGIC_LEN);
@@ -169,6 +210,7 @@ static void on_link_open(void *arg, const char *own_addr, const char *peer_addr)
 
 static void on_link_lost(void *arg, const char *why) {
     struct rendezvous *r = arg;
+    if (r->may_host != NULL) host_after_all(r);
     member_unlinked(r->member, now_ms(r), why);
     settle(r);
 }
@@ -426,23 +468,6 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
     return r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }
 
-static int open_host(struct rendezvous *r, const struct rendezvous_options *o,
-                     const struct backend_plan *plan, struct cr_error *err) {
-    struct coordinator_host_options h = {
-        .store_host = plan->store_host, .store_port = plan->store_port,
-        .store_addr = plan->store_addr, .alone = plan->alone,
-        .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
-        .listen_port = plan->listen_port,
-        .close_timeout_ms = o->close_timeout_ms};
-    int rc = coordinator_host_open(r->loop, &h, &r->host, err);
-    if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
-        cr_debug("%s has a coordinator already", plan->where);
-        return 0; /* then we connect to it */
-    }
-    if (rc < 0) (void) cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
-    return rc;
-}
-
 /* Every node can lead: it listens before it campaigns, and reaches itself like any other leader. */
 static int open_election(struct rendezvous *r, const struct rendezvous_options *o,
                          const struct backend_plan *plan, struct cr_error *err) {
@@ -465,7 +490,7 @@ static int open_way(struct rendezvous *r, const struct rendezvous_options *o,
                     const struct backend_plan *plan, struct cr_error *err) {
     if (plan->hosting == BACKEND_ELECTS) return open_election(r, o, plan, err);
     if (plan->hosting != BACKEND_CONNECTS) {
-        int rc = open_host(r, o, plan, err);
+        int rc = open_host_or_link(r, plan, err);
         if (rc < 0 || r->host != NULL) return rc;
     }
     r->link = member_link_new(r->loop, o->endpoint.host, o->endpoint.port, &link_events, r);
@@ -495,8 +520,10 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
+    r->close_timeout_ms = options->close_timeout_ms;
     rc = open_way(r, options, &plan, err);
     if (rc < 0 && r->host == NULL) { /* the usual case: nothing is open */
+        free(r->may_host);
         free(r);
         return rc;
     }
@@ -524,6 +551,7 @@ static void on_way_closed(void *arg) {
     cr_buffer_done(&r->received);
     cr_buffer_done(&r->to_host);
     cr_buffer_done(&r->to_member);
+    free(r->may_host);
     free(r);
     if (on_close != NULL) on_close(user);
 }

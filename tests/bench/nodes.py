@@ -22,7 +22,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
 from crun_test import CRUN, clean_env, torch_python
-from nodes import PYTHON, free_port
+from free_port import free_port
+from nodes import PYTHON
 
 RUNS = 3
 WORKER = r"""#!/bin/sh

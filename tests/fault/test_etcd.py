@@ -12,20 +12,13 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import clean_env, read_text, run_tests, skip, wait_for
 from nodes import Nodes
+from free_port import free_port
 from rdzv_node import Cast
 
 ETCD = shutil.which("etcd")
 # Leases short enough for a test, long enough for a busy machine.
 SETTINGS = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=1000", "keep_alive_max_attempt=3",
             "join_timeout_ms=60000", "last_call_timeout_ms=1000"]
-
-
-def free_ports(n):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def is_up(port):
@@ -39,7 +32,7 @@ def is_up(port):
 
 class Cluster:
     def __init__(self, tmp, size=3):
-        ports = free_ports(2 * size)
+        ports = [free_port() for _ in range(2 * size)]
         self.ports, peers = ports[:size], ports[size:]
         cluster = ",".join(f"m{i}=http://127.0.0.1:{p}" for i, p in enumerate(peers))
         self.members = []
@@ -158,7 +151,7 @@ def test_a_leader_that_sleeps_is_replaced_and_obeys_when_it_wakes(tmp):
 
 def test_no_etcd_is_said(tmp):
     with Cast() as cast:
-        node = cast.node("etcd", f"127.0.0.1:{free_ports(1)[0]}", *SETTINGS, "read_timeout_ms=1000")
+        node = cast.node("etcd", f"127.0.0.1:{free_port()}", *SETTINGS, "read_timeout_ms=1000")
         end = node.expect("end")
         assert end.startswith("2 cannot reach the rendezvous") and "connection refused" in end, end
         assert node.wait() == 0

@@ -19,14 +19,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job, environment, read_dumps  # noqa: E402
 from crun_test import CRUN, DEBIAN_PYTHON  # noqa: E402
+from free_port import free_port  # noqa: E402
 
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Contract(unittest.TestCase):

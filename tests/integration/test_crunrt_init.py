@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from free_port import free_port
 from workers import BUILD, Store, expect, expect_all, fail, run_workers
 
 INIT = ["crunrt_worker", "init"]
@@ -40,9 +41,7 @@ with Store() as store:
 
 class FreePort:
     def __init__(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
 
 
 # Without an agent's store rank 0 hosts one; a busy port is told.

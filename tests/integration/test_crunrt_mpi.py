@@ -7,10 +7,10 @@ import functools
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 
 from crun_test import BUILD, ROOT, SCALE, clean_env, run, run_tests, skip
+from free_port import free_port
 from workers import Store
 
 WORKER = BUILD / "tests" / "workers" / "crunrt_worker"
@@ -111,9 +111,7 @@ def test_ranks_need_not_be_those_of_mpi(tmp):
 
 def test_rank_0_hosts_the_store(tmp):
     mpi = find_mpis()[0]
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     if not (pathlib.Path(mpi.modules) / "store_host.so").exists():
         return
     env = mpi.env(port)

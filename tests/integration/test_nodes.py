@@ -10,7 +10,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, TIMEOUT_S, clean_env, run_tests, wait_for
-from nodes import Nodes, free_port
+from free_port import free_port
+from nodes import Nodes
 
 
 def end_well(workers):

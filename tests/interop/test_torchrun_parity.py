@@ -10,7 +10,6 @@ the same. What may differ is listed here, once:
   standalone   crun serves a store (USE_AGENT_STORE=True, numeric address); 1.13 left that to rank 0"""
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
 sys.path.insert(0, str(LIB))
 from crun_job import DUMP, Job  # noqa: E402
 from crun_test import CRUN, skip, torch_python  # noqa: E402
+from free_port import free_port  # noqa: E402
 
 PYTHON = torch_python() or skip("no Python here has torch (Debian: python3-torch)")
 TORCHRUN = [PYTHON, str(LIB / "torchrun.py"), "--monitor_interval=0.1"]
@@ -30,12 +30,6 @@ NEWER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCHELASTIC_SIGNALS_TO_HANDLE",
 OURS = {"CRUN_NURSERY", "CRUN_AGENT"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
 PLACES = {"DUMP_DIR", "TMPDIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def comparable(worker):

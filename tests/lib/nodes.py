@@ -17,15 +17,10 @@ import socket
 import subprocess
 
 from crun_test import BUILD, CRUN, TIMEOUT_S, alive, clean_env, read_text, wait_for
+from free_port import free_port
 
 WORKER = pathlib.Path(__file__).resolve().parent / "node_worker.py"
 PYTHON = "/usr/bin/python3"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Worker:

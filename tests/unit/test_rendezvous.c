@@ -27,10 +27,19 @@ static int listener(uint16_t *port) {
     return fd;
 }
 
+/* Below those that the kernel gives to connections, any of which could have one of theirs meanwhile. */
 static uint16_t free_port(void) {
-    uint16_t port;
-    (void) close(listener(&port));
-    return port;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    static unsigned next;
+    for (unsigned tries = 0; tries < 15000; tries++) {
+        uint16_t port = (uint16_t) (15000 + ((unsigned) getpid() * 31 + next++) % 15000);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        a.sin_port = htons(port);
+        int rc = bind(fd, (struct sockaddr *) &a, sizeof(a));
+        (void) close(fd);
+        if (rc == 0) return port;
+    }
+    ck_abort_msg("no free port");
 }
 
 static int knock(uint16_t port) {
@@ -505,6 +514,36 @@ START_TEST(the_other_node_never_came) {
 }
 END_TEST
 
+/* The kernel may have given the endpoint's port to a connection of anybody. */
+START_TEST(a_passing_connection_has_the_port) {
+    uv_loop_t loop;
+    struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
+    struct rendezvous_options o = node_of(free_port(), 2, 2);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)},
+                              .sin_port = htons(o.endpoint.port)}, to = own;
+    struct linger reset = {.l_onoff = 1};
+    uint16_t port;
+    int server = listener(&port), passing = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    to.sin_port = htons(port);
+    ck_assert_int_eq(bind(passing, (struct sockaddr *) &own, sizeof(own)), 0);
+    ck_assert_int_eq(connect(passing, (struct sockaddr *) &to, sizeof(to)), 0);
+    ck_assert_int_eq(setsockopt(passing, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, &a, &o); /* both take it for the coordinator's */
+    open_node(&loop, &b, &o);
+    (void) close(passing);
+    agent_join(&a);
+    agent_join(&b);
+    run_all(&loop);
+    ck_assert_int_eq(a.outcome, RENDEZVOUS_SUCCEEDED);
+    ck_assert_int_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_str_eq(a.seen[0].master_addr, "127.0.0.1");
+    ck_assert_uint_eq(a.seen[0].master_port, b.seen[0].master_port);
+    (void) close(server);
+}
+END_TEST
+
 START_TEST(nobody_listens_at_the_endpoint) {
     uv_loop_t loop;
     struct agent a = {0};
@@ -620,6 +659,7 @@ int main(void) {
     tcase_add_test(n, when_the_host_leaves_the_others_are_told_why);
     tcase_add_test(n, the_other_node_never_came);
     tcase_add_test(n, nobody_listens_at_the_endpoint);
+    tcase_add_test(n, a_passing_connection_has_the_port);
     tcase_add_test(n, another_version_is_refused_with_both_versions);
     tcase_add_test(n, an_unknown_message_is_an_error_not_a_hang);
     tcase_add_test(n, half_a_magic_is_hung_up_on);
