@@ -45,6 +45,10 @@ struct agent_job {
     const char *timer_file;     /* the pipe of the timer watchdog, or NULL: there is none */
     int64_t step_timeout_ms;    /* --step-timeout: longest time from step to step; 0 = no limit */
     int console_events;         /* --event-log-handler=console */
+
+    /* 1: the process' log (base/log.h) takes the way of the workers' stderr, so that a stderr that is
+     * full never stops the loop. A choice of main, which calls cr_log_flush() at the end. */
+    int carries_log;
 };
 
 enum agent_outcome {

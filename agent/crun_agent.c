@@ -76,6 +76,7 @@ static int serve_at(const struct cr_endpoint *listen) {
         (void) uv_loop_close(&d.loop);
         return 1;
     }
+    cr_log_never_wait(); /* jobs wait for us */
     watch(&d, &d.term, SIGTERM);
     watch(&d, &d.interrupt, SIGINT);
     int v6 = strchr(listen->host, ':') != NULL;
@@ -85,6 +86,7 @@ static int serve_at(const struct cr_endpoint *listen) {
     cr_info("version %s, pid %d, serves on %s port %u", CRUN_VERSION, (int) getpid(), listen->host, port);
     (void) uv_run(&d.loop, UV_RUN_DEFAULT);
     (void) uv_loop_close(&d.loop);
+    cr_log_flush();
     return 0;
 }
 
@@ -289,7 +291,7 @@ static void print_help(void) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
-    cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN), NULL, NULL);
+    cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help();
         return 0;

@@ -1,9 +1,10 @@
 #include "agent/events.h"
 
+#include "base/buffer.h"
+#include "base/log.h"
+
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 struct event {
     const char *state, *source;
@@ -64,7 +65,9 @@ static void emit(const struct event *e) {
                           e->source, "timestamp", 0, "metadata", metadata);
     }
     char *text = event != NULL ? json_dumps(event, 0) : NULL;
-    if (text != NULL) (void) dprintf(STDERR_FILENO, "%s\n", text);
+    struct cr_buffer line = {0};
+    if (text != NULL && cr_buffer_printf(&line, "%s\n", text) == 0) cr_log_text(line.data, line.len);
+    cr_buffer_done(&line);
     free(text);
     free(inner);
     json_decref(event);

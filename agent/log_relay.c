@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,9 @@ struct log_relay {
     int stderr_is_terminal;
     int flushing;
     uv_idle_t flush_turn; /* on_flushed never runs inside a call */
+    int has_log;          /* the process' log comes to us … */
+    uv_async_t log_ready; /* … and has lines of other threads */
+    pthread_t thread;     /* the loop's */
     struct cr_buffer lines; /* with their prefixes, being put together; written in one go */
     char *chunk;           /* READ_SIZE */
     void (*on_flushed)(void *arg);
@@ -148,6 +152,41 @@ static void take(struct stream *s, const char *data, size_t len) {
     }
 }
 
+/* ---- the process' log ---- */
+
+/* In the thread that logs, under the log's lock. */
+static void on_log(void *arg, struct cr_buffer *kept) {
+    struct log_relay *r = arg;
+    if (kept->len == 0) return;
+    if (!pthread_equal(pthread_self(), r->thread)) {
+        (void) uv_async_send(&r->log_ready);
+        return;
+    }
+    if (console_is_full(r->console[ERR])) return; /* on_console_room() comes back to it */
+    console_write(r->console[ERR], kept->data, kept->len);
+    cr_buffer_done(kept);
+}
+
+static void on_log_ready(uv_async_t *async) {
+    (void) async;
+    cr_log_drain();
+}
+
+static int divert_log(struct log_relay *r) {
+    int rc = uv_async_init(r->loop, &r->log_ready, on_log_ready);
+    if (rc < 0) return rc;
+    r->open_handles++;
+    r->has_log = 1;
+    r->thread = pthread_self();
+    cr_log_divert(on_log, r);
+    return 0;
+}
+
+/* What comes now is for cr_log_flush(). */
+static void leave_log(struct log_relay *r) {
+    if (r->has_log) cr_log_divert(NULL, NULL);
+}
+
 /* ---- reading ---- */
 
 static void close_stream(struct stream *s) {
@@ -198,11 +237,13 @@ static void on_flush_turn(uv_idle_t *idle) {
     (void) uv_idle_stop(idle);
     if (!r->flushing || !all_flushed(r)) return;
     r->flushing = 0;
+    leave_log(r);
     r->on_flushed(r->arg);
 }
 
 static void on_console_room(void *arg) {
     struct log_relay *r = arg;
+    if (r->has_log) cr_log_drain();
     if (r->paused && console_has_room(r->console[OUT]) && console_has_room(r->console[ERR])) {
         r->paused = 0;
         (void) uv_poll_start(&r->poll, UV_READABLE, on_readable);
@@ -288,6 +329,7 @@ static int open_handles(struct log_relay *r) {
     if (rc == 0 && !is_one_place()) rc = open_console(r, STDERR_FILENO);
     r->console[OUT] = &r->consoles[0];
     r->console[ERR] = &r->consoles[r->console_count > 1 ? 1 : 0];
+    if (rc == 0 && r->job->carries_log) rc = divert_log(r);
     if (rc == 0) rc = uv_poll_start(&r->poll, UV_READABLE, on_readable);
     return rc;
 }
@@ -314,6 +356,8 @@ int log_relay_open(uv_loop_t *loop, const struct agent_job *job, const struct lo
 
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     r->on_close = on_close;
+    leave_log(r);
+    if (r->has_log) close_handle(r, (uv_handle_t *) &r->log_ready);
     for (int i = 0; i < r->console_count; i++) {
         r->consoles[i].poll.data = r;
         console_close(&r->consoles[i], on_handle_closed);

@@ -7,6 +7,9 @@
  *                                 line, each line whole and behind its prefix
  *   kept off the console          stdout: /dev/null. stderr: remembered only
  *
+ * If the job says so, the launcher's own log goes the same way to stderr: it never waits either, and it
+ * never breaks a worker's line.
+ *
  * Where our stderr is a terminal the worker's is one, too (a pseudo terminal), so that progress bars
  * look as they do without us. Source: torchrun's --redirects, --tee, --local-ranks-filter and
  * --duplicate-*-filters. */

@@ -1,6 +1,12 @@
 #include "base/log.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +18,22 @@
 static struct {
     const char *program;
     enum cr_log_level minimum;
-    cr_log_sink_fn sink;
-    void *arg;
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
+
+static atomic_int is_diverted; /* the rest of it under the lock */
+static struct {
+    pthread_mutex_t lock;
+    cr_log_drain_fn drain; /* NULL: lines wait */
+    void *arg;
+    struct cr_buffer kept;
+    uint64_t lost; /* behind what is kept */
+} diversion = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
-void cr_log_setup(const char *program, enum cr_log_level minimum, cr_log_sink_fn sink, void *arg) {
+void cr_log_setup(const char *program, enum cr_log_level minimum) {
     settings.program = program;
     settings.minimum = minimum;
-    settings.sink = sink;
-    settings.arg = arg;
 }
 
 enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallback) {
@@ -40,6 +51,107 @@ enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallbac
 }
 
 int cr_log_enabled(enum cr_log_level level) { return level >= settings.minimum; }
+
+static int poll_stderr(int timeout_ms) {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&p, 1, timeout_ms);
+}
+
+/* Where stderr is non-blocking, by somebody else's doing, it waits all the same. */
+static void write_all(const char *data, size_t len) {
+    while (len > 0) {
+        ssize_t n = write(STDERR_FILENO, data, len);
+        if (n < 0 && errno == EAGAIN) (void) poll_stderr(-1);
+        else if (n < 0 && errno != EINTR) return; /* nowhere left to complain */
+        if (n <= 0) continue;
+        data += n;
+        len -= (size_t) n;
+    }
+}
+
+/* ---- the diversion ---- */
+
+static void drain_nothing(void *arg, struct cr_buffer *kept) { (void) arg, (void) kept; }
+
+/* Of a stream that poll(2) calls writable, PIPE_BUF bytes can be written without waiting. */
+static void drain_what_fits(void *arg, struct cr_buffer *kept) {
+    (void) arg;
+    while (kept->len > 0 && poll_stderr(0) > 0) {
+        ssize_t n = write(STDERR_FILENO, kept->data, kept->len < PIPE_BUF ? kept->len : PIPE_BUF);
+        if (n > 0) cr_buffer_consume(kept, (size_t) n);
+        else if (errno == EAGAIN) return;
+        else if (errno != EINTR) cr_buffer_clear(kept);
+    }
+}
+
+static int append(const char *line, size_t len) {
+    if (diversion.kept.len + len > CR_LOG_KEPT_MAX) return -ENOBUFS;
+    return cr_buffer_append(&diversion.kept, line, len);
+}
+
+static int append_count_of_lost(void) {
+    char line[128];
+    if (diversion.lost == 0) return 0;
+    int n = snprintf(line, sizeof(line), "%.32s[%d] warning: %" PRIu64 " lines are missing here: stderr "
+                     "was full\n", settings.program, (int) getpid(), diversion.lost);
+    int rc = append(line, (size_t) n);
+    if (rc == 0) diversion.lost = 0;
+    return rc;
+}
+
+static void drain(void) {
+    diversion.drain(diversion.arg, &diversion.kept);
+    if (diversion.lost == 0 || append_count_of_lost() < 0) return;
+    diversion.drain(diversion.arg, &diversion.kept);
+}
+
+static void keep(const char *line, size_t len) {
+    if (append_count_of_lost() < 0 || append(line, len) < 0) diversion.lost++;
+    drain();
+}
+
+void cr_log_divert(cr_log_drain_fn drain_fn, void *arg) {
+    (void) pthread_mutex_lock(&diversion.lock);
+    diversion.drain = drain_fn != NULL ? drain_fn : drain_nothing;
+    diversion.arg = arg;
+    atomic_store(&is_diverted, 1);
+    (void) pthread_mutex_unlock(&diversion.lock);
+}
+
+void cr_log_never_wait(void) { cr_log_divert(drain_what_fits, NULL); }
+
+void cr_log_drain(void) {
+    (void) pthread_mutex_lock(&diversion.lock);
+    if (diversion.drain != NULL) drain();
+    (void) pthread_mutex_unlock(&diversion.lock);
+}
+
+void cr_log_flush(void) {
+    (void) pthread_mutex_lock(&diversion.lock);
+    if (diversion.drain != NULL) {
+        write_all(diversion.kept.data, diversion.kept.len);
+        cr_buffer_clear(&diversion.kept);
+        (void) append_count_of_lost();
+        write_all(diversion.kept.data, diversion.kept.len);
+    }
+    cr_buffer_done(&diversion.kept);
+    diversion.drain = NULL;
+    atomic_store(&is_diverted, 0);
+    (void) pthread_mutex_unlock(&diversion.lock);
+}
+
+void cr_log_text(const char *text, size_t len) {
+    if (!atomic_load(&is_diverted)) {
+        write_all(text, len);
+        return;
+    }
+    (void) pthread_mutex_lock(&diversion.lock);
+    if (diversion.drain != NULL) keep(text, len);
+    else write_all(text, len); /* it ended just now */
+    (void) pthread_mutex_unlock(&diversion.lock);
+}
+
+/* ---- a line ---- */
 
 /* Copies `text`, writing control bytes as \xNN; keeps newlines out of the middle of a line. */
 static size_t escape(char *out, size_t cap, const char *text) {
@@ -63,15 +175,10 @@ void cr_log(enum cr_log_level level, const char *fmt, ...) {
     va_start(ap, fmt);
     (void) vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (settings.sink != NULL) {
-        settings.sink(settings.arg, level, text);
-        return;
-    }
     char line[LINE_MAX_BYTES + 128];
     int head = snprintf(line, 100, "%s[%d] %s: ", settings.program, (int) getpid(),
                         level_names[level]);
     size_t n = (size_t) head + escape(line + head, sizeof(line) - (size_t) head - 1, text);
     line[n++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, n);
-    (void) written; /* nowhere left to complain */
+    cr_log_text(line, n);
 }

@@ -97,7 +97,7 @@ static int conclude(const struct agent_result *result) {
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return EXIT_OK;
     case AGENT_FAILED:
-        if (result->report != NULL) (void) fputs(result->report, stderr);
+        if (result->report != NULL) cr_log_text(result->report, strlen(result->report));
         return EXIT_FAILED;
     case AGENT_SIGNALED: return fail_by_signal(result);
     case AGENT_LEFT:
@@ -183,15 +183,18 @@ static void add_port_remedy(struct cr_error *err, const struct options *options)
 static int run_loop(struct launcher *l, struct job *job, const struct options *options) {
     struct cr_error err = {0};
     watch_signals(l, job, options);
+    job->agent.carries_log = 1;
     int rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
     if (rc < 0) {
         close_signals(l);
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
+        cr_log_flush();
         if (rc == -EADDRINUSE) add_port_remedy(&err, options);
         return fail(EXIT_FAILED, err.text);
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
+    cr_log_flush(); /* from here on waiting for stderr harms nobody, and signals end us */
     int status = conclude(&l->result);
     agent_free(l->agent);
     return status;
@@ -276,7 +279,7 @@ int main(int argc, char **argv) {
     struct cr_error err = {0};
     (void) argc;
     keep_standard_files();
-    cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN), NULL, NULL);
+    cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         return fail(EXIT_USAGE, err.text);
     }

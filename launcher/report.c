@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LINE_BYTES_MAX 4096
 
@@ -24,8 +24,7 @@ void report_line(const char *text) {
             n += (size_t) snprintf(line + n, sizeof(line) - n, "\\x%02x", c);
     }
     line[n++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, n);
-    (void) written; /* nowhere left to complain */
+    cr_log_text(line, n);
 }
 
 static json_t *make_record(const char *text) {

@@ -134,6 +134,7 @@ static int announce_and_serve(struct store_server *server, const struct store_sp
         return 1;
     }
     cr_notify("READY=1");
+    cr_log_never_wait(); /* clients wait for us */
     cr_info("store %s, pid %d, serves on %s", CRUN_VERSION, (int) getpid(),
             store_space_address(space));
     CR_AUTO_FD int fd = signalfd(-1, ends, SFD_CLOEXEC);
@@ -173,6 +174,8 @@ static int run(const struct serve *serve, const sigset_t *ends) {
         rc = announce_and_serve(server, space, ends);
     }
     store_server_stop(server);
+    (void) pthread_sigmask(SIG_UNBLOCK, ends, NULL); /* nobody has to wait for a full stderr */
+    cr_log_flush();
     return rc == 0 ? 0 : 1;
 }
 

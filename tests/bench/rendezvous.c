@@ -312,7 +312,7 @@ static void measure(int k) {
 int main(int argc, char **argv) {
     static const int usual[] = {16, 256, 1024, 4096, 10000};
     struct rlimit fds;
-    cr_log_setup("rendezvous", CR_LOG_WARN, NULL, NULL);
+    cr_log_setup("rendezvous", CR_LOG_WARN);
     if (getrlimit(RLIMIT_NOFILE, &fds) < 0) die("getrlimit");
     fds.rlim_cur = fds.rlim_max;
     (void) setrlimit(RLIMIT_NOFILE, &fds);

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # timeout: 300
 """The console and the log files under stress: a reader that is slow, that stops or that goes away,
-floods, workers that close their stderr. The job goes on, and no byte is lost that could
+floods, workers that close their stderr. The job goes on, whoever reads, and no byte is lost that could
 be written."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import CRUN, TIMEOUT_S, alive, clean_env, crun, read_text, run_tests, script, start, \
     wait_for  # noqa: E402
+from nodes import Nodes  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1)
 PY = "#!/usr/bin/python3\nimport os, sys, time\nrank = int(os.environ['RANK'])\n"
@@ -63,6 +65,97 @@ def test_stalled_reader_does_not_stop_the_stop(tmp):
     assert launch.wait(timeout=TIMEOUT_S) == 1
     launch.stdout.close()
     launch.stderr.close()
+
+
+class FullPipe:
+    """A named pipe for somebody's stderr: `fill()` makes sure that not one byte more goes in."""
+
+    def __init__(self, tmp):
+        self.path = tmp / "stderr.pipe"
+        os.mkfifo(self.path)
+        self.reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        self.writer = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+        os.set_blocking(self.reader, True)
+        self.text = ""
+
+    def fill(self):
+        for size in (4096, 1):
+            try:
+                while True:
+                    os.write(self.writer, b"-" * (size - 1) + b"\n")
+            except BlockingIOError:
+                pass
+        os.close(self.writer)
+
+    def read_until(self, words):
+        while words not in self.text:
+            data = os.read(self.reader, 1 << 16)
+            assert data, f"stderr ended before '{words}':\n{self.text}"
+            self.text += data.decode()
+
+    def read_all(self):
+        while data := os.read(self.reader, 1 << 16):
+            self.text += data.decode()
+        os.close(self.reader)
+        return [line for line in self.text.splitlines() if line.strip("-")]
+
+
+def test_full_stderr_does_not_stop_the_stop(tmp):
+    worker = script(tmp, "w", PY + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
+    pipe = FullPipe(tmp)
+    with open(pipe.path, "w") as err:
+        launch = start([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err)
+    wait_for(lambda: read_text(tmp / "pid").endswith("\n"), "the worker's pid")
+    pipe.fill()
+    launch.terminate()  # "Received 15 death signal" does not fit
+    pid = int(read_text(tmp / "pid"))
+    wait_for(lambda: not alive(pid), "the worker's end, though nobody reads")
+    assert launch.poll() is None, "what it has to say is lost"
+    lines = pipe.read_all()
+    assert launch.wait(timeout=TIMEOUT_S) == 1
+    assert len(lines) == 2 and "Received 15 death signal" in lines[0], lines
+    assert lines[1].endswith(f"SignalException: Process {launch.pid} got signal: 15 (SIGTERM)"), lines
+    launch.stdout.close()
+
+
+def test_full_stderr_can_be_left_by_signals(tmp):
+    worker = script(tmp, "w", PY + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
+    pipe = FullPipe(tmp)
+    with open(pipe.path, "w") as err:
+        launch = start([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err)
+    wait_for(lambda: read_text(tmp / "pid").endswith("\n"), "the worker's pid")
+    pipe.fill()
+
+    def ended():
+        launch.terminate()
+        return launch.poll() is not None
+    wait_for(ended, "the end")
+    assert not alive(int(read_text(tmp / "pid")))
+    os.close(pipe.reader)
+    launch.stdout.close()
+
+
+def test_full_stderr_does_not_stop_the_heartbeat(tmp):
+    conf = "last_call_timeout=0.3,keep_alive_interval=1,keep_alive_max_attempt=5"
+    pipe = FullPipe(tmp)
+    with Nodes(tmp, "--nnodes=1:2", conf=conf) as nodes:
+        a = nodes.start_host("a")
+        b = nodes.start("b", prefix=("/bin/sh", "-c", f'exec "$@" >{pipe.path} 2>&1', "sh"))
+        workers = nodes.round(2)
+        pipe.read_until("rendezvous of job")
+        pipe.fill()
+        full_until = time.monotonic() + 10  # twice the time after which a silent node is lost
+        while time.monotonic() < full_until:
+            b.signal(signal.SIGUSR2)  # a line for each
+            time.sleep(0.1)
+            assert all(w.alive for w in workers), "a node was lost"
+        for w in workers:
+            w.signal(signal.SIGUSR2)
+        lines = pipe.read_all()
+        assert a.wait() == 0 and b.wait() == 0
+        assert "was lost" not in a.text, a.text
+        assert all(line.startswith("crun[") for line in lines), lines
+        assert sum("SIGUSR2: 0 of 1 workers are asked" in line for line in lines) > 1, lines
 
 
 def test_reader_that_goes_away(tmp):

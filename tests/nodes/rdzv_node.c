@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
         .close_timeout_ms = 5000, .heartbeat_timeout_ms = 5000, .keep_alive_interval_ms = 5000,
         .keep_alive_max_attempt = 3, .read_timeout_ms = 60000, .is_host = -1};
     if (argc < 3) die("usage", "rdzv_node BACKEND ENDPOINT KEY=VALUE…");
-    cr_log_setup("rdzv_node", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN), NULL, NULL);
+    cr_log_setup("rdzv_node", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     (void) signal(SIGPIPE, SIG_IGN);
     o.backend = argv[1];
     if (cr_endpoint_parse(argv[2], 0, &o.endpoint, &err) < 0) die(argv[2], err.text);

@@ -1172,7 +1172,7 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
-    cr_log_setup("sim", CR_LOG_WARN, NULL, NULL);
+    cr_log_setup("sim", CR_LOG_WARN);
     if (seed >= 0) return run_schedule((uint64_t) seed);
 
     int64_t started = cr_monotonic_ms(), done = 0;

@@ -1,0 +1,219 @@
+/* base/log: lines are whole and in order, whoever logs and whether or not stderr takes them; a log that
+ * is diverted never waits, keeps no more than it may, and says how much it lost. */
+#include "base/log.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- a reader who takes when he likes ---- */
+
+struct reader {
+    int takes;
+    struct cr_buffer got;
+};
+
+static void on_lines(void *arg, struct cr_buffer *kept) {
+    struct reader *r = arg;
+    if (!r->takes) return;
+    ck_assert_int_eq(cr_buffer_append(&r->got, kept->data, kept->len), 0);
+    cr_buffer_clear(kept);
+}
+
+/* The number behind the last blank of the next line; -1 at the end. */
+static long next_number(const char **at) {
+    if (*at == NULL || **at == '\0') return -1;
+    const char *end = strchr(*at, '\n');
+    ck_assert_ptr_nonnull(end);
+    ck_assert_int_eq(strncmp(*at, "test[", 5), 0);
+    const char *blank = end;
+    while (*blank != ' ') blank--;
+    *at = end + 1;
+    return strtol(blank + 1, NULL, 10);
+}
+
+static const char *text_of(struct reader *r) {
+    ck_assert_int_eq(cr_buffer_append(&r->got, "", 1), 0);
+    return r->got.data;
+}
+
+START_TEST(test_kept_until_taken) {
+    struct reader r = {.takes = 0};
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines, &r);
+    for (int i = 0; i < 100; i++) cr_info("line %d", i);
+    cr_debug("not at this level");
+    ck_assert_uint_eq(r.got.len, 0);
+    r.takes = 1;
+    cr_log_drain();
+    for (int i = 100; i < 200; i++) cr_info("line %d", i);
+    cr_log_text("test[raw] 200\n", 14);
+    const char *at = text_of(&r);
+    for (int i = 0; i <= 200; i++) ck_assert_int_eq(next_number(&at), i);
+    ck_assert_int_eq(next_number(&at), -1);
+    cr_buffer_done(&r.got);
+}
+END_TEST
+
+/* The first lines tell the cause: they stay. */
+START_TEST(test_what_is_too_much_is_counted) {
+    enum { ALL = 20000 };
+    struct reader r = {.takes = 0};
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines, &r);
+    for (int i = 0; i < ALL; i++) cr_info("line %d", i);
+    r.takes = 1;
+    cr_log_drain();
+    ck_assert_uint_le(r.got.len, CR_LOG_KEPT_MAX + 200);
+    ck_assert_uint_ge(r.got.len, CR_LOG_KEPT_MAX - 200);
+    cr_info("line %d", ALL);
+    const char *at = text_of(&r);
+    int kept = 0;
+    while (strncmp(strstr(at, "] ") + 2, "info", 4) == 0) ck_assert_int_eq(next_number(&at), kept++);
+    char want[64];
+    (void) snprintf(want, sizeof(want), "warning: %d lines are missing here: stderr was full\n",
+                    ALL - kept);
+    ck_assert_int_eq(strncmp(strstr(at, "] ") + 2, want, strlen(want)), 0);
+    (void) next_number(&at);
+    ck_assert_int_eq(next_number(&at), ALL);
+    ck_assert_int_eq(next_number(&at), -1);
+    cr_buffer_done(&r.got);
+}
+END_TEST
+
+/* ---- a stderr that is full ---- */
+
+/* Makes stderr a pipe; returns the reading end. */
+static int pipe_for_stderr(void) {
+    int ends[2];
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    ck_assert_int_eq(close(ends[1]), 0);
+    return ends[0];
+}
+
+static void log_more_than_a_pipe_holds(int from, int to) {
+    for (int i = from; i < to; i++) cr_info("%0*d", 90, i);
+}
+
+static void read_lines(int fd, int from, int to) {
+    FILE *f = fdopen(fd, "r");
+    char line[300];
+    for (int i = from; i < to; i++) {
+        ck_assert_ptr_nonnull(fgets(line, sizeof(line), f));
+        const char *at = line;
+        ck_assert_int_eq(next_number(&at), i);
+    }
+    (void) fclose(f);
+}
+
+static void *flush(void *arg) {
+    (void) arg;
+    cr_log_flush();
+    return NULL;
+}
+
+START_TEST(test_full_stderr_is_not_waited_for) {
+    cr_log_setup("test", CR_LOG_INFO);
+    int fd = pipe_for_stderr();
+    cr_log_never_wait();
+    log_more_than_a_pipe_holds(0, 1000); /* returns, though nobody reads */
+    char start[70000];
+    ssize_t n = read(fd, start, sizeof(start));
+    ck_assert_int_gt(n, 1000);
+    cr_info("%d", 1000); /* takes the others with it, as far as there is room */
+    struct reader r = {.takes = 1};
+    ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, flush, NULL), 0); /* waits for us */
+    while (memmem(r.got.data, r.got.len, " 1000\n", 6) == NULL) {
+        n = read(fd, start, sizeof(start));
+        ck_assert_int_gt(n, 0);
+        ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
+    }
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    const char *at = text_of(&r);
+    for (int i = 0; i <= 1000; i++) ck_assert_int_eq(next_number(&at), i);
+    ck_assert_int_eq(next_number(&at), -1);
+    cr_buffer_done(&r.got);
+    (void) close(fd);
+}
+END_TEST
+
+START_TEST(test_after_a_flush_lines_are_written_at_once) {
+    cr_log_setup("test", CR_LOG_INFO);
+    int fd = pipe_for_stderr();
+    cr_log_divert(NULL, NULL);
+    for (int i = 0; i < 10; i++) cr_info("line %d", i);
+    cr_log_flush();
+    for (int i = 10; i < 20; i++) cr_info("line %d", i);
+    read_lines(fd, 0, 20);
+}
+END_TEST
+
+START_TEST(test_reader_that_has_gone) {
+    cr_log_setup("test", CR_LOG_INFO);
+    (void) signal(SIGPIPE, SIG_IGN);
+    int fd = pipe_for_stderr();
+    cr_log_never_wait();
+    (void) close(fd);
+    log_more_than_a_pipe_holds(0, 5000);
+    cr_log_flush();
+    log_more_than_a_pipe_holds(0, 10);
+}
+END_TEST
+
+/* ---- many threads ---- */
+
+enum { THREADS = 4, LINES = 200 };
+
+static void *log_lines(void *arg) {
+    for (int i = 0; i < LINES; i++) cr_info("of thread %d line %d", *(int *) arg, i);
+    return NULL;
+}
+
+START_TEST(test_threads) {
+    struct reader r = {.takes = 1};
+    pthread_t threads[THREADS];
+    int numbers[THREADS], seen[THREADS] = {0};
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines, &r);
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, log_lines, &numbers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    const char *at = text_of(&r);
+    for (int i = 0; i < THREADS * LINES; i++) {
+        const char *whose = strstr(at, "of thread ");
+        ck_assert_ptr_nonnull(whose);
+        int thread = whose[10] - '0';
+        ck_assert_int_eq(next_number(&at), seen[thread]++);
+    }
+    ck_assert_int_eq(next_number(&at), -1);
+    cr_buffer_done(&r.got);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("log");
+    TCase *t = tcase_create("log");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_kept_until_taken);
+    tcase_add_test(t, test_what_is_too_much_is_counted);
+    tcase_add_test(t, test_full_stderr_is_not_waited_for);
+    tcase_add_test(t, test_after_a_flush_lines_are_written_at_once);
+    tcase_add_test(t, test_reader_that_has_gone);
+    tcase_add_test(t, test_threads);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
