@@ -10,10 +10,12 @@
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/server.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +26,25 @@
 #define USAGE         2
 #define CLOSE_TIME_MS 30000
 #define STATUS_MS     10000
+#define NOTICE_MAX_S  1000000
 
-static int usage_error(const char *command, const char *why) {
+__attribute__((format(printf, 2, 3)))
+static int usage_error(const char *command, const char *fmt, ...) {
+    char why[512];
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(why, sizeof(why), fmt, ap);
+    va_end(ap);
     (void) fprintf(stderr, "crun-agent%s%s: %s; try 'crun-agent --help'\n", command[0] ? " " : "",
                    command, why);
     return USAGE;
+}
+
+/* getopt_long() stopped at one that is unknown ('?') or lacks its value (':'). */
+static int option_error(const char *command, int c, int argc, char **argv) {
+    const char *at = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+    if (c == ':') return usage_error(command, "option '%s' needs a value", at);
+    return usage_error(command, "unknown option '%s'", at);
 }
 
 /* ---- serve ---- */
@@ -72,7 +88,8 @@ static int serve_at(const struct cr_endpoint *listen) {
         return 1;
     }
     if (rendezvous_serve(&d.loop, listen, CLOSE_TIME_MS, &d.server, &port, &err) < 0) {
-        (void) fprintf(stderr, "crun-agent serve: %s\n", err.text);
+        (void) fprintf(stderr, "crun-agent serve: %s%s\n", err.text,
+                       err.code == -EADDRINUSE ? "; give another port, or 0 for any free one" : "");
         (void) uv_loop_close(&d.loop);
         return 1;
     }
@@ -95,16 +112,30 @@ static int command_serve(int argc, char **argv) {
     struct cr_endpoint listen = {.host = "0.0.0.0", .port = DEFAULT_PORT};
     struct cr_error err = {0};
     for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
-        if (c == ':') return usage_error("serve", "--listen needs HOST:PORT");
-        if (c != 'l') return usage_error("serve", "only --listen=HOST:PORT is known");
+        if (c != 'l') return option_error("serve", c, argc, argv);
         if (cr_endpoint_parse(optarg, DEFAULT_PORT, &listen, &err) < 0) {
-            return usage_error("serve", err.text);
+            return usage_error("serve", "--listen: %s", err.text);
         }
     }
-    if (optind < argc) return usage_error("serve", "it takes no argument but --listen=HOST:PORT");
+    if (optind < argc) {
+        return usage_error("serve", "'%s' is one word too many; give --listen=HOST:PORT", argv[optind]);
+    }
     cr_raise_descriptor_limit();
     (void) signal(SIGPIPE, SIG_IGN);
     return serve_at(&listen);
+}
+
+/* The one word behind the options; 0 or the exit status. */
+static int parse_where(const char *command, int argc, char **argv, struct cr_endpoint *out) {
+    struct cr_error err = {0};
+    if (argc == optind) return usage_error(command, "no HOST:PORT given");
+    if (argc - optind > 1) {
+        return usage_error(command, "'%s' is one word too many; give one HOST:PORT", argv[optind + 1]);
+    }
+    if (cr_endpoint_parse(argv[optind], DEFAULT_PORT, out, &err) < 0) {
+        return usage_error(command, "%s", err.text);
+    }
+    return 0;
 }
 
 /* ---- status ---- */
@@ -194,14 +225,12 @@ static int command_status(int argc, char **argv) {
     struct cr_error err = {0};
     int json = 0;
     for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
-        if (c != 'j') return usage_error("status", "only --json is known");
+        if (c != 'j') return option_error("status", c, argc, argv);
         json = 1;
     }
-    if (argc - optind != 1) return usage_error("status", "it needs one HOST:PORT");
-    if (cr_endpoint_parse(argv[optind], DEFAULT_PORT, &where, &err) < 0) {
-        return usage_error("status", err.text);
-    }
-    int rc = json ? show_json(&where, &err) : show_text(&where, &err);
+    int rc = parse_where("status", argc, argv, &where);
+    if (rc != 0) return rc;
+    rc = json ? show_json(&where, &err) : show_text(&where, &err);
     if (rc < 0) (void) fprintf(stderr, "crun-agent status: %s\n", err.text);
     return rc < 0 ? 1 : 0;
 }
@@ -230,7 +259,35 @@ static int operate_at(const char *command, const struct cr_endpoint *where,
     return 0;
 }
 
-/* Both commands: dump has --job and --node only. */
+/* One option of notify; 0 or the exit status. */
+static int take_notify_option(int c, struct rdzv_operate *o) {
+    int64_t seconds = 0;
+    if (c == 'w') {
+        o->why = optarg;
+    } else if (c == 'k') {
+        o->kind = kind_of(optarg);
+        if (o->kind != 0) return 0;
+        return usage_error("notify", "--kind: '%s' is not known; give leave, preemption or maintenance",
+                           optarg);
+    } else if (cr_parse_i64(optarg, 0, NOTICE_MAX_S, &seconds) < 0) {
+        return usage_error("notify", "--in: '%s' is not a time; give whole seconds, 0 to %d", optarg,
+                           NOTICE_MAX_S);
+    } else {
+        o->left_ms = seconds * 1000;
+    }
+    return 0;
+}
+
+/* dump has --job and --node only. */
+static int take_operate_option(const char *command, int c, int argc, char **argv,
+                               struct rdzv_operate *o) {
+    if (c == 'j') return o->run_id = optarg, 0;
+    if (c == 'n') return o->host = optarg, 0;
+    if (c == ':' || c == '?') return option_error(command, c, argc, argv);
+    if (strcmp(command, "dump") == 0) return usage_error(command, "it takes --job and --node only");
+    return take_notify_option(c, o);
+}
+
 static int command_operate(const char *command, int argc, char **argv) {
     static const struct option options[] = {
         {"job", required_argument, NULL, 'j'},  {"node", required_argument, NULL, 'n'},
@@ -240,29 +297,15 @@ static int command_operate(const char *command, int argc, char **argv) {
     struct rdzv_operate o = {.run_id = "", .host = "", .why = "asked for by an operator",
                              .kind = is_dump ? 0 : RENDEZVOUS_CHANGE_MAINTENANCE, .left_ms = 60000};
     struct cr_endpoint where;
-    struct cr_error err = {0};
-    int64_t seconds;
     for (int c; (c = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
-        if (c == 'j') o.run_id = optarg;
-        else if (c == 'n') o.host = optarg;
-        else if (c == 'w' && !is_dump) o.why = optarg;
-        else if (c == 'k' && !is_dump && kind_of(optarg) != 0) o.kind = kind_of(optarg);
-        else if (c == 'i' && !is_dump && cr_parse_i64(optarg, 0, 1000000, &seconds) == 0) {
-            o.left_ms = seconds * 1000;
-        } else {
-            return usage_error(command, is_dump ? "it takes HOST:PORT --job ID [--node HOST]"
-                                                : "it takes HOST:PORT --job ID [--node HOST] "
-                                                  "[--kind leave|preemption|maintenance] "
-                                                  "[--in SECONDS] [--why TEXT]");
-        }
+        int rc = take_operate_option(command, c, argc, argv, &o);
+        if (rc != 0) return rc;
     }
-    if (argc - optind != 1) return usage_error(command, "it needs one HOST:PORT");
+    int rc = parse_where(command, argc, argv, &where);
+    if (rc != 0) return rc;
     if (o.run_id[0] == '\0') return usage_error(command, "--job is missing: which job is meant?");
     if (!is_dump && o.host[0] == '\0') {
         return usage_error(command, "--node is missing: which node is to go away?");
-    }
-    if (cr_endpoint_parse(argv[optind], DEFAULT_PORT, &where, &err) < 0) {
-        return usage_error(command, err.text);
     }
     return operate_at(command, &where, &o);
 }
@@ -286,25 +329,39 @@ static void print_help(void) {
         "  dump HOST:PORT --job ID [--node HOST]\n"
         "                                  workers that have the worker runtime write their flight\n"
         "                                  records\n\n"
-        "LOGLEVEL=info logs every round to stderr.\n", DEFAULT_PORT);
+        "Exit status: 0; 1: not done, the reason is on stderr; 2: the line cannot be understood.\n"
+        "LOGLEVEL=info logs every round to stderr. More: man crun-agent\n", DEFAULT_PORT);
+}
+
+static int is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }
+
+/* An answer that could not be written is no answer. */
+static int finish(int status) {
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) return status;
+    (void) fprintf(stderr, "crun-agent: cannot write to stdout: %s\n", strerror(errno));
+    return 1;
+}
+
+static int run_command(const char *name, int argc, char **argv) {
+    if (strcmp(name, "serve") == 0) return command_serve(argc, argv);
+    if (strcmp(name, "status") == 0) return command_status(argc, argv);
+    if (strcmp(name, "notify") == 0 || strcmp(name, "dump") == 0) {
+        return command_operate(name, argc, argv);
+    }
+    return usage_error("", "unknown command '%s'; give serve, status, notify or dump", name);
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    if (argc < 2) return usage_error("", "no command given");
+    if (is_help(name) || strcmp(name, "help") == 0 || (argc == 3 && is_help(argv[2]))) {
         print_help();
-        return 0;
+        return finish(0);
     }
     if (strcmp(name, "--version") == 0) {
         (void) printf("crun-agent %s\n", CRUN_VERSION);
-        return 0;
+        return finish(0);
     }
-    if (strcmp(name, "serve") == 0) return command_serve(argc - 1, argv + 1);
-    if (strcmp(name, "status") == 0) return command_status(argc - 1, argv + 1);
-    if (strcmp(name, "notify") == 0 || strcmp(name, "dump") == 0) {
-        return command_operate(name, argc - 1, argv + 1);
-    }
-    return usage_error("", argc < 2 ? "no command given"
-                                    : "the command is not serve, status, notify or dump");
+    return finish(run_command(name, argc - 1, argv + 1));
 }

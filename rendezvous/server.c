@@ -82,8 +82,9 @@ static int connect_to(const struct cr_endpoint *where, int64_t deadline_ms, int 
     socklen_t size = sizeof(failed);
     if (rc == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0) rc = -failed;
     if (rc < 0) {
-        return cr_fail(err, rc, "cannot connect to the coordinator at '%s:%u': %s", where->host,
-                       where->port, strerror(-rc));
+        return cr_fail(err, rc, "cannot connect to the coordinator at '%s:%u': %s; is a crun-agent "
+                       "or the crun that hosts the job running there?", where->host, where->port,
+                       strerror(-rc));
     }
     *out = cr_take_fd(&fd);
     return 0;

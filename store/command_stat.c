@@ -46,8 +46,12 @@ static int fetch(const struct command_line *line, char **text, size_t *len, stru
     struct store_answer a = {0};
     int64_t deadline = cr_deadline_ms(line->timeout_ms);
     const char *host = line->endpoint.host;
-    int rc = store_link_dial(&link, host, line->endpoint.port, deadline, err);
-    if (rc < 0) return cr_wrap(err, "connect to %s:%u", host, line->endpoint.port);
+    struct cr_error why = {0};
+    int rc = store_link_dial(&link, host, line->endpoint.port, deadline, &why);
+    if (rc < 0) {
+        return cr_fail(err, rc, "connect to %s:%u: %s; is it running there?", host, line->endpoint.port,
+                       why.text);
+    }
     rc = ask(&link, &a, deadline);
     void *value = NULL;
     if (rc == 0) rc = store_answer_take_value(&a, &value, len);

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,24 +43,35 @@ static void print_help(void) {
     (void) printf("\n'crun-store COMMAND --help' shows the options of one.\n");
 }
 
-int main(int argc, char **argv) {
-    const char *name = argc > 1 ? argv[1] : "";
-    cr_log_setup("crun-store", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        print_help();
-        return 0;
-    }
-    if (strcmp(name, "--version") == 0) {
-        (void) printf("crun-store %s\n", CRUN_VERSION);
-        return 0;
-    }
+static int run_command(const char *name, int argc, char **argv) {
     for (size_t i = 0; i < CR_ARRAY_LEN(commands); i++) {
-        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc, argv);
     }
-    if (argc < 2) {
+    if (name[0] == '\0') {
         (void) fprintf(stderr, "crun-store: no command given; try 'crun-store --help'\n");
     } else {
         (void) fprintf(stderr, "crun-store: unknown command '%s'; try 'crun-store --help'\n", name);
     }
     return COMMAND_USAGE;
+}
+
+/* An answer that could not be written is no answer. */
+static int finish(int status) {
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) return status;
+    (void) fprintf(stderr, "crun-store: cannot write to stdout: %s\n", strerror(errno));
+    return COMMAND_FAILED;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    cr_log_setup("crun-store", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help();
+        return finish(0);
+    }
+    if (strcmp(name, "--version") == 0) {
+        (void) printf("crun-store %s\n", CRUN_VERSION);
+        return finish(0);
+    }
+    return finish(run_command(name, argc - 1, argv + 1));
 }

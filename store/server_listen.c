@@ -74,6 +74,14 @@ static int open_at(const char *host, uint16_t port, int *fd, struct cr_error *er
     return open_socket(&address, len, 0, fd);
 }
 
+static const char *listen_remedy(int code) {
+    switch (code) {
+    case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
+    case -EACCES: return "; ports below 1024 are for root, give a larger one";
+    default: return ""; /* which option names a port that is in use, the caller knows */
+    }
+}
+
 int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
                  struct cr_error *err) {
     int everywhere = host == NULL || host[0] == '\0';
@@ -81,8 +89,8 @@ int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port,
     int rc = everywhere ? open_everywhere(port, fd) : open_at(host, port, fd, &why);
     if (why.code < 0) return cr_fail(err, rc, "%s", why.text);
     if (rc < 0) {
-        return cr_fail(err, rc, "cannot listen on '%s:%u': %s", everywhere ? "*" : host, port,
-                       strerror(-rc));
+        return cr_fail(err, rc, "cannot listen on '%s:%u': %s%s", everywhere ? "*" : host, port,
+                       strerror(-rc), listen_remedy(rc));
     }
     union store_peer bound;
     socklen_t len = sizeof(bound);

@@ -118,6 +118,16 @@ def test_mistakes(tmp):
         assert out.startswith(f"usage: crun-store {name} ".encode()) and err == "", (out, err)
 
 
+def test_an_answer_that_cannot_be_written(tmp):
+    with Server() as server, open("/dev/full", "w") as full:
+        at = f"127.0.0.1:{server.port}"
+        run("set", at, "k", "v")
+        for words in (["get", at, "k"], ["keys", at], ["--help"], ["--version"], ["get", "--help"]):
+            done = subprocess.run([CRUN_STORE, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert done.returncode == 1, words
+            assert done.stderr == "crun-store: cannot write to stdout: No space left on device\n", done
+
+
 def test_nobody_there(tmp):
     with socket.socket() as held:  # bound, not listening: refused, and nobody else can take it
         held.bind(("127.0.0.1", 0))
@@ -125,7 +135,7 @@ def test_nobody_there(tmp):
         assert fails("get", "--timeout", "0.3", at, "k") == \
             f"crun-store get: connect to the store at {at}: timed out after 300 ms (Connection " \
             "refused); is it running there?"
-        assert fails("stat", at) == f"crun-store stat: connect to {at}: Connection refused"
+        assert fails("stat", at) == f"crun-store stat: connect to {at}: Connection refused; is it running there?"
 
 
 def test_stat_of_another_server(tmp):
