@@ -19,6 +19,18 @@ static int host_is_well_formed(const char *host, size_t len) {
     return 1;
 }
 
+/* A host with colons is an IPv6 address, perhaps with a scope: "::1" must not become host ":". */
+static int host_is_plausible(const char *host, size_t len) {
+    char text[CR_HOST_MAX];
+    struct in6_addr addr;
+    if (!host_is_well_formed(host, len)) return 0;
+    memcpy(text, host, len);
+    text[len] = '\0';
+    if (strchr(text, ':') == NULL) return 1;
+    text[strcspn(text, "%")] = '\0';
+    return inet_pton(AF_INET6, text, &addr) == 1;
+}
+
 int cr_endpoint_parse(const char *text, uint16_t default_port, struct cr_endpoint *out,
                       struct cr_error *err) {
     while (isspace((unsigned char) *text)) text++;
@@ -38,7 +50,9 @@ int cr_endpoint_parse(const char *text, uint16_t default_port, struct cr_endpoin
         if (n == 0 || n > 5 || !isdigit((unsigned char) digits[0]) ||
             cr_parse_i64(digits, 0, 65535, &port) < 0) {
             return cr_fail(err, -EINVAL,
-                           "the port of endpoint '%s' must be a number from 0 to 65535", text);
+                           "the port of endpoint '%s' must be a number from 0 to 65535%s", text,
+                           memchr(text, ':', (size_t) (colon - text)) == NULL
+                               ? "" : "; IPv6 stands in brackets: [ADDRESS]:PORT");
         }
         host_len = (size_t) (colon - text);
     }
@@ -46,7 +60,7 @@ int cr_endpoint_parse(const char *text, uint16_t default_port, struct cr_endpoin
         host++;
         host_len -= 2;
     }
-    if (!host_is_well_formed(host, host_len)) {
+    if (!host_is_plausible(host, host_len)) {
         return cr_fail(err, -EINVAL,
                        "the host of endpoint '%s' is not a host name or address; write HOST:PORT, "
                        "and IPv6 as [ADDRESS]:PORT",
@@ -91,7 +105,7 @@ int cr_address_resolve(const char *host, uint16_t port, struct sockaddr_storage 
     int rc = getaddrinfo(host, service, &hints, &list);
     if (rc != 0) {
         const char *why = rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
-        return cr_fail(err, -ENOENT, "cannot resolve host '%s': %s", host, why);
+        return cr_fail(err, -ENOENT, "cannot resolve host '%s': %s; check the name", host, why);
     }
     const struct addrinfo *pick = list;
     for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -76,6 +77,18 @@ static int fail(int status, const char *text) {
     return status;
 }
 
+/* What was wanted is in the text; which limit to raise is the same for all of it. */
+static int fail_by(struct cr_error *err) {
+    size_t n = strlen(err->text);
+    struct rlimit files = {0};
+    if (err->code == -EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        (void) snprintf(err->text + n, sizeof(err->text) - n,
+                        "; raise the limit of open files, which is %llu (ulimit -Hn)",
+                        (unsigned long long) files.rlim_max);
+    }
+    return fail(EXIT_FAILED, err->text);
+}
+
 static void die_by(int signum) {
     sigset_t set;
     (void) signal(signum, SIG_DFL);
@@ -93,7 +106,7 @@ static int fail_by_signal(const struct agent_result *result) {
     return fail(EXIT_FAILED, text);
 }
 
-static int conclude(const struct agent_result *result) {
+static int conclude(struct agent_result *result) {
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return EXIT_OK;
     case AGENT_FAILED:
@@ -101,7 +114,7 @@ static int conclude(const struct agent_result *result) {
         return EXIT_FAILED;
     case AGENT_SIGNALED: return fail_by_signal(result);
     case AGENT_LEFT:
-    case AGENT_ERROR: return fail(EXIT_FAILED, result->error.text);
+    case AGENT_ERROR: return fail_by(&result->error);
     }
     return EXIT_FAILED;
 }
@@ -190,7 +203,7 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
         cr_log_flush();
         if (rc == -EADDRINUSE) add_port_remedy(&err, options);
-        return fail(EXIT_FAILED, err.text);
+        return fail_by(&err);
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
@@ -202,15 +215,18 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
 
 static int run_job(struct job *job, const struct options *options) {
     struct cr_error err = {0};
-    if (agent_claim_process(&err) < 0) return fail(EXIT_FAILED, err.text);
+    if (agent_claim_process(&err) < 0) return fail_by(&err);
     struct launcher *l = calloc(1, sizeof(*l));
     if (l == NULL) return fail(EXIT_FAILED, "no memory left");
     int rc = uv_loop_init(&l->loop);
     if (rc < 0) {
         free(l);
-        return fail(EXIT_FAILED, uv_strerror(rc));
+        (void) cr_fail(&err, rc, "cannot start the event loop: %s", uv_strerror(rc));
+        return fail_by(&err);
     }
-    (void) signal(SIGPIPE, SIG_IGN); /* ours only: workers start with the default again */
+    /* Errors of write(2) instead; ours only: workers start with the defaults again. */
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) signal(SIGXFSZ, SIG_IGN);
     (void) setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", job->signals_text, 1);
     if (job->agent.timer_file != NULL) {
         (void) setenv("TORCHELASTIC_TIMER_FILE", job->agent.timer_file, 1);
@@ -257,8 +273,12 @@ static int print(int (*write_text)(struct cr_buffer *)) {
     struct cr_buffer b = {0};
     int ok =
         write_text(&b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len && fflush(stdout) == 0;
+    int code = errno;
     cr_buffer_done(&b);
-    return ok ? EXIT_OK : EXIT_FAILED;
+    if (ok || code == EPIPE) return ok ? EXIT_OK : EXIT_FAILED;
+    struct cr_error err = {0};
+    (void) cr_fail(&err, -code, "cannot write to stdout: %s", strerror(code));
+    return fail_by(&err);
 }
 
 static int write_version(struct cr_buffer *b) {

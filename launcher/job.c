@@ -521,6 +521,7 @@ int job_build(const struct options *options, const struct job_world *world, stru
     if (rc == 0) rc = build_ending(&b);
     if (rc == 0) rc = build_logs(&b);
     if (rc == 0) rc = refuse_unavailable(&b);
+    if (rc == 0) rc = rendezvous_check(&out->agent.rendezvous, &reason);
     return rc < 0 ? cr_fail(err, rc, "%s", reason.text) : 0;
 }
 

@@ -227,8 +227,41 @@ static int build_python(struct program *out, const char *const prefix[4],
     return build(out, python, prefix, r, err);
 }
 
+/* A script whose interpreter is not there would fail in every worker, by an error of the kernel that
+ * blames the script. What cannot be read is left to the kernel. */
+static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
+    char head[HEAD_MAX + 1] = "";
+    struct stat st;
+    CR_AUTO_FD int fd = stat(file, &st) == 0 && S_ISREG(st.st_mode) ? open(file, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);
+    if (len < 3 || memcmp(head, "#!", 2) != 0) return 0;
+
+    char *name = head + 2 + strspn(head + 2, " \t");
+    char *end = name + strcspn(name, " \t\n");
+    if (end == head + len || end == name) return 0; /* cut off, or none at all */
+    *end = '\0';
+    if (access(name, X_OK) == 0) return 0;
+    int code = -errno;
+    if (end[-1] == '\r') {
+        end[-1] = '\0';
+        return cr_fail(err, code,
+                       "cannot run '%.200s': its #! line, '%.200s', ends in a carriage return, as on "
+                       "Windows; try: sed -i 's/\\r$//' '%.200s'",
+                       program, name, file);
+    }
+    return cr_fail(err, code,
+                   "cannot run '%.200s': the interpreter '%.200s' that its #! line names: %s; correct "
+                   "the line, or install the interpreter",
+                   program, name, strerror(-code));
+}
+
 static int build_executable(struct program *out, char *file, const struct program_request *r,
                             struct cr_error *err) {
+    int rc = file == NULL ? 0 : check_interpreter(r->program, file, err);
+    if (rc < 0) {
+        free(file);
+        return rc;
+    }
     return build(out, file, (const char *const[4]){NULL}, r, err);
 }
 

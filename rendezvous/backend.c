@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* What no coordinator could make sense of; said here, where the user sees it first. */
-static int check_options(const struct rendezvous_options *o, struct cr_error *err) {
+int rendezvous_check(const struct rendezvous_options *o, struct cr_error *err) {
     if (o->run_id == NULL || o->run_id[0] == '\0') {
         return cr_fail(err, -EINVAL, "the rendezvous id is empty; give --rdzv-id a name");
     }
@@ -28,16 +28,16 @@ static int check_options(const struct rendezvous_options *o, struct cr_error *er
     }
     /* Else the first node is sent away before the others are waited for. */
     if (o->min_nodes < o->max_nodes && o->join_timeout_ms <= o->last_call_timeout_ms) {
-        return cr_fail(err, -EINVAL, "join_timeout (%" PRId64 " s) must be longer than last_call_timeout (%"
-                       PRId64 " s) in --rdzv-conf", o->join_timeout_ms / 1000,
-                       o->last_call_timeout_ms / 1000);
+        return cr_fail(err, -EINVAL, "--rdzv-conf: join_timeout (%g s) must be longer than last_call_timeout "
+                       "(%g s), the wait for more nodes than the minimum; give both",
+                       (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
     }
     return 0;
 }
 
 int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                  struct cr_error *err) {
-    int rc = check_options(o, err);
+    int rc = rendezvous_check(o, err);
     if (rc < 0) return rc;
     *out = (struct backend_plan){.node_rank = o->node_rank,
                                  .connect_timeout_ms = o->read_timeout_ms,

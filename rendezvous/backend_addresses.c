@@ -72,7 +72,8 @@ int backend_look_up(const char *host, struct backend_addresses *out, struct cr_e
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc != 0) {
         const char *why = rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
-        return cr_fail(err, -ENOENT, "cannot resolve the rendezvous host '%s': %s", host, why);
+        return cr_fail(err, -ENOENT, "cannot resolve the host '%s': %s; check the name, or give an address", host,
+                       why);
     }
     (void) getifaddrs(&interfaces); /* without the list only loopback is known to be ours */
     for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
@@ -89,5 +90,5 @@ int backend_look_up(const char *host, struct backend_addresses *out, struct cr_e
     describe(host, found, interfaces, out);
     if (interfaces != NULL) freeifaddrs(interfaces);
     freeaddrinfo(found);
-    return out->first[0] != '\0' ? 0 : cr_fail(err, -ENOENT, "the rendezvous host '%s' has no address", host);
+    return out->first[0] != '\0' ? 0 : cr_fail(err, -ENOENT, "the host '%s' has no IPv4 or IPv6 address", host);
 }

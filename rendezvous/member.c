@@ -168,8 +168,9 @@ static void give_up(struct member *m, const char *why) {
     if (!m->linked_once) {
         (void) snprintf(text, sizeof(text),
                         "cannot reach the rendezvous at '%.200s' within %g"
-                        " s: %.200s; is the node that hosts it up, and the address right? %.500s",
-                        m->set.where, (double) m->set.connect_timeout_ms / 1000, why, m->set.facts);
+                        " s: %.200s; is the node that hosts it up, and the address right?%s%.500s",
+                        m->set.where, (double) m->set.connect_timeout_ms / 1000, why,
+                        m->set.facts[0] != '\0' ? " " : "", m->set.facts);
     } else {
         (void) snprintf(text, sizeof(text),
                         "lost the coordinator at '%.200s' (%.300s), and it did not come back: %.200s; "

@@ -355,7 +355,8 @@ static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
 
 static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
     const char *trouble = r->election != NULL ? etcd_election_trouble(r->election) : "";
-    (void) cr_fail(err, -ENOTCONN, "%s%s%s", why, trouble[0] != '\0' ? "; " : "", trouble);
+    (void) cr_fail(err, -ENOTCONN, "%s%s%s%s", why, trouble[0] != '\0' ? " (" : "", trouble,
+                   trouble[0] != '\0' ? ")" : "");
 }
 
 static void do_end(void *arg, int outcome, const char *why) {

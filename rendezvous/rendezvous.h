@@ -109,6 +109,10 @@ struct rendezvous_events {
     void (*on_dump)(void *arg, const char *why);
 };
 
+/* What can be said of the options alone: nothing is asked, nothing is opened. rendezvous_open() says the
+ * same. Returns 0, or -EINVAL with a text. */
+int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err);
+
 /* Opens what this node hosts (the store's thread, the coordinator, the first round's store) but joins
  * nothing yet. `options` and what it points to are copied; `events` is borrowed.
  * Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL… with a text; then nothing is left open. */

@@ -29,6 +29,10 @@ def make_fixtures(folder):
     (folder / "hello").chmod(0o755)
     (folder / "locked").write_text("#!/bin/sh\n")
     shutil.copyfile("/bin/true", folder / "locked-elf")
+    (folder / "orphan").write_text("#!/no/such/interpreter -x\n")
+    (folder / "orphan").chmod(0o755)
+    (folder / "windows").write_bytes(b"#!/bin/sh\r\necho hi\r\n")
+    (folder / "windows").chmod(0o755)
     (folder / "folder").mkdir()
     (folder / "a-file").write_text("")
 

@@ -74,11 +74,17 @@ START_TEST(test_endpoint) {
     ck_assert_uint_eq(e.port, 7);
     ck_assert_int_eq(cr_endpoint_parse("", 7, &e, &err), 0);
     ck_assert_str_eq(e.host, "localhost");
-    const char *const bad[] = {"h:99999", "h:", "h:x", "a b:1", "h:123456", ":80", "h:-1", "h:+1"};
+    const char *const bad[] = {"h:99999", "h:", "h:x", "a b:1", "h:123456", ":80", "h:-1", "h:+1", "::1", "fe80::1", "a:b:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(cr_endpoint_parse(bad[i], 7, &e, &err), -EINVAL);
         ck_assert_ptr_nonnull(strstr(err.text, bad[i]));
     }
+    ck_assert_int_eq(cr_endpoint_parse("fd00::abcd", 7, &e, &err), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "IPv6 stands in brackets"));
+    /* as torchrun reads it: the last colon is the port's */
+    ck_assert_int_eq(cr_endpoint_parse("fe80::1%eth0:80", 7, &e, &err), 0);
+    ck_assert_str_eq(e.host, "fe80::1%eth0");
+    ck_assert_uint_eq(e.port, 80);
 }
 END_TEST
 

@@ -148,6 +148,27 @@ START_TEST(what_cannot_run_is_told_apart) {
 }
 END_TEST
 
+START_TEST(a_script_without_its_interpreter) {
+    MAKE("moved", "#! /no/such/interpreter -x\n", 0755);
+    ck_assert_int_lt(RESOLVE("./moved"), 0);
+    FAILS(-ENOENT, "cannot run './moved': the interpreter '/no/such/interpreter' that its #! line");
+    MAKE("bin/venv-tool", "#!/no/such/venv/bin/python\n", 0755); /* through PATH: run itself */
+    ck_assert_int_lt(RESOLVE("venv-tool"), 0);
+    FAILS(-ENOENT, "cannot run 'venv-tool': the interpreter '/no/such/venv/bin/python'");
+    ck_assert_int_lt(RESOLVE("venv-tool", .no_python = 1), 0);
+    FAILS(-ENOENT, "/no/such/venv/bin/python");
+    MAKE("windows", "#!/bin/sh\r\necho hi\r\n", 0755);
+    ck_assert_int_lt(RESOLVE("./windows"), 0);
+    FAILS(-ENOENT, "its #! line, '/bin/sh', ends in a carriage return, as on Windows; try: sed -i");
+    MAKE("data", "", 0644);
+    MAKE("by-data", "#!data\n", 0755); /* from the current folder, as the kernel does */
+    ck_assert_int_lt(RESOLVE("./by-data"), 0);
+    FAILS(-EACCES, "'data'");
+    MAKE("bare", "#!\n", 0755);
+    RUNS("bare", "bare a -b"); /* the kernel's to refuse */
+}
+END_TEST
+
 START_TEST(which_python) {
     MAKE("train.py", "", 0644);
     ck_assert_int_eq(RESOLVE("train.py", .python_exec = "mypython"), 0);
@@ -205,6 +226,7 @@ int main(void) {
     tcase_add_test(t, python_scripts);
     tcase_add_test(t, executables);
     tcase_add_test(t, what_cannot_run_is_told_apart);
+    tcase_add_test(t, a_script_without_its_interpreter);
     tcase_add_test(t, which_python);
     tcase_add_test(t, modes);
     suite_add_tcase(s, t);

@@ -1,0 +1,1 @@
+crun --version > /dev/full
