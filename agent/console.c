@@ -1,12 +1,14 @@
 #include "agent/console.h"
 
 #include "base/cleanup.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -75,6 +77,14 @@ static ssize_t write_some(struct console *c, const char *data, size_t len) {
     return write(c->fd, data, len < POLLED_MAX ? len : POLLED_MAX);
 }
 
+/* A reader that has gone away, or a terminal, knows; a full disk does not tell anybody. */
+static void give_up(struct console *c, int code) {
+    console_kill(c);
+    if (code == EPIPE || code == EIO || code == ECONNRESET) return;
+    cr_warn("cannot write to the console any more: %s; the job goes on, without the rest of its output here",
+            strerror(code));
+}
+
 /* Bytes written before the reader wanted no more; a console that fails is dead. */
 static size_t write_now(struct console *c, const char *data, size_t len) {
     size_t done = 0;
@@ -82,7 +92,7 @@ static size_t write_now(struct console *c, const char *data, size_t len) {
         ssize_t n = write_some(c, data + done, len - done);
         if (n >= 0) done += (size_t) n;
         else if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-        else if (errno != EINTR) console_kill(c);
+        else if (errno != EINTR) give_up(c, errno);
     }
     return done;
 }

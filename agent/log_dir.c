@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define RUN_ID_SHOWN 180 /* bytes of an encoded run id in a file name; the kernel allows 255 */
-#define REMEDY       "; give --log-dir a folder that you can write to"
+#define REMEDY       "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
 /* ---- names ---- */
 
@@ -41,14 +41,23 @@ static int random_suffix(char out[9]) {
     return 0;
 }
 
-/* Where Python's tempfile looks first. */
+static int is_writable_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK | X_OK) == 0;
+}
+
+/* Where Python's tempfile looks, in its order; the first that can be written. If there is none, the
+ * first, for the error. */
 static const char *temp_folder(void) {
-    static const char *const names[] = {"TMPDIR", "TEMP", "TMP"};
-    for (size_t i = 0; i < CR_ARRAY_LEN(names); i++) {
-        const char *path = getenv(names[i]);
-        if (path != NULL && path[0] != '\0') return path;
+    const char *const places[] = {getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"),
+                                  "/tmp", "/var/tmp", "/usr/tmp", "."};
+    const char *first = NULL;
+    for (size_t i = 0; i < CR_ARRAY_LEN(places); i++) {
+        if (places[i] == NULL || places[i][0] == '\0') continue;
+        if (is_writable_folder(places[i])) return places[i];
+        if (first == NULL) first = places[i];
     }
-    return "/tmp";
+    return first;
 }
 
 /* Appends to the path at `len`; 0 or -ENAMETOOLONG. */

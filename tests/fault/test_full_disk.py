@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The disk of the logs is full: one warning, the job goes on, the console gets every line."""
+"""The disk of the logs, or of the console, is full: one warning, the job goes on, the others get every line."""
 import pathlib
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import clean_env, crun, run_tests, script, skip  # noqa: E402
+from crun_test import CRUN, TIMEOUT_S, clean_env, crun, run, run_tests, script, skip, start  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1)
 PY = "#!/usr/bin/python3\nimport os\nrank = int(os.environ['RANK'])\n"
@@ -29,6 +29,26 @@ def test_full_disk(tmp):
             assert shown == [f"[default{rank}]:{i} {'x' * 100}" for i in range(5000)]
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_limit_of_file_sizes(tmp):
+    """RLIMIT_FSIZE raises a signal, too, that ends whoever does not ignore it."""
+    worker = script(tmp, "w", "#!/bin/sh\nfor i in 1 2 3; do echo line $i; done\n")
+    done = run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker],
+               env=ENV)
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines() == [f"[default0]:line {i}" for i in (1, 2, 3)], done
+    assert done.stderr.count("File too large") == 1, done
+
+
+def test_console_on_a_full_disk(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\necho one\necho two\n")
+    with open("/dev/full", "w") as full:
+        job = start([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV, stdout=full)
+        _, err = job.communicate(timeout=TIMEOUT_S)
+    assert job.returncode == 0, err
+    assert err.count("cannot write to the console any more: No space left on device") == 1, err
+    assert [p.read_text() for p in tmp.glob("logs/*/attempt_0/*/stdout.log")] == ["one\ntwo\n"] * 2
 
 
 if __name__ == "__main__":

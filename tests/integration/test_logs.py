@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, clean_env, crun, run_tests, script, start  # noqa: E402
+from crun_test import CRUN, clean_env, crun, run, run_tests, script, start  # noqa: E402
 
 SPEAK = '#!/bin/sh\necho "out $LOCAL_RANK"\necho "err $LOCAL_RANK" >&2\n'
 
@@ -131,6 +131,22 @@ def test_log_folder_that_is_a_file(tmp):
     assert done.returncode == 1 and done.stdout == "", done
     assert f"cannot create the log folder '{tmp}/file" in done.stderr and "--log-dir" in done.stderr, done
     assert done.stderr.count("\n") == 1, done
+
+
+def test_temp_folder_as_python_finds_it(tmp):
+    (tmp / "second").mkdir()
+    done = crun("-r", "3", script(tmp, "w", SPEAK), env=clean_env(TMPDIR=tmp / "gone", TEMP=tmp / "w", TMP=tmp / "second"))
+    assert done.returncode == 0 and not done.stderr, done
+    made = list((tmp / "second").iterdir())
+    assert len(made) == 1 and made[0].name.startswith("torchelastic_"), made
+
+
+def test_too_few_open_files(tmp):
+    worker = script(tmp, "w", SPEAK)
+    done = run(["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", CRUN, "--nproc-per-node=60", "-t", "3",
+                f"--log-dir={tmp}/logs", worker], env=clean_env(OMP_NUM_THREADS=1))
+    assert done.returncode == 1, done
+    assert "pen files; raise the limit of open files, which is 64 (ulimit -Hn)" in done.stderr, done
 
 
 def test_stderr_is_a_terminal_where_ours_is(tmp):
