@@ -5,6 +5,7 @@
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
+#include "base/cpu_mask.h"
 #include "base/error.h"
 #include "rendezvous/rendezvous.h"
 
@@ -26,8 +27,9 @@ struct agent_job {
     const char *title; /* what the failure report calls the program */
     uint32_t max_restarts;
 
-    /* GPU and threads */
+    /* GPU, CPUs and threads */
     int virtual_local_rank;
+    const struct cr_cpu_mask *cpus; /* one a local rank; empty: not bound; NULL: none is */
     int set_omp_num_threads; /* 1: OMP_NUM_THREADS=1 for the workers (torchrun's rule has fired) */
 
     /* Logs. Masks are AGENT_STREAM_ bits, one a local rank, local_world_size of them. */

@@ -76,6 +76,8 @@ static int prepare_worker(struct starts *s, struct worker *w) {
         rc = log_relay_prepare(a->relay, w->local_rank, a->round.first_rank + w->local_rank,
                                s->fds[i], &a->error);
     }
+    const struct cr_cpu_mask *cpus = a->job->cpus;
+    if (cpus != NULL && cr_cpu_count(&cpus[w->local_rank]) > 0) how->cpus = &cpus[w->local_rank];
     how->stdout_fd = s->fds[i][0];
     how->stderr_fd = s->fds[i][1];
     w->started_ns = cr_wall_ns();

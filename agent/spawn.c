@@ -48,7 +48,7 @@
 #define MAY_BORROW 0
 #endif
 
-static const char *const step_name[] = {"start", "make a session for", "redirect", "execute"};
+static const char *const step_name[] = {"start", "make a session for", "redirect", "set the CPUs of", "execute"};
 
 /* ---- the kernel, without the C library in between ---- */
 
@@ -213,6 +213,10 @@ static void child_main(struct spawn_slot *slot) {
     if (kernel_call(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC, 0) < 0)
         close_on_exec_one_by_one();
     if (request->files != NULL) set_file_limit(request->files);
+    if (request->cpus != NULL) {
+        code = kernel_call(SYS_sched_setaffinity, 0, sizeof *request->cpus, (long) request->cpus, 0);
+        if (code < 0) child_fail(slot, SPAWN_CPUS, code);
+    }
     reset_signals();
     code = kernel_call(SYS_execve, (long) request->path, (long) request->argv, (long) request->envp,
                        0);

@@ -2,6 +2,8 @@
 #ifndef AGENT_SPAWN_INTERNAL_H
 #define AGENT_SPAWN_INTERNAL_H
 
+#include "base/cpu_mask.h"
+
 #include <stdalign.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -14,6 +16,7 @@ struct spawn_request {
     char *const *argv, *const *envp;
     int stdio[3];               /* -1 = inherit */
     int cgroup_fd;              /* the directory to start in, or -1 */
+    const struct cr_cpu_mask *cpus; /* to run on, or NULL */
     const struct rlimit *files; /* the limit of open files to go back to, or NULL */
 };
 
@@ -23,7 +26,7 @@ struct spawned {
 };
 
 /* How far the child came. */
-enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_EXEC };
+enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_CPUS, SPAWN_EXEC };
 
 struct spawn_report {
     int code;             /* 0, or the negative errno of `step` */

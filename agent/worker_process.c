@@ -87,6 +87,7 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
         .stdio = {how->stdin_fd, how->stdout_fd, how->stderr_fd},
         .cgroup_fd = cgroup_fd,
         .files = claim_workers_files(),
+        .cpus = how->cpus,
     };
     int code = known_children_begin();
     if (code < 0) return code;

@@ -17,6 +17,7 @@
 #ifndef AGENT_WORKER_PROCESS_H
 #define AGENT_WORKER_PROCESS_H
 
+#include "base/cpu_mask.h"
 #include "base/error.h"
 
 #include <stdint.h>
@@ -32,6 +33,7 @@ struct worker_spawn {
     char *const *argv, *const *envp;
     int stdin_fd, stdout_fd,
         stderr_fd; /* -1 = inherit ours; borrowed, the caller closes its copy */
+    const struct cr_cpu_mask *cpus; /* to run on, or NULL: ours */
 };
 
 /* How a worker ended. */

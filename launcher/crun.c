@@ -11,8 +11,9 @@
 #include "agent/agent.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "launcher/device_count.h"
+#include "launcher/devices.h"
 #include "launcher/job.h"
+#include "launcher/numa.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
@@ -56,6 +57,12 @@ static int count_gpus(void *arg, const char *visible, uint32_t *count, struct cr
     return device_gpu_count(&device_places_default, visible, count, err);
 }
 
+static int bind_workers(void *arg, enum numa_mode mode, const char *visible, uint32_t workers,
+                        struct cr_cpu_mask *masks, struct cr_error *err) {
+    (void) arg;
+    return numa_bind_workers(mode, &device_places_default, "/sys", visible, workers, masks, err);
+}
+
 static int draw_random(void *arg, unsigned char out[16]) {
     (void) arg;
     return getrandom(out, 16, 0) == 16 ? 0 : -errno;
@@ -65,6 +72,7 @@ static const struct job_world real_world = {
     .lookup = lookup_environment,
     .cpu_count = count_cpus,
     .gpu_count = count_gpus,
+    .bind = bind_workers,
     .random = draw_random,
 };
 

@@ -81,11 +81,6 @@ static int refuse(struct builder *b, enum option_id id, const char *why) {
 }
 
 static int refuse_unavailable(struct builder *b) {
-    if (text_of(b, OPTION_NUMA_BINDING) != NULL) {
-        return refuse(b, OPTION_NUMA_BINDING,
-                      "is not available in this version; bind with numactl or taskset in front of "
-                      "the program");
-    }
     if (text_of(b, OPTION_LOGS_SPECS) != NULL) {
         return refuse(b, OPTION_LOGS_SPECS,
                       "names a Python plug-in, which a native launcher cannot load; use --log-dir, "
@@ -160,6 +155,25 @@ static int check_virtual(struct builder *b) {
                 "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
                 "for each, or lower --nproc-per-node",
                 list, entries, n));
+}
+
+/* Last of all, as it reads hundreds of files: who has mistyped another option shall not wait. */
+static int build_binding(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    const char *name = text_of(b, OPTION_NUMA_BINDING);
+    enum numa_mode mode = NUMA_NODE;
+    if (name == NULL) return 0;
+    int rc = value_word(name, NUMA_MODES, b->err);
+    if (rc < 0) return blame(b, OPTION_NUMA_BINDING, rc);
+    if (strcmp(name, "socket") == 0) mode = NUMA_SOCKET;
+    if (strcmp(name, "exclusive") == 0) mode = NUMA_EXCLUSIVE;
+    if (strcmp(name, "core-complex") == 0) mode = NUMA_CORE_COMPLEX;
+    uint32_t n = a->rendezvous.local_world_size;
+    struct cr_cpu_mask *masks = allocate(b, n * sizeof(*masks));
+    if (masks == NULL) return -ENOMEM;
+    rc = b->world->bind(b->world->arg, mode, variable(b, "CUDA_VISIBLE_DEVICES"), n, masks, b->err);
+    a->cpus = masks;
+    return rc < 0 ? blame(b, OPTION_NUMA_BINDING, rc) : 0;
 }
 
 static int build_workers(struct builder *b) {
@@ -522,6 +536,7 @@ int job_build(const struct options *options, const struct job_world *world, stru
     if (rc == 0) rc = build_logs(&b);
     if (rc == 0) rc = refuse_unavailable(&b);
     if (rc == 0) rc = rendezvous_check(&out->agent.rendezvous, &reason);
+    if (rc == 0) rc = build_binding(&b);
     return rc < 0 ? cr_fail(err, rc, "%s", reason.text) : 0;
 }
 

@@ -4,6 +4,7 @@
 #define LAUNCHER_JOB_H
 
 #include "agent/agent.h"
+#include "launcher/numa_binding.h"
 #include "launcher/options.h"
 
 #include <signal.h>
@@ -16,6 +17,9 @@ struct job_world {
     void *arg; /* for every function here */
     uint32_t (*cpu_count)(void *arg);
     int (*gpu_count)(void *arg, const char *visible_devices, uint32_t *count, struct cr_error *err);
+    /* numa.h's numa_bind_workers */
+    int (*bind)(void *arg, enum numa_mode mode, const char *visible_devices, uint32_t workers,
+                struct cr_cpu_mask *masks, struct cr_error *err);
     int (*random)(void *arg, unsigned char out[16]); /* 0 or a negative errno */
 };
 

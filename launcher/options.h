@@ -39,7 +39,7 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
     X(VIRTUAL_LOCAL_RANK, "virtual-local-rank", 0, FLAG, NULL, NULL, 1, WORKERS, NULL,             \
       "each worker sees LOCAL_RANK=0 and one GPU of its own")                                      \
     X(NUMA_BINDING, "numa-binding", 0, VALUE, "HOW", NULL, 0, WORKERS,                             \
-      "node socket exclusive core-complex", "not available yet: refused")                          \
+      "node socket exclusive core-complex", "bind each worker to the CPUs near its GPU")           \
     X(MODULE, "module", 'm', FLAG, NULL, NULL, 1, PROGRAM, NULL,                                   \
       "PROGRAM is a Python module, as in python -m")                                               \
     X(NO_PYTHON, "no-python", 0, FLAG, NULL, NULL, 1, PROGRAM, NULL,                               \

@@ -35,6 +35,14 @@ static int count_gpus(void *arg, const char *visible, uint32_t *count, struct cr
     return 0;
 }
 
+static int bind_cpus(void *arg, enum numa_mode mode, const char *visible, uint32_t workers,
+                     struct cr_cpu_mask *masks, struct cr_error *err) {
+    (void) arg;
+    if (visible != NULL) return cr_fail(err, -ENODEV, "no GPU");
+    for (uint32_t i = 0; i < workers; i++) cr_cpu_add(&masks[i], (uint32_t) mode);
+    return 0;
+}
+
 static int draw(void *arg, unsigned char out[16]) {
     (void) arg;
     memset(out, 0xa5, 16);
@@ -70,6 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                     .arg = &in,
                                     .cpu_count = count_cpus,
                                     .gpu_count = count_gpus,
+                                    .bind = bind_cpus,
                                     .random = draw};
     int rc = options_parse(in.argv, lookup, &in, &options, &err);
     if (rc == 0 && options.wanted == OPTIONS_RUN) {

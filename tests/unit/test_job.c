@@ -42,6 +42,19 @@ static int count_gpus(void *arg, const char *visible, uint32_t *count, struct cr
     return 0;
 }
 
+static enum numa_mode bound_mode;
+static char bound_visible[64];
+
+static int bind_workers(void *arg, enum numa_mode mode, const char *visible, uint32_t workers,
+                        struct cr_cpu_mask *masks, struct cr_error *err) {
+    (void) arg;
+    if (workers > gpus) return cr_fail(err, -ENODEV, "too few GPUs");
+    bound_mode = mode;
+    (void) snprintf(bound_visible, sizeof(bound_visible), "%s", visible == NULL ? "-" : visible);
+    for (uint32_t i = 0; i < workers; i++) cr_cpu_add(&masks[i], 10 + i);
+    return 0;
+}
+
 static int draw(void *arg, unsigned char out[16]) {
     (void) arg;
     for (int i = 0; i < 16; i++) out[i] = (unsigned char) (i * 17);
@@ -49,7 +62,8 @@ static int draw(void *arg, unsigned char out[16]) {
 }
 
 static const struct job_world world = {
-    .lookup = lookup, .cpu_count = count_cpus, .gpu_count = count_gpus, .random = draw};
+    .lookup = lookup, .cpu_count = count_cpus, .gpu_count = count_gpus, .bind = bind_workers,
+    .random = draw};
 
 static struct options o;
 static struct job job;
@@ -229,9 +243,33 @@ START_TEST(nodes) {
 }
 END_TEST
 
+START_TEST(workers_are_bound_near_their_gpus) {
+    static const struct {
+        const char *option;
+        enum numa_mode mode;
+    } modes[] = {{"--numa-binding=node", NUMA_NODE},
+                 {"--numa-binding=socket", NUMA_SOCKET},
+                 {"--numa-binding=exclusive", NUMA_EXCLUSIVE},
+                 {"--numa-binding=core-complex", NUMA_CORE_COMPLEX}};
+    gpus = 4;
+    ck_assert_int_eq(BUILD("--nproc-per-node=2"), 0);
+    ck_assert_ptr_null(job.agent.cpus);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(BUILD(modes[i].option, "--nproc-per-node=2"), 0);
+        ck_assert_int_eq(bound_mode, modes[i].mode);
+        ck_assert_str_eq(bound_visible, "-");
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            ck_assert_uint_eq(cr_cpu_count(&job.agent.cpus[rank]), 1);
+            ck_assert(cr_cpu_has(&job.agent.cpus[rank], 10 + rank));
+        }
+    }
+    FAILS("--numa-binding: too few GPUs", "--numa-binding=node", "--nproc-per-node=5");
+    FAILS("--numa-binding: 'numa'", "--numa-binding=numa");
+}
+END_TEST
+
 START_TEST(what_is_not_available_is_refused_by_name) {
     FAILS("--rdzv-backend: 'foo'", "--rdzv-backend=foo");
-    FAILS("--numa-binding", "--numa-binding=node");
     FAILS("--logs-specs", "--logs-specs=plugin");
     FAILS("store_type", "--rdzv-conf=store_type=file");
 }
@@ -377,6 +415,7 @@ int main(void) {
     tcase_add_test(t, threads_rule);
     tcase_add_test(t, virtual_local_rank_needs_a_gpu_for_each);
     tcase_add_test(t, nodes);
+    tcase_add_test(t, workers_are_bound_near_their_gpus);
     tcase_add_test(t, what_is_not_available_is_refused_by_name);
     tcase_add_test(t, endpoints);
     tcase_add_test(t, rdzv_conf);

@@ -282,6 +282,42 @@ START_TEST(test_a_worker_starts_clean) {
 }
 END_TEST
 
+START_TEST(test_a_worker_runs_on_its_cpus) {
+    struct place p;
+    struct worker_process *w;
+    struct cr_error err;
+    struct cr_cpu_mask ours, last = {0}, absent = {0};
+    char line[256], expected[256], *argv[] = {(char *) "/bin/grep", (char *) "Cpus_allowed_list",
+                                              (char *) "/proc/self/status", NULL};
+    int ends[2];
+    choose_way(_i);
+    ck_assert_int_eq(cr_cpu_allowed(&ours), 0);
+    for (uint32_t cpu = cr_cpu_next(&ours, 0); cpu < CR_CPUS_MAX; cpu = cr_cpu_next(&ours, cpu + 1)) {
+        last = (struct cr_cpu_mask){0};
+        cr_cpu_add(&last, cpu);
+        (void) snprintf(expected, sizeof expected, "Cpus_allowed_list:\t%u", cpu);
+    }
+    place_open(&p);
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    struct worker_spawn how = {.path = argv[0], .argv = argv, .envp = environ, .stdin_fd = -1,
+                               .stdout_fd = ends[1], .stderr_fd = -1, .cpus = &last};
+    ck_assert_int_eq(worker_spawn(p.n, &how, NULL, &w, &err), 0);
+    read_line(ends[0], line, sizeof line);
+    ck_assert_str_eq(line, expected);
+    struct cr_cpu_mask after;
+    ck_assert_int_eq(cr_cpu_allowed(&after), 0);
+    ck_assert_mem_eq(&after, &ours, sizeof ours); /* the launcher stays where it is */
+    cr_cpu_add(&absent, CR_CPUS_MAX - 1);
+    how.cpus = &absent;
+    ck_assert_int_eq(worker_spawn(p.n, &how, NULL, &w, &err), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "cannot set the CPUs of '/bin/grep'"));
+    (void) close(ends[0]);
+    (void) close(ends[1]);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+}
+END_TEST
+
 START_TEST(test_streams_may_be_swapped) {
     struct place p;
     int a[2], b[2];
@@ -352,7 +388,7 @@ START_TEST(test_many_at_once) {
         (void) snprintf(number[i], sizeof number[i], "%zu", i);
         each[i][3] = number[i];
         who[i] = (void *) i;
-        how[i] = (struct worker_spawn){argv[0], each[i], environ, -1, -1, -1};
+        how[i] = (struct worker_spawn){argv[0], each[i], environ, -1, -1, -1, NULL};
     }
     place_open(&p);
     ck_assert_int_eq(worker_spawn_all(p.n, how, who, MANY, out, &failed, &err), 0);
@@ -703,7 +739,8 @@ static _Noreturn void start_without_end(char *mark) {
     struct worker_process *out[8];
     size_t failed;
     place_open(&p);
-    for (size_t i = 0; i < 8; i++) how[i] = (struct worker_spawn){argv[0], argv, envp, -1, -1, -1};
+    for (size_t i = 0; i < 8; i++)
+        how[i] = (struct worker_spawn){argv[0], argv, envp, -1, -1, -1, NULL};
     for (int round = 0; round < 4; round++)
         if (worker_spawn_all(p.n, how, who, 8, out, &failed, NULL) < 0) abort();
     for (;;) (void) pause();
@@ -746,6 +783,7 @@ int main(void) {
     tcase_add_loop_test(starting, test_failures_to_start_are_told, 0, 3);
     tcase_add_loop_test(starting, test_exit_codes_and_signals, 0, 3);
     tcase_add_loop_test(starting, test_a_worker_starts_clean, 0, 3);
+    tcase_add_loop_test(starting, test_a_worker_runs_on_its_cpus, 0, 3);
     tcase_add_loop_test(starting, test_streams_may_be_swapped, 0, 3);
     tcase_add_loop_test(starting, test_no_descriptor_leaks, 0, 3);
     tcase_add_loop_test(starting, test_exit_before_the_pid_is_noted, 0, 3);

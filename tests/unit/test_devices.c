@@ -1,5 +1,5 @@
-/* Counting GPUs without one: a fake NVML library, built here, and fake /dev and /proc folders. */
-#include "launcher/device_count.h"
+/* Finding GPUs without one: a fake NVML library, built here, and fake /dev and /proc folders. */
+#include "launcher/devices.h"
 
 #include <check.h>
 #include <errno.h>
@@ -27,6 +27,14 @@ static const char fake_nvml[] =
     "return 0; }\n"
     "int nvmlDeviceGetUUID(void *d, char *t, unsigned n) {\n"
     "    return snprintf(t, n, \"GPU-%ldb0\", (long) d) < 0; }\n"
+    "int nvmlDeviceGetPciInfo_v3(void *d, void *at) {\n"
+    "    struct { char old[16]; unsigned domain, bus, device, id, sub; char bus_id[32]; } *p = at;\n"
+    "    if (getenv(\"FAKE_NO_PCI\")) return 999;\n"
+    "    p->domain = 0; p->bus = 0x3a + (unsigned) (long) d; p->device = 0; return 0; }\n"
+    "int nvmlDeviceGetHandleByUUID(const char *t, void **d) {\n"
+    "    *d = (void *) (long) (t[4] - 'a' + 1); return t[4] < 'a'; }\n"
+    "int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *slice, void **card) {\n"
+    "    *card = slice; return 0; }\n"
     "const char *nvmlErrorString(int code) { return code == 18 ? \"version mismatch\" : \"?\"; }\n";
 
 static void touch(const char *folder, const char *name) {
@@ -155,6 +163,52 @@ START_TEST(visible_devices) {
 }
 END_TEST
 
+/* The bus ids, comma-separated. */
+static const char *bus_ids(const char *visible) {
+    static char text[1024];
+    struct device_gpu *list;
+    uint32_t n;
+    ck_assert_int_eq(device_gpus(&places, visible, &list, &n, &err), 0);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        size_t len = strlen(text);
+        (void) snprintf(text + len, sizeof(text) - len, "%s%s", i > 0 ? "," : "", list[i].bus_id);
+    }
+    free(list);
+    return text;
+}
+
+START_TEST(places_on_the_bus) {
+    build_nvml();
+    (void) setenv("FAKE_GPUS", "3", 1);
+    ck_assert_str_eq(bus_ids(NULL), "0000:3b:00.0,0000:3c:00.0,0000:3d:00.0");
+    ck_assert_str_eq(bus_ids("2,0"), "0000:3d:00.0,0000:3b:00.0");
+    ck_assert_str_eq(bus_ids("GPU-2b"), "0000:3c:00.0");
+    ck_assert_str_eq(bus_ids("MIG-b/1,MIG-b/2"), "0000:3c:00.0,0000:3c:00.0"); /* slices of one card */
+    ck_assert_str_eq(bus_ids("MIG-0"), "");
+    ck_assert_str_eq(bus_ids(""), "");
+    (void) setenv("FAKE_NO_PCI", "1", 1);
+    ck_assert_str_eq(bus_ids("0,1"), ",");
+    (void) unsetenv("FAKE_NO_PCI");
+}
+END_TEST
+
+START_TEST(places_that_the_driver_tells) {
+    char gpus[128];
+    (void) snprintf(gpus, sizeof(gpus), "%s/gpus", proc_nvidia);
+    make_folder(proc_nvidia);
+    make_folder(gpus);
+    touch(gpus, "0000:af:00.0");
+    touch(gpus, "0000:3b:00.0");
+    touch(dev, "nvidia0");
+    touch(dev, "nvidia1");
+    ck_assert_str_eq(bus_ids(NULL), "0000:3b:00.0,0000:af:00.0");
+    ck_assert_str_eq(bus_ids("1"), "0000:af:00.0");
+    touch(gpus, "0000:d8:00.0"); /* more than are ours: which are? */
+    ck_assert_str_eq(bus_ids(NULL), ",");
+}
+END_TEST
+
 START_TEST(cpus_follow_the_affinity) {
     cpu_set_t all, one;
     ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
@@ -171,7 +225,7 @@ START_TEST(cpus_follow_the_affinity) {
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("device_count");
+    Suite *s = suite_create("devices");
     TCase *t = tcase_create("count");
     tcase_set_timeout(t, 60); /* one of them runs a compiler */
     tcase_add_checked_fixture(t, setup, teardown);
@@ -180,6 +234,8 @@ int main(void) {
     tcase_add_test(t, driver_entries);
     tcase_add_test(t, nvml_decides);
     tcase_add_test(t, visible_devices);
+    tcase_add_test(t, places_on_the_bus);
+    tcase_add_test(t, places_that_the_driver_tells);
     tcase_add_test(t, cpus_follow_the_affinity);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -1,0 +1,41 @@
+/* A set of CPUs, as sched_setaffinity(2) takes it and as sysfs writes it ("0-3,8"). */
+#ifndef CR_CPU_MASK_H
+#define CR_CPU_MASK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CR_CPUS_MAX 8192u /* Linux's own limit (CONFIG_NR_CPUS) */
+#define CR_CPU_WORD (8 * sizeof(unsigned long))
+
+struct cr_cpu_mask {
+    unsigned long bits[CR_CPUS_MAX / CR_CPU_WORD];
+};
+
+static inline void cr_cpu_add(struct cr_cpu_mask *m, uint32_t cpu) {
+    if (cpu < CR_CPUS_MAX) m->bits[cpu / CR_CPU_WORD] |= 1UL << cpu % CR_CPU_WORD;
+}
+
+static inline int cr_cpu_has(const struct cr_cpu_mask *m, uint32_t cpu) {
+    return cpu < CR_CPUS_MAX && (m->bits[cpu / CR_CPU_WORD] >> cpu % CR_CPU_WORD & 1);
+}
+
+uint32_t cr_cpu_count(const struct cr_cpu_mask *m);
+
+/* The lowest CPU from `from` up, or CR_CPUS_MAX. */
+uint32_t cr_cpu_next(const struct cr_cpu_mask *m, uint32_t from);
+
+/* Keeps what is in `other`, too. */
+void cr_cpu_intersect(struct cr_cpu_mask *m, const struct cr_cpu_mask *other);
+
+/* "0-3,8", blanks and a newline at the end allowed; "" is the empty set. Returns 0, or -EINVAL for
+ * anything else and CPUs beyond the maximum; then *m is undefined. */
+int cr_cpu_parse(const char *list, struct cr_cpu_mask *m);
+
+/* The same text; a list that does not fit ends in "…". */
+void cr_cpu_format(const struct cr_cpu_mask *m, char *out, size_t size);
+
+/* The CPUs that the calling thread may use. Returns 0, or a negative errno. */
+int cr_cpu_allowed(struct cr_cpu_mask *m);
+
+#endif

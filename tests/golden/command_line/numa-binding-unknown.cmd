@@ -1,0 +1,1 @@
+crun --numa-binding=numa train.py
