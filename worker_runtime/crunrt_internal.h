@@ -19,6 +19,9 @@
  *     return cr_fail(rt_last_error(), -EINVAL, "…"); */
 struct cr_error *rt_last_error(void);
 
+/* -EINVAL: "<what>: <argument> is NULL". */
+int rt_fail_null(const char *what, const char *argument);
+
 /* One connection, shared by a store and its prefixed views. */
 struct crunrt_store {
     struct crunrt_store *parent; /* NULL: this one owns the client */

@@ -150,8 +150,9 @@ static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_
 
 int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
     crunrt_group_options o;
-    int rc = rt == NULL ? cr_fail(rt_last_error(), -EINVAL, "make a group: no runtime")
-                        : read_options(options, &o);
+    int rc = rt == NULL    ? rt_fail_null("make a group", "the runtime")
+             : out == NULL ? rt_fail_null("make a group", "out")
+                           : read_options(options, &o);
     if (rc < 0) return rc;
     int rank = rt->place.rank;
     int size = rt->place.world_size;
@@ -187,9 +188,11 @@ void crunrt_group_destroy(crunrt_group *group) {
     free(group);
 }
 
-int crunrt_group_rank(const crunrt_group *group) { return group->rank; }
-int crunrt_group_size(const crunrt_group *group) { return group->size; }
-const char *crunrt_group_backend(const crunrt_group *group) { return group->backend->name; }
+int crunrt_group_rank(const crunrt_group *group) { return group != NULL ? group->rank : -1; }
+int crunrt_group_size(const crunrt_group *group) { return group != NULL ? group->size : -1; }
+const char *crunrt_group_backend(const crunrt_group *group) {
+    return group != NULL ? group->backend->name : NULL;
+}
 
 void *crunrt_nccl_comm(crunrt_group *group) {
     if (group == NULL || group->backend->native == NULL) return NULL;

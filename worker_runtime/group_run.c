@@ -89,15 +89,41 @@ static int check_ranks(const struct crunrt_group *g, const crunrt_op *op, struct
     return 0;
 }
 
-static int check_buffers(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
-    if (op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS) {
-        if (op->send_counts == NULL || op->recv_counts == NULL) {
-            return cr_fail(err, -EINVAL, "send_counts or recv_counts is NULL");
+#define COUNT_MAX (SIZE_MAX / 32) /* elements of a buffer: its bytes fit in an int64_t */
+
+/* *total = the elements of one buffer. */
+static int sum_counts(const size_t *counts, int size, const char *name, size_t *total,
+                      struct cr_error *err) {
+    if (counts == NULL) return cr_fail(err, -EINVAL, "%s is NULL", name);
+    *total = 0;
+    for (int r = 0; r < size; r++) {
+        if (counts[r] > COUNT_MAX - *total) {
+            return cr_fail(err, -EINVAL, "%s[%d] = %zu is too large", name, r, counts[r]);
         }
-        return 0;
+        *total += counts[r];
     }
-    if (op->count > SIZE_MAX / 8 / (size_t) g->size)
-        return cr_fail(err, -EINVAL, "count is too large");
+    return 0;
+}
+
+static int check_counts(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
+    size_t sent = 0, received = 0;
+    int rc = sum_counts(op->send_counts, g->size, "send_counts", &sent, err);
+    if (rc == 0) rc = sum_counts(op->recv_counts, g->size, "recv_counts", &received, err);
+    if (rc < 0) return rc;
+    if (op->send_counts[g->rank] != op->recv_counts[g->rank]) {
+        return cr_fail(err, -EINVAL, "this rank sends itself %zu elements and receives %zu of them",
+                       op->send_counts[g->rank], op->recv_counts[g->rank]);
+    }
+    if (sent > 0 && op->send == NULL) return cr_fail(err, -EINVAL, "the send buffer is NULL");
+    if (received > 0 && op->recv == NULL)
+        return cr_fail(err, -EINVAL, "the receive buffer is NULL");
+    return 0;
+}
+
+static int check_buffers(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
+    if (op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS) return check_counts(g, op, err);
+    if (op->count > COUNT_MAX / (size_t) g->size)
+        return cr_fail(err, -EINVAL, "count = %zu is too large", op->count);
     if (op->count == 0) return 0;
     if (needs_send(g, op) && op->send == NULL)
         return cr_fail(err, -EINVAL, "the send buffer is NULL");
@@ -144,7 +170,7 @@ int group_call_is_empty(const struct group_call *call) {
 int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out) {
     struct cr_error *err = rt_last_error();
     int rc =
-        g == NULL ? cr_fail(err, -EINVAL, "run an operation: no group") : read_op(given, &out->op);
+        g == NULL ? rt_fail_null("run an operation", "the group") : read_op(given, &out->op);
     if (rc < 0) return rc;
     if (g->broken.code != 0) return fail_broken(g, &out->op);
     rc = check_op(g, &out->op, err);
@@ -200,6 +226,7 @@ int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
 
 int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count) {
     struct cr_error *err = rt_last_error();
+    if (group == NULL) return rt_fail_null("run a batch", "the group");
     if (count == 0) return 0;
     if (ops == NULL || count > CRUNRT_WORKS_MAX) {
         return cr_fail(err, -EINVAL, "run a batch: no operations, or more than %d",

@@ -184,7 +184,7 @@ static void forget_arrival(struct crunrt_group *g, uint32_t number) {
 
 int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms) {
     struct cr_error *err = rt_last_error();
-    if (group == NULL) return cr_fail(err, -EINVAL, "monitored barrier: no group");
+    if (group == NULL) return rt_fail_null("monitored barrier", "the group");
     if (group->broken.code != 0) {
         return cr_fail(err, -EPIPE,
                        "monitored barrier in group '%s': the group is broken since: %s",

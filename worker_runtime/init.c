@@ -61,7 +61,7 @@ static int connect_store(struct crunrt *rt, int64_t timeout_ms) {
 
 int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     crunrt_init_options o;
-    int rc = read_options(options, &o);
+    int rc = out == NULL ? rt_fail_null("initialise", "out") : read_options(options, &o);
     if (rc < 0) return rc;
     struct crunrt *rt = calloc(1, sizeof(*rt));
     if (rt == NULL) return cr_fail(rt_last_error(), -ENOMEM, "initialise: out of memory");
@@ -107,9 +107,11 @@ void crunrt_destroy(crunrt *rt) {
     free(rt);
 }
 
-int crunrt_rank(const crunrt *rt) { return rt->place.rank; }
-int crunrt_world_size(const crunrt *rt) { return rt->place.world_size; }
-int crunrt_local_rank(const crunrt *rt) { return rt->place.local_rank; }
-int crunrt_local_world_size(const crunrt *rt) { return rt->place.local_world_size; }
-int crunrt_restart_count(const crunrt *rt) { return rt->place.restart_count; }
-crunrt_store *crunrt_job_store(crunrt *rt) { return rt->store; }
+int crunrt_rank(const crunrt *rt) { return rt != NULL ? rt->place.rank : -1; }
+int crunrt_world_size(const crunrt *rt) { return rt != NULL ? rt->place.world_size : -1; }
+int crunrt_local_rank(const crunrt *rt) { return rt != NULL ? rt->place.local_rank : -1; }
+int crunrt_local_world_size(const crunrt *rt) {
+    return rt != NULL ? rt->place.local_world_size : -1;
+}
+int crunrt_restart_count(const crunrt *rt) { return rt != NULL ? rt->place.restart_count : -1; }
+crunrt_store *crunrt_job_store(crunrt *rt) { return rt != NULL ? rt->store : NULL; }

@@ -1,12 +1,17 @@
 /* The text of the last failure, one a thread, in fixed storage: it works when memory is short. */
 #include "worker_runtime/crunrt_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 static _Thread_local struct cr_error thread_error;
 
 struct cr_error *rt_last_error(void) {
     return &thread_error;
+}
+
+int rt_fail_null(const char *what, const char *argument) {
+    return cr_fail(rt_last_error(), -EINVAL, "%s: %s is NULL", what, argument);
 }
 
 const char *crunrt_last_error(void) { return thread_error.text; }

@@ -305,7 +305,7 @@ static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
 }
 
 int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
-    if (rt == NULL) return cr_fail(rt_last_error(), -EINVAL, "rejoin: no runtime");
+    if (rt == NULL) return rt_fail_null("rejoin", "the runtime");
     crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
     if (options != NULL && options->size >= sizeof(options->size)) {
         memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));

@@ -160,7 +160,8 @@ static void spawn_done(struct spawn *s) {
 }
 
 int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg) {
-    if (fn == NULL || nprocs < 1 || nprocs > SPAWN_MAX) {
+    if (fn == NULL) return rt_fail_null("start workers", "the function");
+    if (nprocs < 1 || nprocs > SPAWN_MAX) {
         return cr_fail(rt_last_error(), -EINVAL, "start %d workers: 1 to %d can be started", nprocs,
                        SPAWN_MAX);
     }

@@ -86,6 +86,7 @@ static int step_with_news(struct agent_link *l, crunrt_change *change) {
 }
 
 int crunrt_step(crunrt *rt, crunrt_change *change) {
+    if (rt == NULL) return rt_fail_null("make a step", "the runtime");
     struct agent_link *l = &rt->link;
     l->steps++;
     if (l->page == NULL) return 0;
@@ -102,6 +103,7 @@ int rt_round_is_over(const struct crunrt *rt) {
 /* ---- what a worker says of itself ---- */
 
 int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
+    if (rt == NULL) return rt_fail_null("answer changes", "the runtime");
     if ((unsigned) how > CRUNRT_NEEDS || (how == CRUNRT_NEEDS && needs_ms < 0)) {
         return cr_fail(rt_last_error(), -EINVAL, "answer changes: %d with %lld ms is no answer",
                        (int) how, (long long) needs_ms);
@@ -113,6 +115,7 @@ int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
 }
 
 int crunrt_change_done(crunrt *rt) {
+    if (rt == NULL) return rt_fail_null("say that the change is done", "the runtime");
     struct agent_link *l = &rt->link;
     if (l->page == NULL) return 0;
     if (l->change.type == 0 || l->stop_at == 0 || l->steps < l->stop_at) {
@@ -125,6 +128,7 @@ int crunrt_change_done(crunrt *rt) {
 }
 
 int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
+    if (rt == NULL) return rt_fail_null("watch steps", "the runtime");
     if (limit_ms < 0) {
         return cr_fail(rt_last_error(), -EINVAL, "watch steps: %lld ms is no limit",
                        (long long) limit_ms);
@@ -136,6 +140,7 @@ int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
 }
 
 int crunrt_can_rejoin(crunrt *rt, int yes) {
+    if (rt == NULL) return rt_fail_null("say that this worker can rejoin", "the runtime");
     if (rt->link.page != NULL) atomic_store(&rt->link.page->can_rejoin, yes != 0);
     return 0;
 }

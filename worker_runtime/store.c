@@ -35,6 +35,7 @@ static int store_new(struct crunrt_store *parent, const char *prefix, int64_t ti
 }
 
 int crunrt_store_open(const char *host, int port, int64_t timeout_ms, crunrt_store **out) {
+    if (out == NULL) return rt_fail_null("open a store", "out");
     if (host == NULL || host[0] == '\0' || port < 1 || port > 65535) {
         return cr_fail(rt_last_error(), -EINVAL, "open the store at '%s' port %d: not an address",
                        host != NULL ? host : "", port);
@@ -81,9 +82,10 @@ int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, cru
 }
 
 int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **out) {
-    if (store == NULL || prefix == NULL || prefix[0] == '\0') {
-        return cr_fail(rt_last_error(), -EINVAL, "prefix a store: no store or an empty prefix");
-    }
+    if (store == NULL) return rt_fail_null("prefix a store", "the store");
+    if (out == NULL) return rt_fail_null("prefix a store", "out");
+    if (prefix == NULL || prefix[0] == '\0')
+        return cr_fail(rt_last_error(), -EINVAL, "prefix a store: the prefix is empty");
     return store_new(store, prefix, store->timeout_ms, out);
 }
 
@@ -104,8 +106,8 @@ struct crunrt_store *rt_store_lock(struct crunrt_store *store) {
 }
 
 static int check_key(const struct crunrt_store *store, const char *key) {
-    if (store == NULL || key == NULL)
-        return cr_fail(rt_last_error(), -EINVAL, "use a store: no store or key");
+    if (store == NULL) return rt_fail_null("use a store", "the store");
+    if (key == NULL) return rt_fail_null("use a store", "the key");
     if (strlen(store->prefix) + strlen(key) > CRUNRT_KEY_MAX) {
         return cr_fail(rt_last_error(), -EINVAL, "use the key '%.64s…': longer than %zu bytes", key,
                        CRUNRT_KEY_MAX);
@@ -124,10 +126,17 @@ int rt_store_key(const struct crunrt_store *store, const char *key, char **text,
     return 0;
 }
 
+int rt_check_value(const char *key, const void *value, size_t len) {
+    if (value != NULL || len == 0) return 0;
+    return cr_fail(rt_last_error(), -EINVAL, "set '%.64s': the value is NULL, its length %zu", key,
+                   len);
+}
+
 int crunrt_store_set(crunrt_store *store, const char *key, const void *value, size_t len) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
     int rc = rt_store_key(store, key, &text, &k);
+    if (rc == 0) rc = rt_check_value(key, value, len);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
     rc = store_set(root->base, k, (struct store_bytes){value, len}, root->timeout_ms,
@@ -141,6 +150,7 @@ int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms, v
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
     int rc = rt_store_key(store, key, &text, &k);
+    if (rc == 0 && value == NULL) rc = rt_fail_null("get a key", "value");
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
     size_t n = 0;
@@ -170,6 +180,8 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
     int rc = rt_store_key(store, key, &text, &k);
+    if (rc == 0) rc = rt_check_value(key, expected, expected_len);
+    if (rc == 0) rc = rt_check_value(key, desired, desired_len);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
     void *held = NULL;
@@ -197,9 +209,11 @@ void rt_key_list_done(struct rt_key_list *list) {
 int rt_key_list_init(struct rt_key_list *list, const struct crunrt_store *store,
                      const char *const *keys, size_t key_count) {
     *list = (struct rt_key_list){NULL, 0};
-    if (store == NULL || (keys == NULL && key_count > 0) || key_count > STORE_LIST_MAX) {
-        return cr_fail(rt_last_error(), -EINVAL,
-                       "use a store: no store, no keys, or more than %zu keys", STORE_LIST_MAX);
+    if (store == NULL) return rt_fail_null("use a store", "the store");
+    if (keys == NULL && key_count > 0) return rt_fail_null("use a store", "the list of keys");
+    if (key_count > STORE_LIST_MAX) {
+        return cr_fail(rt_last_error(), -EINVAL, "use %zu keys: more than %zu at once", key_count,
+                       STORE_LIST_MAX);
     }
     list->keys = calloc(key_count > 0 ? key_count : 1, sizeof(*list->keys));
     if (list->keys == NULL)
@@ -231,6 +245,7 @@ int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_c
 int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_count,
                        int *present) {
     struct rt_key_list list;
+    if (present == NULL) return rt_fail_null("check keys", "present");
     int rc = rt_key_list_init(&list, store, keys, key_count);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
@@ -255,8 +270,8 @@ int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
 }
 
 int crunrt_store_num_keys(crunrt_store *store, int64_t *count) {
-    if (store == NULL || count == NULL)
-        return cr_fail(rt_last_error(), -EINVAL, "count keys: no store");
+    if (store == NULL) return rt_fail_null("count the keys", "the store");
+    if (count == NULL) return rt_fail_null("count the keys", "count");
     struct crunrt_store *root = rt_store_lock(store);
     int rc = store_num_keys(root->base, store->timeout_ms, count, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);

@@ -11,6 +11,9 @@ struct crunrt_store *rt_store_lock(struct crunrt_store *store);
 int rt_store_key(const struct crunrt_store *store, const char *key, char **text,
                  struct store_bytes *out);
 
+/* 0, or -EINVAL if there should be bytes and are none. */
+int rt_check_value(const char *key, const void *value, size_t len);
+
 struct rt_key_list {
     struct store_bytes *keys;
     size_t count;

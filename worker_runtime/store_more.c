@@ -19,6 +19,7 @@ int crunrt_store_append(crunrt_store *store, const char *key, const void *value,
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
     int rc = rt_store_key(store, key, &text, &k);
+    if (rc == 0) rc = rt_check_value(key, value, len);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
     rc = store_append(root->base, k, (struct store_bytes){value, len}, store->timeout_ms,
@@ -62,8 +63,7 @@ int crunrt_store_multi_get(crunrt_store *store, const char *const *keys, size_t 
                            int64_t timeout_ms, void **values, size_t *lens) {
     struct rt_key_list names;
     struct store_list list = {0};
-    if (values == NULL && key_count > 0)
-        return cr_fail(rt_last_error(), -EINVAL, "get several keys: nowhere to put the values");
+    if (values == NULL && key_count > 0) return rt_fail_null("get several keys", "values");
     int rc = rt_key_list_init(&names, store, keys, key_count);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
@@ -79,8 +79,8 @@ int crunrt_store_multi_get(crunrt_store *store, const char *const *keys, size_t 
 int crunrt_store_multi_set(crunrt_store *store, const char *const *keys, const void *const *values,
                            const size_t *lens, size_t key_count) {
     struct rt_key_list names;
-    if ((values == NULL || lens == NULL) && key_count > 0)
-        return cr_fail(rt_last_error(), -EINVAL, "set several keys: no values");
+    if (values == NULL && key_count > 0) return rt_fail_null("set several keys", "values");
+    if (lens == NULL && key_count > 0) return rt_fail_null("set several keys", "lens");
     int rc = rt_key_list_init(&names, store, keys, key_count);
     if (rc < 0) return rc;
     CR_AUTO_FREE struct store_bytes *bytes = calloc(key_count + 1, sizeof(*bytes));
@@ -88,11 +88,16 @@ int crunrt_store_multi_set(crunrt_store *store, const char *const *keys, const v
         rt_key_list_done(&names);
         return fail_memory("set several keys");
     }
-    for (size_t i = 0; i < key_count; i++) bytes[i] = (struct store_bytes){values[i], lens[i]};
-    struct crunrt_store *root = rt_store_lock(store);
-    rc = store_multi_set(root->base, names.keys, bytes, names.count, store->timeout_ms,
-                         rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
+    for (size_t i = 0; rc == 0 && i < key_count; i++) {
+        rc = rt_check_value(keys[i], values[i], lens[i]);
+        bytes[i] = (struct store_bytes){values[i], lens[i]};
+    }
+    if (rc == 0) {
+        struct crunrt_store *root = rt_store_lock(store);
+        rc = store_multi_set(root->base, names.keys, bytes, names.count, store->timeout_ms,
+                             rt_last_error());
+        (void) pthread_mutex_unlock(&root->lock);
+    }
     rt_key_list_done(&names);
     return rc;
 }
@@ -119,8 +124,9 @@ static int collect(const struct store_list *list, const char *prefix, char ***ke
 
 int crunrt_store_list_keys(crunrt_store *store, char ***keys, size_t *count) {
     struct store_list list = {0};
-    if (store == NULL || keys == NULL || count == NULL)
-        return cr_fail(rt_last_error(), -EINVAL, "list the keys: no store, or nowhere to put them");
+    if (store == NULL) return rt_fail_null("list the keys", "the store");
+    if (keys == NULL) return rt_fail_null("list the keys", "keys");
+    if (count == NULL) return rt_fail_null("list the keys", "count");
     struct crunrt_store *root = rt_store_lock(store);
     int rc = store_list_keys(root->base, store->timeout_ms, &list, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
@@ -135,6 +141,7 @@ int crunrt_store_queue_push(crunrt_store *store, const char *name, const void *v
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
     int rc = rt_store_key(store, name, &text, &k);
+    if (rc == 0) rc = rt_check_value(name, value, len);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
     rc = store_queue_push(root->base, k, (struct store_bytes){value, len}, store->timeout_ms,
@@ -148,8 +155,7 @@ int crunrt_store_queue_pop(crunrt_store *store, const char *name, int64_t timeou
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
     size_t n = 0;
-    if (value == NULL)
-        return cr_fail(rt_last_error(), -EINVAL, "pop from a queue: nowhere to put the value");
+    if (value == NULL) return rt_fail_null("pop from a queue", "value");
     int rc = rt_store_key(store, name, &text, &k);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
@@ -163,8 +169,7 @@ int crunrt_store_queue_pop(crunrt_store *store, const char *name, int64_t timeou
 int crunrt_store_queue_len(crunrt_store *store, const char *name, int64_t *count) {
     CR_AUTO_FREE char *text = NULL;
     struct store_bytes k;
-    if (count == NULL)
-        return cr_fail(rt_last_error(), -EINVAL, "measure a queue: nowhere to put the length");
+    if (count == NULL) return rt_fail_null("measure a queue", "count");
     int rc = rt_store_key(store, name, &text, &k);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);

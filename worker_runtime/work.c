@@ -17,6 +17,7 @@ struct crunrt_work {
 
 int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out) {
     struct cr_error *err = rt_last_error();
+    if (out == NULL) return rt_fail_null("start an operation", "out");
     struct crunrt_work *w = calloc(1, sizeof(*w));
     if (w == NULL) return cr_fail(err, -ENOMEM, "start an operation: out of memory");
     int rc = group_call_prepare(group, op, &w->call);
@@ -58,14 +59,15 @@ static int work_poll(struct crunrt_work *w, int64_t timeout_ms) {
 }
 
 int crunrt_work_test(crunrt_work *work, int *done) {
-    if (work == NULL) return cr_fail(rt_last_error(), -EINVAL, "test a work: there is none");
+    if (work == NULL) return rt_fail_null("test a work", "the work");
+    if (done == NULL) return rt_fail_null("test a work", "done");
     int rc = work_poll(work, 0);
     *done = rc != -EINPROGRESS;
     return *done ? rc : 0;
 }
 
 int crunrt_work_wait(crunrt_work *work, int64_t timeout_ms) {
-    if (work == NULL) return cr_fail(rt_last_error(), -EINVAL, "wait for a work: there is none");
+    if (work == NULL) return rt_fail_null("wait for a work", "the work");
     int rc = work_poll(work, rt_timeout(timeout_ms, CR_FOREVER));
     if (rc != -EINPROGRESS) return rc;
     return cr_fail(rt_last_error(), -EAGAIN, "wait for %s in group '%s': not over after %lld ms",
