@@ -16,7 +16,7 @@ extern "C" {
 
 #include "base/error.h"
 
-#define CRUNRT_BACKEND_ABI 2
+#define CRUNRT_BACKEND_ABI 3
 
 /* The group's corner of the store; keys are relative to it. 0 or a negative errno with a text. */
 struct backend_store {
@@ -49,6 +49,7 @@ struct backend_group {
 struct backend_call {
     const crunrt_op *op;
     uint32_t seq;
+    uint32_t signature;  /* the same where the ranks make the same call: kind, type, count … */
     size_t element_size; /* bytes */
 };
 

@@ -3,7 +3,8 @@
  * The rank that notices breaks its connections, so the failure runs through the group as fast as
  * sockets close. Each leaves state/<rank> in the store; who leaves none within a short grace is
  * dead or hangs, and is named. The first to write `failure` is the first that noticed; the others
- * quote it. */
+ * quote it. After a timeout the notes are compared: ranks that made different calls wait for each
+ * other in vain. */
 #include "worker_runtime/flight_internal.h"
 #include "worker_runtime/group_internal.h"
 
@@ -22,12 +23,13 @@
 
 /* Asking about each rank costs a request a rank. */
 #define ASK_RANKS_MAX 512
+#define OTHERS_MAX    2 /* calls of other ranks in a text */
 
-static void leave_state(struct crunrt_group *g, const char *what) {
+/* Best effort: the store may be gone. */
+static void leave_state(struct crunrt_group *g, const char *doing) {
     char key[32];
     (void) snprintf(key, sizeof(key), "state/%d", g->rank);
-    (void) crunrt_store_set(g->store, key, what,
-                            strlen(what)); /* best effort: the store may be gone */
+    (void) crunrt_store_set(g->store, key, doing, strlen(doing));
 }
 
 void group_tell_failure(struct crunrt_group *g, const char *own, char *out, size_t out_size) {
@@ -63,18 +65,41 @@ static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, siz
     (void) snprintf(out, out_size, "; no sign of rank %s", names);
 }
 
-int group_break(struct crunrt_group *g, const char *what, struct cr_error *err) {
+/* "" or "; rank 1 was in broadcast(float32 x 64, root 0) #17", of those that left a note. */
+static void find_others(struct crunrt_group *g, const char *doing, char *out, size_t out_size) {
+    size_t len = 0;
+    int found = 0;
+    out[0] = '\0';
+    for (int r = 0; r < g->size && g->size <= ASK_RANKS_MAX; r++) {
+        char key[32];
+        void *value = NULL;
+        (void) snprintf(key, sizeof(key), "state/%d", r);
+        int rc = r == g->rank ? -ETIMEDOUT : crunrt_store_get(g->store, key, 0, &value, NULL);
+        if (rc < 0 && rc != -ETIMEDOUT) return;
+        CR_AUTO_FREE char *theirs = value;
+        if (rc < 0 || strcmp(theirs, doing) == 0) continue;
+        if (++found > OTHERS_MAX) continue;
+        int n = snprintf(out + len, out_size - len, "; rank %d was in %s", r, theirs);
+        if (n > 0 && (size_t) n < out_size - len) len += (size_t) n;
+    }
+    if (found > OTHERS_MAX) {
+        (void) snprintf(out + len, out_size - len, ", %d more in other calls", found - OTHERS_MAX);
+    }
+}
+
+int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
     struct cr_error cause = *err; /* the store's calls below write the thread's text */
     if (g->state != NULL) g->backend->abort(g->state);
 
-    char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320];
+    char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320], others[320] = "";
     (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);
-    leave_state(g, what);
+    leave_state(g, doing);
     group_tell_failure(g, own, first, sizeof(first));
     find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
+    if (cause.code == -ETIMEDOUT) find_others(g, doing, others, sizeof(others));
 
-    (void) cr_fail(&g->broken, cause.code, "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s",
-                   what, g->name, g->backend->name, g->rank, g->size, cause.text, silent,
+    (void) cr_fail(&g->broken, cause.code, "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s",
+                   what, g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
                    first[0] != '\0' ? "; first seen by " : "", first);
     *err = g->broken;
     (void) flight_dump(NULL, g->broken.text); /* where there is a place for it */

@@ -99,7 +99,12 @@ void group_split_withdraw(struct crunrt_group *g);
 void group_tell_failure(struct crunrt_group *g, const char *words, char *first, size_t first_size);
 
 /* The group cannot go on: breaks it off, tells the others through the store, finds out who gives no
- * sign, and completes the text in *err, which begins with the cause. Returns err->code. */
-int group_break(struct crunrt_group *g, const char *what, struct cr_error *err);
+ * sign, and who was in another call, and completes the text in *err, which begins with the cause.
+ *
+ *   what    "all_reduce #17", for messages
+ *   doing   the same in full, to be compared with the other ranks' words
+ *
+ * Returns err->code. */
+int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err);
 
 #endif

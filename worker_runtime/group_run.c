@@ -167,6 +167,20 @@ int group_call_is_empty(const struct group_call *call) {
            op->kind != CRUNRT_OP_ALL_TO_ALL_COUNTS;
 }
 
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* Of a message only the length must agree, of a collective all that is not each rank's own. */
+static uint32_t op_signature(const crunrt_op *op, size_t element_size) {
+    if (is_p2p(op->kind)) return (uint32_t) (mix(1, op->count * element_size) >> 32);
+    uint64_t hash = mix(mix(mix(2, (uint64_t) op->kind), (uint64_t) op->dtype), op->count);
+    if (reduces(op->kind)) hash = mix(hash, (uint64_t) op->reduce);
+    if (has_root(op->kind)) hash = mix(hash, (uint64_t) op->root);
+    return (uint32_t) (hash >> 32);
+}
+
 int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out) {
     struct cr_error *err = rt_last_error();
     int rc =
@@ -179,7 +193,8 @@ int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct gr
     if (out->op.stream == NULL) out->op.stream = g->stream;
     uint32_t seq = is_p2p(out->op.kind) ? g->p2p_seq : g->collective_seq;
     (void) snprintf(out->what, sizeof(out->what), "%s #%u", op_kind_name(out->op.kind), seq);
-    out->backend = (struct backend_call){&out->op, seq, crunrt_dtype_size(out->op.dtype)};
+    size_t element = crunrt_dtype_size(out->op.dtype);
+    out->backend = (struct backend_call){&out->op, seq, op_signature(&out->op, element), element};
     return 0;
 }
 
@@ -195,6 +210,13 @@ int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_
     return group_check_call(g, call, err);
 }
 
+/* "all_reduce(float32 x 1000, sum) #17". */
+static void describe_call(const struct group_call *call, char out[OP_TEXT_MAX + 32]) {
+    char text[OP_TEXT_MAX];
+    op_describe(&call->op, text);
+    (void) snprintf(out, OP_TEXT_MAX + 32, "%s #%u", text, call->backend.seq);
+}
+
 int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
                   struct cr_error *err) {
     flight_end(call->flight, rc == 0);
@@ -206,7 +228,9 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
         *err = g->broken;
         return rc;
     }
-    return group_break(g, call->what, err);
+    char doing[OP_TEXT_MAX + 32];
+    describe_call(call, doing);
+    return group_break(g, call->what, doing, err);
 }
 
 int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {

@@ -101,7 +101,7 @@ int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr
     char what[sizeof(g->name) + 32];
     struct cr_error cause = *err;
     (void) snprintf(what, sizeof(what), "split for the group '%s'", g->name);
-    (void) group_break(parent, what, &cause);
+    (void) group_break(parent, what, what, &cause);
     *err = cause;
     return rc;
 }

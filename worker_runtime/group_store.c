@@ -3,7 +3,7 @@
  *   <phase>/<rank>     set by each rank that arrived        <phase>/count, <phase>/ready
  *   split/…            whether it is made by splitting another, see group_split.c
  *   backend/<key>      the backend's own: addresses, ids
- *   state/<rank>       "all_reduce #17": what a rank was in when the group broke
+ *   state/<rank>       "all_reduce(float32 x 1000, sum) #17": what a rank was in when the group broke
  *   failure            what the first rank to fail had to say
  *
  * The number counts the groups of the attempt, so no key ever serves two groups. */
@@ -197,7 +197,7 @@ int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms) {
     if (rc < 0) {
         struct cr_error cause = *err;
         (void) snprintf(phase, sizeof(phase), "monitored barrier #%u", number);
-        rc = group_break(group, phase, &cause);
+        rc = group_break(group, phase, phase, &cause);
         *err = cause;
         return rc;
     }

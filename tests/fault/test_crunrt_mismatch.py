@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""With CRUNRT_DEBUG=1 calls that do not match end on every rank with one sentence that names both; the
-flight record holds what was going on."""
+"""With CRUNRT_DEBUG=1 calls that do not match end on every rank with one sentence that names both; without
+it, by a timeout that names them, and never with a wrong result or the end of the process. The flight
+record holds what was going on."""
 import json
 import os
 import re
@@ -24,6 +25,14 @@ for how, other in (("kind", "broadcast(float32 x 64, root 0)"), ("count", "all_r
         fail(workers, f"the ranks say different things: {sentences}")
     if any(int(re.search(r"keys (\d+)", w.text())[1]) > 30 for w in workers):
         fail(workers, "the checks' keys pile up in the store")
+
+for how, calls in (("reduce", "all_reduce(float32 x "), ("short", "broadcast(float32 x "),
+                   ("message", ""), ("counts", "all_to_all_counts(float32")):
+    with Store() as store:
+        workers = run_workers(store, 3, ["crunrt_worker", "differ", how])
+    expect_all(workers, 3, "error -1")
+    if how != "counts" and not any(f"was in {calls}" in w.text() for w in workers):
+        fail(workers, f"nobody says who was in another call ({how})")
 
 with tempfile.TemporaryDirectory() as folder, Store() as store:
     workers = start_workers(store, 3, ["crunrt_worker", "lose", "kill", "2"], CRUNRT_FLIGHT_FILE=f"{folder}/rank")

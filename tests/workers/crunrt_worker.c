@@ -923,6 +923,34 @@ static void mode_mismatch(const char *how) {
     exit(3);
 }
 
+/* Without CRUNRT_DEBUG: ranks that make different calls all get a failure, none a wrong result and none
+ * is ended by the backend. */
+static void mode_differ(const char *how) {
+    open_world(20000);
+    static float x[64], y[3 * 64];
+    size_t three[64] = {0}, other = rank == 1;
+    crunrt_op op = CRUNRT_OP_INIT;
+    op.send = x;
+    op.recv = y;
+    op.count = other ? 32 : 64;
+    op.dtype = CRUNRT_FLOAT32;
+    op.timeout_ms = 1000;
+    op.root = 1;
+    if (strcmp(how, "reduce") == 0) op.kind = CRUNRT_OP_ALL_REDUCE;
+    if (strcmp(how, "short") == 0) op.kind = CRUNRT_OP_BROADCAST; /* 32 come, 64 are awaited */
+    if (strcmp(how, "message") == 0) op.kind = other ? CRUNRT_OP_RECV : CRUNRT_OP_SEND;
+    if (strcmp(how, "message") == 0 && other) op.root = 0;
+    if (strcmp(how, "counts") == 0) op.kind = CRUNRT_OP_ALL_TO_ALL_COUNTS;
+    for (int r = 0; r < size; r++) three[r] = r == rank ? 0 : rank == 1 ? 2 : 3;
+    op.send_counts = op.recv_counts = three;
+    int64_t since = now_ms();
+    int rc = strcmp(how, "message") == 0 && rank > 1 ? 0 : crunrt_group_run(world, &op);
+    if (rc == 0) rc = crunrt_group_barrier(world);
+    REQUIRE(rc == -ETIMEDOUT || rc == -ECONNRESET, "rank %d got %d", rank, rc);
+    print_error(rc, since);
+    exit(3);
+}
+
 /* The last rank does not take part in the group's first operation. */
 static void mode_late(void) {
     open_world(700);
@@ -1263,6 +1291,8 @@ int main(int argc, char **argv) {
         mode_lose_opening();
     else if (strcmp(mode, "mismatch") == 0)
         mode_mismatch(argument);
+    else if (strcmp(mode, "differ") == 0)
+        mode_differ(argument);
     else if (strcmp(mode, "monitored") == 0)
         mode_monitored();
     else if (strcmp(mode, "spawn") == 0)

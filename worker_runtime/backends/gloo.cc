@@ -5,6 +5,11 @@
 // corner of the store. Collectives carry the group's sequence number as Gloo's tag; sends and
 // receives use the caller's tag as the slot, as torch's Gloo backend does.
 //
+// What else a call is goes into the slots, too, so that ranks that make different calls do not meet:
+// both wait until their timeout, and then say what they were in. Gloo by itself would fill a longer
+// buffer in part, and end the process, from its own thread, where a message is longer than its buffer.
+// Not where peers may be torch's: they know nothing of it.
+//
 // Determinism: Gloo's ring all-reduce splits by the group's size and count alone and reduces in
 // ring order, so a fixed group size gives the same bits in every run.
 #include "worker_runtime/backend.h"
@@ -214,6 +219,7 @@ std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address)
 struct State {
     std::shared_ptr<crunrt_gloo::WatchedContext> context;
     int rank, size;
+    bool foreign;
 };
 
 int gloo_open(const backend_group *group, void **out, cr_error *err) {
@@ -221,6 +227,7 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
         auto state = std::make_unique<State>();
         state->rank = group->rank;
         state->size = group->size;
+        state->foreign = group->foreign != 0;
         state->context = std::make_shared<crunrt_gloo::WatchedContext>(group->rank, group->size);
         // For connecting, where Gloo waits five times as long; every operation brings its own.
         state->context->setTimeout(to_milliseconds(group->timeout_ms / 5));
@@ -251,7 +258,8 @@ void gloo_close(void *arg) {
 struct Call {
     State *state;
     const crunrt_op *op;
-    uint32_t tag;
+    uint32_t tag;  // of a collective
+    uint64_t slot; // of a message
     milliseconds timeout;
     size_t element, bytes; // of one element, of count elements
 
@@ -392,7 +400,43 @@ void all_to_all(const Call &c) {
     gloo::alltoall(o);
 }
 
+// A message that is posted at once and waited for later, so that many can be under way.
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+// To and from each rank at once; each message's slot holds its own length. A part for this rank
+// itself is copied.
 void all_to_all_counts(const Call &c) {
+    const int n = c.state->size, rank = c.state->rank;
+    const size_t ranks = static_cast<size_t>(n);
+    std::vector<Buffer> out(ranks), in(ranks);
+    auto from = static_cast<const char *>(c.op->send);
+    auto to = static_cast<char *>(c.op->recv);
+    auto slot = [&c](size_t bytes) {
+        const uint64_t length = (bytes + 1) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+        return UINT64_C(0xF1) << 56 | static_cast<uint64_t>(c.tag) << 24 | length;
+    };
+    for (int r = 0; r < n; r++) {
+        const size_t i = static_cast<size_t>(r), sent = c.op->send_counts[i] * c.element,
+                     received = c.op->recv_counts[i] * c.element;
+        if (r == rank && sent > 0) std::memcpy(to, from, sent);
+        if (r != rank && received > 0) {
+            in[i] = c.context()->createUnboundBuffer(to, received);
+            in[i]->recv(r, slot(received));
+        }
+        if (r != rank && sent > 0) {
+            out[i] = c.context()->createUnboundBuffer(const_cast<char *>(from), sent);
+            out[i]->send(r, slot(sent));
+        }
+        from += sent;
+        to += received;
+    }
+    for (size_t i = 0; i < ranks; i++) {
+        if (in[i] != nullptr) in[i]->waitRecv(c.timeout);
+        if (out[i] != nullptr) out[i]->waitSend(c.timeout);
+    }
+}
+
+void foreign_all_to_all_counts(const Call &c) {
     gloo::AlltoallvOptions o(c.context());
     set_common(o, c);
     std::vector<int64_t> out, in;
@@ -411,16 +455,13 @@ void barrier(const Call &c) {
     gloo::barrier(o);
 }
 
-// A message is posted at once and waited for later, so that many can be under way.
-using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
-
 Buffer post(const Call &c) {
     bool sends = c.op->kind == CRUNRT_OP_SEND;
     Buffer buffer = c.context()->createUnboundBuffer(sends ? c.send() : c.op->recv, c.bytes);
     if (sends)
-        buffer->send(c.op->root, c.op->tag);
+        buffer->send(c.op->root, c.slot);
     else
-        buffer->recv(c.op->root, c.op->tag);
+        buffer->recv(c.op->root, c.slot);
     return buffer;
 }
 
@@ -453,7 +494,8 @@ void dispatch(const Call &c) {
     case CRUNRT_OP_SCATTER: return scatter(c);
     case CRUNRT_OP_REDUCE_SCATTER: return reduce_scatter(c);
     case CRUNRT_OP_ALL_TO_ALL: return all_to_all(c);
-    case CRUNRT_OP_ALL_TO_ALL_COUNTS: return all_to_all_counts(c);
+    case CRUNRT_OP_ALL_TO_ALL_COUNTS:
+        return c.state->foreign ? foreign_all_to_all_counts(c) : all_to_all_counts(c);
     case CRUNRT_OP_BARRIER: return barrier(c);
     case CRUNRT_OP_SEND:
     case CRUNRT_OP_RECV: return finish(c, post(c));
@@ -474,7 +516,9 @@ Call describe(void *state, const backend_call *call, const crunrt_op *op) {
     Call c;
     c.state = static_cast<State *>(state);
     c.op = op;
-    c.tag = call->seq;
+    c.tag = c.state->foreign ? call->seq : call->signature << 12 | (call->seq & 0xfff);
+    c.slot = op->tag;
+    if (!c.state->foreign) c.slot |= static_cast<uint64_t>(call->signature & 0xffffff) << 32;
     c.timeout = to_milliseconds(op->timeout_ms);
     c.element = call->element_size;
     c.bytes = op->count * c.element;
