@@ -11,6 +11,9 @@ completiondir  ?= $(PREFIX)/share/bash-completion/completions
 unitdir        ?= $(PREFIX)/lib/systemd/system
 PROGRAM_PREFIX ?=
 
+# A program built by crunrt.pc finds the library where the linker does, unless the system looks there anyway.
+crunrt_rpath = $(if $(filter /usr/lib /usr/lib/%,$(libdir)),, -Wl$(comma)-rpath$(comma)$${libdir})
+
 installed_note = $(libdir)/crunrt/installed
 
 # What is installed: one line "mode source destination" a file.
@@ -38,7 +41,7 @@ install: ## install; honours DESTDIR, PREFIX, PROGRAM_PREFIX
 install-only: ## install what is built already
 	$(Q)mkdir -p $(BUILD)/completion
 	$(Q)sed -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
-	    -e 's|@version@|$(VERSION)|g' worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
+	    -e 's|@version@|$(VERSION)|g' -e 's|@rpath@|$(crunrt_rpath)|' worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
 	$(Q)sed 's|^ExecStart=crun-agent|ExecStart=$(bindir)/$(PROGRAM_PREFIX)crun-agent|' agent/crun-agent.service > $(BUILD)/crun-agent.service
 	$(Q)for c in docs/completion/*.bash; do \
 	    sed 's/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/' $$c > $(BUILD)/completion/$${c##*/}; done
