@@ -5,6 +5,7 @@
 #     examples/demo.sh [BUILD_FOLDER]
 set -eu
 BUILD=${1:-${BUILD:-build}}
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" # else crun sets it, and says so each time
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT

@@ -57,16 +57,16 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
     X(LOCAL_ADDR, "local-addr", 0, VALUE, "HOST", NULL, 1, RENDEZVOUS, NULL,                       \
       "address that this node tells the others (default: found out)")                              \
     X(RDZV_BACKEND, "rdzv-backend", 0, VALUE, "NAME", "static", 1, RENDEZVOUS, "c10d static etcd", \
-      "c10d, static or etcd")                                                                      \
+      "how the nodes find each other: c10d, static or etcd")                                       \
     X(RDZV_ENDPOINT, "rdzv-endpoint", 0, VALUE, "HOST[:PORT]", "", 1, RENDEZVOUS,                  \
       "localhost:0 localhost:29400", "where the rendezvous is; c10d: localhost:29400 if empty")    \
     X(RDZV_ID, "rdzv-id", 0, VALUE, "ID", "none", 1, RENDEZVOUS, NULL,                             \
       "job id; empty: a random one")                                                               \
     X(RDZV_CONF, "rdzv-conf", 0, VALUE, "K=V,...", "", 1, RENDEZVOUS,                              \
       "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= "   \
-      "keep_alive_max_attempt= change_notice= read_timeout= is_host= timeout=",                    \
+      "keep_alive_max_attempt= change_notice= coordinator_wait= read_timeout= is_host= timeout=",  \
       "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "           \
-      "keep_alive_interval=5, keep_alive_max_attempt=3, ...")                                      \
+      "keep_alive_interval=5, keep_alive_max_attempt=3 and others")                                \
     X(MAX_RESTARTS, "max-restarts", 0, VALUE, "N", "0", 1, ENDING, "0 1 3",                        \
       "failures after which all workers are started again")                                        \
     X(MONITOR_INTERVAL, "monitor-interval", 0, VALUE, "SECONDS", "0.1", 1, ENDING, NULL,           \
@@ -103,12 +103,12 @@ enum option_kind { OPTION_FLAG, OPTION_VALUE };
     X(LOGS_SPECS, "logs-specs", 0, VALUE, "NAME", NULL, 0, LOGS, NULL,                             \
       "a Python plug-in of torchrun: refused")                                                     \
     X(EVENT_LOG_HANDLER, "event-log-handler", 0, VALUE, "NAME", "null", 1, LOGS, "null console",   \
-      "null, or console: one JSON object an event on stderr")                                      \
+      "where events go: null (nowhere), or console, one JSON object an event on stderr")           \
     X(USE_ENV, "use-env", 0, FLAG, NULL, NULL, 0, OTHER, NULL,                                     \
       "accepted for torch.distributed.launch's sake; always so")                                   \
     X(PRINT_COMPLETION, "print-completion", 0, VALUE, "SHELL", NULL, 0, OTHER, "bash",             \
       "print a completion script for the shell (bash)")                                            \
-    X(HELP, "help", 'h', FLAG, NULL, NULL, 0, OTHER, NULL, "this text")                            \
+    X(HELP, "help", 'h', FLAG, NULL, NULL, 0, OTHER, NULL, "a summary of the options")             \
     X(VERSION, "version", 0, FLAG, NULL, NULL, 0, OTHER, NULL, "version, and which crun this is")
 
 enum option_id {
