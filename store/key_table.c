@@ -1,5 +1,6 @@
 #include "store/key_table_internal.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,8 @@ static void push(struct store_entry **bucket, struct store_entry *e) {
 /* Moves a few buckets on; the last one makes the new array the only one. */
 static void rehash_step(struct store_key_table *t) {
     for (unsigned i = 0; i < BUCKETS_PER_STEP && t->moved < t->sizes[0]; i++, t->moved++) {
+        size_t ahead = t->moved + 2 * BUCKETS_PER_STEP;
+        if (ahead < t->sizes[0]) __builtin_prefetch(t->buckets[0][ahead]);
         struct store_entry *next;
         for (struct store_entry *e = t->buckets[0][t->moved]; e != NULL; e = next) {
             next = e->next;
@@ -107,29 +110,57 @@ static inline struct store_entry *find(struct store_key_table *t, uint32_t hash,
     return NULL;
 }
 
-struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len) {
-    if (t->count == 0) return NULL;
-    if (t->buckets[1] != NULL) rehash_step(t);
-    return find(t, (uint32_t) store_hash(t->seed, key, len), key, len);
+uint32_t store_key_table_hash(const struct store_key_table *t, const void *key, size_t len) {
+    return (uint32_t) store_hash(t->seed, key, len);
 }
 
-struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len) {
-    if (t->buckets[0] == NULL) {
-        t->buckets[0] = calloc(BUCKETS_MIN, sizeof(struct store_entry *));
-        if (t->buckets[0] == NULL) return NULL;
-        t->sizes[0] = BUCKETS_MIN;
-    }
+struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint32_t hash,
+                                                const void *key, size_t len) {
+    if (t->count == 0) return NULL;
     if (t->buckets[1] != NULL) rehash_step(t);
-    uint32_t hash = (uint32_t) store_hash(t->seed, key, len);
-    struct store_entry *e = find(t, hash, key, len);
-    if (e != NULL) return e;
-    e = malloc(sizeof(*e) + len);
+    return find(t, hash, key, len);
+}
+
+struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len) {
+    if (t->count == 0) return NULL;
+    return store_key_table_find_hashed(t, store_key_table_hash(t, key, len), key, len);
+}
+
+static bool make_buckets(struct store_key_table *t) {
+    if (t->buckets[0] != NULL) return true;
+    t->buckets[0] = calloc(BUCKETS_MIN, sizeof(struct store_entry *));
+    if (t->buckets[0] == NULL) return false;
+    t->sizes[0] = BUCKETS_MIN;
+    return true;
+}
+
+struct store_entry *store_key_table_insert(struct store_key_table *t, uint32_t hash,
+                                           const void *key, size_t len) {
+    if (!make_buckets(t)) return NULL;
+    struct store_entry *e = malloc(sizeof(*e) + len);
     if (e == NULL) return NULL;
     *e = (struct store_entry){.hash = hash, .key_len = (uint32_t) len};
     memcpy(e->key, key, len);
     push(bucket_of(t, hash), e);
     if (++t->count > t->sizes[0]) rehash_start(t, t->sizes[0] * 2);
     return e;
+}
+
+struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len) {
+    uint32_t hash = store_key_table_hash(t, key, len);
+    struct store_entry *e = store_key_table_find_hashed(t, hash, key, len);
+    return e != NULL ? e : store_key_table_insert(t, hash, key, len);
+}
+
+/* Each step is one miss of the cache a key, and none waits for another's. */
+void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count) {
+    if (t->count == 0) return;
+    for (size_t i = 0; i < count; i++) __builtin_prefetch(bucket_of(t, hashes[i]));
+    for (size_t i = 0; i < count; i++) __builtin_prefetch(*bucket_of(t, hashes[i]));
+    for (size_t i = 0; i < count; i++) {
+        const struct store_entry *e = *bucket_of(t, hashes[i]);
+        if (e != NULL) __builtin_prefetch(e->value);
+    }
 }
 
 void store_key_table_remove(struct store_key_table *t, struct store_entry *e) {

@@ -36,6 +36,15 @@ void store_key_table_done(struct store_key_table *t); /* frees the arrays, not t
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len);
 /* Finds or inserts (value and extra NULL); NULL when memory is short. */
 struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len);
+
+/* The same in two steps, for who knows the hashes of many keys before it comes to the first: what they
+ * lead to is then fetched from memory side by side. Inserted must be only what was not found. */
+uint32_t store_key_table_hash(const struct store_key_table *t, const void *key, size_t len);
+void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count);
+struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint32_t hash,
+                                                const void *key, size_t len);
+struct store_entry *store_key_table_insert(struct store_key_table *t, uint32_t hash,
+                                           const void *key, size_t len);
 /* Unlinks and frees the entry. */
 void store_key_table_remove(struct store_key_table *t, struct store_entry *e);
 

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIMIT_REACHED    "memory limit of the store reached"
+#define COUNTER_TEXT_MAX ((size_t) 64 << 10)
+#define LOOK_AHEAD       16 /* names of a list that are fetched from memory together */
+
 /* What an operation works on. */
 struct call {
     struct store_keyspace *ks;
@@ -18,6 +22,7 @@ struct call {
     const struct store_request *request;
     int64_t now_ms;
     const char *reason;
+    uint32_t hashes[LOOK_AHEAD]; /* of the names that stand in a list around the one at hand */
 };
 
 static int fail(struct call *c, int code, const char *reason) {
@@ -54,7 +59,12 @@ static size_t extra_cost(const struct store_entry *e) {
 /* May `more` bytes be used? Nothing is counted yet. */
 static int afford(struct call *c, size_t more) {
     if (store_keyspace_affords(c->ks, more)) return 0;
-    return fail(c, -ENOSPC, "memory limit of the store reached");
+    return fail(c, -ENOSPC, LIMIT_REACHED);
+}
+
+/* A long reply is in memory before it is sent, whoever reads it: may there be so much of it? */
+static int afford_reply(struct call *c, size_t len) {
+    return len <= STORE_REPLY_FREE ? 0 : afford(c, len);
 }
 
 static void count_freed(struct store_keyspace *ks) {
@@ -67,20 +77,47 @@ static struct store_entry *find(struct call *c, struct store_bytes key) {
     return store_key_table_find(&c->ks->table, key.data, key.len);
 }
 
-/* Finds or creates, NULL with the reason set. A created entry holds nothing: give it something, or
- * settle() it. */
-static struct store_entry *obtain(struct call *c, struct store_bytes key, int *rc) {
-    size_t before = c->ks->table.count;
-    *rc = afford(c, store_entry_cost(key.len));
-    if (*rc < 0) {
-        struct store_entry *known = find(c, key);
-        if (known != NULL) *rc = 0;
-        return known;
+/* The names of a list come one after another, `step` apart, from the first: when a block of them begins,
+ * all of it is fetched. Returns the hash of number i. */
+static uint32_t item_hash(struct call *c, size_t i, size_t step) {
+    const struct store_request *r = c->request;
+    size_t at = i / step % LOOK_AHEAD, n = 0;
+    for (size_t j = i; at == 0 && n < LOOK_AHEAD && j < r->item_count; j += step) {
+        struct store_bytes key = store_request_item(r, j);
+        c->hashes[n++] = store_key_table_hash(&c->ks->table, key.data, key.len);
     }
-    struct store_entry *e = store_key_table_obtain(&c->ks->table, key.data, key.len);
+    if (n > 1) store_key_table_fetch(&c->ks->table, c->hashes, n);
+    return c->hashes[at];
+}
+
+static struct store_entry *find_item(struct call *c, size_t i) {
+    struct store_bytes key = store_request_item(c->request, i);
+    return store_key_table_find_hashed(&c->ks->table, item_hash(c, i, 1), key.data, key.len);
+}
+
+/* A new entry for what was not found, NULL with the reason set. It holds nothing: give it something, or
+ * settle() it. */
+static struct store_entry *create(struct call *c, uint32_t hash, struct store_bytes key, int *rc) {
+    *rc = afford(c, store_entry_cost(key.len));
+    if (*rc < 0) return NULL;
+    struct store_entry *e = store_key_table_insert(&c->ks->table, hash, key.data, key.len);
     if (e == NULL) *rc = no_memory(c);
-    if (c->ks->table.count > before) c->ks->memory += store_entry_cost(key.len);
+    if (e != NULL) c->ks->memory += store_entry_cost(key.len);
     return e;
+}
+
+static struct store_entry *obtain_hashed(struct call *c, uint32_t hash, struct store_bytes key,
+                                         int *rc) {
+    struct store_key_table *t = &c->ks->table;
+    struct store_entry *e = store_key_table_find_hashed(t, hash, key.data, key.len);
+    *rc = 0;
+    return e != NULL ? e : create(c, hash, key, rc);
+}
+
+/* Finds or creates. */
+static struct store_entry *obtain(struct call *c, struct store_bytes key, int *rc) {
+    uint32_t hash = store_key_table_hash(&c->ks->table, key.data, key.len);
+    return obtain_hashed(c, hash, key, rc);
 }
 
 static struct store_extra *obtain_extra(struct store_keyspace *ks, struct store_entry *e) {
@@ -128,6 +165,8 @@ static void make_ready(struct store_keyspace *ks, struct store_session *s) {
 static void unready(struct store_keyspace *ks, struct store_session *s) {
     if (!s->ready) return;
     s->ready = false;
+    ks->pushed -= s->pushed;
+    s->pushed = 0;
     if (s->ready_next != NULL) {
         s->ready_next->ready_prev = s->ready_prev;
     } else {
@@ -179,8 +218,11 @@ static struct store_wait *wait_new(struct call *c, size_t count, bool barrier) {
     struct store_keyspace *ks = c->ks;
     struct store_wait *w = malloc(sizeof(*w) + count * sizeof(w->registrations[0]));
     if (w == NULL) return NULL;
-    *w = (struct store_wait){
-        .prev = ks->wait_last, .session = c->session, .since_ms = c->now_ms, .barrier = barrier};
+    *w = (struct store_wait){.prev = ks->wait_last,
+                             .session = c->session,
+                             .since_ms = c->now_ms,
+                             .room = count,
+                             .barrier = barrier};
     if (ks->wait_last != NULL) {
         ks->wait_last->next = w;
     } else {
@@ -188,7 +230,7 @@ static struct store_wait *wait_new(struct call *c, size_t count, bool barrier) {
     }
     ks->wait_last = w;
     ks->wait_count++;
-    ks->memory += wait_cost(0);
+    ks->memory += wait_cost(count);
     c->session->wait = w;
     return w;
 }
@@ -206,7 +248,7 @@ static void wait_free(struct store_keyspace *ks, struct store_wait *w) {
         ks->wait_last = w->prev;
     }
     ks->wait_count--;
-    ks->memory -= wait_cost(w->count);
+    ks->memory -= wait_cost(w->room);
     w->session->wait = NULL;
     free(w);
 }
@@ -224,20 +266,20 @@ static void wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* Waits for e as well, which must have been afforded. A name that stands twice in one request is registered once: its first
- * registration is the last in the key's list, since nobody else came in between. */
+/* Waits for e as well, which must have been afforded. A name that stands twice in one request is
+ * registered once: its first registration is the last in the key's list, since nobody else came in
+ * between. */
 static int wait_add(struct call *c, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = obtain_extra(c->ks, e);
     if (x == NULL) return no_memory(c);
     if (!w->barrier && x->waiter_last != NULL && x->waiter_last->wait == w) return 0;
     registration_link(&w->registrations[w->count++], w, e);
     w->missing++;
-    c->ks->memory += sizeof(struct store_registration);
     return 0;
 }
 
 static void push_byte(struct store_keyspace *ks, struct store_session *s, uint8_t byte) {
-    if (store_output_u8(&s->out, byte) < 0) s->lost = true;
+    if (store_output_u8(&s->out, byte) < 0) s->lost = "out of memory";
     make_ready(ks, s);
 }
 
@@ -284,16 +326,33 @@ static bool watched(const struct store_entry *e) {
     return e->extra != NULL && e->extra->watches != NULL;
 }
 
+/* Nobody charges a push before its session is flushed, and one request may cause any number: so they
+ * are held to the limits here, where they are made. */
+static bool push_fits(struct store_keyspace *ks, struct store_session *s, size_t bytes) {
+    if (s->lost != NULL) return false;
+    ks->pushed += bytes;
+    s->pushed += bytes;
+    if (s->out.pending > ks->reply_max) {
+        s->lost = "it does not read its replies";
+    } else if (s->pushed > STORE_PUSH_FREE && !store_keyspace_affords(ks, ks->pushed)) {
+        s->lost = LIMIT_REACHED;
+    }
+    return s->lost == NULL;
+}
+
 static void watch_push(struct store_keyspace *ks, const struct store_watch *w, uint8_t code,
                        struct store_value *old, struct store_value *new) {
-    struct store_output *out = &w->session->out;
+    struct store_session *s = w->session;
+    struct store_output *out = &s->out;
+    size_t bytes = 9 + w->entry->key_len + store_output_copies(old) + store_output_copies(new);
+    make_ready(ks, s);
+    if (!push_fits(ks, s, bytes)) return;
     int rc = store_output_u8(out, code);
     if (rc == 0) rc = store_output_u64(out, w->entry->key_len);
     if (rc == 0) rc = store_output_bytes(out, w->entry->key, w->entry->key_len);
     if (rc == 0) rc = store_output_value(out, old);
     if (rc == 0) rc = store_output_value(out, new);
-    if (rc < 0) w->session->lost = true;
-    make_ready(ks, w->session);
+    if (rc < 0) s->lost = "out of memory";
 }
 
 static void notify(struct store_keyspace *ks, struct store_entry *e, uint8_t code,
@@ -364,20 +423,29 @@ static int put_value(struct call *c, struct store_entry *e, struct store_bytes b
     return 0;
 }
 
-static int set(struct call *c, struct store_bytes key, struct store_bytes bytes,
-               struct store_value *block) {
-    int rc;
-    struct store_entry *e = obtain(c, key, &rc);
+/* e may be NULL: then rc says why. */
+static int set_entry(struct call *c, struct store_entry *e, int rc, struct store_bytes bytes,
+                     struct store_value *block) {
     if (e == NULL) return rc;
     rc = put_value(c, e, bytes, block);
     if (rc < 0) settle(c->ks, e);
     return rc;
 }
 
-/* Text to number as strtoll reads it: white space, sign, digits, and whatever follows. */
+static int set(struct call *c, struct store_bytes key, struct store_bytes bytes,
+               struct store_value *block) {
+    int rc;
+    struct store_entry *e = obtain(c, key, &rc);
+    return set_entry(c, e, rc, bytes, block);
+}
+
+/* Text to number as strtoll reads it: white space, sign, digits, and whatever follows. Not of a value so
+ * long that only looking at it would keep the others waiting. */
 static int read_counter(struct call *c, const struct store_value *v, int64_t *out) {
     char text[64];
     size_t len = v->len, at = 0;
+    if (len > COUNTER_TEXT_MAX)
+        return fail(c, -EPROTO, "add to a value that is too long for a number");
     while (at < len && (v->data[at] == ' ' || (v->data[at] >= '\t' && v->data[at] <= '\r'))) at++;
     size_t start = at, digits = 0;
     if (at < len && (v->data[at] == '-' || v->data[at] == '+')) at++;
@@ -438,7 +506,9 @@ static int apply_get(struct call *c) {
 }
 
 static int reply_bytes(struct call *c, struct store_bytes bytes) {
-    int rc = store_output_u64(&c->session->out, bytes.len);
+    int rc = afford_reply(c, bytes.len);
+    if (rc < 0) return rc;
+    rc = store_output_u64(&c->session->out, bytes.len);
     if (rc == 0) rc = store_output_bytes(&c->session->out, bytes.data, bytes.len);
     return replied(c, rc);
 }
@@ -456,7 +526,8 @@ static int apply_compare_set(struct call *c) {
         return replied(c, store_output_value(&c->session->out, held));
     }
     int rc = set(c, r->key, r->value, r->block);
-    return rc < 0 ? rc : reply_bytes(c, r->value);
+    if (rc < 0) return rc;
+    return r->block != NULL ? apply_get(c) : reply_bytes(c, r->value); /* a big one by reference */
 }
 
 static int apply_add(struct call *c) {
@@ -478,17 +549,19 @@ static int apply_check(struct call *c) {
     const struct store_request *r = c->request;
     uint8_t answer = STORE_READY;
     for (size_t i = 0; i < r->item_count && answer == STORE_READY; i++) {
-        if (!exists(find(c, store_request_item(r, i)))) answer = STORE_NOT_READY;
+        if (!exists(find_item(c, i))) answer = STORE_NOT_READY;
     }
     return replied(c, store_output_u8(&c->session->out, answer));
 }
 
-static int wait_for(struct call *c, struct store_bytes key) {
+/* For the i-th name of the request, if it is missing. */
+static int wait_for(struct call *c, size_t i) {
+    struct store_bytes key = store_request_item(c->request, i);
     int rc;
-    struct store_entry *e = obtain(c, key, &rc);
-    if (e == NULL) return rc;
-    if (!exists(e)) rc = afford(c, extra_cost(e) + sizeof(struct store_registration));
-    if (!exists(e) && rc == 0) rc = wait_add(c, c->session->wait, e);
+    struct store_entry *e = obtain_hashed(c, item_hash(c, i, 1), key, &rc);
+    if (e == NULL || exists(e)) return rc;
+    rc = afford(c, extra_cost(e));
+    if (rc == 0) rc = wait_add(c, c->session->wait, e);
     settle(c->ks, e);
     return rc;
 }
@@ -499,14 +572,13 @@ static int apply_wait(struct call *c) {
     wait_drop(c->ks, c->session);
     size_t missing = 0;
     for (size_t i = 0; i < r->item_count; i++) {
-        if (!exists(find(c, store_request_item(r, i)))) missing++;
+        if (!exists(find_item(c, i))) missing++;
     }
     if (missing == 0) return replied(c, store_output_u8(&c->session->out, STORE_STOP_WAITING));
     int rc = afford(c, wait_cost(missing));
     if (rc < 0) return rc;
     if (wait_new(c, missing, false) == NULL) return no_memory(c);
-    for (size_t i = 0; i < r->item_count && rc == 0; i++)
-        rc = wait_for(c, store_request_item(r, i));
+    for (size_t i = 0; i < r->item_count && rc == 0; i++) rc = wait_for(c, i);
     if (rc < 0) wait_drop(c->ks, c->session);
     return rc;
 }
@@ -601,20 +673,23 @@ static int apply_append(struct call *c) {
 static int apply_multi_get(struct call *c) {
     const struct store_request *r = c->request;
     struct store_output *out = &c->session->out;
-    size_t before = out->pending;
-    for (size_t i = 0; i < r->item_count; i++) {
-        struct store_entry *e = find(c, store_request_item(r, i));
-        int rc = store_output_value(out, e == NULL ? NULL : e->value);
-        if (rc < 0) return no_memory(c);
+    size_t before = out->pending, cap = out->bytes.cap;
+    int rc = 0;
+    for (size_t i = 0; i < r->item_count && rc == 0; i++) {
+        struct store_entry *e = find_item(c, i);
+        if (store_output_value(out, e == NULL ? NULL : e->value) < 0) return no_memory(c);
         if (out->pending - before > c->ks->reply_max) return fail(c, -EMSGSIZE, "reply too long");
+        if (out->bytes.cap != cap) rc = afford_reply(c, cap = out->bytes.cap);
     }
-    return 0;
+    return rc;
 }
 
 static int apply_multi_set(struct call *c) {
     const struct store_request *r = c->request;
     for (size_t i = 0; i < r->item_count; i += 2) {
-        int rc = set(c, store_request_item(r, i), store_request_item(r, i + 1), NULL);
+        int rc;
+        struct store_entry *e = obtain_hashed(c, item_hash(c, i, 2), store_request_item(r, i), &rc);
+        rc = set_entry(c, e, rc, store_request_item(r, i + 1), NULL);
         if (rc < 0) return rc;
     }
     return 0;

@@ -27,8 +27,8 @@ struct store_wait {
     struct store_wait *next, *prev; /* all waits, the oldest first */
     struct store_session *session;
     int64_t since_ms;
-    size_t missing; /* keys that were not written since; released at 0 */
-    size_t count;
+    size_t missing;     /* keys that were not written since; released at 0 */
+    size_t count, room; /* registrations: used, and there is memory for */
     bool barrier;
     struct store_registration registrations[];
 };
@@ -58,11 +58,16 @@ struct store_session {
     struct store_watch *watches;
     struct store_listing *listing; /* under way: call store_keyspace_list_on(), nothing else */
     struct store_session *ready_next, *ready_prev;
-    bool ready;   /* in the ready list */
-    bool lost;    /* a push could not be queued: out of step, must be closed */
+    const char *lost; /* why a push could not be queued: out of step, must be closed; or NULL */
+    size_t pushed;    /* bytes of pushes since it got into the ready list */
+    bool ready;       /* in the ready list */
     bool patient; /* whoever drives it knows store_keyspace_list_on() */
     bool legacy;  /* a new request proves that its pending wait was given up (it cannot say so) */
 };
+
+/* Up to here a reply is not refused, nor a session lost by pushes, for want of memory. */
+#define STORE_REPLY_FREE ((size_t) 1 << 20)
+#define STORE_PUSH_FREE  ((size_t) 64 << 10)
 
 /* How much is done in one go; for tests to make small. */
 struct store_pace {
@@ -74,6 +79,7 @@ struct store_keyspace {
     size_t reply_max;  /* bytes of one reply, so of one stored value too; below 4 GiB */
     size_t memory_max; /* 0 = no limit */
     size_t memory;     /* in use: keys, values, waits, remains; the caller adds what it buffers */
+    size_t pushed;     /* bytes of pushes to sessions in the ready list, not in `memory` yet */
     struct store_pace pace;
     unsigned freed;    /* blocks, see store_heap_settle() */
     struct store_remains *remains; /* cleared, not freed yet: call store_keyspace_free_some() */

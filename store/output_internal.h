@@ -37,6 +37,11 @@ int store_output_u64(struct store_output *o, uint64_t v);
 /* u64 length and the bytes; NULL is an empty value. */
 int store_output_value(struct store_output *o, struct store_value *v);
 
+/* What that adds to the memory in use, about. */
+static inline size_t store_output_copies(const struct store_value *v) {
+    return 8 + (v == NULL || v->len >= STORE_REFERENCE_MIN ? 0 : v->len);
+}
+
 /* The value whose bytes come next, *offset of which are sent; NULL: other bytes come next. */
 struct store_value *store_output_front(const struct store_output *o, size_t *offset);
 

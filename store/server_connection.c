@@ -58,17 +58,23 @@ static void unlink_connection(struct store_connection *c) {
     if (c->admin) space->admin_count--;
 }
 
-static bool too_many(const struct store_space *space, size_t spare) {
+/* Administrators have their places beyond the limit, and when those are taken, within. */
+static bool is_full(const struct store_space *space) {
     size_t max = space->server->options.client_max;
-    return max > 0 && space->connection_count - space->admin_count >= max + spare;
+    return max > 0 && space->connection_count >= max + STORE_ADMIN_SPARE;
+}
+
+static bool has_all_clients(const struct store_space *space) {
+    size_t max = space->server->options.client_max;
+    return max > 0 && space->connection_count - space->admin_count >= max;
 }
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer) {
-    bool full = too_many(space, STORE_ADMIN_SPARE);
+    bool full = is_full(space);
     struct store_connection *c = full ? NULL : calloc(1, sizeof(*c));
     if (c == NULL) {
         store_server_log(space->server, peer, full ? "too many clients" : "out of memory");
-        (void) close(fd);
+        store_close_softly(fd);
         return;
     }
     c->space = space;
@@ -76,12 +82,12 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     c->peer = *peer;
     c->parser.limits = &space->server->limits;
     c->session.patient = true;
-    c->spare = too_many(space, 0);
+    c->spare = has_all_clients(space);
     c->events = EPOLLIN;
     struct epoll_event watch = {.events = c->events, .data.ptr = c};
     if (epoll_ctl(space->server->epoll_fd, EPOLL_CTL_ADD, fd, &watch) < 0) {
         store_server_log(space->server, peer, "out of memory");
-        (void) close(fd);
+        store_close_softly(fd);
         free(c);
         return;
     }
@@ -179,8 +185,8 @@ void store_connection_close(struct store_connection *c, const char *reason) {
 static void charge(struct store_connection *c) {
     struct store_keyspace *keys = &c->space->keys;
     const struct store_output *out = &c->session.out;
-    size_t held = c->rx.cap + (out->pending > 0 ? out->bytes.cap : 0) +
-                  (c->block == NULL ? 0 : c->block->len) +
+    size_t held = c->rx.cap + c->parser.item_cap * sizeof(*c->parser.items) +
+                  (out->pending > 0 ? out->bytes.cap : 0) + (c->block == NULL ? 0 : c->block->len) +
                   (c->session.listing == NULL ? 0 : c->session.listing->bytes.cap);
     if (held == c->charged) return;
     keys->memory += held - c->charged;
@@ -250,8 +256,8 @@ static int send_pending(struct store_connection *c) {
 /* Sends what there is, and settles what the connection waits for next. */
 static void flush(struct store_connection *c) {
     size_t max = c->space->server->options.client_buffer_max + STORE_OUTPUT_PAUSE;
-    if (c->session.lost || send_pending(c) < 0) {
-        store_connection_close(c, NULL);
+    if (c->session.lost != NULL || send_pending(c) < 0) {
+        store_connection_close(c, c->session.lost);
         return;
     }
     if (c->session.out.pending > max) {
@@ -295,9 +301,16 @@ static void count_rate(struct store_space *space) {
     space->rate_operations = space->operations;
 }
 
+/* What a request costs others that its own length and its replies do not show. */
+static size_t hidden_cost(const struct store_space *space, const struct store_request *request) {
+    if (request->op == STORE_OP_LIST_KEYS) return STORE_COST_OF_NAME * space->keys.table.count;
+    return STORE_COST_OF_NAME * request->item_count;
+}
+
 static void apply(struct store_connection *c, const struct store_request *request) {
     struct store_space *space = c->space;
     const char *reason = NULL;
+    space->server->turn_cost += hidden_cost(space, request);
     int64_t now = (int64_t) uv_now(&space->server->loop);
     space->operations++;
     int rc = store_keyspace_apply(&space->keys, &c->session, request, now, &reason);
@@ -344,6 +357,7 @@ static void serve_admin(struct store_connection *c, uint8_t request) {
     }
     count_rate(c->space);
     int rc = store_stat(c->space, &text);
+    c->space->server->turn_cost += STORE_COST_OF_STAT + text.len;
     if (rc == 0) rc = store_output_u64(out, text.len);
     if (rc == 0) rc = store_output_bytes(out, text.data, text.len);
     cr_buffer_done(&text);
@@ -368,14 +382,19 @@ static size_t begin_block(struct store_connection *c, const uint8_t *data, size_
     return head;
 }
 
-/* Stops serving a client that lets its replies pile up, until it has read them. */
+/* Stops serving a client that lets its replies pile up, until it has read them, and one that asked for
+ * so much that it is others' turn: as if it did not read, until the loop's next turn. */
 static bool stall(struct store_connection *c) {
+    struct store_server *server = c->space->server;
+    size_t pending = c->session.out.pending;
     if (c->session.listing != NULL) return c->stalled = true;
-    if (c->session.out.pending < STORE_OUTPUT_PAUSE) return false;
+    if (server->turn_cost > STORE_TURN_COST) return c->stalled = true;
+    if (pending < STORE_OUTPUT_PAUSE) return false;
     if (send_pending(c) < 0) {
         store_connection_close(c, NULL);
         return true;
     }
+    server->turn_cost += pending - c->session.out.pending;
     c->stalled = c->session.out.pending >= STORE_OUTPUT_PAUSE;
     return c->stalled;
 }
@@ -537,6 +556,7 @@ static void on_writable(struct store_connection *c) {
 
 static void on_event(struct store_connection *c, uint32_t events) {
     if (c->closing) return; /* dismissed */
+    c->space->server->turn_cost = 0;
     if (events & EPOLLERR) {
         store_connection_close(c, NULL);
         return;

@@ -26,6 +26,12 @@
 #define STORE_OUTPUT_PAUSE ((size_t) 1 << 20) /* unread replies at which we stop reading requests */
 #define STORE_HELD_FREE     ((size_t) 64 << 10)  /* nobody is closed for holding less, full or not */
 #define STORE_SEND_TURN     ((size_t) 4 << 20)   /* to one client, before the others have their turn */
+
+/* What one client may cost the others before it is their turn, in bytes sent or what takes as long. */
+#define STORE_TURN_COST    ((size_t) 4 << 20)
+#define STORE_COST_OF_NAME ((size_t) 64)       /* one that is looked up, or listed */
+#define STORE_COST_OF_STAT ((size_t) 64 << 10) /* and the length of its text */
+
 #define STORE_STAT_TEXT_MAX ((size_t) 1 << 20)   /* no further waiter is listed behind that */
 #define STORE_MAGICS_MAX   8
 #define STORE_ADMIN_SPARE                                                                          \
@@ -110,6 +116,7 @@ struct store_server {
     uv_idle_t burial;   /* runs while connections wait to be freed */
     struct epoll_event ready[STORE_READY_MAX];
     int ready_count, ready_at; /* the batch that is being served, and how far */
+    size_t turn_cost; /* of the client being served, see STORE_TURN_COST */
     struct store_connection *closed; /* by .next: left, and not freed or not closed yet */
     uv_idle_t clearing;              /* runs while there is something cleared to free */
     struct store_space *clearing_first, *clearing_last; /* whose it is; some are closed */

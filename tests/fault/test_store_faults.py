@@ -2,6 +2,7 @@
 # timeout: 300
 """Nothing that arrives on a socket crashes the store, blocks another client or grows its memory
 without bound; what exceeds a limit is disconnected, with one line that names peer and reason."""
+import json
 import os
 import pathlib
 import random
@@ -95,6 +96,87 @@ def test_a_watcher_that_never_reads(tmp):
         wait_for(lambda: stat(server)["clients"] == 1, "the watcher to be closed")
         answers(server)
     assert re.search(r"closed the connection of '127.0.0.1:\d+': it does not read its replies", server.err), server.err
+
+
+def test_pushes_of_one_request_are_held_to_the_limit(tmp):
+    """One that watches a key twenty thousand times, and one SET: 300 MB of pushes, if they were made."""
+    with Server("--max-memory", "64M") as server:
+        lazy, c = Legacy(server), Modern(server)
+        lazy.send((b"\x07" + text("/w")) * 20000)
+        assert lazy.receive(20000) == b"\x03" * 20000
+        c.set_for_all("w", bytes(15000))
+        wait_for(lambda: stat(server)["clients"] == 1, "the watcher to be closed")
+        assert server.peak_kib() < SHADOW * 128 << 10, server.peak_kib()
+        answers(server)
+    assert "memory limit of the store reached" in server.err, server.err
+
+
+def test_a_long_reply_is_held_to_the_limit(tmp):
+    with Server("--max-memory", "16M") as server:
+        c, greedy = Modern(server), Modern(server)
+        c.set_for_all("v", bytes(15000))
+        greedy.say("multi_get", listed(["/v"] * 60))  # 900 KB: no more than anybody may have
+        assert all(greedy.value() == bytes(15000) for _ in range(60))
+        greedy.say("multi_get", listed(["/v"] * 131072))
+        greedy.closed()
+        assert server.peak_kib() < SHADOW * 64 << 10, server.peak_kib()
+        answers(server)
+    assert "memory limit of the store reached" in server.err, server.err
+
+
+def crowded_out(server, flood, request, asked=1):
+    """What stat says, asked so many times right behind one who asks for all that at once."""
+    admin = Raw(server, hello=b"CRS1")
+    stat(server)
+    server.process.send_signal(signal.SIGSTOP)
+    sent = send_what_fits(flood, request)
+    flood.socket.settimeout(TIMEOUT_S)
+    admin.send(b"S" * asked)
+    server.process.send_signal(signal.SIGCONT)
+    rest = threading.Thread(target=flood.send, args=(request[sent:],))
+    rest.start()
+    seen = [json.loads(admin.value()) for _ in range(asked)]
+    rest.join()
+    return seen
+
+
+def test_lists_asked_for_at_once_take_turns(tmp):
+    """A byte asks for a list of all names; there may be a quarter of a million such bytes in one read."""
+    with Server() as server:
+        waiter, c = Modern(server), Modern(server)
+        waiter.wait(*[f"k{i}" for i in range(2047)])
+        assert c.num_keys() == 0
+        count = 100_000
+        seen, = crowded_out(server, c, b"\x11" * count)
+        assert seen["operations_by_kind"].get("list_keys", 0) < 1000, seen
+        assert c.receive(8 * count) == bytes(8 * count)
+        assert c.num_keys() == 0
+
+
+def test_behind_a_long_list_others_take_turns(tmp):
+    """One waits for a list of 70,000 names and gives up in the same breath: others are served in between."""
+    with Server() as server:
+        c = Modern(server)
+        assert c.num_keys() == 0
+        request = b"\x06" + listed([b""] * 70_000) + b"\x0c"
+        assert 1 in [seen["waiting_clients"] for seen in crowded_out(server, c, request, 2000)]
+        assert c.byte() == 1
+
+
+def test_stats_asked_for_at_once_take_turns(tmp):
+    with Server() as server:
+        c = Raw(server, hello=b"CRS1")
+        count = 50_000
+        seen, = crowded_out(server, c, b"S" * count)
+        assert seen["bytes_out"] < 1 << 20, seen
+        assert all(c.value() for _ in range(count))
+
+
+def test_a_half_list_is_counted_with_its_places(tmp):
+    with Server() as server:
+        c, before = Modern(server), stat(server)["memory"]
+        c.send(b"\x0b" + struct.pack("<Q", 131072) + bytes(8 * 100_000))
+        wait_for(lambda: stat(server)["memory"] - before >= 2 * 8 * 100_000, "all to be counted")
 
 
 def test_half_requests_for_ever(tmp):
@@ -239,6 +321,23 @@ def test_client_limit(tmp):
         five.pop().close()
         wait_for(lambda: accepted(server), "a place to be free")
     assert re.search(r"closed the connection of '127.0.0.1:\d+': too many clients", server.err), server.err
+
+
+def test_administrators_are_limited_too(tmp):
+    with Server("--max-clients", "5") as server:
+        crowd = [Raw(server, hello=b"CRS1S") for _ in range(40)]
+        assert sum(answered(c) for c in crowd) == 13
+        for c in crowd:
+            c.close()
+        wait_for(lambda: clients_seen(server) == 0, "the crowd to be gone")
+        wait_for(lambda: accepted(server), "a place to be free")
+
+
+def answered(c):
+    try:
+        return len(c.value()) > 0
+    except (EOFError, ConnectionResetError):
+        return False
 
 
 def clients_seen(server):

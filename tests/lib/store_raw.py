@@ -46,9 +46,12 @@ class Server:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
-    def resident_kib(self):
+    def resident_kib(self, line="VmRSS"):
         with open(f"/proc/{self.process.pid}/status") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+            return next(int(entry.split()[1]) for entry in f if entry.startswith(line))
+
+    def peak_kib(self):
+        return self.resident_kib("VmHWM")
 
     def descriptors(self):
         import os

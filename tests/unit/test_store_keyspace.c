@@ -265,6 +265,24 @@ START_TEST(test_add_refuses_what_is_no_number) {
 }
 END_TEST
 
+/* To look through the most that a value may be would keep the others waiting. */
+START_TEST(test_add_looks_at_so_much_text_only) {
+    static char text[(64 << 10) + 2];
+    memset(text, ' ', sizeof(text) - 1);
+    text[(64 << 10) - 1] = '7';
+    text[64 << 10] = '\0';
+    set("k", text);
+    say_number(&a, STORE_OP_ADD, "k", 1);
+    hear_number(&a, 8);
+    text[(64 << 10) - 1] = ' ';
+    text[64 << 10] = '7';
+    set("k", text);
+    say_number(&a, STORE_OP_ADD, "k", 1);
+    ck_assert_int_eq(a.error, -EPROTO);
+    ck_assert_str_eq(a.reason, "add to a value that is too long for a number");
+}
+END_TEST
+
 START_TEST(test_add_wraps_and_creates) {
     say_number(&a, STORE_OP_ADD, "zero", 0);
     hear_number(&a, 0);
@@ -795,6 +813,33 @@ START_TEST(test_memory_limit_holds_for_waits) {
 }
 END_TEST
 
+START_TEST(test_a_wait_counts_all_its_memory) {
+    struct store_bytes names[1000];
+    for (size_t i = 0; i < 1000; i++) names[i] = STORE_BYTES("the same");
+    send_request(&a, store_encode_keys(&encoder, STORE_OP_WAIT, names, 1000));
+    ck_assert_uint_gt(keys.memory, 1000 * sizeof(struct store_registration));
+    ck_assert_uint_eq(a.session.wait->missing, 1);
+    say(&a, STORE_OP_CANCEL_WAIT);
+    hear_byte(&a, STORE_WAIT_CANCELED);
+    ck_assert_uint_eq(keys.memory, 0);
+}
+END_TEST
+
+/* Who watches and never reads is given up within the request that goes too far. */
+START_TEST(test_pushes_are_held_to_the_limits) {
+    keys.reply_max = 1000;
+    a.parser.dialect = STORE_DIALECT_LEGACY_A;
+    for (int i = 0; i < 200; i++) peer_send(&a, "\x07\2\0\0\0\0\0\0\0/k", 11);
+    ck_assert_uint_eq(a.session.out.pending, 200);
+    say_value(&b, STORE_OP_SET, "k", "v");
+    ck_assert_str_eq(a.session.lost, "it does not read its replies");
+    ck_assert_uint_lt(a.session.out.pending, 1100);
+    ck_assert_uint_gt(keys.pushed, 0);
+    ck_assert_ptr_eq(store_keyspace_take_ready(&keys), &a.session);
+    ck_assert_uint_eq(keys.pushed, 0);
+}
+END_TEST
+
 /* Whatever it is that does not fit by a few bytes: it is refused, and leaves nothing half done. */
 static void say_one_that_needs_memory(int which) {
     static char large[200001];
@@ -952,6 +997,7 @@ static void add_values(TCase *t) {
     tcase_add_test(t, test_any_bytes_are_a_key);
     tcase_add_test(t, test_absent_keys_are_empty_values);
     tcase_add_test(t, test_add_reads_text_as_strtoll);
+    tcase_add_test(t, test_add_looks_at_so_much_text_only);
     tcase_add_loop_test(t, test_add_refuses_what_is_no_number, 0, 8);
     tcase_add_test(t, test_add_wraps_and_creates);
     tcase_add_test(t, test_compare_set);
@@ -987,6 +1033,8 @@ static void add_waits(TCase *t) {
 static void add_limits(TCase *t) {
     tcase_add_test(t, test_memory_limit);
     tcase_add_test(t, test_memory_limit_holds_for_waits);
+    tcase_add_test(t, test_a_wait_counts_all_its_memory);
+    tcase_add_test(t, test_pushes_are_held_to_the_limits);
     tcase_add_loop_test(t, test_memory_limit_is_met_to_the_byte, 0, 10);
     tcase_add_test(t, test_cleared_at_once_freed_in_pieces);
     tcase_add_test(t, test_what_was_cleared_is_in_nobodys_way);
