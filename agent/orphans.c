@@ -10,12 +10,14 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#define DOUBT_MS  1000 /* so long we wait until it can be told whose a child is */
 #define DEPTH_MAX 64 /* generations below us that are looked for at once; the rest come up later */
 
 static int in_foreign_session(pid_t pid) {
@@ -23,9 +25,19 @@ static int in_foreign_session(pid_t pid) {
     return session >= 0 && session != getsid(0);
 }
 
+/* One that is about to execute a program can be asked in a moment. */
+static int has_our_token(const struct nursery *n, pid_t pid) {
+    int answer = proc_environ_has(pid, n->token);
+    for (int i = 0; answer == -EAGAIN && i < DOUBT_MS; i++) {
+        (void) poll(NULL, 0, 1);
+        answer = proc_environ_has(pid, n->token);
+    }
+    return answer > 0;
+}
+
 static int is_orphan(const struct nursery *n, pid_t child) {
     if (known_children_has(child) || !in_foreign_session(child)) return 0;
-    return known_children_nurseries(0) == 1 || proc_environ_has(child, n->token);
+    return known_children_nurseries(0) == 1 || has_our_token(n, child);
 }
 
 static int reap(pid_t pid) {

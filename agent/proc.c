@@ -93,21 +93,25 @@ enum {
     FIELD_SESSION,
     FIELD_FLAGS = 9,
     FIELD_THREADS = 20,
-    FIELD_START = 22
+    FIELD_START = 22,
+    FIELD_ENVIRON = 50,
+    FIELD_ENVIRON_END
 };
 
-/* The kernel's task flags for: ending, writing a core, killed by a signal. */
-#define FLAGS_DYING (0x4u | 0x200u | 0x400u)
+/* The kernel's task flags for: ending, writing a core, killed by a signal; a thread of its own. */
+#define FLAGS_DYING  (0x4u | 0x200u | 0x400u)
+#define FLAGS_KERNEL 0x200000u
 
 static int parse_stat(const char *text, struct proc_stat *out) {
     const char *p = strrchr(text, ')');
     if (p == NULL || p[1] != ' ' || p[2] == '\0') return -EPROTO;
     char state = p[2];
     p += 3;
-    uint64_t field[FIELD_START + 1] = {0};
-    for (int i = FIELD_PARENT; i <= FIELD_START; i++) {
+    uint64_t field[FIELD_ENVIRON_END + 1] = {0};
+    for (int i = FIELD_PARENT; i <= FIELD_ENVIRON_END; i++) {
         while (*p == ' ') p++;
         if (*p == '-') p++; /* no field that we use is negative */
+        if (i > FIELD_START && *p == '\n') break;
         if (*p < '0' || *p > '9') return -EPROTO;
         for (; *p >= '0' && *p <= '9'; p++) field[i] = field[i] * 10 + (uint64_t) (*p - '0');
     }
@@ -117,6 +121,9 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     out->start = field[FIELD_START];
     out->dying = (field[FIELD_FLAGS] & FLAGS_DYING) != 0;
     out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
+    out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_DYING | FLAGS_KERNEL)) == 0;
+    out->environ_told = field[FIELD_ENVIRON_END] != 0;
+    out->environ_size = field[FIELD_ENVIRON_END] - field[FIELD_ENVIRON];
     return 0;
 }
 
@@ -131,20 +138,40 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-int proc_environ_has(pid_t pid, const char *text) {
+#define READS_MAX 4 /* of a process that executes one program after another meanwhile */
+
+/* How much there was to read, or a negative errno. */
+static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     char path[PROC_PATH_MAX], room[4096];
     proc_path(path, pid, "environ");
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
+    if (fd < 0) return -errno;
     size_t keep = 0, overlap = strlen(text) - 1;
-    ssize_t got;
+    ssize_t got, size = 0;
     while ((got = read_some(fd, room + keep, sizeof room - keep)) > 0) {
         size_t have = keep + (size_t) got;
-        if (memmem(room, have, text, overlap + 1) != NULL) return 1;
+        size += got;
+        *found = memmem(room, have, text, overlap + 1) != NULL;
+        if (*found) return size;
         keep = have < overlap ? have : overlap; /* a match may straddle two reads */
         memmove(room, room + have - keep, keep);
     }
-    return 0;
+    return got < 0 ? got : size;
+}
+
+/* In the middle of execve the old environment is gone and the new one not there yet, for as long as
+ * the scheduler likes: what could not be read whole proves nothing. */
+int proc_environ_has(pid_t pid, const char *text) {
+    struct proc_stat now;
+    ssize_t size = 0;
+    for (int i = 0; i < READS_MAX; i++) {
+        int found = 0;
+        size = search_environ(pid, text, &found);
+        if (found) return 1;
+        if (size < 0 || proc_stat(pid, &now) < 0 || !now.has_memory) return 0;
+        if (now.environ_told && (uint64_t) size == now.environ_size) return 0;
+    }
+    return size == 0 || now.environ_told ? -EAGAIN : 0; /* a sandbox may tell nobody */
 }
 
 /* ---- children ---- */

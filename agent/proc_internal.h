@@ -29,13 +29,17 @@ ssize_t proc_read(const char *path, char *out, size_t size);
 
 struct proc_stat {
     pid_t parent, group, session;
-    int alive;      /* something in it still runs: no zombie, or one with threads left */
-    int dying;      /* its main thread is on its way out already: exiting, or writing its core */
-    uint64_t start; /* clock ticks since boot: with the pid, a process's identity */
+    int alive;             /* something in it still runs: no zombie, or one with threads left */
+    int dying;             /* its main thread is exiting already, or writing its core */
+    int has_memory;        /* alive, neither dying nor the kernel's own */
+    int environ_told;      /* 0 in the middle of execve, and to those who may not know */
+    uint64_t environ_size; /* bytes */
+    uint64_t start;        /* clock ticks since boot: with the pid, a process's identity */
 };
 int proc_stat(pid_t pid, struct proc_stat *out); /* 0, or a negative errno */
 
-/* 1 if the environment that the process was started with holds `text`. */
+/* 1 if the environment that the process was started with holds `text`; 0 if not; -EAGAIN if that
+ * cannot be told yet, because it is about to execute a program. */
 int proc_environ_has(pid_t pid, const char *text);
 
 /* The children of a process, of all its threads. *list is malloc'ed, *count long; zombies included.

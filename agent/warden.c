@@ -9,7 +9,10 @@
  * from such a one. It is a fork, in a session of its own with every signal blocked, so that whatever
  * is sent to the launcher's process group or terminal does not reach it; it holds no descriptor but
  * the pipe, and until the pipe ends it sleeps in one read. It may be the fork of a
- * process with threads: system calls only, no heap. */
+ * process with threads: system calls only, no heap.
+ *
+ * A process that is about to execute a program has no environment for a moment. Nobody knows then
+ * whose it is, so a scan that met one proves nothing. */
 #include "agent/warden_internal.h"
 
 #include "agent/proc_internal.h"
@@ -31,12 +34,18 @@
 #define WAIT_MAX      256       /* deaths that one round waits for */
 #define ROUND_MS      200       /* a round ends with the deaths of its victims, or after this */
 #define CLEAN_SCANS   2
+#define DOUBT_MS      10000 /* so long we wait until it can be told whose a process is */
 #define LIFELINE_FD   3
 
 struct process {
     pid_t pid, parent;
     uint64_t start;
     int ours;
+};
+
+/* What a scan found: alive and ours; alive, and about to tell whose it is. */
+struct found {
+    size_t ours, doubtful;
 };
 
 /* ---- one scan ---- */
@@ -50,7 +59,7 @@ static int in_roster(const struct warden_roster *roster, const struct proc_stat 
 }
 
 static size_t read_processes(struct process *all, const char *token,
-                             const struct warden_roster *roster) {
+                             const struct warden_roster *roster, struct found *found) {
     struct proc_dir dir;
     size_t count = 0;
     pid_t self = getpid();
@@ -60,12 +69,10 @@ static size_t read_processes(struct process *all, const char *token,
         pid_t pid = proc_parse_pid(name);
         struct proc_stat stat;
         if (pid <= 0 || pid == self || proc_stat(pid, &stat) < 0 || !stat.alive) continue;
+        int ours = in_roster(roster, &stat) ? 1 : proc_environ_has(pid, token);
+        found->doubtful += ours < 0;
         all[count++] = (struct process){
-            .pid = pid,
-            .parent = stat.parent,
-            .start = stat.start,
-            .ours = in_roster(roster, &stat) || proc_environ_has(pid, token),
-        };
+            .pid = pid, .parent = stat.parent, .start = stat.start, .ours = ours > 0};
     }
     proc_dir_close(&dir);
     return count;
@@ -125,16 +132,16 @@ static void await_deaths(struct pollfd *dying, nfds_t count) {
     for (nfds_t i = 0; i < count; i++) cr_close_fd(&dying[i].fd);
 }
 
-/* Returns how many were found alive. */
-static size_t kill_round(struct process *all, const char *token,
-                         const struct warden_roster *roster) {
-    size_t count = read_processes(all, token, roster), found = 0;
+static struct found kill_round(struct process *all, const char *token,
+                               const struct warden_roster *roster) {
+    struct found found = {0};
+    size_t count = read_processes(all, token, roster, &found);
     mark_descendants(all, count);
     struct pollfd dying[WAIT_MAX];
     nfds_t waiting = 0;
     for (size_t i = 0; i < count; i++) {
         if (!all[i].ours) continue;
-        found++;
+        found.ours++;
         int fd = kill_process(&all[i]);
         if (fd < 0) continue;
         if (waiting < WAIT_MAX)
@@ -142,7 +149,7 @@ static size_t kill_round(struct process *all, const char *token,
         else
             (void) close(fd);
     }
-    if (found > 0 && waiting == 0) (void) poll(NULL, 0, 1); /* no pidfds here: let them die */
+    if (found.ours > 0 && waiting == 0) (void) poll(NULL, 0, 1); /* no pidfds here: let them die */
     await_deaths(dying, waiting);
     return found;
 }
@@ -152,10 +159,17 @@ static void end_everything(const char *token, struct cgroup *cgroup,
     struct process *all = mmap(NULL, PROCESSES_MAX * sizeof *all, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return;
-    int clean = 0;
+    int clean = 0, doubted_ms = 0;
     while (clean < CLEAN_SCANS) {
         cgroup_kill(cgroup);
-        clean = kill_round(all, token, roster) == 0 ? clean + 1 : 0;
+        struct found found = kill_round(all, token, roster);
+        clean = found.ours == 0 ? clean + 1 : 0;
+        if (clean > 0 && found.doubtful > 0 && doubted_ms < DOUBT_MS) {
+            int wait_ms = 1 + doubted_ms / 8;
+            clean = 0;
+            doubted_ms += wait_ms;
+            (void) poll(NULL, 0, wait_ms);
+        }
         if (clean > 0 && cgroup_populated(cgroup)) { /* the last of them are on their way out */
             clean = 0;
             (void) poll(NULL, 0, 1);

@@ -8,15 +8,18 @@
 #include "agent/spawn_internal.h"
 #include "agent/worker_process.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,6 +29,7 @@
 
 #define WORKERS_MAX 512
 #define PATIENCE_MS 30000
+#define CATCH_MS    5000 /* what needs luck is given up then */
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
@@ -764,6 +768,101 @@ START_TEST(test_killed_at_any_moment) {
 }
 END_TEST
 
+/* A process that takes a processor from whoever else is to run there, while it is told to. */
+struct hog {
+    pid_t pid;
+    int bell;
+    int *spins; /* shared */
+};
+
+static struct hog hog_start(const cpu_set_t *there) {
+    int ends[2];
+    struct hog h = {.spins = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    ck_assert(h.spins != MAP_FAILED);
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    h.bell = ends[1];
+    h.pid = fork();
+    char byte;
+    if (h.pid == 0) {
+        (void) close(ends[1]);
+        if (sched_setaffinity(0, sizeof *there, there) < 0) abort();
+        while (read(ends[0], &byte, 1) == 1)
+            while (__atomic_load_n(h.spins, __ATOMIC_ACQUIRE)) continue;
+        _exit(0);
+    }
+    (void) close(ends[0]);
+    return h;
+}
+
+static void hog_spin(struct hog *h, int spins) {
+    __atomic_store_n(h->spins, spins, __ATOMIC_RELEASE);
+    if (spins) ck_assert_int_eq(write(h->bell, "x", 1), 1);
+}
+
+static int has_no_environment(pid_t pid) {
+    char path[PROC_PATH_MAX], byte;
+    proc_path(path, pid, "environ");
+    return proc_read(path, &byte, 1) == 0;
+}
+
+/* Has it stopped in the middle of execve? It is on the hog's processor, and gives way to it. */
+static int catch_in_execve(pid_t pid, struct hog *h) {
+    int64_t until = cr_monotonic_ns() + CATCH_MS * CR_NS_PER_MS;
+    while (cr_monotonic_ns() < until) {
+        if (!has_no_environment(pid)) continue;
+        hog_spin(h, 1);
+        (void) poll(NULL, 0, 2);
+        if (has_no_environment(pid)) return 1;
+        hog_spin(h, 0);
+    }
+    return 0;
+}
+
+/* One worker, long dead, that has left a process which executes itself for ever. */
+static _Noreturn void leave_one_that_executes(int tell) {
+    static struct place p;
+    struct worker_process *w;
+    place_open(&p);
+    int in = start_talking(&p,
+                           "again='exec /bin/sh -c \"$0\" \"$0\"'; "
+                           "setsid /bin/sh -c \"$again\" \"$again\" & echo $!",
+                           &w);
+    pid_t left = read_pid(in);
+    run_until_ended(&p, 1);
+    (void) dprintf(tell, "%d\n%d\n", left, p.n->warden.pid);
+    for (;;) (void) pause();
+}
+
+/* For that moment it has no environment, so nothing tells the warden whose it is. */
+START_TEST(test_killed_while_a_child_executes) {
+    int ends[2];
+    cpu_set_t there;
+    const struct sched_param none = {0};
+    choose_containment(0);
+    CPU_ZERO(&there);
+    CPU_SET((size_t) sched_getcpu(), &there);
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    pid_t launcher = fork();
+    if (launcher == 0) leave_one_that_executes(ends[1]);
+    pid_t left = read_pid(ends[0]), warden = read_pid(ends[0]);
+    struct hog hog = hog_start(&there);
+    ck_assert_int_eq(sched_setaffinity(left, sizeof there, &there), 0);
+    ck_assert_int_eq(sched_setscheduler(left, SCHED_IDLE, &none), 0);
+    if (!catch_in_execve(left, &hog)) (void) printf("note: never caught in execve\n");
+    ck_assert_int_eq(kill(launcher, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
+    struct pollfd dead = {.fd = (int) syscall(SYS_pidfd_open, warden, 0), .events = POLLIN};
+    (void) poll(&dead, 1, 500); /* so long it cannot know */
+    hog_spin(&hog, 0);
+    (void) kill(hog.pid, SIGKILL);
+    await_death(warden);
+    await_death(left);
+    while (waitpid(-1, NULL, 0) > 0) continue;
+}
+END_TEST
+
 START_TEST(test_sigchld_ignored_is_refused) {
     struct nursery *n;
     struct cr_error err;
@@ -804,6 +903,7 @@ int main(void) {
     tcase_add_test(ending, test_adopted_zombies_are_reaped);
     tcase_add_test(ending, test_children_of_others_are_spared);
     tcase_add_test(ending, test_killed_at_any_moment);
+    tcase_add_test(ending, test_killed_while_a_child_executes);
     tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);
     suite_add_tcase(s, ending);
     SRunner *runner = srunner_create(s);
