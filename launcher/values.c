@@ -131,10 +131,6 @@ int value_stream_masks(const char *text, uint8_t *masks, uint32_t count, struct 
 }
 
 int value_local_ranks(const char *text, uint8_t *shown, uint32_t count, struct cr_error *err) {
-    if (text[0] == '\0') {
-        memset(shown, 1, count);
-        return 0;
-    }
     const char *at = text, *item;
     size_t len;
     memset(shown, 0, count);

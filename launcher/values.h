@@ -29,7 +29,7 @@ int value_word(const char *text, const char *words, struct cr_error *err);
  * ignored). */
 int value_stream_masks(const char *text, uint8_t *masks, uint32_t count, struct cr_error *err);
 
-/* "0,3": those get 1, the others 0; "" is all. */
+/* "0,3": those get 1, the others 0. */
 int value_local_ranks(const char *text, uint8_t *shown, uint32_t count, struct cr_error *err);
 
 /* "SIGTERM,SIGINT". Unknown names are skipped; the first is copied to unknown ("" if none). Names

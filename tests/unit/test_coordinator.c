@@ -28,6 +28,7 @@ static struct coordinator *c;
 static struct rdzv_join defaults;
 static int stores_opened, store_error;
 static int64_t now;
+static char last_warning[RDZV_TEXT_MAX];
 
 static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct peer *p = peer;
@@ -62,8 +63,7 @@ static int on_open_store(void *arg, uint64_t round, struct coordinator_store *ou
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
-    (void) level;
-    (void) text;
+    if (level == CR_LOG_WARN) (void) snprintf(last_warning, sizeof(last_warning), "%s", text);
 }
 
 static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
@@ -284,6 +284,30 @@ START_TEST(surplus_is_parked_and_steps_in_without_moving_ranks) {
 }
 END_TEST
 
+/* All are back at the same time, the spare was here first: who had a rank keeps it. */
+START_TEST(after_a_failure_the_spare_stays_the_spare) {
+    struct peer a = {0}, b = {0}, spare = {0}, second_spare = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "0");
+    pass(10);
+    join(&second_spare, "00");
+    say(&b, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds + spare.rounds, 1); /* b may come back: it is waited for */
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_int_eq(spare.rounds + second_spare.rounds, 0);
+    ck_assert_uint_eq(b.round.group_rank, 1);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+    lose(&b); /* the one that has waited longer steps in */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(second_spare.rounds, 0);
+}
+END_TEST
+
 START_TEST(a_node_that_returns_gets_its_rank_back) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 0);
@@ -374,6 +398,30 @@ START_TEST(a_slow_stop_does_not_time_the_others_out) {
 }
 END_TEST
 
+START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 1);
+    defaults.join_timeout_ms = 3000;
+    defaults.last_call_timeout_ms = 0;
+    join(&a, "a");
+    pass(1);
+    join(&b, "b");
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(b.rounds, 1);
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0);
+    for (int i = 0; i < 23; i++) pass(5000), beat(&a), beat(&b);
+    ck_assert_int_eq(b.ends + a.ends, 0);
+    pass(5000); /* two minutes */
+    ck_assert_int_eq(b.ends, 1);
+    ck_assert_uint_eq(b.outcome, RENDEZVOUS_LOST);
+    ck_assert_str_eq(b.why, "its workers could not be stopped for 120 s");
+    ck_assert_int_eq(b.hung_up, 1);
+    ck_assert_uint_eq(a.round.group_world_size, 1); /* and the others go on */
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(silence_is_judged_after_the_lease_and_a_second_look) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -445,6 +493,58 @@ START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     join_as(&b, &j);
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
+}
+END_TEST
+
+START_TEST(who_came_is_said_with_node_ranks) {
+    struct peer a = {0}, b = {0};
+    setup(3, 3, 0);
+    defaults.join_timeout_ms = 3000;
+    defaults.fixed_ranks = 1;
+    struct rdzv_join j = defaults;
+    j.host = "x", j.node_rank = 0, j.instance = 811;
+    join_as(&a, &j);
+    j.host = "y", j.node_rank = 2, j.instance = 812;
+    join_as(&b, &j);
+    pass(3000);
+    ck_assert_ptr_nonnull(
+        strstr(b.why, "2 of at least 3 nodes came: x (node rank 0), y (node rank 2); "));
+}
+END_TEST
+
+static void count_seat(void *arg, const struct seat_view *seat) {
+    ck_assert_ptr_nonnull(strchr("ab", seat->host[0]));
+    ck_assert_uint_eq(seat->local_world_size, 2);
+    ck_assert_int_eq(seat->group_rank, seat->host[0] - 'a');
+    ck_assert_uint_eq(seat->first_rank, (uint32_t) (seat->host[0] - 'a') * 2);
+    ++*(int *) arg;
+}
+
+START_TEST(what_there_is_to_see) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    int seats = 0;
+    setup(2, 2, 3);
+    join(&a, "a");
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.awaited, 1);
+    defaults.min_nodes = 1, defaults.max_nodes = 9, defaults.max_restarts = 7;
+    join(&b, "b"); /* the first node's settings count */
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.min_nodes, 2);
+    ck_assert_uint_eq(v.max_nodes, 2);
+    ck_assert_uint_eq(v.max_restarts, 3);
+    ck_assert_str_eq(last_warning,
+                     "job 'job': node 'b' asks for 1:9 nodes and 7 restarts, the job's "
+                     "first node asked for 2:2 and 3, which counts");
+    ck_assert_uint_eq(v.world_size, 4);
+    ck_assert_uint_eq(v.awaited, 0);
+    coordinator_visit(c, count_seat, &seats);
+    ck_assert_int_eq(seats, 2);
+    say(&a, RDZV_FAILED, 0);
+    say(&b, RDZV_JOIN, 0);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.awaited, 1); /* a stops its workers */
 }
 END_TEST
 
@@ -846,15 +946,19 @@ int main(void) {
     tcase_add_test(t, after_a_failure_an_elastic_group_does_not_wait_for_more);
     tcase_add_test(t, a_late_joiner_causes_a_round_for_free);
     tcase_add_test(t, surplus_is_parked_and_steps_in_without_moving_ranks);
+    tcase_add_test(t, after_a_failure_the_spare_stays_the_spare);
     tcase_add_test(t, a_node_that_returns_gets_its_rank_back);
     tcase_add_test(t, success_needs_everybody_and_tells_the_spare);
     tcase_add_test(t, a_joiner_waits_while_the_job_ends_well);
     tcase_add_test(t, missing_nodes_are_a_timeout_that_says_who_came);
     tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
+    tcase_add_test(t, a_node_that_cannot_stop_its_workers_is_sent_away);
     tcase_add_test(t, silence_is_judged_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_asleep_judges_nobody);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
+    tcase_add_test(t, who_came_is_said_with_node_ranks);
+    tcase_add_test(t, what_there_is_to_see);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
     tcase_add_test(t, bad_joins_and_messages_are_refused);

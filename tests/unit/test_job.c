@@ -295,6 +295,8 @@ START_TEST(rdzv_conf) {
     ck_assert_int_eq(R.is_host, 1);
     ck_assert_uint_eq(R.keep_alive_max_attempt, 7);
     ck_assert_int_eq(R.read_timeout_ms, 2000);
+    ck_assert_int_eq(BUILD("--rdzv-conf=change_notice=0"), 0);
+    ck_assert_int_eq(R.change_notice_ms, 0);
     ck_assert_int_eq(BUILD("--rdzv-conf=colour=blue"), 0);
     ck_assert(warned("'colour'"));
     FAILS("the key 'a' has no value", "--rdzv-conf=a");
@@ -330,8 +332,30 @@ START_TEST(local_ranks_filter) {
     ck_assert_uint_eq(job.agent.console[0], 1);
     ck_assert_uint_eq(job.agent.console[1], 0);
     ck_assert_uint_eq(job.agent.console[2], 1);
+    ck_assert_int_eq(BUILD("--nproc-per-node=3", "--local-ranks-filter="), 0); /* as without it */
+    ck_assert_ptr_null(job.agent.console);
     FAILS("--local-ranks-filter: 'a'", "--local-ranks-filter=a");
     FAILS("--local-ranks-filter", "--local-ranks-filter=0,");
+}
+END_TEST
+
+START_TEST(timer_watchdog) {
+    ck_assert_int_eq(BUILD("--nproc-per-node=1"), 0);
+    ck_assert_ptr_null(job.agent.timer_file);
+    WITH_ENV("TORCHELASTIC_ENABLE_FILE_TIMER=0", "TORCHELASTIC_TIMER_FILE=/t");
+    ck_assert_int_eq(BUILD("--nproc-per-node=1"), 0);
+    ck_assert_ptr_null(job.agent.timer_file);
+    WITH_ENV("TORCHELASTIC_ENABLE_FILE_TIMER=1", "TORCHELASTIC_TIMER_FILE=/t");
+    ck_assert_int_eq(BUILD("--nproc-per-node=1"), 0);
+    ck_assert_str_eq(job.agent.timer_file, "/t");
+    WITH_ENV("TORCHELASTIC_ENABLE_FILE_TIMER=1");
+    ck_assert_int_eq(BUILD("--nproc-per-node=1"), 0);
+    ck_assert_str_eq(job.agent.timer_file,
+                     "/tmp/watchdog_timer_00112233-4455-4677-8899-aabbccddeeff");
+    WITH_ENV("TORCHELASTIC_ENABLE_FILE_TIMER=1", "TORCHELASTIC_TIMER_FILE=", "TMPDIR=/scratch");
+    ck_assert_int_eq(BUILD("--nproc-per-node=1"), 0);
+    ck_assert_str_eq(job.agent.timer_file,
+                     "/scratch/watchdog_timer_00112233-4455-4677-8899-aabbccddeeff");
 }
 END_TEST
 
@@ -421,6 +445,7 @@ int main(void) {
     tcase_add_test(t, rdzv_conf);
     tcase_add_test(t, stream_masks);
     tcase_add_test(t, local_ranks_filter);
+    tcase_add_test(t, timer_watchdog);
     tcase_add_test(t, duplicate_filters);
     tcase_add_test(t, ending);
     tcase_add_test(t, texts_from_the_environment);

@@ -346,6 +346,43 @@ START_TEST(an_operators_wish_is_passed_on_unless_it_leaves) {
 }
 END_TEST
 
+START_TEST(a_refusal_is_the_end_and_says_of_whom) {
+    setup(60000); /* no use in waiting for another answer */
+    member_join(m, now);
+    member_linked(m, now);
+    struct rdzv_message msg = {.type = RDZV_REFUSED};
+    msg.refused.why = "cannot join as node rank 0: 'n7' (process 12) has it";
+    hear(&msg);
+    ck_assert_int_eq(ends, 1);
+    ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);
+    ck_assert_str_eq(why,
+                     "the coordinator at 'n0:29400' refuses this node: cannot join as node rank 0: "
+                     "'n7' (process 12) has it");
+    int before = connects;
+    pass(600000);
+    ck_assert_int_eq(connects, before);
+}
+END_TEST
+
+/* Connected, and nothing heard yet: the connection breaks after the welcome, so the join is said again
+ * on the next one, at once. */
+START_TEST(who_is_cut_off_while_joining_joins_again) {
+    setup(0);
+    member_join(m, now);
+    member_linked(m, now);
+    struct rdzv_message msg = {.type = RDZV_WELCOME};
+    hear(&msg);
+    ck_assert_int_eq(joins, 1);
+    member_unlinked(m, now, "connection closed");
+    ck_assert_int_eq(stops + ends, 0);
+    ck_assert_int_eq(connects, 2);
+    member_linked(m, now);
+    ck_assert_int_eq(joins, 2);
+    hear_round(0);
+    ck_assert_int_eq(rounds, 1);
+}
+END_TEST
+
 START_TEST(what_no_coordinator_says_is_refused) {
     start(0);
     struct cr_error err = {0};
@@ -380,6 +417,8 @@ int main(void) {
     tcase_add_test(t, old_rounds_do_not_count);
     tcase_add_test(t, an_older_coordinator_is_not_obeyed);
     tcase_add_test(t, leaving_stays_connected_and_says_no_more);
+    tcase_add_test(t, a_refusal_is_the_end_and_says_of_whom);
+    tcase_add_test(t, who_is_cut_off_while_joining_joins_again);
     tcase_add_test(t, what_no_coordinator_says_is_refused);
     tcase_add_test(t, a_change_of_the_running_round_is_passed_on_and_answered);
     tcase_add_test(t, after_a_failure_nothing_is_said_of_a_change);

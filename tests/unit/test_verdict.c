@@ -227,6 +227,48 @@ START_TEST(test_report_signal_and_out_of_memory) {
 }
 END_TEST
 
+/* crun's own watchdogs: what the worker died of is a signal, what it failed of is not. */
+START_TEST(test_report_watchdogs) {
+    struct verdict_worker w = worker(0, 1, NOW + 1, -6);
+    struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1, .oom_kills = 2};
+    w.hung_ms = 2500;
+    w.hung_step = 41;
+    char *got = report_of(&v);
+    ck_assert_ptr_nonnull(
+        strstr(got, "killed by signal 6 (SIGABRT, aborted), sent by crun: it had made no "
+                    "step for 2.5 s, after step 41\n"));
+    free(got);
+    w.hung_ms = 0;
+    w.timer_expired = 1;
+    w.exit_code = -9; /* and not of the memory that somebody else ran out of */
+    got = report_of(&v);
+    ck_assert_ptr_nonnull(
+        strstr(got, "killed by signal 9 (SIGKILL, killed), sent by crun's timer watchdog: a "
+                    "timer that it had set was over\n"));
+    free(got);
+    w.exit_code = 3; /* it had a handler */
+    got = report_of(&v);
+    ck_assert_ptr_nonnull(strstr(got, "failed first: exit code 3\n"));
+    free(got);
+}
+END_TEST
+
+START_TEST(test_report_of_many) {
+    struct verdict_worker w[30];
+    for (uint32_t i = 0; i < 30; i++) w[i] = worker(i, i + 1, NOW + i * S, i < 15 ? 1 : -15);
+    for (uint32_t i = 15; i < 30; i++) w[i].signal_sent = i == 20 ? 9 : 15;
+    const struct verdict v = {.title = "p", .host = "h", .workers = w, .count = 30};
+    char *got = report_of(&v);
+    ck_assert_ptr_nonnull(
+        strstr(got, "  failed later: rank 1: exit code 1, rank 2: exit code 1, rank 3: exit "
+                    "code 1, rank 4: exit code 1, rank 5: exit code 1, rank 6: exit code 1, "
+                    "rank 7: exit code 1, rank 8: exit code 1, and 6 more\n"));
+    ck_assert_ptr_nonnull(
+        strstr(got, "  stopped by crun: rank 15-19, 21-29 (SIGTERM); rank 20 (SIGKILL)\n"));
+    free(got);
+}
+END_TEST
+
 START_TEST(test_report_traceback) {
     static const char json[] = "{\"message\": {\"message\": \"ValueError: x\", \"extraInfo\": "
                                "{\"py_callstack\": \"Traceback:\\n  File\\n\", "
@@ -440,6 +482,8 @@ int main(void) {
     tcase_add_test(t, test_cause);
     tcase_add_test(t, test_report_whole);
     tcase_add_test(t, test_report_signal_and_out_of_memory);
+    tcase_add_test(t, test_report_watchdogs);
+    tcase_add_test(t, test_report_of_many);
     tcase_add_test(t, test_report_traceback);
     tcase_add_test(t, test_error_file_forms);
     tcase_add_test(t, test_error_file_deep_and_huge);
