@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define HOST_LEAVES "the node that hosts the rendezvous leaves"
+#define TOLD_TO_END "its launcher was told to end"
 
 struct rendezvous {
     uv_loop_t *loop;
@@ -57,6 +58,7 @@ struct rendezvous {
     int open_handles;
     int closing;
     void (*on_close)(void *arg);
+    char leaves[RDZV_TEXT_MAX]; /* what the other nodes hear when we, who host, go */
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
@@ -359,9 +361,15 @@ static void lost_error(const struct rendezvous *r, const char *why, struct cr_er
                    trouble[0] != '\0' ? ")" : "");
 }
 
+static void note_why_we_leave(struct rendezvous *r, const char *why) {
+    (void) snprintf(r->leaves, sizeof(r->leaves), HOST_LEAVES ": %.*s",
+                    (int) (sizeof(r->leaves) - sizeof(HOST_LEAVES ": ")), why);
+}
+
 static void do_end(void *arg, int outcome, const char *why) {
     struct rendezvous *r = arg;
     struct cr_error err = {0};
+    if (outcome == RENDEZVOUS_LOST) note_why_we_leave(r, why);
     if (outcome == RENDEZVOUS_FAILED) (void) cr_fail(&err, -ECHILD, "%s", why);
     if (outcome == RENDEZVOUS_LOST) lost_error(r, why, &err);
     if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
@@ -433,8 +441,9 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
 }
 
 void rendezvous_leave(struct rendezvous *r) {
-    member_leave(r->member, now_ms(r), "its launcher was told to end");
-    if (r->host != NULL && r->election == NULL) coordinator_host_abandon(r->host, HOST_LEAVES);
+    member_leave(r->member, now_ms(r), TOLD_TO_END);
+    note_why_we_leave(r, TOLD_TO_END);
+    if (r->host != NULL && r->election == NULL) coordinator_host_abandon(r->host, r->leaves);
     settle(r);
 }
 
@@ -572,8 +581,9 @@ static void close_next(void *arg) {
         member_link_close(link, close_next, r);
     } else if (host != NULL) {
         r->host = NULL;
+        const char *why = r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES;
         /* Jobs of an elected coordinator go on elsewhere. */
-        coordinator_host_close(host, r->elected ? NULL : HOST_LEAVES, close_next, r);
+        coordinator_host_close(host, r->elected ? NULL : why, close_next, r);
     } else {
         on_way_closed(r);
     }
