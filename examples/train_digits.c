@@ -1,7 +1,7 @@
 /* Data-parallel training that survives a crash: a small neural network learns handwritten digits.
  *
- *     crun --standalone --nproc-per-node=4 --max-restarts=1 build/examples/train_digits --crash-at
- *     150
+ *     crun --standalone --nproc-per-node=4 --max-restarts=1 \
+ *         build/examples/train_digits --checkpoint digits.ckpt --crash-at 150
  *
  * Every rank holds the whole network and computes the gradient of its share of each mini-batch; the
  * gradients are summed over the process group; every rank takes the same step. Every few steps rank

@@ -140,7 +140,7 @@ START_TEST(test_cause) {
         const char *want;
     } cases[] = {
         {3, 0, "exit code 3"},
-        {127, 0, "exit code 127 (a shell's: command not found)"},
+        {127, 0, "exit code 127 (a shell's: command not found; or a shared library is missing)"},
         {139, 0, "exit code 139 (a shell's: killed by signal 11 (SIGSEGV, segmentation fault))"},
         {255, 0, "exit code 255"},
         {-11, 1, "killed by signal 11 (SIGSEGV, segmentation fault), core dumped"},
