@@ -353,6 +353,7 @@ static int run_command(const char *name, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    cr_keep_standard_files();
     cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     if (argc < 2) return usage_error("", "no command given");
     if (is_help(name) || strcmp(name, "help") == 0 || (argc == 3 && is_help(argv[2]))) {

@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,4 +32,10 @@ void cr_raise_descriptor_limit(void) {
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
     limit.rlim_cur = limit.rlim_max;
     (void) setrlimit(RLIMIT_NOFILE, &limit); /* the old limit serves as well, fewer */
+}
+
+void cr_keep_standard_files(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void) open("/dev/null", O_RDWR);
+    }
 }

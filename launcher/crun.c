@@ -10,6 +10,7 @@
  * 143, not 1. */
 #include "agent/agent.h"
 #include "base/cleanup.h"
+#include "base/daemon.h"
 #include "base/log.h"
 #include "launcher/devices.h"
 #include "launcher/job.h"
@@ -19,7 +20,6 @@
 #include "launcher/report.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,18 +295,11 @@ static int write_version(struct cr_buffer *b) {
                             "the OCI container runtime of the same name)\n");
 }
 
-/* Whoever started us may have closed 0, 1 or 2; the next files opened must not become them. */
-static void keep_standard_files(void) {
-    for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void) open("/dev/null", O_RDWR);
-    }
-}
-
 int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
     (void) argc;
-    keep_standard_files();
+    cr_keep_standard_files();
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         return fail(EXIT_USAGE, err.text);

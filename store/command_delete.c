@@ -16,10 +16,10 @@ int command_delete(int argc, char **argv) {
     int count = 0, rc = 0;
     for (int i = 0; i < line.arg_count && rc == 0; i++) {
         int deleted = 0;
-        rc = store_delete(s, STORE_BYTES(line.args[i]), line.timeout_ms, &deleted, &err);
+        rc =
+            store_delete(s, STORE_BYTES(line.args[i]), command_time_left_ms(&line), &deleted, &err);
         count += deleted;
-        if (rc == 0 && !deleted)
-            (void) fprintf(stderr, "crun-store delete: no key '%s'\n", line.args[i]);
+        if (rc == 0 && !deleted) command_complain("delete", "no key '%.400s'", line.args[i]);
     }
     store_close(s);
     if (rc < 0) return command_fail(&line, &err);

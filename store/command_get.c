@@ -30,9 +30,10 @@ int command_get(int argc, char **argv) {
     struct cr_error err = {0};
     void *value = NULL;
     size_t len = 0;
-    int rc = store_get(s, STORE_BYTES(line.args[0]), line.timeout_ms, &value, &len, &err);
+    int rc =
+        store_get(s, STORE_BYTES(line.args[0]), command_time_left_ms(&line), &value, &len, &err);
     if (rc == -ETIMEDOUT && line.timeout_ms == 0)
-        (void) cr_fail(&err, rc, "no key '%s'; 'crun-store keys' lists them", line.args[0]);
+        (void) cr_fail(&err, rc, "no key '%.400s'; 'crun-store keys' lists them", line.args[0]);
     if (rc == 0) print_value(&line, (struct store_bytes){value, len});
     free(value);
     store_close(s);

@@ -23,7 +23,11 @@ int command_delete(int argc, char **argv);
 int command_stat(int argc, char **argv);
 int command_ping(int argc, char **argv);
 
-/* "crun-store NAME: TEXT; try 'crun-store NAME --help'" on stderr; returns COMMAND_USAGE. */
+/* "crun-store NAME: TEXT" on stderr, one line whatever stands in the text. */
+void command_complain(const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same, and "; try 'crun-store NAME --help'"; returns COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -41,6 +45,7 @@ struct command_line {
     const struct command_shape *shape;
     struct cr_endpoint endpoint;
     int64_t timeout_ms;
+    int64_t deadline_ms; /* of all that is done, where --timeout was given; else CR_FOREVER */
     int json;
     char **args;
     int arg_count;
@@ -54,6 +59,13 @@ int command_parse(const struct command_shape *shape, int argc, char **argv,
 /* Connects; NULL after printing why not. */
 struct store *command_open(const struct command_line *line);
 
+/* How long the next call may take. */
+int64_t command_time_left_ms(const struct command_line *line);
+
+/* "HOST:PORT", or "[ADDRESS]:PORT" for IPv6. */
+#define COMMAND_WHERE_MAX (CR_HOST_MAX + 16)
+const char *command_where(const struct command_line *line, char out[COMMAND_WHERE_MAX]);
+
 /* Both, for a command that has nothing to check in between; NULL with the exit status in *status. */
 struct store *command_begin(const struct command_shape *shape, int argc, char **argv,
                             struct command_line *line, int *status);
@@ -61,7 +73,7 @@ struct store *command_begin(const struct command_shape *shape, int argc, char **
 /* Prints "crun-store NAME: TEXT" on stderr and returns COMMAND_FAILED. */
 int command_fail(const struct command_line *line, const struct cr_error *err);
 
-/* Bytes as people read them: control bytes as \xNN. */
+/* Bytes as people read them: what is no printable UTF-8 as \xNN, so that no key rules the terminal. */
 void command_put_text(FILE *out, struct store_bytes bytes);
 
 /* Bytes as a JSON string, one code point a byte: outside 0x20..0x7e as \u00XX. */

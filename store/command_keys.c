@@ -41,7 +41,7 @@ int command_keys(int argc, char **argv) {
     if (s == NULL) return status;
     struct cr_error err = {0};
     struct store_list list = {0};
-    int rc = store_list_keys(s, line.timeout_ms, &list, &err);
+    int rc = store_list_keys(s, command_time_left_ms(&line), &list, &err);
     if (rc == 0) print_keys(&line, &list);
     store_list_done(&list);
     store_close(s);

@@ -26,14 +26,16 @@ static void print_help(const struct command_shape *shape) {
         "the\nreason is on stderr), 2 (the line cannot be understood).\n");
 }
 
-static int parse_timeout(const char *name, const char *text, int64_t *timeout_ms) {
+static int parse_timeout(struct command_line *line, const char *text) {
+    const char *name = line->shape->name;
     double seconds;
     if (text == NULL) return command_usage_error(name, "option '--timeout' needs a value");
     if (cr_parse_double(text, &seconds) < 0 || seconds < 0 || seconds > TIMEOUT_S_MAX) {
         return command_usage_error(name, "cannot use '%s' for --timeout: give seconds, such as 2.5",
                                    text);
     }
-    *timeout_ms = (int64_t) (seconds * 1000);
+    line->timeout_ms = (int64_t) (seconds * 1000);
+    line->deadline_ms = line->timeout_ms > 0 ? cr_deadline_ms(line->timeout_ms) : CR_FOREVER;
     return 0;
 }
 
@@ -46,10 +48,9 @@ static int parse_option(struct command_line *line, char **argv, int *i) {
     }
     if (strcmp(argv[*i], "--timeout") == 0) {
         *i += 1;
-        return parse_timeout(name, argv[*i], &line->timeout_ms);
+        return parse_timeout(line, argv[*i]);
     }
-    if (strncmp(argv[*i], "--timeout=", 10) == 0)
-        return parse_timeout(name, argv[*i] + 10, &line->timeout_ms);
+    if (strncmp(argv[*i], "--timeout=", 10) == 0) return parse_timeout(line, argv[*i] + 10);
     return command_usage_error(name, "unknown option '%s'", argv[*i]);
 }
 
@@ -85,7 +86,8 @@ static int parse_words(struct command_line *line, int argc, char **argv) {
 
 int command_parse(const struct command_shape *shape, int argc, char **argv,
                   struct command_line *line, int *status) {
-    *line = (struct command_line){.shape = shape, .timeout_ms = shape->default_timeout_ms};
+    *line = (struct command_line){
+        .shape = shape, .timeout_ms = shape->default_timeout_ms, .deadline_ms = CR_FOREVER};
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         print_help(shape);
         *status = 0;
@@ -107,14 +109,26 @@ int command_parse(const struct command_shape *shape, int argc, char **argv,
 struct store *command_open(const struct command_line *line) {
     struct cr_error err = {0};
     struct store_client *c = NULL;
-    int stated = line->timeout_ms != line->shape->default_timeout_ms;
-    int64_t timeout_ms = stated && line->timeout_ms > 0 ? line->timeout_ms : CONNECT_MS;
+    int64_t left_ms = cr_time_left_ms(line->deadline_ms);
+    int64_t timeout_ms = left_ms == CR_FOREVER ? CONNECT_MS : left_ms;
     if (store_client_connect(line->endpoint.host, line->endpoint.port, STORE_PROTOCOL_PROBE,
                              timeout_ms, &c, &err) < 0) {
         (void) command_fail(line, &err);
         return NULL;
     }
     return store_client_store(c);
+}
+
+int64_t command_time_left_ms(const struct command_line *line) {
+    int64_t left_ms = cr_time_left_ms(line->deadline_ms);
+    return left_ms == CR_FOREVER ? line->timeout_ms : left_ms;
+}
+
+const char *command_where(const struct command_line *line, char out[COMMAND_WHERE_MAX]) {
+    const char *host = line->endpoint.host;
+    int is_v6 = strchr(host, ':') != NULL;
+    (void) snprintf(out, COMMAND_WHERE_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host, line->endpoint.port);
+    return out;
 }
 
 struct store *command_begin(const struct command_shape *shape, int argc, char **argv,
@@ -125,16 +139,35 @@ struct store *command_begin(const struct command_shape *shape, int argc, char **
 }
 
 int command_fail(const struct command_line *line, const struct cr_error *err) {
-    (void) fprintf(stderr, "crun-store %s: %s\n", line->shape->name, err->text);
+    command_complain(line->shape->name, "%s", err->text);
     return COMMAND_FAILED;
 }
 
 /* ---- printing ---- */
 
+/* Bytes of the printable character that begins here, in UTF-8; 0: none does. */
+static size_t printable(const unsigned char *b, size_t len) {
+    if (b[0] < 0x80) return b[0] >= 0x20 && b[0] != 0x7f;
+    size_t n = b[0] < 0xc2 || b[0] > 0xf4 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : 4;
+    if (n == 0 || n > len) return 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((b[i] & 0xc0) != 0x80) return 0;
+    }
+    if (b[0] == 0xc2 && b[1] < 0xa0) return 0; /* terminals obey these, like those below 0x20 */
+    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xf0 && b[1] < 0x90)) return 0; /* too long */
+    return n;
+}
+
 void command_put_text(FILE *out, struct store_bytes bytes) {
     const unsigned char *b = bytes.data;
-    for (size_t i = 0; i < bytes.len; i++) {
-        (void) fprintf(out, b[i] < 0x20 || b[i] == 0x7f ? "\\x%02x" : "%c", b[i]);
+    for (size_t i = 0, n; i < bytes.len; i += n) {
+        n = printable(b + i, bytes.len - i);
+        if (n > 0) {
+            (void) fwrite(b + i, 1, n, out);
+        } else {
+            (void) fprintf(out, "\\x%02x", b[i]);
+            n = 1;
+        }
     }
 }
 

@@ -32,25 +32,25 @@ static const struct option {
     const char *name, *value, *help;
     enum kind kind;
     size_t offset;
-    int64_t max;
+    int64_t min, max;
 } options[] = {
     {"--host", "HOST", "name or address to listen on (default: all interfaces)", TEXT,
-     offsetof(struct serve, host), 0},
+     offsetof(struct serve, host), 0, 0},
     {"--port", "PORT", "port; 0, the default, takes any free one", NUMBER,
-     offsetof(struct serve, port), 65535},
+     offsetof(struct serve, port), 0, 65535},
     {"--max-memory", "SIZE", "bytes of keys, values and buffers (default: half of the memory)",
-     SIZE, offsetof(struct serve, max_memory), INT64_MAX},
+     SIZE, offsetof(struct serve, max_memory), 1, INT64_MAX},
     {"--max-clients", "N", "connections at a time (default: what descriptors allow)", NUMBER,
-     offsetof(struct serve, max_clients), INT32_MAX},
+     offsetof(struct serve, max_clients), 0, INT32_MAX},
     {"--max-key", "SIZE", "bytes of a key (default: 8K)", SIZE, offsetof(struct serve, max_key),
-     64 << 20},
+     1, 64 << 20},
     {"--max-value", "SIZE", "bytes of a value in one request (default: 64M)", SIZE,
-     offsetof(struct serve, max_value), 1 << 30},
+     offsetof(struct serve, max_value), 1, 1 << 30},
     {"--max-list", "N", "keys in one request (default: 131072)", NUMBER,
-     offsetof(struct serve, max_list), 1 << 24},
+     offsetof(struct serve, max_list), 1, 1 << 24},
     {"--max-client-buffer", "SIZE",
      "one request, and unread replies, of one client (default: 256M)", SIZE,
-     offsetof(struct serve, max_client_buffer), INT32_MAX},
+     offsetof(struct serve, max_client_buffer), 1, INT32_MAX},
 };
 
 static void print_help(void) {
@@ -88,11 +88,12 @@ static int set_option(const struct option *o, const char *value, struct serve *s
     }
     int64_t *number = (int64_t *) (void *) field;
     int rc = o->kind == SIZE ? parse_size(value, o->max, number)
-                             : cr_parse_i64(value, 0, o->max, number);
+                             : cr_parse_i64(value, o->min, o->max, number);
     if (rc == 0) return 0;
-    return command_usage_error("serve", "cannot use '%s' for %s: %s, at most %lld", value, o->name,
-                               o->kind == SIZE ? "give a size such as 512M" : "give a whole number",
-                               (long long) o->max);
+    return command_usage_error("serve", "cannot use '%.100s' for %s: give a %s from %lld to %lld",
+                               value, o->name,
+                               o->kind == SIZE ? "size such as 512M," : "whole number",
+                               (long long) o->min, (long long) o->max);
 }
 
 static const struct option *find_option(const char *arg, size_t len) {

@@ -32,8 +32,8 @@ static int read_stdin(struct cr_buffer *b, struct cr_error *err) {
 static int set_and_confirm(struct store *s, const struct command_line *line,
                            struct store_bytes value, struct cr_error *err) {
     int64_t keys;
-    int rc = store_set(s, STORE_BYTES(line->args[0]), value, line->timeout_ms, err);
-    return rc < 0 ? rc : store_num_keys(s, line->timeout_ms, &keys, err);
+    int rc = store_set(s, STORE_BYTES(line->args[0]), value, command_time_left_ms(line), err);
+    return rc < 0 ? rc : store_num_keys(s, command_time_left_ms(line), &keys, err);
 }
 
 int command_set(int argc, char **argv) {

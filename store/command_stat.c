@@ -45,12 +45,12 @@ static int fetch(const struct command_line *line, char **text, size_t *len, stru
     struct store_link link = {.fd = -1};
     struct store_answer a = {0};
     int64_t deadline = cr_deadline_ms(line->timeout_ms);
-    const char *host = line->endpoint.host;
+    char where[COMMAND_WHERE_MAX];
     struct cr_error why = {0};
-    int rc = store_link_dial(&link, host, line->endpoint.port, deadline, &why);
+    int rc = store_link_dial(&link, line->endpoint.host, line->endpoint.port, deadline, &why);
     if (rc < 0) {
-        return cr_fail(err, rc, "connect to %s:%u: %s; is it running there?", host, line->endpoint.port,
-                       why.text);
+        return cr_fail(err, rc, "connect to %s: %s; is it running there?",
+                       command_where(line, where), why.text);
     }
     rc = ask(&link, &a, deadline);
     void *value = NULL;
@@ -59,8 +59,8 @@ static int fetch(const struct command_line *line, char **text, size_t *len, stru
     store_link_close(&link);
     *text = value;
     if (rc == 0) return 0;
-    return cr_fail(err, rc, "%s:%u does not answer: %s; only crun's own stores have stat", host,
-                   line->endpoint.port, rc == -ECONNRESET ? "it hung up" : strerror(-rc));
+    return cr_fail(err, rc, "%s does not answer: %s; only crun's own stores have stat",
+                   command_where(line, where), rc == -ECONNRESET ? "it hung up" : strerror(-rc));
 }
 
 /* ---- showing ---- */
@@ -97,13 +97,19 @@ static const char *human_time(char out[32], long long ms) {
 /* Keys came as one code point a byte; back to bytes, so that UTF-8 keys read as they were. */
 static void print_key(const json_t *key) {
     const unsigned char *at = (const unsigned char *) json_string_value(key);
-    size_t len = json_string_length(key);
+    size_t len = json_string_length(key), n = 0;
+    unsigned char *bytes = malloc(len + 1);
+    if (bytes == NULL) return;
     for (size_t i = 0; i < len; i++) {
-        unsigned char byte = at[i];
-        if (byte >= 0xc2 && byte <= 0xc3 && i + 1 < len)
-            byte = (unsigned char) ((byte & 3) << 6 | (at[++i] & 0x3f));
-        command_put_text(stdout, (struct store_bytes){&byte, 1});
+        bytes[n] = at[i];
+        if (at[i] >= 0xc2 && at[i] <= 0xc3 && i + 1 < len) {
+            bytes[n] = (unsigned char) ((at[i] & 3) << 6 | (at[i + 1] & 0x3f));
+            i++;
+        }
+        n++;
     }
+    command_put_text(stdout, (struct store_bytes){bytes, n});
+    free(bytes);
 }
 
 static void print_wait(const json_t *wait) {

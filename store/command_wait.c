@@ -33,7 +33,7 @@ int command_wait(int argc, char **argv) {
     for (size_t i = 0; i < count; i++) keys[i] = STORE_BYTES(line.args[i]);
     struct store *s = command_open(&line);
     int64_t start = cr_monotonic_ms();
-    int rc = s == NULL ? -EIO : store_wait(s, keys, count, line.timeout_ms, &err);
+    int rc = s == NULL ? -EIO : store_wait(s, keys, count, command_time_left_ms(&line), &err);
     if (rc == -ETIMEDOUT) name_missing(s, keys, count, &err);
     if (s != NULL && rc < 0) (void) command_fail(&line, &err);
     if (rc == 0 && line.json)

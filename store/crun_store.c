@@ -2,6 +2,7 @@
 #include "store/command_internal.h"
 
 #include "base/cleanup.h"
+#include "base/daemon.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -25,13 +26,24 @@ static const struct command {
     {"ping", "say what a server speaks and how far away it is", command_ping},
 };
 
+void command_complain(const char *name, const char *fmt, ...) {
+    char text[CR_ERROR_TEXT_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    (void) fprintf(stderr, "crun-store%s%s: ", name[0] == '\0' ? "" : " ", name);
+    command_put_text(stderr, STORE_BYTES(text));
+    (void) fputc('\n', stderr);
+}
+
 int command_usage_error(const char *name, const char *fmt, ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
     (void) vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    (void) fprintf(stderr, "crun-store %s: %s; try 'crun-store %s --help'\n", name, text, name);
+    command_complain(name, "%s; try 'crun-store %s --help'", text, name);
     return COMMAND_USAGE;
 }
 
@@ -48,9 +60,9 @@ static int run_command(const char *name, int argc, char **argv) {
         if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc, argv);
     }
     if (name[0] == '\0') {
-        (void) fprintf(stderr, "crun-store: no command given; try 'crun-store --help'\n");
+        command_complain("", "no command given; try 'crun-store --help'");
     } else {
-        (void) fprintf(stderr, "crun-store: unknown command '%s'; try 'crun-store --help'\n", name);
+        command_complain("", "unknown command '%.400s'; try 'crun-store --help'", name);
     }
     return COMMAND_USAGE;
 }
@@ -64,6 +76,7 @@ static int finish(int status) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    cr_keep_standard_files();
     cr_log_setup("crun-store", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help();

@@ -2,6 +2,7 @@
 """crun-store's commands against our server: results, exit statuses, and one line for every mistake."""
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -47,6 +48,72 @@ def test_values(tmp):
         assert run("keys", at)[0] == b"--dashes\nc\nodd\n"
         assert b"modern" in run("ping", at)[0]
         assert json.loads(run("ping", "--json", at)[0])["protocol"] == "modern"
+
+
+def test_odd_keys_are_shown_not_obeyed(tmp):
+    """What a client chose to call a key: neither the terminal nor a script's reader is led by it."""
+    odd = {b"plain": b"plain", "gr\u00fc\u00df \u6f22 \U0001f600".encode(): "gr\u00fc\u00df \u6f22 \U0001f600".encode(),
+           b"\x1b[31m": b"\\x1b[31m", b"\xc2\x9b31m": b"\\xc2\\x9b31m", b"\x9b": b"\\x9b", b"a\nb": b"a\\x0ab",
+           b"\0\x7f": b"\\x00\\x7f", b"\xff\xc3": b"\\xff\\xc3", b"\xe0\x80\x9b": b"\\xe0\\x80\\x9b",
+           b"\xed": b"\\xed", b'"\\\'': b'"\\\'', b"": b""}
+    with Server() as server, Driver("tcp", server.port) as store:
+        at = f"127.0.0.1:{server.port}"
+        store.multi_set({key: "" for key in odd})
+        assert run("keys", at)[0] == b"".join(odd[key] + b"\n" for key in sorted(odd))
+        assert [key.encode("latin-1") for key in json.loads(run("keys", "--json", at)[0])] == sorted(odd)
+        missing = [key + b"?" for key in odd]
+        store.send("wait", *map(to_hex, missing))
+        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 1, "the waiter")
+        wait = json.loads(run("stat", "--json", at)[0])["waiting"][0]
+        assert [key.encode("latin-1") for key in wait["keys"]] == [b"/" + key for key in missing]
+        assert run("stat", at)[0].endswith(b" ".join(b"/" + odd[key] + b"?" for key in odd) + b"\n")
+        with Driver("tcp", server.port) as other:
+            other.multi_set({key: "" for key in missing})
+        store.answer()
+        assert fails("get", at, "a\nz") == \
+            "crun-store get: no key 'a\\x0az'; 'crun-store keys' lists them"
+        assert fails("delete", at, "a\nz") == "crun-store delete: no key 'a\\x0az'"
+        assert fails("get", at, "k" * 2000).endswith("'; 'crun-store keys' lists them")
+        assert fails("a\nb", status=2) == "crun-store: unknown command 'a\\x0ab'; try 'crun-store --help'"
+
+
+def test_ipv6_is_written_as_it_is_given(tmp):
+    if not socket.has_ipv6:
+        return
+    try:
+        held = socket.socket(socket.AF_INET6)
+        held.bind(("::1", 0))
+    except OSError:
+        return  # no IPv6 on this machine
+    nobody = f"[::1]:{held.getsockname()[1]}"
+    assert fails("stat", nobody).startswith(f"crun-store stat: connect to {nobody}: Connection refused")
+    held.close()
+    with Server("--host", "::1") as server:
+        at = f"[::1]:{server.port}"
+        assert run("ping", at)[0].startswith(f"{at}: modern, ".encode())
+        assert json.loads(run("ping", "--json", at)[0])["host"] == "::1"
+        assert json.loads(run("stat", "--json", at)[0])["address"] == at
+
+
+def test_closed_standard_files(tmp):
+    """What is opened next must not become them: the server's own sockets would, and libuv aborts."""
+    server = subprocess.Popen(["sh", "-c", '"$0" serve --host 127.0.0.1 --port 0 <&- >&- & echo $!; wait $!',
+                               CRUN_STORE], stdout=subprocess.PIPE, text=True)
+    pid = int(server.stdout.readline())
+    files = f"/proc/{pid}/fd"
+    wait_for(lambda: sum(link(f"{files}/{fd}").startswith("socket:") for fd in os.listdir(files)),
+             "the server to listen")
+    assert [link(f"{files}/{fd}") for fd in (0, 1)] == ["/dev/null"] * 2
+    os.kill(pid, signal.SIGTERM)
+    assert server.wait(60) == 0
+    server.stdout.close()
+
+
+def link(path):
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return ""
 
 
 def test_wait(tmp):
@@ -132,6 +199,7 @@ def test_nobody_there(tmp):
     with socket.socket() as held:  # bound, not listening: refused, and nobody else can take it
         held.bind(("127.0.0.1", 0))
         at = f"127.0.0.1:{held.getsockname()[1]}"
+        assert "timed out after 5000 ms" in fails("ping", "--timeout", "5", at)  # the default, but asked for
         assert fails("get", "--timeout", "0.3", at, "k") == \
             f"crun-store get: connect to the store at {at}: timed out after 300 ms (Connection " \
             "refused); is it running there?"

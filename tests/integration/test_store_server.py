@@ -411,6 +411,7 @@ def test_bad_command_lines(tmp):
         ("serve", "--port=x"): "cannot use 'x' for --port",
         ("serve", "--max-memory", "12Q"): "cannot use '12Q' for --max-memory",
         ("serve", "--max-memory", "0"): "cannot use '0' for --max-memory",
+        ("serve", "--max-list", "0"): "cannot use '0' for --max-list: give a whole number from 1 to 16777216",
         ("serve", "extra"): "unknown option 'extra'",
         ("nonsense",): "unknown command 'nonsense'",
         (): "no command given",
