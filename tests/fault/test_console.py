@@ -53,8 +53,9 @@ def test_stalled_reader_does_not_stop_the_stop(tmp):
 
     def stalled():
         nonlocal size
-        now = sum(log_of(tmp / "logs", rank).stat().st_size for rank in range(4))
-        still, size = now == size and now > 0, now
+        logs = list((tmp / "logs").glob("*/attempt_0/*/stdout.log"))
+        now = sum(log.stat().st_size for log in logs)
+        still, size = now == size and len(logs) == 4 and all(log.stat().st_size for log in logs), now
         time.sleep(0.2)
         return still
     wait_for(stalled, "everything to stand still")

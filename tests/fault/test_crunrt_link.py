@@ -188,7 +188,7 @@ def test_rejoin_that_goes_wrong(store):
 
 def test_agents_that_die_free_the_frozen(store):
     for how in ("close", "junk", "refused", "long"):
-        worker, _, link = begin(store, "exit", limit=400)
+        worker, _, link = begin(store, "exit", limit=1000)
         link.until(lambda: link.step > 5)
         link.change(1)
         seen = link.step
@@ -203,11 +203,11 @@ def test_agents_that_die_free_the_frozen(store):
         else:
             link.refuse("enough")
         wait_for([worker])
-        expect([worker], 0, 0, "ended")  # all 400 steps
+        expect([worker], 0, 0, "ended")  # all 1,000 steps
 
 
 def test_patience_ends(store):
-    worker, _, link = begin(store, "exit", limit=100)
+    worker, _, link = begin(store, "exit", limit=1000)
     link.until(lambda: link.step > 5)
     begun = time.monotonic()
     link.change(1, left_ms=200)

@@ -17,7 +17,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import TIMEOUT_S, run_tests
+from crun_test import SCALE, TIMEOUT_S, run_tests
 from store_raw import SHADOW, VALIDATE, Legacy, Modern, Raw, Server, listed, stat, text, wait_for
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -29,7 +29,7 @@ def reset(c):
     c.close()
 
 
-def answers(server, within=5.0):
+def answers(server, within=5.0 * SCALE):
     """Somebody else is served, and promptly: blocking would take far longer."""
     c = Modern(server)
     begin = time.monotonic()
@@ -510,9 +510,11 @@ def test_dead_peers_are_probed(tmp):
         for c in clients:
             c.num_keys()
         mine = f":{server.port:04X}"
-        rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
-        timers = [row[5].split(":")[0] for row in rows if row[1].endswith(mine) and row[3] == "01"]
-        assert timers == ["02"] * 3, timers
+
+        def timers():
+            rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+            return [row[5].split(":")[0] for row in rows if row[1].endswith(mine) and row[3] == "01"]
+        wait_for(lambda: timers() == ["02"] * 3, "the timers, once the last replies are acknowledged")
 
 
 def test_storm_of_every_operation_with_random_fields(tmp):

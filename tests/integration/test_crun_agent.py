@@ -106,7 +106,7 @@ def test_a_closed_connection_is_noticed_at_once(tmp):
 
 def test_silence_is_noticed_after_the_lease(tmp):
     with Agent() as agent:
-        settings = dict(max_nodes=2, keep_alive_interval_ms=100, keep_alive_max_attempt=3)
+        settings = dict(max_nodes=2, keep_alive_interval_ms=500, keep_alive_max_attempt=4)
         a = Member(agent.address, host="a", **settings)
         b = Member(agent.address, host="b", **settings)
         rounds(a, b)

@@ -23,12 +23,12 @@ with Store() as store:
     expect(run_workers(store, 1, INIT, MASTER_PORT=""), 0, 3, "error -22", "MASTER_PORT is not set")
     expect(run_workers(store, 1, INIT, MASTER_PORT="70000"), 0, 3, "error -22", "MASTER_PORT='70000'")
     expect(run_workers(store, 1, INIT, RANK="1", WORLD_SIZE="1"), 0, 3, "error -22", "rank 1")
-    expect(run_workers(store, 1, INIT, MASTER_ADDR="no-such-host.invalid"), 0, 3, "no-such-host.invalid")
+    expect(run_workers(store, 1, INIT, MASTER_ADDR="no-such-host.invalid", TEST_TIMEOUT_MS="1000"), 0, 3, "no-such-host.invalid")
 
 with socket.socket() as taken:  # bound but not listening: connections are refused
     taken.bind(("127.0.0.1", 0))
     port = taken.getsockname()[1]
-    workers = run_workers(None, 1, INIT, MASTER_PORT=str(port))
+    workers = run_workers(None, 1, INIT, MASTER_PORT=str(port), TEST_TIMEOUT_MS="1000")
     expect(workers, 0, 3, "error -110", str(port), "rank 0 of 1")
 
 with Store() as store:

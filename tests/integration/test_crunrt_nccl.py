@@ -60,11 +60,11 @@ for words in ("", "init-slow"):
     if calls(workers[1]) != ["init", "ncclCommFinalize", "ncclCommDestroy"] * 2:
         fail(workers, "rank 1 called in another order")
 
-for words, error in (("init-hang", "initialise the communicator timed out after 1000 ms"),
+for words, error in (("init-hang", "initialise the communicator timed out after 3000 ms"),
                      ("init-error", "NCCL error 6 (remote error)"),
                      ("op-hang", "all_reduce #0 in group 'world' (nccl"),
                      ("op-error", "NCCL error 6 (remote error)")):
-    workers = fake(words)
+    workers = fake(words, TEST_TIMEOUT_MS="3000" if words.endswith("hang") else "60000")
     expect_all(workers, 3, error if words.startswith("op") else "error -")
     if not any(error in w.text() for w in workers):
         fail(workers, f"nobody said {error!r}")

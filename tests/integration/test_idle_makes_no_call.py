@@ -2,10 +2,12 @@
 """Nothing polls: an idle crun with four sleeping workers, and its warden, make no system call for
 20 seconds, shown with strace attached to every thread of both."""
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from processes import CRUN, Crun, until  # noqa: E402
@@ -23,10 +25,19 @@ def threads(pid):
     return [task.name for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
 
 
-def is_asleep(tid):
-    """Twice the same count of context switches, and sleeping."""
-    status = pathlib.Path(f"/proc/{tid}/status").read_text()
-    return "State:\tS" in status
+def sleeps(tids):
+    """How often each thread went to sleep so far, all of them sleeping; else None."""
+    found = [pathlib.Path(f"/proc/{tid}/status").read_text() for tid in tids]
+    if not all("State:\tS" in status for status in found):
+        return None
+    return [re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M)[1] for status in found]
+
+
+def at_rest(tids):
+    """All asleep, and again after a while, without having woken up meanwhile."""
+    before = sleeps(tids)
+    time.sleep(0.5)
+    return before is not None and sleeps(tids) == before
 
 
 def attach(pids, output):
@@ -62,7 +73,7 @@ def main():
         for rank in range(4):
             crun.pid_of(f"{rank}.pid")
         tids = threads(crun.pid) + threads(crun.warden())
-        until(lambda: all(is_asleep(tid) for tid in tids), "crun to go to sleep")
+        until(lambda: at_rest(tids), "crun to go to sleep")
         output = crun.path / "strace.out"
         strace = attach([crun.pid, crun.warden()], output)
         before = set(calls(output))

@@ -158,7 +158,7 @@ def test_static_nodes(tmp):
 
 
 def test_a_stopped_agent_is_given_up_and_comes_back(tmp):
-    conf = "last_call_timeout=0.3,keep_alive_interval=0.3,keep_alive_max_attempt=3"
+    conf = "last_call_timeout=0.3,keep_alive_interval=0.5,keep_alive_max_attempt=5"
     with Nodes(tmp, "--nnodes=1:2", conf=conf) as nodes:
         a = nodes.start("a")
         nodes.round(1)

@@ -85,7 +85,8 @@ def test_error_file_of_record(tmp):
 def test_culprit_that_wrote_and_hung(tmp):
     done = failing(tmp, "path = os.environ['TORCHELASTIC_ERROR_FILE']\n"
                         "if rank == 0:\n"
-                        "    open(path, 'w').write('{\"message\": \"the cause\"}')\n"
+                        "    open(path + '.new', 'w').write('{\"message\": \"the cause\"}')\n"
+                        "    os.rename(path + '.new', path)\n"
                         "    time.sleep(100)\n"
                         "other = path.replace('/1/error', '/0/error')\n"
                         "while not os.path.exists(other): time.sleep(0.01)\n"

@@ -495,10 +495,12 @@ def test_idle_server_does_nothing(tmp):
         for c in clients:
             c.wait("never")
         wait_for(lambda: stat(server)["waiting_clients"] == 100, "100 waiters")
-        time.sleep(1)  # the answer to that came before the server went to sleep
-        before = switches(server.process.pid)
-        time.sleep(3)  # the whole point: nothing happens
-        assert switches(server.process.pid) == before
+
+        def at_rest():
+            before = switches(server.process.pid)
+            time.sleep(3)  # the whole point: nothing happens
+            return switches(server.process.pid) == before
+        wait_for(at_rest, "the server to go to sleep after its last answer, and sleep")
 
 
 if __name__ == "__main__":

@@ -44,13 +44,13 @@ def test_the_signal_is_the_workers_choice(tmp):
 
 
 def test_a_timer_taken_back_or_moved(tmp):
-    done = launch(tmp, "send(0.3)\nsend(100, 'other')\nsend(-1)\nsend(0.3, 'other')\nsend(200, 'other')\n"
-                       "time.sleep(1)\n")
+    done = launch(tmp, "send(2)\nsend(100, 'other')\nsend(-1)\nsend(2, 'other')\nsend(200, 'other')\n"
+                       "time.sleep(3)\n")
     assert done.returncode == 0 and "the timer" not in done.stderr, done
 
 
 def test_without_a_signal_it_is_only_said(tmp):
-    done = launch(tmp, "send(0.1, signal=0)\ntime.sleep(0.8)\n", workers=1)
+    done = launch(tmp, "send(0.1, signal=0)\ntime.sleep(2)\n", workers=1)
     assert done.returncode == 0 and "the timer 's'" in done.stderr, done
 
 
