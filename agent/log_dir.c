@@ -113,7 +113,13 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     *d = (struct log_dir){.fd = -1, .attempt_fd = -1};
     if (base != NULL && strcmp(base, "/dev/null") == 0) return 0;
     encode_run_id(run_id, name);
-    int rc = make_absolute(base != NULL && base[0] != '\0' ? base : temp_folder(), d->path);
+    const char *wanted = base != NULL && base[0] != '\0' ? base : temp_folder();
+    int rc = make_absolute(wanted, d->path);
+    if (rc < 0) {
+        log_dir_done(d);
+        return cr_fail(err, rc, "cannot tell where the log folder '%s' is: %s; give --log-dir a path that "
+                       "begins with '/'", wanted, strerror(-rc));
+    }
     if (rc == 0 && base != NULL) rc = make_folders(d->path);
     if (rc == 0 && base == NULL) rc = make_unique(d->path, "torchelastic");
     if (rc == 0) rc = make_unique(d->path, name);

@@ -234,7 +234,10 @@ static int open_parts(struct nursery *n, struct cr_error *err) {
     (void) snprintf(name, sizeof name, "crun-%d-%.8s", (int) getpid(), n->token);
     cgroup_open(&n->cgroup, name);
     code = start_warden(n);
-    if (code < 0) return cr_fail(err, code, "cannot start the warden: %s", strerror(-code));
+    if (code < 0) {
+        return cr_fail(err, code, "cannot start the warden: %s%s", strerror(-code),
+                       code == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max)" : "");
+    }
     return 0;
 }
 

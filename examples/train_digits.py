@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """The job of train_digits.c in plain PyTorch: DistributedDataParallel on gloo, nothing of crun in it.
 
-    crun --standalone --nproc-per-node=4 --max-restarts=1 \\
-        examples/train_digits.py --checkpoint digits.pt --crash-at 150
+    crun --nproc-per-node=4 --max-restarts=1 examples/train_digits.py --checkpoint digits.pt --crash-at 150
 
 Runs on PyTorch 1.13 and later, under crun and torchrun alike. A crashed run resumes from the last
 checkpoint. (The last bits of the weights may differ from an undisturbed run's: DDP chooses its buckets

@@ -53,6 +53,12 @@ static char *search_path(const char *name, const char *path) {
     }
 }
 
+static int fail_path(const char *program, struct cr_error *err) {
+    int code = -errno;
+    return cr_fail(err, code, "cannot run '%.200s': %s; check the path%s", program, strerror(-code),
+                   code == -EACCES ? ", and who may enter the folders on it" : "");
+}
+
 /* execvp's rule. Returns a malloc'ed path or NULL with a text. */
 static char *find_executable(const char *name, const char *path, struct cr_error *err) {
     struct stat st;
@@ -67,7 +73,7 @@ static char *find_executable(const char *name, const char *path, struct cr_error
         return file;
     }
     if (stat(name, &st) != 0) {
-        (void) cr_fail_errno(err, "cannot run '%.200s'", name);
+        (void) fail_path(name, err);
     } else if (S_ISDIR(st.st_mode)) {
         (void) cr_fail(err, -EISDIR, "cannot run '%.200s': it is a folder; name a program", name);
     } else if (access(name, X_OK) != 0) {
@@ -161,7 +167,7 @@ static int classify(const char *program, enum program_kind *kind, struct cr_erro
     struct stat st;
     if (stat(program, &st) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return *kind = KIND_ABSENT, 0;
-        return cr_fail_errno(err, "cannot run '%.200s'", program);
+        return fail_path(program, err);
     }
     if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
     *kind = KIND_PYTHON;
@@ -174,7 +180,10 @@ static int classify(const char *program, enum program_kind *kind, struct cr_erro
         return 0;
     }
     ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);
-    if (len < 0) return cr_fail_errno(err, "cannot read '%.200s'", program);
+    if (len < 0) {
+        return cr_fail(err, -errno, "cannot read '%.200s': %s; make it readable: chmod +r '%.200s'", program,
+                       strerror(errno), program);
+    }
     return classify_head(program, head, (size_t) len, kind, err);
 }
 
@@ -270,10 +279,13 @@ static int resolve_by_kind(struct program *out, const struct program_request *r,
     enum program_kind kind;
     int rc = classify(r->program, &kind, err);
     if (rc < 0) return rc;
-    if (kind == KIND_PYTHON) {
-        return build_python(out, (const char *const[4]){"-u", r->program}, r, err);
+    if (kind != KIND_ABSENT) {
+        /* "-x" would be an option to whoever is given the name, be it Python or a #! interpreter. */
+        CR_AUTO_FREE char *path = cr_asprintf("%s%s", r->program[0] == '-' ? "./" : "", r->program);
+        if (path == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+        return kind == KIND_PYTHON ? build_python(out, (const char *const[4]){"-u", path}, r, err)
+                                   : build_executable(out, strdup(path), r, err);
     }
-    if (kind == KIND_EXECUTABLE) return build_executable(out, strdup(r->program), r, err);
 
     char *file = strchr(r->program, '/') != NULL || r->program[0] == '\0'
                      ? NULL

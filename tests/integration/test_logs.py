@@ -141,6 +141,13 @@ def test_temp_folder_as_python_finds_it(tmp):
     assert len(made) == 1 and made[0].name.startswith("torchelastic_"), made
 
 
+def test_log_folder_below_a_folder_that_is_gone(tmp):
+    gone = tmp / "gone"
+    gone.mkdir()
+    done = run(["sh", "-c", f'cd {gone} && rmdir {gone} && exec {CRUN} --log-dir=here true'])
+    assert done.returncode == 1 and "the log folder 'here' is: No such file" in done.stderr, done
+
+
 def test_too_few_open_files(tmp):
     worker = script(tmp, "w", SPEAK)
     done = run(["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", CRUN, "--nproc-per-node=60", "-t", "3",

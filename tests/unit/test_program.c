@@ -113,6 +113,10 @@ START_TEST(executables) {
     MAKE("foreign", "MZ\0\0\0\0", 0755);
     RUNS("foreign", "foreign a -b");
     RUNS("tool", "bin/tool a -b"); /* found through PATH */
+    MAKE("-x", "#!/bin/sh\n", 0755);
+    RUNS("-x", "./-x a -b");
+    MAKE("-y", "print(1)\n", 0644);
+    RUNS("-y", "bin/python3 -u ./-y a -b");
 }
 END_TEST
 
@@ -144,7 +148,7 @@ START_TEST(what_cannot_run_is_told_apart) {
     memset(longest, 'x', sizeof(longest));
     longest[sizeof(longest) - 1] = '\0';
     ck_assert_int_lt(RESOLVE(longest), 0);
-    FAILS(-ENAMETOOLONG, "cannot run");
+    FAILS(-ENAMETOOLONG, "File name too long; check the path");
 }
 END_TEST
 
@@ -179,6 +183,8 @@ START_TEST(which_python) {
     ck_assert_str_eq(p.argv[0], "bin/python3");
     ck_assert_int_lt(RESOLVE("train.py", .python_exec = "nopython"), 0);
     FAILS(-ENOENT, "PYTHON_EXEC: cannot find 'nopython'");
+    ck_assert_int_lt(RESOLVE("train.py", .python_exec = "/no/python"), 0);
+    FAILS(-ENOENT, "PYTHON_EXEC: cannot run '/no/python': No such file or directory; check the path");
     ck_assert_int_lt(RESOLVE("train.py", .path = "empty"), 0);
     FAILS(-ENOENT, "set PYTHON_EXEC");
     ck_assert_int_eq(mkdir("old", 0755), 0);
