@@ -6,7 +6,8 @@
  *      "reduce": 0, "root": 0, "state": "started", "started_ns": …, "ended_ns": 0}, …]}
  *
  * Times are of the monotonic clock. The newest entry comes last. A slot that another thread is just
- * writing shows in a dump as one of mixed fields, never as broken JSON. */
+ * writing shows in a dump as one of mixed fields, never as broken JSON; and where the library chose
+ * the place, a dump takes it whole or not at all. */
 #include "worker_runtime/flight_internal.h"
 #include "worker_runtime/group_internal.h"
 
@@ -159,11 +160,8 @@ static void put_entry(struct out *o, const struct entry *e) {
     put(o, "}");
 }
 
-int flight_dump(const char *path, const char *reason) {
-    if (path == NULL) path = own_path;
-    if (path[0] == '\0') return -ENOENT;
-    struct out o = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-    if (o.fd < 0) return -errno;
+static int write_record(int fd, const char *reason) {
+    struct out o = {.fd = fd};
     uint64_t end = atomic_load_explicit(&next_number, memory_order_relaxed);
     put_number(&o, "{\"version\": 1, \"rank\": ", own_rank);
     put_number(&o, ", \"world_size\": ", own_world_size);
@@ -183,13 +181,43 @@ int flight_dump(const char *path, const char *reason) {
     return o.rc;
 }
 
+/* "<path>.<n>", a name of its own for each dump: a signal may come in the middle of another. */
+static void temporary_name(char out[PATH_MAX + 16], const char *path) {
+    static atomic_uint dumps;
+    unsigned n = atomic_fetch_add(&dumps, 1);
+    size_t len = strlen(path);
+    memcpy(out, path, len);
+    out[len++] = '.';
+    do {
+        out[len++] = (char) ('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    out[len] = '\0';
+}
+
+int flight_dump(const char *path, const char *reason) {
+    char temporary[PATH_MAX + 16];
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    if (path == NULL && own_path[0] == '\0') return -ENOENT;
+    if (path != NULL) { /* as it is: it may be a terminal */
+        int fd = open(path, flags, 0644);
+        return fd < 0 ? -errno : write_record(fd, reason);
+    }
+    temporary_name(temporary, own_path);
+    int fd = open(temporary, flags, 0644);
+    if (fd < 0) return -errno;
+    int rc = write_record(fd, reason);
+    if (rc == 0 && rename(temporary, own_path) < 0) rc = -errno;
+    if (rc < 0) (void) unlink(temporary);
+    return rc;
+}
+
 int crunrt_flight_dump(const char *path) {
     int rc = flight_dump(path, "asked for");
-    if (rc == -ENOENT && path == NULL) {
-        return cr_fail(
-            rt_last_error(), rc,
-            "write the flight record: no path was given, and neither CRUNRT_FLIGHT_FILE nor "
-            "TORCHELASTIC_ERROR_FILE is set");
+    if (path == NULL && own_path[0] == '\0') {
+        return cr_fail(rt_last_error(), -ENOENT,
+                       "write the flight record: no path was given, and crunrt_init() has found "
+                       "neither CRUNRT_FLIGHT_FILE nor TORCHELASTIC_ERROR_FILE");
     }
     if (rc < 0) {
         errno = -rc;

@@ -3,10 +3,11 @@
  *
  *   check/<seq>/call    "rank 2: all_reduce(float32 x 1000, sum)", set by the first to come
  *   check/<seq>/count   how many agree with it
- *   check/<seq>/verdict "" once all agree, or the sentence
+ *   check/<seq>/counts/<rank>  of an all-to-all with counts: what it sends to each, then what it awaits
+ *   check/<seq>/verdict "ok" once all agree, or the sentence
  *
- * Costs three requests a rank and call. The keys of a call are removed in the one after the
- * next. */
+ * Costs four requests a rank and call. Whoever comes last compares the counts. The keys of a call are
+ * removed in the one after the next. */
 #include "worker_runtime/group_internal.h"
 
 #include "base/cleanup.h"
@@ -70,6 +71,67 @@ static int give_verdict(struct crunrt_group *g, uint32_t seq, const char *senten
     return crunrt_store_compare_set(g->store, key, "", 0, sentence, strlen(sentence), NULL, NULL);
 }
 
+/* ---- counts: 2 * size numbers of each rank ---- */
+
+static void counts_key(uint32_t seq, int rank, char out[64]) {
+    (void) snprintf(out, 64, "check/%u/counts/%d", seq, rank);
+}
+
+static int put_counts(struct crunrt_group *g, const struct group_call *call) {
+    char key[64];
+    size_t n = (size_t) g->size;
+    CR_AUTO_FREE uint64_t *row = calloc(2 * n, sizeof(*row));
+    if (row == NULL) return cr_fail(rt_last_error(), -ENOMEM, "compare the counts: out of memory");
+    for (size_t i = 0; i < n; i++) {
+        row[i] = call->op.send_counts[i];
+        row[n + i] = call->op.recv_counts[i];
+    }
+    counts_key(call->backend.seq, g->rank, key);
+    return crunrt_store_set(g->store, key, row, 2 * n * sizeof(*row));
+}
+
+/* Every rank's row, one after the other; they are not needed after this. */
+static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
+    size_t row = 2 * (size_t) g->size, len = 0;
+    for (int r = 0; r < g->size; r++) {
+        char key[64];
+        void *value = NULL;
+        counts_key(seq, r, key);
+        int rc = crunrt_store_get(g->store, key, 0, &value, &len);
+        CR_AUTO_FREE void *held = value;
+        if (rc < 0) return rc;
+        if (len != row * sizeof(*rows))
+            return cr_fail(rt_last_error(), -EPROTO, "compare the counts: '%s' is no row", key);
+        memcpy(rows + (size_t) r * row, held, len);
+        (void) crunrt_store_delete(g->store, key, NULL);
+    }
+    return 0;
+}
+
+/* Writes a sentence where a rank awaits another number than is sent to it. */
+static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
+                          char sentence[3 * OP_TEXT_MAX]) {
+    size_t n = (size_t) g->size;
+    CR_AUTO_FREE uint64_t *rows = calloc(2 * n * n, sizeof(*rows));
+    if (rows == NULL) return cr_fail(rt_last_error(), -ENOMEM, "compare the counts: out of memory");
+    int rc = take_counts(g, seq, rows);
+    for (size_t from = 0; rc == 0 && from < n; from++) {
+        for (size_t to = 0; to < n; to++) {
+            uint64_t sent = rows[from * 2 * n + to], awaited = rows[to * 2 * n + n + from];
+            if (sent == awaited) continue;
+            (void) snprintf(sentence, 3 * OP_TEXT_MAX,
+                            "mismatched collectives at #%u: in %s rank %zu sends %llu elements to "
+                            "rank %zu, which awaits %llu",
+                            seq, call, from, (unsigned long long) sent, to,
+                            (unsigned long long) awaited);
+            return 0;
+        }
+    }
+    return rc;
+}
+
+/* ---- the call ---- */
+
 static int compare_with_first(struct crunrt_group *g, const struct group_call *call) {
     char key[64], mine[OP_TEXT_MAX], text[OP_TEXT_MAX + 32];
     uint32_t seq = call->backend.seq;
@@ -89,9 +151,14 @@ static int compare_with_first(struct crunrt_group *g, const struct group_call *c
         return give_verdict(g, seq, sentence);
     }
     int64_t agree = 0;
+    int has_counts = call->op.kind == CRUNRT_OP_ALL_TO_ALL_COUNTS;
+    if (has_counts) rc = put_counts(g, call);
     key_of(seq, "count", key);
-    rc = crunrt_store_add(g->store, key, 1, &agree);
-    return rc == 0 && agree == g->size ? give_verdict(g, seq, "ok") : rc;
+    if (rc == 0) rc = crunrt_store_add(g->store, key, 1, &agree);
+    if (rc < 0 || agree < g->size) return rc;
+    char sentence[3 * OP_TEXT_MAX] = "ok";
+    if (has_counts) rc = compare_counts(g, seq, mine, sentence);
+    return rc < 0 ? rc : give_verdict(g, seq, sentence);
 }
 
 static void forget_check(struct crunrt_group *g, uint32_t seq) {
@@ -103,6 +170,13 @@ static void forget_check(struct crunrt_group *g, uint32_t seq) {
     }
 }
 
+static int get_verdict(struct crunrt_group *g, const char *key, void **value,
+                       struct cr_error *err) {
+    int rc = crunrt_store_get(g->store, key, 0, value, NULL);
+    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
+    return rc;
+}
+
 int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err) {
     if (!g->checks || call->op.kind == CRUNRT_OP_SEND || call->op.kind == CRUNRT_OP_RECV) return 0;
     uint32_t seq = call->backend.seq;
@@ -110,11 +184,10 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
     void *value = NULL;
     int rc = compare_with_first(g, call);
     key_of(seq, "verdict", key);
-    if (rc == 0) rc = crunrt_store_get(g->store, key, call->op.timeout_ms, &value, NULL);
-    if (rc < 0) {
-        if (err != rt_last_error()) *err = *rt_last_error();
-        return cr_wrap(err, "compare the call with the other ranks");
-    }
+    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
+    if (rc == 0) rc = group_wait_for_key(g, key, call->op.timeout_ms, err);
+    if (rc == 0) rc = get_verdict(g, key, &value, err);
+    if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
     CR_AUTO_FREE char *verdict = value;
     /* Whoever is here has seen every rank begin this call, so all are through with the last but
      * one. */

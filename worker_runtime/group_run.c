@@ -267,9 +267,11 @@ int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count) 
             return cr_fail(err, -EINVAL, "run a batch: %s is not a send or receive",
                            op_kind_name(calls[i].op.kind));
         }
-        calls[i].flight = flight_begin(group->name, calls[i].backend.seq, &calls[i].op);
+        calls[i].backend.seq += (uint32_t) i;
         if (!group_call_is_empty(&calls[i])) list[used++] = calls[i].backend;
     }
+    for (size_t i = 0; i < count; i++)
+        calls[i].flight = flight_begin(group->name, calls[i].backend.seq, &calls[i].op);
     int rc = used == 0 ? 0 : group->backend->batch(group->state, list, used, err);
     for (size_t i = 0; i < count; i++) {
         flight_end(calls[i].flight, rc == 0);

@@ -1,6 +1,7 @@
 /* What a group keeps in the store, under crunrt/<attempt>/pg/<number>/:
  *
- *   <phase>/<rank>     set by each rank that arrived        <phase>/count, <phase>/ready
+ *   <phase>/<rank>     set by each rank that arrived        <phase>/count
+ *   <phase>/ready      "ok", by the last to arrive, or why not, by the first whose time was up
  *   split/…            whether it is made by splitting another, see group_split.c
  *   backend/<key>      the backend's own: addresses, ids
  *   state/<rank>       "all_reduce(float32 x 1000, sum) #17": what a rank was in when the group broke
@@ -152,6 +153,29 @@ int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, siz
     return absent;
 }
 
+/* The first word stands, so that all pass or none. 0: they pass. */
+static int decide_arrival(struct crunrt_group *g, const char *ready, const char *word,
+                          struct cr_error *err) {
+    void *held = NULL;
+    int rc = crunrt_store_compare_set(g->store, ready, "", 0, word, strlen(word), &held, NULL);
+    CR_AUTO_FREE char *text = held;
+    if (rc < 0) return from_store(rc, err);
+    if (strcmp(text, "ok") == 0) return 0;
+    return cr_fail(err, -ECONNRESET, "another rank failed: %s", text);
+}
+
+static int give_up_arrival(struct crunrt_group *g, const char *phase, const char *ready,
+                           int64_t timeout_ms, struct cr_error *err) {
+    char word[CR_ERROR_TEXT_MAX + 32];
+    struct cr_error own = {0}, decided = {0};
+    (void) fail_with_absent(g, phase, timeout_ms, &own);
+    (void) snprintf(word, sizeof(word), "rank %d: %s", g->rank, own.text);
+    int rc = decide_arrival(g, ready, word, &decided);
+    if (rc == 0) return 0;
+    *err = strstr(decided.text, word) != NULL || rc != -ECONNRESET ? own : decided;
+    return err->code;
+}
+
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err) {
     char mine[64], count[64], ready[64];
@@ -163,11 +187,12 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
     if (rc == 0 && arrived == g->size) {
         rc = group_failed(g, err); /* the others may have given up: then none passes */
-        return rc < 0 ? rc : from_store(crunrt_store_set(g->store, ready, "", 0), err);
+        return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
     }
     if (rc < 0) return from_store(rc, err);
     rc = group_wait_for_key(g, ready, timeout_ms, err);
-    return rc == -ETIMEDOUT ? fail_with_absent(g, phase, timeout_ms, err) : rc;
+    if (rc == -ETIMEDOUT) return give_up_arrival(g, phase, ready, timeout_ms, err);
+    return rc < 0 ? rc : decide_arrival(g, ready, "ok", err); /* it is there: this reads it */
 }
 
 /* Whoever is in a barrier is through with the last one, so all are through with the one before. */

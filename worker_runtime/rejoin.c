@@ -22,11 +22,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define REJOIN_TIMEOUT_MS INT64_C(60000)
+#define VERDICT_MS        INT64_C(1000) /* after that, for the first comer's verdict, if it lives */
 
 /* How long a store is tried before we ask whether its round is still on. */
 #define STORE_TRY_MS INT64_C(2000)
@@ -94,10 +96,10 @@ static int write_roster(struct rejoin *j, int *comers, int count) {
 static int read_comer(struct rejoin *j, int n, int64_t until_ms, int *rank) {
     char key[96];
     void *value = NULL;
-    int64_t left = until_ms - cr_monotonic_ms(), r = 0;
+    int64_t r = 0;
     (void) snprintf(key, sizeof(key), "crunrt/%d/%lld/comer/%d", j->rt->place.restart_count,
                     (long long) j->generation, n);
-    int rc = crunrt_store_get(j->rt->store, key, left > 0 ? left : 0, &value, NULL);
+    int rc = crunrt_store_get(j->rt->store, key, cr_time_left_ms(until_ms), &value, NULL);
     if (rc < 0) return rc;
     CR_AUTO_FREE char *text = value;
     if (cr_parse_i64(text, 0, INT_MAX, &r) < 0) {
@@ -128,9 +130,9 @@ static int gather_comers(struct rejoin *j) {
 
 static int take_place(struct rejoin *j) {
     void *value = NULL;
-    int64_t left =
-        j->deadline_ms + 1000 - cr_monotonic_ms(); /* the first comer's verdict, if it lives */
-    int rc = crunrt_store_get(j->rt->store, j->roster_key, left > 0 ? left : 0, &value, NULL);
+    int64_t left = cr_time_left_ms(j->deadline_ms);
+    if (left < CR_FOREVER - VERDICT_MS) left += VERDICT_MS;
+    int rc = crunrt_store_get(j->rt->store, j->roster_key, left, &value, NULL);
     if (rc < 0)
         return cr_wrap(rt_last_error(), "rejoin generation %lld", (long long) j->generation);
     CR_AUTO_FREE char *roster = value;
@@ -307,9 +309,13 @@ static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
 int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
     if (rt == NULL) return rt_fail_null("rejoin", "the runtime");
     crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
-    if (options != NULL && options->size >= sizeof(options->size)) {
-        memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
+    if (options != NULL && options->size < offsetof(crunrt_rejoin_options, min_size)) {
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "rejoin: the options' size is %zu; start from CRUNRT_REJOIN_OPTIONS_INIT",
+                       options->size);
     }
+    if (options != NULL)
+        memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
     if (rt->link.page == NULL) return rejoin(rt, &o);
     int rc = rejoin_by_agent(rt, &o);
     if (rc == 0) flight_set_place(rt->first_rank, rt->first_world_size);

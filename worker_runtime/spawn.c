@@ -27,6 +27,7 @@
 struct child {
     pid_t pid;
     int pidfd, status; /* pidfd -1: it has ended */
+    int lost;          /* somebody else took its status */
 };
 
 struct spawn {
@@ -65,7 +66,7 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) unsetenv(LINK_VARIABLE); /* that agent's worker is the process that spawns */
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    _exit(rc & 0xff);
+    _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff); /* 256 is no success */
 }
 
 /* ---- the parent ---- */
@@ -116,7 +117,7 @@ static int next_to_end(struct spawn *s, int64_t deadline_ms) {
     for (int i = 0; n > 0 && i < s->started; i++) {
         struct child *c = &s->children[i];
         if (c->pidfd < 0 || fds[i].revents == 0) continue;
-        (void) waitpid(c->pid, &c->status, 0);
+        c->lost = waitpid(c->pid, &c->status, 0) != c->pid;
         cr_close_fd(&c->pidfd);
         return i;
     }
@@ -140,6 +141,12 @@ static int wait_for_children(struct spawn *s) {
         int i = next_to_end(s, CR_FOREVER);
         if (i == -1) return 0;
         int status = i >= 0 ? s->children[i].status : 0;
+        if (i >= 0 && s->children[i].lost) {
+            return cr_fail(rt_last_error(), -ECHILD,
+                           "worker %d ended, and how is not known: the program takes the status of "
+                           "children that it did not start",
+                           i);
+        }
         if (i < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
         if (WIFSIGNALED(status)) {
             return cr_fail(rt_last_error(), -ECHILD, "worker %d was killed by signal %d (SIG%s)", i,
@@ -159,11 +166,23 @@ static void spawn_done(struct spawn *s) {
     *rt_last_error() = kept;
 }
 
+static int statuses_are_lost(void) {
+    struct sigaction now;
+    if (sigaction(SIGCHLD, NULL, &now) < 0) return 0;
+    int ignored = (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
+    return ignored || (now.sa_flags & SA_NOCLDWAIT) != 0;
+}
+
 int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg) {
     if (fn == NULL) return rt_fail_null("start workers", "the function");
     if (nprocs < 1 || nprocs > SPAWN_MAX) {
         return cr_fail(rt_last_error(), -EINVAL, "start %d workers: 1 to %d can be started", nprocs,
                        SPAWN_MAX);
+    }
+    if (statuses_are_lost()) {
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "start workers: the program ignores SIGCHLD, so nobody would learn how they "
+                       "end; set it to SIG_DFL first");
     }
     struct spawn s = {.fn = fn, .arg = arg, .count = nprocs, .gate = {-1, -1}};
     s.children = calloc((size_t) nprocs, sizeof(*s.children));

@@ -127,7 +127,7 @@ static int read_address(const struct environment *env, struct worker_place *out,
                        sizeof(out->master_addr) - 1);
     }
     int number = 0;
-    int rc = read_number(env, "MASTER_PORT", 0, 65535, &number, err);
+    int rc = read_number(env, "MASTER_PORT", 1, 65535, &number, err);
     if (rc < 0) return rc;
     strcpy(out->master_addr, addr); /* fits: checked above */
     out->master_port = (uint16_t) number;

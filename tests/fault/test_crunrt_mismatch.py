@@ -26,6 +26,16 @@ for how, other in (("kind", "broadcast(float32 x 64, root 0)"), ("count", "all_r
     if any(int(re.search(r"keys (\d+)", w.text())[1]) > 30 for w in workers):
         fail(workers, "the checks' keys pile up in the store")
 
+with Store() as store:
+    workers = run_workers(store, 3, ["crunrt_worker", "mismatch", "counts"], CRUNRT_DEBUG="1")
+expect_all(workers, 3, "error -71", "mismatched collectives at #11: in all_to_all_counts(float32) rank 2 sends 2 "
+           "elements to rank 1, which awaits 3")
+
+with Store() as store:  # who waits for the others' calls hears of a rank that gave up
+    workers = run_workers(store, 3, ["crunrt_worker", "mismatch", "alone"], CRUNRT_DEBUG="1")
+expect(workers, 1, 3, "error -110")
+expect(workers, 0, 3, "error -104", "another rank failed: rank 1: ")
+
 for how, calls in (("reduce", "all_reduce(float32 x "), ("short", "broadcast(float32 x "),
                    ("message", ""), ("counts", "all_to_all_counts(float32")):
     with Store() as store:
@@ -51,4 +61,13 @@ with tempfile.TemporaryDirectory() as folder, Store() as store:
             fail(workers, f"last entry {last}")
         if not all(e["started_ns"] <= e["ended_ns"] for e in entries) or not re.search(r"no sign of rank [01, ]*2", record["reason"]):
             fail(workers, f"flight record {record}")
+with tempfile.TemporaryDirectory() as folder, Store() as store:  # whole, whoever else dumps or reads
+    workers = run_workers(store, 1, ["crunrt_worker", "flight", f"{folder}/rank0.json"], CRUNRT_FLIGHT_FILE=f"{folder}/rank")
+    expect(workers, 0, 0)
+    with open(f"{folder}/rank0.json", encoding="utf-8") as f:
+        entries = json.load(f)["entries"]
+    if len(entries) != 2000 or {(e["op"], e["state"]) for e in entries} != {("barrier", "completed")}:
+        fail(workers, f"flight record: {len(entries)} entries, the last {entries[-1]}")
+    if os.listdir(folder) != ["rank0.json"]:
+        fail(workers, f"left behind: {os.listdir(folder)}")
 print("PASS")

@@ -39,6 +39,15 @@ def test_wrong_call_is_named(tmp):
     assert "MPI_Bcast: the root is not a rank of the communicator" in done.stderr, done
 
 
+def test_calls_outside_of_mpi_are_refused(tmp):
+    program = build(tmp)
+    for flag, text in (("--before-init", "MPI_Comm_rank: MPI_Init has not been called"),
+                       ("--init-twice", "MPI_Init: it has been called before"),
+                       ("--after-finalize", "MPI_Barrier: MPI_Finalize has been called")):
+        done = crun("--nproc-per-node=2", program, flag)
+        assert done.returncode == 1 and text in done.stderr, done
+
+
 def test_finalize_alone_is_nothing(tmp):
     done = crun("--nproc-per-node=2", build(tmp), "--finalize-only")
     assert done.returncode == 0, done

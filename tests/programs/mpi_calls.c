@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
     int rank = -1, size = -1;
     /* llm.c ends so where it has met by TCP or a file instead. */
     if (argc > 1 && strcmp(argv[1], "--finalize-only") == 0) return MPI_Finalize();
+    if (argc > 1 && strcmp(argv[1], "--before-init") == 0) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     check(MPI_Init(&argc, &argv) == MPI_SUCCESS, "Init", -1);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -88,7 +89,9 @@ int main(int argc, char **argv) {
     MPI_Error_string(MPI_SUCCESS, text, &length);
     check(length == (int) strlen(text) && length > 0, "Error_string", rank);
     if (argc > 1 && strcmp(argv[1], "--bad-root") == 0) MPI_Bcast(id, 1, MPI_BYTE, size, MPI_COMM_WORLD);
+    if (argc > 1 && strcmp(argv[1], "--init-twice") == 0) MPI_Init(&argc, &argv);
     MPI_Finalize();
+    if (argc > 1 && strcmp(argv[1], "--after-finalize") == 0) MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) printf("all calls agree on %d ranks\n", size);
     return 0;
 }

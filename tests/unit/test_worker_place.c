@@ -52,6 +52,19 @@ START_TEST(agent_store_must_be_exactly_True) {
 }
 END_TEST
 
+START_TEST(a_port_that_nobody_can_reach_is_refused) {
+    static const char *const ports[] = {"MASTER_PORT=0", "MASTER_PORT=65536", "MASTER_PORT=-1",
+                                        "MASTER_PORT=29500x"};
+    for (size_t i = 0; i < 4; i++) {
+        struct worker_place p;
+        struct cr_error err = {0};
+        ck_assert_int_eq(READ(&p, &err, "MASTER_ADDR=node7", ports[i], "RANK=0", "WORLD_SIZE=1"),
+                         -EINVAL);
+        ck_assert_ptr_nonnull(strstr(err.text, "not a number from 1 to 65535"));
+    }
+}
+END_TEST
+
 START_TEST(other_launchers_in_order) {
     struct worker_place p;
     ck_assert_int_eq(READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "SLURM_LOCALID=1",
@@ -161,6 +174,7 @@ int main(void) {
     TCase *c = tcase_create("env");
     tcase_add_test(c, torchrun_variables);
     tcase_add_test(c, agent_store_must_be_exactly_True);
+    tcase_add_test(c, a_port_that_nobody_can_reach_is_refused);
     tcase_add_test(c, other_launchers_in_order);
     tcase_add_test(c, options_beat_the_environment);
     tcase_add_test(c, tcp_url);

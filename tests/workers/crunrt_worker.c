@@ -3,6 +3,7 @@
 #include <crunrt.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -737,6 +738,10 @@ static void mode_monitored(void) {
     int rc = crunrt_group_monitored_barrier(world, late ? 20000 : 2000);
     REQUIRE(rc < 0, "rank %d passed", rank);
     print_error(rc, since);
+    const char *verdict = "crunrt/0/0/pg/0/barrier6/ready"; /* who comes last would say "ok" there */
+    int decided = 0;
+    REQUIRE(crunrt_store_check(crunrt_job_store(rt), &verdict, 1, &decided) == 0 && decided,
+            "nobody has said that the time was up: the last rank might pass");
     REQUIRE(crunrt_store_set(crunrt_job_store(rt), key, "", 0) == 0, "set");
     REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
     exit(3);
@@ -767,7 +772,19 @@ static int spawned_crash(int r, void *arg) {
     return 0;
 }
 
+static int spawned_256(int r, void *arg) {
+    (void) r;
+    (void) arg;
+    return 256;
+}
+
 static void mode_spawn(void) {
+    (void) signal(SIGCHLD, SIG_IGN);
+    REQUIRE(crunrt_spawn(spawned_256, 1, NULL) == -EINVAL &&
+                strstr(crunrt_last_error(), "ignores SIGCHLD") != NULL,
+            "nobody would learn how they end");
+    (void) signal(SIGCHLD, SIG_DFL);
+    REQUIRE(crunrt_spawn(spawned_256, 2, NULL) == -ECHILD, "256 is no success");
     int64_t base = 100;
     REQUIRE(crunrt_spawn(spawned_sum, 4, &base) == 0, "spawn");
     REQUIRE(crunrt_spawn(spawned_sum, 1, &base) == 0, "again");
@@ -797,7 +814,11 @@ static void mode_rejoin(int min, int victim) {
         REQUIRE(rc < 0, "nobody died");
         crunrt_group_destroy(world);
         crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
+        o.size = 1;
+        REQUIRE(crunrt_rejoin(rt, &o) == -EINVAL, "the size of the options");
+        o.size = sizeof(o);
         o.min_size = min;
+        if (min < size) o.timeout_ms = CRUNRT_FOREVER;
         REQUIRE(crunrt_rejoin(rt, &o) == 0, "rejoin");
         REQUIRE(crunrt_group_new(rt, NULL, &world) == 0, "a new world");
     }
@@ -922,6 +943,20 @@ static void mode_mismatch(const char *how) {
     int rc = 0, other = rank == 1;
     if (strcmp(how, "kind") == 0 && other) {
         rc = crunrt_group_broadcast(world, x, 64, CRUNRT_FLOAT32, 0);
+    } else if (strcmp(how, "counts") == 0) {
+        size_t sent[3] = {1, 2, 3}, awaited[3] = {0};
+        float y[64];
+        for (int r = 0; r < 3; r++) awaited[r] = (size_t) rank + 1;
+        REQUIRE(crunrt_group_all_to_all_counts(world, x, sent, y, awaited, CRUNRT_FLOAT32) == 0,
+                "counts agree");
+        awaited[2] += (size_t) other;
+        rc = crunrt_group_all_to_all_counts(world, x, sent, y, awaited, CRUNRT_FLOAT32);
+    } else if (strcmp(how, "alone") == 0) { /* rank 2 never comes, and rank 1 does not wait long */
+        crunrt_op op = CRUNRT_OP_INIT;
+        op.timeout_ms = other ? 300 : 60000;
+        if (rank < 2) rc = crunrt_group_run(world, &op);
+        if (rank < 2) print_error(rc, since);
+        exit(3);
     } else {
         size_t count = strcmp(how, "count") == 0 && other ? 32 : 64;
         rc = crunrt_group_all_reduce(world, x, x, count, CRUNRT_FLOAT32, CRUNRT_SUM);
@@ -1261,6 +1296,45 @@ static void mode_store(void) {
 
 /* ---- the error file ---- */
 
+/* ---- the flight record, written by two threads at once and read meanwhile ---- */
+
+#define FLIGHT_DUMPS 100
+
+static void *dump_again_and_again(void *arg) {
+    for (int i = 0; i < FLIGHT_DUMPS && *(int *) arg == 0; i++) *(int *) arg = crunrt_flight_dump(NULL);
+    return NULL;
+}
+
+/* Whole: from the first brace to the last. */
+static int is_whole(const char *path) {
+    static char text[1 << 20];
+    FILE *f = fopen(path, "r");
+    if (f == NULL) return 0;
+    size_t n = fread(text, 1, sizeof(text), f);
+    (void) fclose(f);
+    return n > 4 && n < sizeof(text) && text[0] == '{' && memcmp(text + n - 3, "]}\n", 3) == 0 &&
+           memchr(text, '\0', n) == NULL;
+}
+
+static void mode_flight(const char *path) {
+    REQUIRE(crunrt_flight_dump(NULL) == -ENOENT && strstr(crunrt_last_error(), "crunrt_init()"),
+            "before it is known where");
+    open_world(20000);
+    for (int i = 0; i < 2500; i++) REQUIRE(crunrt_group_barrier(world) == 0, "barrier");
+    crunrt_op ops[2] = {CRUNRT_OP_INIT, CRUNRT_OP_INIT};
+    ops[0].kind = CRUNRT_OP_SEND;
+    REQUIRE(crunrt_group_batch(world, ops, 2) == -EINVAL, "a batch with a barrier in it");
+    REQUIRE(crunrt_flight_dump(NULL) == 0, "dump");
+    pthread_t threads[2];
+    int codes[2] = {0, 0};
+    for (int t = 0; t < 2; t++)
+        REQUIRE(pthread_create(&threads[t], NULL, dump_again_and_again, &codes[t]) == 0, "thread");
+    for (int i = 0; i < FLIGHT_DUMPS; i++) REQUIRE(is_whole(path), "half a record");
+    for (int t = 0; t < 2; t++) (void) pthread_join(threads[t], NULL);
+    REQUIRE(codes[0] == 0 && codes[1] == 0 && is_whole(path), "dumps");
+    close_world();
+}
+
 static void mode_report(const char *what) {
     if (strcmp(what, "text") == 0) {
         int rc = crunrt_report_error("ValueError: \"bad\" \\ \x01 \xff \xc3\xa9", "line 1\nline 2");
@@ -1329,6 +1403,8 @@ int main(int argc, char **argv) {
         mode_nccl_rejoin();
     else if (strcmp(mode, "store") == 0)
         mode_store();
+    else if (strcmp(mode, "flight") == 0)
+        mode_flight(argument);
     else if (strcmp(mode, "report") == 0)
         mode_report(argument);
     else

@@ -17,6 +17,7 @@ struct crunmpi_comm {
 
 __attribute__((visibility("default"))) struct crunmpi_comm crunmpi_world = {NULL, 0, 1};
 static crunrt *runtime;
+static enum { BEFORE_INIT, RUNNING, FINALIZED } state;
 
 /* MPI's default error handler: the job is over. */
 static _Noreturn void fail(const char *call, const char *why) {
@@ -67,6 +68,8 @@ static void check_root(MPI_Comm comm, int root, const char *call) {
 }
 
 static MPI_Comm checked(MPI_Comm comm, const char *call) {
+    if (state == BEFORE_INIT) fail(call, "MPI_Init has not been called");
+    if (state == FINALIZED) fail(call, "MPI_Finalize has been called");
     if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is no communicator");
     return comm;
 }
@@ -84,6 +87,8 @@ static int launched(void) {
 int MPI_Init(int *argc, char ***argv) {
     (void) argc;
     (void) argv;
+    if (state != BEFORE_INIT) fail("MPI_Init", "it has been called before; MPI begins once");
+    state = RUNNING;
     if (!launched()) {
         (void) fprintf(stderr, "crunmpi: no launcher in the environment, so the world is this "
                                "process alone; start with crun for more\n");
@@ -101,6 +106,7 @@ int MPI_Init(int *argc, char ***argv) {
 }
 
 int MPI_Finalize(void) {
+    if (state == RUNNING) state = FINALIZED;
     if (runtime == NULL) return MPI_SUCCESS;
     must(crunrt_group_barrier(crunmpi_world.group), "MPI_Finalize");
     crunrt_group_destroy(crunmpi_world.group);
