@@ -122,16 +122,23 @@ def test_no_error_file_leaves_ours_alone(tmp):
 
 
 def test_first_by_the_kernel(tmp):
-    # rank 2 dies; 0 and 1 notice (their pipe ends) and fail at once: the report names rank 2
+    # rank 2 dies; 0 and 1 notice (their pipe ends, and then whoever looks sees it dead) and fail at once: the
+    # report names rank 2
     fifo = tmp / "fifo"
     done = failing(tmp, f"path = '{fifo}'\n"
                         "if rank == 2:\n"
                         "    os.mkfifo(path + '0'); os.mkfifo(path + '1')\n"
                         "    ends = [open(path + str(i), 'w') for i in range(2)]\n"
+                        "    for end in ends: print(os.getpid(), file=end, flush=True)\n"
                         "    os.kill(os.getpid(), signal.SIGSEGV)\n"
                         "while not os.path.exists(path + str(rank)): time.sleep(0.01)\n"
                         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-                        "open(path + str(rank)).read()\nos._exit(7)\n")
+                        "pid = int(open(path + str(rank)).read())\n"
+                        "def state():\n"
+                        "    try: return open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[0]\n"
+                        "    except OSError: return 'X'\n"
+                        "while state() not in 'ZX': time.sleep(0.001)\n"
+                        "os._exit(7)\n")
     v = verdict(done)
     assert v[1] == "2" and v[5].startswith("killed by signal 11 (SIGSEGV, segmentation fault)"), done
 

@@ -64,15 +64,15 @@ Link().step()                             # and once more, in its own right
 
 
 def test_a_hung_worker_is_ended_and_started_anew(tmp):
-    done = crun("--step-timeout=0.5", "--max-restarts=1", "--nproc-per-node=2", worker(tmp, """
+    done = crun("--step-timeout=2", "--max-restarts=1", "--nproc-per-node=2", worker(tmp, """
 link = Link()
 for i in range(3): link.step()
 if attempt == 0 and rank == 1: time.sleep(1000)
 while attempt == 0: link.step(); time.sleep(0.05)
 """), env=ENV)
     assert done.returncode == 0, done
-    assert "rank 1 has made no step for 0.5 s, after step 3" in done.stderr, done
-    assert "failed first" in done.stderr and "it had made no step for 0.5 s, after step 3" in done.stderr
+    assert "rank 1 has made no step for 2 s, after step 3" in done.stderr, done
+    assert "failed first" in done.stderr and "it had made no step for 2 s, after step 3" in done.stderr
 
 
 def test_a_limit_of_its_own_and_its_flight_record_first(tmp):
@@ -82,14 +82,14 @@ def dump(number, frame):
     link.send(DUMPED, link.get(DUMP_ID), b"", b"/the/record")
 signal.signal(signal.SIGRTMIN + 5, dump)
 link = Link(dump_signal=signal.SIGRTMIN + 5)
-link.put(LIMIT_MS, 300)
+link.put(LIMIT_MS, 1000)
 link.send(LIMIT)
 link.step()
 while True: time.sleep(1)
 """), env=ENV)
     assert done.returncode == 1 and (tmp / "asked").exists(), done
     assert "rank 0 has written its flight record to /the/record" in done.stderr, done
-    assert "it had made no step for 0.3 s, after step 1" in done.stderr, done
+    assert "it had made no step for 1 s, after step 1" in done.stderr, done
 
 
 def test_flight_records_on_request(tmp):

@@ -7,6 +7,7 @@ import random
 import socket
 
 LOWEST = 15000
+DEFAULTS = (29400, 29500)  # somebody may start a job there without asking
 
 
 def free_port():
@@ -15,6 +16,8 @@ def free_port():
         raise SystemExit(f"no ports from {LOWEST} up to the ephemeral ones, which begin at {first_ephemeral}")
     while True:
         port = random.SystemRandom().randrange(LOWEST, first_ephemeral)
+        if port in DEFAULTS:
+            continue
         with socket.socket() as s:
             try:
                 s.bind(("", port))

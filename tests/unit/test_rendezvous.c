@@ -582,7 +582,7 @@ END_TEST
 struct stranger {
     uv_loop_t loop;
     struct agent a;
-    uv_timer_t timer;
+    uv_async_t spoken;
     int fd;
     const char *says;
     size_t len;
@@ -600,15 +600,24 @@ static void stranger_speaks(void *arg) {
     while ((n = read(s->fd, s->in + s->in_len, sizeof(s->in) - s->in_len)) > 0) s->in_len += (size_t) n;
     s->eof = 1;
     (void) close(s->fd);
+    (void) uv_async_send(&s->spoken);
+}
+
+static void on_spoken(uv_async_t *spoken) {
+    struct stranger *s = spoken->data;
+    uv_close((uv_handle_t *) spoken, NULL);
+    rendezvous_leave(s->a.r);
+    rendezvous_close(s->a.r, on_closed);
 }
 
 static void answer_stranger(struct stranger *s, const char *says, size_t len) {
     uv_thread_t thread;
     struct rendezvous_options o = node_of(free_port(), 2, 2);
-    o.join_timeout_ms = 1500;
     s->says = says;
     s->len = len;
     ck_assert_int_eq(uv_loop_init(&s->loop), 0);
+    ck_assert_int_eq(uv_async_init(&s->loop, &s->spoken, on_spoken), 0);
+    s->spoken.data = s;
     open_node(&s->loop, &s->a, &o);
     s->fd = knock(o.endpoint.port);
     ck_assert_int_ge(s->fd, 0);
