@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The disk of the logs, or of the console, is full: one warning, the job goes on, the others get every line."""
 import pathlib
+import resource
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, TIMEOUT_S, clean_env, crun, run, run_tests, script, skip, start  # noqa: E402
+from crun_test import (CRUN, TIMEOUT_S, clean_env, crun, run_tests, script, skip, start,  # noqa: E402
+                       wait_for)
 
 ENV = clean_env(OMP_NUM_THREADS=1)
 PY = "#!/usr/bin/python3\nimport os\nrank = int(os.environ['RANK'])\n"
@@ -33,12 +35,16 @@ def test_full_disk(tmp):
 
 def test_limit_of_file_sizes(tmp):
     """RLIMIT_FSIZE raises a signal, too, that ends whoever does not ignore it."""
-    worker = script(tmp, "w", "#!/bin/sh\nfor i in 1 2 3; do echo line $i; done\n")
-    done = run(["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker],
-               env=ENV)
-    assert done.returncode == 0, done
-    assert done.stdout.splitlines() == [f"[default0]:line {i}" for i in (1, 2, 3)], done
-    assert done.stderr.count("File too large") == 1, done
+    worker = script(tmp, "w", f"#!/bin/sh\n: >{tmp}/up\nwhile [ ! -e {tmp}/go ]; do sleep 0.05; done\n"
+                              "for i in 1 2 3; do echo line $i; done\n")
+    job = start([CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
+    wait_for((tmp / "up").exists, "the worker")
+    resource.prlimit(job.pid, resource.RLIMIT_FSIZE, (0, 0))  # not from the start: ThreadSanitizer has a file
+    (tmp / "go").touch()
+    out, err = job.communicate(timeout=TIMEOUT_S)
+    assert job.returncode == 0, err
+    assert out.splitlines() == [f"[default0]:line {i}" for i in (1, 2, 3)], out
+    assert err.count("File too large") == 1, err
 
 
 def test_console_on_a_full_disk(tmp):
