@@ -276,8 +276,9 @@ static int build_executable(struct program *out, char *file, const struct progra
 
 static int resolve_by_kind(struct program *out, const struct program_request *r,
                            struct cr_error *err) {
-    enum program_kind kind;
-    int rc = classify(r->program, &kind, err);
+    enum program_kind kind = KIND_PYTHON;
+    int reads_stdin = strcmp(r->program, "-") == 0; /* to Python; a file of that name is ./- */
+    int rc = reads_stdin ? 0 : classify(r->program, &kind, err);
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
         /* "-x" would be an option to whoever is given the name, be it Python or a #! interpreter. */

@@ -99,6 +99,7 @@ START_TEST(python_scripts) {
     ck_assert_int_eq(mkdir("package", 0755), 0);
     MAKE("package/__main__.py", "", 0644);
     RUNS("package", "bin/python3 -u package a -b");
+    RUNS("-", "bin/python3 -u - a -b"); /* reads its program from stdin */
 }
 END_TEST
 
