@@ -99,10 +99,18 @@ static int append_count_of_lost(void) {
     return rc;
 }
 
+static _Thread_local int is_draining; /* this thread, and so it holds the lock */
+
+static void call_drain(void) {
+    is_draining = 1;
+    diversion.drain(diversion.arg, &diversion.kept);
+    is_draining = 0;
+}
+
 static void drain(void) {
-    diversion.drain(diversion.arg, &diversion.kept);
+    call_drain();
     if (diversion.lost == 0 || append_count_of_lost() < 0) return;
-    diversion.drain(diversion.arg, &diversion.kept);
+    call_drain();
 }
 
 static void keep(const char *line, size_t len) {
@@ -141,6 +149,7 @@ void cr_log_flush(void) {
 }
 
 void cr_log_text(const char *text, size_t len) {
+    if (is_draining) return;
     if (!atomic_load(&is_diverted)) {
         write_all(text, len);
         return;

@@ -41,7 +41,7 @@ void cr_log_text(const char *text, size_t len);
 /* ---- not waiting for stderr ---- */
 
 /* Takes from the front of `kept` what it can pass on. Called in the thread that logs, under the log's
- * lock: it must not log. What it leaves it is asked for again with the next line or cr_log_drain(). */
+ * lock: what it logs itself, perhaps that stderr is broken, is not heard. What it leaves it is asked for again with the next line or cr_log_drain(). */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
 /* From now on lines are kept for `drain`; NULL: for nobody, for now. The one before is not running any

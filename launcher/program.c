@@ -282,7 +282,8 @@ static int resolve_by_kind(struct program *out, const struct program_request *r,
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
         /* "-x" would be an option to whoever is given the name, be it Python or a #! interpreter. */
-        CR_AUTO_FREE char *path = cr_asprintf("%s%s", r->program[0] == '-' ? "./" : "", r->program);
+        int is_like_option = r->program[0] == '-' && !reads_stdin;
+        CR_AUTO_FREE char *path = cr_asprintf("%s%s", is_like_option ? "./" : "", r->program);
         if (path == NULL) return cr_fail(err, -ENOMEM, "no memory left");
         return kind == KIND_PYTHON ? build_python(out, (const char *const[4]){"-u", path}, r, err)
                                    : build_executable(out, strdup(path), r, err);

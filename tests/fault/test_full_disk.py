@@ -57,5 +57,16 @@ def test_console_on_a_full_disk(tmp):
     assert [p.read_text() for p in tmp.glob("logs/*/attempt_0/*/stdout.log")] == ["one\ntwo\n"] * 2
 
 
+def test_stderr_on_a_full_disk(tmp):
+    """Its own log is what crun cannot write."""
+    for both in (False, True):
+        with open("/dev/full", "w") as full:
+            job = start([CRUN, "--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", "echo", "one"],
+                        env=clean_env(LOGLEVEL="debug"), stderr=full, **({"stdout": full} if both else {}))
+            out, _ = job.communicate(timeout=TIMEOUT_S)
+        assert job.returncode == 0
+        assert both or sorted(out.splitlines()) == ["[default0]:one", "[default1]:one"], out
+
+
 if __name__ == "__main__":
     run_tests(globals())

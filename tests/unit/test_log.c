@@ -86,6 +86,23 @@ START_TEST(test_what_is_too_much_is_counted) {
 }
 END_TEST
 
+static void on_lines_badly(void *arg, struct cr_buffer *kept) {
+    cr_warn("cannot pass on %zu bytes", kept->len);
+    on_lines(arg, kept);
+}
+
+START_TEST(test_who_drains_is_not_heard) {
+    struct reader r = {.takes = 1};
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines_badly, &r);
+    for (int i = 0; i < 10; i++) cr_info("line %d", i);
+    const char *at = text_of(&r);
+    for (int i = 0; i < 10; i++) ck_assert_int_eq(next_number(&at), i);
+    ck_assert_int_eq(next_number(&at), -1);
+    cr_buffer_done(&r.got);
+}
+END_TEST
+
 /* ---- a stderr that is full ---- */
 
 /* Makes stderr a pipe; returns the reading end. */
@@ -206,6 +223,7 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_kept_until_taken);
     tcase_add_test(t, test_what_is_too_much_is_counted);
+    tcase_add_test(t, test_who_drains_is_not_heard);
     tcase_add_test(t, test_full_stderr_is_not_waited_for);
     tcase_add_test(t, test_after_a_flush_lines_are_written_at_once);
     tcase_add_test(t, test_reader_that_has_gone);
