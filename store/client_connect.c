@@ -156,6 +156,7 @@ static int ask(struct store_client *c, enum store_op question, struct cr_error *
 int store_client_knows(struct store_client *c, enum store_op op, struct cr_error *err) {
     int has = store_server_has(c->handshake, c->knows, op);
     if (has >= 0) return has;
+    if (c->broken.code != 0) return 1; /* the call itself says so */
     enum store_op question = store_question(op);
     int rc = ask(c, question, err);
     if (rc >= 0) c->knows[question] = rc == 1 ? 1 : -1;

@@ -22,6 +22,9 @@ struct cr_error *rt_last_error(void);
 /* -EINVAL: "<what>: <argument> is NULL". */
 int rt_fail_null(const char *what, const char *argument);
 
+/* A connection that is lost is -ECONNRESET, whoever noticed: in a group -EPIPE means another thing. */
+int rt_lost_is_reset(int rc, struct cr_error *err);
+
 /* One connection, shared by a store and its prefixed views. */
 struct crunrt_store {
     struct crunrt_store *parent; /* NULL: this one owns the client */

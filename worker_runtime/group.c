@@ -104,6 +104,7 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
 static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
     if (g->store == NULL) return;
+    group_limit_store(g, 0);
     (void) snprintf(words, sizeof(words), "rank %d: %s", g->rank, cause->text);
     group_tell_failure(g, words, first, sizeof(first));
 }
@@ -145,7 +146,7 @@ static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_
         (void) cr_wrap(err, "make the group '%s' (no member)", g->name);
     }
     crunrt_group_destroy(g);
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? rt_lost_is_reset(rc, err) : 0;
 }
 
 int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
@@ -173,7 +174,7 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
         *rt_last_error() = cause;
         (void) cr_wrap(rt_last_error(), "make the group '%s' (rank %d of %d)", g->name, rank, size);
         crunrt_group_destroy(g);
-        return rc;
+        return rt_lost_is_reset(rc, rt_last_error());
     }
     group_split_offer(g);
     *out = g;

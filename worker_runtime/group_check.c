@@ -182,6 +182,7 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
     uint32_t seq = call->backend.seq;
     char key[64];
     void *value = NULL;
+    group_limit_store(g, call->op.timeout_ms);
     int rc = compare_with_first(g, call);
     key_of(seq, "verdict", key);
     if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();

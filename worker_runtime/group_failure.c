@@ -90,6 +90,8 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
     struct cr_error cause = *err; /* the store's calls below write the thread's text */
     if (g->state != NULL) g->backend->abort(g->state);
+    cause.code = rt_lost_is_reset(cause.code, &cause);
+    group_limit_store(g, 0);
 
     char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320], others[320] = "";
     (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);

@@ -63,6 +63,10 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
 
 /* ---- group_store.c: the group's keys ---- */
 
+/* No request of the group to the store waits longer than timeout_ms, or 5 seconds: the server answers
+ * at once or hangs. */
+void group_limit_store(struct crunrt_group *g, int64_t timeout_ms);
+
 struct backend_store group_backend_store(struct crunrt_group *g);
 
 /* Waits until all ranks of the group have called this for `phase`, each name once a group.

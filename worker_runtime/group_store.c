@@ -23,6 +23,8 @@
 #define FAILURE_LOOK_FIRST_MS INT64_C(10)
 #define FAILURE_LOOK_EVERY_MS INT64_C(200)
 
+#define STORE_ANSWERS_MS INT64_C(5000)
+
 /* ---- the backend's corner ---- */
 
 static int from_store(int rc, struct cr_error *err) {
@@ -111,7 +113,16 @@ int group_failed(struct crunrt_group *g, struct cr_error *err) {
     return cr_fail(err, -ECONNRESET, "another rank failed: %s", text != NULL ? text : "(unknown)");
 }
 
-static int on_failed(void *arg, struct cr_error *err) { return group_failed(arg, err); }
+static int on_failed(void *arg, struct cr_error *err) {
+    group_limit_store(arg, 0); /* whoever asks has a deadline of its own */
+    return group_failed(arg, err);
+}
+
+void group_limit_store(struct crunrt_group *g, int64_t timeout_ms) {
+    int64_t most = g->rt->store->timeout_ms;
+    int64_t wanted = timeout_ms < STORE_ANSWERS_MS ? STORE_ANSWERS_MS : timeout_ms;
+    g->store->timeout_ms = wanted < most ? wanted : most;
+}
 
 struct backend_store group_backend_store(struct crunrt_group *g) {
     return (struct backend_store){g, on_set, on_get, on_wait, on_add, on_remove, on_failed};
@@ -183,6 +194,7 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     (void) snprintf(count, sizeof(count), "%s/count", phase);
     (void) snprintf(ready, sizeof(ready), "%s/ready", phase);
     int64_t arrived = 0;
+    group_limit_store(g, timeout_ms);
     int rc = crunrt_store_set(g->store, mine, "", 0);
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
     if (rc == 0 && arrived == g->size) {

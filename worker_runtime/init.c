@@ -74,7 +74,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     if (rc == 0) rc = rt_enter_first_generation(rt);
     if (rc < 0) {
         crunrt_destroy(rt);
-        return rc;
+        return rt_lost_is_reset(rc, rt_last_error());
     }
     flight_set_place(rt->first_rank, rt->first_world_size);
     agent_link_open(&rt->link, &rt->link_error);

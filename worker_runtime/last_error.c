@@ -14,6 +14,12 @@ int rt_fail_null(const char *what, const char *argument) {
     return cr_fail(rt_last_error(), -EINVAL, "%s: %s is NULL", what, argument);
 }
 
+int rt_lost_is_reset(int rc, struct cr_error *err) {
+    if (rc != -EPIPE) return rc;
+    err->code = -ECONNRESET;
+    return -ECONNRESET;
+}
+
 const char *crunrt_last_error(void) { return thread_error.text; }
 
 const char *crunrt_version(void) { return CRUN_VERSION; }

@@ -316,8 +316,8 @@ int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
     }
     if (options != NULL)
         memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
-    if (rt->link.page == NULL) return rejoin(rt, &o);
-    int rc = rejoin_by_agent(rt, &o);
+    if (rt->link.page == NULL) return rt_lost_is_reset(rejoin(rt, &o), rt_last_error());
+    int rc = rt_lost_is_reset(rejoin_by_agent(rt, &o), rt_last_error());
     if (rc == 0) flight_set_place(rt->first_rank, rt->first_world_size);
     return rc;
 }

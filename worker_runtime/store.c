@@ -139,7 +139,7 @@ int crunrt_store_set(crunrt_store *store, const char *key, const void *value, si
     if (rc == 0) rc = rt_check_value(key, value, len);
     if (rc < 0) return rc;
     struct crunrt_store *root = rt_store_lock(store);
-    rc = store_set(root->base, k, (struct store_bytes){value, len}, root->timeout_ms,
+    rc = store_set(root->base, k, (struct store_bytes){value, len}, store->timeout_ms,
                    rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     return rc;

@@ -60,6 +60,15 @@ with Store() as store:  # a monitored barrier names who did not come, and nobody
     for r in range(4):
         expect(workers, r, 3, "error -1", "monitored barrier #6", "no sign of rank 3 of 4")
 
+with Store() as store:  # a peer that hangs, and with it the store
+    workers = start_workers(store, 2, ["crunrt_worker", "lose-store", str(store.process.pid)])
+    wait_for(workers, [0])
+    expect(workers, 0, 3, "error -110", "barrier #1 in group 'world'")
+
+with Store() as store:
+    workers = run_workers(store, 1, ["crunrt_worker", "dead-store", str(store.process.pid)])
+    expect(workers, 0, 3)
+
 with Store() as store:  # while works are under way
     workers = run_workers(store, 3, ["crunrt_worker", "lose-works"])
     for r in range(2):

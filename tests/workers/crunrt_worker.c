@@ -674,6 +674,46 @@ static void mode_subgroups(void) {
 
 /* ---- failures ---- */
 
+/* The store's server hangs, and so does rank 1: rank 0 must not wait for an answer of the store. */
+static void mode_lose_store(const char *server) {
+    open_world(20000);
+    crunrt_op op = CRUNRT_OP_INIT;
+    op.timeout_ms = 1000;
+    REQUIRE(crunrt_group_barrier(world) == 0, "barrier");
+    if (rank == 1) (void) raise(SIGSTOP);
+    REQUIRE(kill((pid_t) atoi(server), SIGSTOP) == 0, "stop the server");
+    int64_t since = now_ms();
+    int rc = crunrt_group_run(world, &op);
+    print_error(rc, since);
+    exit(rc == -ETIMEDOUT ? 3 : 1);
+}
+
+/* The store's server is gone: each call says that the connection is lost, and that alone. */
+static void mode_dead_store(const char *server) {
+    open_world(20000);
+    crunrt_store *s = crunrt_job_store(rt);
+    crunrt_group *g = NULL;
+    char **keys = NULL;
+    size_t n = 0;
+    void *value = NULL;
+    REQUIRE(kill((pid_t) atoi(server), SIGKILL) == 0, "kill the server");
+    int rc = 0;
+    while (rc == 0) rc = crunrt_store_num_keys(s, &(int64_t){0});
+    REQUIRE(rc == -ECONNRESET || rc == -EPIPE, "num_keys: %d", rc);
+    REQUIRE(crunrt_store_get(s, "k", 1000, &value, NULL) == rc, "get");
+    REQUIRE(crunrt_store_list_keys(s, &keys, &n) == rc, "list_keys");
+    REQUIRE(crunrt_store_queue_pop(s, "q", 0, &value, NULL) == rc, "queue_pop");
+    REQUIRE(crunrt_store_barrier(s, "b", 1, 1000) == rc, "barrier");
+    REQUIRE(strstr(crunrt_last_error(), "the connection was lost before") != NULL, "text");
+    REQUIRE(crunrt_group_new(rt, NULL, &g) == -ECONNRESET, "a group");
+    REQUIRE(crunrt_group_monitored_barrier(world, 1000) == -ECONNRESET, "monitored barrier");
+    REQUIRE(crunrt_rejoin(rt, NULL) == -ECONNRESET, "rejoin");
+    REQUIRE(crunrt_group_barrier(world) == -EPIPE, "a broken group");
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    exit(3);
+}
+
 /* Rank 1 stops while the two connect (tests/fake/stop_in_gloo.c): in crunrt_group_new() of rank 0, or
  * right after it, depending on who of them connects and who accepts. */
 static void mode_lose_connecting(void) {
@@ -1363,6 +1403,10 @@ int main(int argc, char **argv) {
         mode_works();
     else if (strcmp(mode, "lose-works") == 0)
         mode_lose_works();
+    else if (strcmp(mode, "lose-store") == 0)
+        mode_lose_store(argument);
+    else if (strcmp(mode, "dead-store") == 0)
+        mode_dead_store(argument);
     else if (strcmp(mode, "lose-connecting") == 0)
         mode_lose_connecting();
     else if (strcmp(mode, "lose-message") == 0)
