@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# timeout: 300
 """SIGTERM to crun ends deaf workers and all that they scattered, after --shutdown-timeout; a second
 SIGTERM starts the wait anew; a stopped worker is continued, so that it can obey. Status 1."""
 import os

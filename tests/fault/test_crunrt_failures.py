@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """Peers that die, hang, come late or never: every survivor's call ends with an error in time, which names
 the operation, the group and the ranks that gave no sign."""
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """With CRUNRT_DEBUG=1 calls that do not match end on every rank with one sentence that names both; without
 it, by a timeout that names them, and never with a wrong result or the end of the process. The flight
 record holds what was going on."""

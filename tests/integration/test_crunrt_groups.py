@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """Process groups over real processes: every collective against numbers computed by the worker, nonsense
 refused, sub-groups."""
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """What libcrunrt says when it cannot begin (environment, store, backend), the store's calls, and the error
 file."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """The nccl backend on a machine without a GPU.
 
 Tier B: the real libraries, where they are: asked for by name, nccl fails with the CUDA code and never

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# timeout: 300
 """Nothing polls: an idle crun with four sleeping workers, and its warden, make no system call for
 20 seconds, shown with strace attached to every thread of both."""
 import pathlib

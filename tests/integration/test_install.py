@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """make install gives a tree that a program can be built against; make uninstall leaves it empty."""
 import os
 import shutil
