@@ -128,7 +128,7 @@ def run_one(test, build, serial):
         except OSError as error:
             return "failed", f"cannot start: {error}", "", 0.0
         RUNNING.discard(child.pid)
-        left = end_leftovers(mark, 0 if timed_out else 3)
+        left = end_leftovers(mark, 0 if timed_out else 10)
         reap_orphans()
         output.seek(0)
         text = output.read().decode(errors="replace")
