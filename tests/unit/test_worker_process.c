@@ -837,9 +837,10 @@ static _Noreturn void leave_one_that_executes(int tell) {
 /* For that moment it has no environment, so nothing tells the warden whose it is. */
 START_TEST(test_killed_while_a_child_executes) {
     int ends[2];
-    cpu_set_t there;
+    cpu_set_t all, there;
     const struct sched_param none = {0};
     choose_containment(0);
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
     CPU_ZERO(&there);
     CPU_SET((size_t) sched_getcpu(), &there);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
@@ -856,6 +857,8 @@ START_TEST(test_killed_while_a_child_executes) {
     struct pollfd dead = {.fd = (int) syscall(SYS_pidfd_open, warden, 0), .events = POLLIN};
     (void) poll(&dead, 1, 500); /* so long it cannot know */
     hog_spin(&hog, 0);
+    (void) sched_setaffinity(left, sizeof all, &all);
+    (void) sched_setscheduler(left, SCHED_OTHER, &none); /* and on with it, however busy we are */
     (void) kill(hog.pid, SIGKILL);
     await_death(warden);
     await_death(left);
