@@ -103,23 +103,27 @@ static int run_round(struct job *j) {
     return rc != 0;
 }
 
+static int usage(void) {
+    (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] [--start-anew]\n");
+    return -1;
+}
+
 static int read_arguments(int argc, char **argv, struct job *j) {
+    long long step;
+    char more;
     *j = (struct job){.last = 100, .kill_rank = -1};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--kill") == 0 && i + 1 < argc) {
-            char *at;
-            j->kill_rank = (int) strtol(argv[++i], &at, 10);
-            j->kill_step = *at == '@' ? strtoll(at + 1, NULL, 10) : 0;
+            if (sscanf(argv[++i], "%d@%lld%c", &j->kill_rank, &step, &more) != 2) return usage();
+            j->kill_step = step;
         } else if (strcmp(argv[i], "--start-anew") == 0) {
             j->start_anew = 1;
         } else if (strcmp(argv[i], "--pace-ms") == 0 && i + 1 < argc) {
-            j->pace_ms = (int) strtol(argv[++i], NULL, 10);
-        } else if (argv[i][0] >= '0' && argv[i][0] <= '9') {
-            j->last = strtoll(argv[i], NULL, 10);
+            if (sscanf(argv[++i], "%d%c", &j->pace_ms, &more) != 1) return usage();
+        } else if (sscanf(argv[i], "%lld%c", &step, &more) == 1) {
+            j->last = step;
         } else {
-            (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] "
-                                   "[--start-anew]\n");
-            return -1;
+            return usage();
         }
     }
     return 0;

@@ -60,6 +60,12 @@ static void fail(const char *what, const char *why) {
     exit(1);
 }
 
+static void fail_at(const char *what, const char *path, const char *why) {
+    char text[PATH_MAX];
+    (void) snprintf(text, sizeof(text), "%s '%.800s'", what, path);
+    fail(text, why);
+}
+
 /* ---- data ---- */
 
 static FILE *open_data(const char *path) {
@@ -86,11 +92,12 @@ static int read_image(FILE *f, struct image *out) {
 
 static void load_data(const char *path) {
     FILE *f = open_data(path);
-    if (f == NULL) fail("open the images", "digits.csv is not in examples/data; use --data FILE");
+    if (path == NULL) path = "examples/data/digits.csv";
+    if (f == NULL) fail_at("open the images", path, "no such file that can be read; give --data FILE");
     int trained = 0, held = 0;
     for (int i = 0; i < IMAGE_COUNT; i++) {
         struct image *to = i % HELD_OUT_EVERY == 0 ? &held_out[held++] : &train[trained++];
-        if (read_image(f, to) < 0) fail("read the images", "digits.csv is damaged");
+        if (read_image(f, to) < 0) fail_at("read the images", path, "damaged, or no such data");
     }
     (void) fclose(f);
 }
@@ -207,7 +214,7 @@ static void save_checkpoint(const char *path, const struct checkpoint *c) {
     int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (fd < 0 || write(fd, c, sizeof(*c)) != (ssize_t) sizeof(*c) || fsync(fd) < 0 ||
         close(fd) < 0 || rename(temp, path) < 0) {
-        fail("write the checkpoint", strerror(errno));
+        fail_at("write the checkpoint", path, strerror(errno));
     }
 }
 
@@ -215,12 +222,13 @@ static void save_checkpoint(const char *path, const struct checkpoint *c) {
 static int load_checkpoint(const char *path, struct checkpoint *c, int world_size) {
     int fd = open(path, O_RDONLY);
     if (fd < 0 && errno == ENOENT) return 0;
-    if (fd < 0) fail("open the checkpoint", strerror(errno));
+    if (fd < 0) fail_at("open the checkpoint", path, strerror(errno));
     ssize_t n = read(fd, c, sizeof(*c));
     (void) close(fd);
     if (n != (ssize_t) sizeof(*c) || memcmp(c->magic, "digits-1", 8) != 0 ||
         c->weights != WEIGHTS || c->hash != hash_weights(&c->net)) {
-        fail("read the checkpoint", "it is damaged or of another program; remove it to start anew");
+        fail_at("read the checkpoint", path,
+                "it is damaged or of another program; remove it to start anew");
     }
     if (c->world_size != (uint32_t) world_size) {
         printf("the checkpoint was written by %u ranks, now there are %d: the result will differ "

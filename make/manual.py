@@ -60,6 +60,8 @@ def flow(lines):
         out.append(escape(line) if line else ".PP")
     while out and out[-1] == ".PP":
         out.pop()
+    while out and out[0] == ".PP":
+        out.pop(0)
     return out
 
 

@@ -41,6 +41,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -195,6 +196,16 @@ class GroupStore : public gloo::rendezvous::Store {
     bool foreign_;
 };
 
+std::shared_ptr<gloo::transport::Device> create_device(const gloo::transport::tcp::attr &attr) {
+    try {
+        return gloo::transport::tcp::CreateDevice(attr);
+    } catch (const std::exception &e) {
+        if (attr.iface.empty()) throw;
+        throw std::runtime_error("GLOO_SOCKET_IFNAME='" + attr.iface + "': " + without_place(e.what()) +
+                                 "; 'ip address' lists what there is");
+    }
+}
+
 // One device, that is one thread and one listening address, serves all groups of this process.
 std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address) {
     static std::mutex mutex;
@@ -210,7 +221,7 @@ std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address)
     auto device = entry.lock();
     if (device == nullptr) {
         HoldSignals hold;
-        device = gloo::transport::tcp::CreateDevice(attr);
+        device = create_device(attr);
         entry = device;
     }
     return device;
