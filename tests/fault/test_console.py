@@ -55,7 +55,8 @@ def test_stalled_reader_does_not_stop_the_stop(tmp):
         nonlocal size
         logs = list((tmp / "logs").glob("*/attempt_0/*/stdout.log"))
         now = sum(log.stat().st_size for log in logs)
-        still, size = now == size and len(logs) == 4 and all(log.stat().st_size for log in logs), now
+        # Not each log has something: who starts late finds that nothing is relayed any more.
+        still, size = 0 < now == size, now
         time.sleep(0.2)
         return still
     wait_for(stalled, "everything to stand still")
