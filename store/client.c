@@ -34,15 +34,22 @@ static struct store_call with_grace(struct store_call call) {
 }
 
 /* Over a server's limit the connection would be lost without a word: say it here. */
-static int check_limits(const struct store_call *call, size_t value_len, struct cr_error *err) {
+static int check_limits(const struct store_call *call, const struct store_bytes *values,
+                        size_t value_count, struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];
     const char *wrong = NULL;
-    size_t limit = 0;
+    size_t limit = 0, size = STORE_REQUEST_OVERHEAD;
     for (size_t i = 0; i < call->key_count; i++) {
+        size += STORE_ITEM_OVERHEAD + call->keys[i].len;
         if (call->keys[i].len >= STORE_KEY_MAX) wrong = "a key", limit = STORE_KEY_MAX - 1;
     }
     if (call->key_count > STORE_LIST_MAX) wrong = "the list", limit = STORE_LIST_MAX;
-    if (value_len > STORE_VALUE_MAX) wrong = "the value", limit = STORE_VALUE_MAX;
+    for (size_t i = 0; i < value_count; i++) {
+        size += STORE_ITEM_OVERHEAD + values[i].len;
+        if (values[i].len > STORE_VALUE_MAX) wrong = "the value", limit = STORE_VALUE_MAX;
+    }
+    if (wrong == NULL && size > STORE_CLIENT_BUFFER_MAX)
+        wrong = "the request", limit = STORE_CLIENT_BUFFER_MAX;
     if (wrong == NULL) return 0;
     store_call_text(call->op, call->keys, call->key_count, what);
     return cr_fail(err, -EMSGSIZE, "%s: %s is longer than %zu", what, wrong, limit);
@@ -66,7 +73,7 @@ static int check_knows(struct store_client *c, const struct store_call *call,
 
 static int call_key(struct store_client *c, const struct store_call *call, struct store_answer *a,
                     struct cr_error *err) {
-    int rc = check_limits(call, 0, err);
+    int rc = check_limits(call, NULL, 0, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     rc = call->key_count == 0 ? store_encode_plain(&e, call->op)
@@ -79,7 +86,7 @@ static int call_value(struct store_client *c, enum store_op op, struct store_byt
                       struct store_bytes value, int64_t timeout_ms, struct cr_error *err) {
     struct store_call call = new_call(op, &key, 1, timeout_ms);
     call.tail = value;
-    int rc = check_limits(&call, value.len, err);
+    int rc = check_limits(&call, &value, 1, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     rc = store_encode_value_head(&e, op, key, value.len);
@@ -89,7 +96,7 @@ static int call_value(struct store_client *c, enum store_op op, struct store_byt
 
 static int call_keys(struct store_client *c, const struct store_call *call, struct store_answer *a,
                      struct cr_error *err) {
-    int rc = check_limits(call, 0, err);
+    int rc = check_limits(call, NULL, 0, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     rc = store_encode_keys(&e, call->op, call->keys, call->key_count);
@@ -109,7 +116,7 @@ static int add_with_prefix(struct store_client *c, struct store_bytes prefix,
                            struct store_bytes key, int64_t delta, int64_t timeout_ms,
                            int64_t *total, struct cr_error *err) {
     struct store_call call = new_call(STORE_OP_ADD, &key, 1, timeout_ms);
-    int rc = check_limits(&call, 0, err);
+    int rc = check_limits(&call, NULL, 0, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     e.prefix = prefix;
@@ -146,7 +153,8 @@ static int client_compare_set(struct store *s, struct store_bytes key, struct st
                               size_t *len, struct cr_error *err) {
     struct store_client *c = self(s);
     struct store_call call = new_call(STORE_OP_COMPARE_SET, &key, 1, timeout_ms);
-    int rc = check_limits(&call, expected.len > desired.len ? expected.len : desired.len, err);
+    const struct store_bytes values[] = {expected, desired};
+    int rc = check_limits(&call, values, 2, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     rc = store_encode_compare_set(&e, key, expected, desired);
@@ -268,10 +276,7 @@ static int client_multi_set(struct store *s, const struct store_bytes *keys,
     if (store_client_knows(c, STORE_OP_MULTI_SET, NULL) == 0)
         return store_fallback_multi_set(s, keys, values, pair_count, timeout_ms, err);
     struct store_call call = new_call(STORE_OP_MULTI_SET, keys, pair_count, timeout_ms);
-    size_t longest = 0;
-    for (size_t i = 0; i < pair_count; i++)
-        longest = values[i].len > longest ? values[i].len : longest;
-    int rc = check_limits(&call, longest, err);
+    int rc = check_limits(&call, values, pair_count, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     rc = store_encode_pairs(&e, keys, values, pair_count);
@@ -347,7 +352,7 @@ static int client_barrier(struct store *s, struct store_bytes key, int64_t world
     if (knows < 0) return knows;
     if (knows == 0) return store_fallback_barrier(s, key, world_size, timeout_ms, err);
     struct store_call call = new_call(STORE_OP_BARRIER, &key, 1, timeout_ms);
-    int rc = check_limits(&call, 0, err);
+    int rc = check_limits(&call, NULL, 0, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
     rc = store_encode_number(&e, STORE_OP_BARRIER, key, world_size);

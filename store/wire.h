@@ -225,6 +225,11 @@ size_t store_parser_block(const struct store_parser *p, size_t *head);
 void store_parser_finish(struct store_parser *p, const void *data, struct store_value *block,
                          struct store_request *out);
 
+/* What a request is beside its keys' and values' bytes, at most: opcode, count or number; and a length
+ * and torch's '/' for each of them. */
+#define STORE_REQUEST_OVERHEAD ((size_t) 9)
+#define STORE_ITEM_OVERHEAD    ((size_t) 9)
+
 /* ---- requests out: encoders for the clients ----
  *
  * Each appends one whole request, or changes nothing and returns -ENOMEM, or -ENOTSUP if the

@@ -182,6 +182,22 @@ def test_a_value_in_any_pieces(tmp):
             assert c.number() == 1
 
 
+def test_compare_set_answers_any_size(tmp):
+    """Small replies are copied, big ones refer to the value; both are the value."""
+    with Server() as server:
+        c, before = Modern(server), stat(server)["memory"]
+        for size in (0, 1, 16383, 16384, 32767, 32768, 200000, 5 << 20):
+            old, new = os.urandom(size), os.urandom(size + 1)
+            for expected, desired, answer in ((b"", old, old), (old, new, new), (old, old, new)):
+                c.say("compare_set", text("/cs"), text(expected), text(desired))
+                assert c.value() == answer, (size, expected[:8], desired[:8])
+            assert c.get("cs") == new and c.delete("cs") == 1
+            c.say("compare_set", text("/cs"), text(new), text(old))  # absent: what was expected
+            assert c.value() == new
+        c.close()
+        wait_for(lambda: stat(server)["memory"] == before, "all to be freed")
+
+
 def asked(server, key):
     """A client whose reply has begun to arrive, unread."""
     c = Modern(server)

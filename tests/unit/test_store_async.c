@@ -209,6 +209,22 @@ START_TEST(another_client_wakes_a_wait) {
 }
 END_TEST
 
+/* What the server would hang up on is refused before it is sent. */
+START_TEST(over_a_limit_is_refused) {
+    struct said s = {0};
+    struct store_bytes keys[5], values[5]; /* each may be sent, all of them are too much for one */
+    for (int i = 0; i < 5; i++) keys[i] = B("k"), values[i] = (struct store_bytes){"", 60 << 20};
+    ck_assert_int_eq(store_async_multi_set(client, keys, values, 5, LONG_MS, on_said, &s),
+                     -EMSGSIZE);
+    values[0].len = STORE_VALUE_MAX + 1;
+    ck_assert_int_eq(store_async_set(client, B("k"), values[0], LONG_MS, on_said, &s), -EMSGSIZE);
+    ck_assert_int_eq(store_async_num_keys(client, LONG_MS, on_said, &s), 0);
+    run_until(&s);
+    ck_assert_int_eq(s.times, 1);
+    ck_assert_int_eq(s.status, 0);
+}
+END_TEST
+
 START_TEST(a_lost_server_fails_all_calls) {
     struct said wait = {0}, set = {0}, s = {0};
     struct store_bytes key = B("never");
@@ -275,6 +291,7 @@ int main(void) {
     tcase_add_test(t, big_values_go_both_ways);
     tcase_add_test(t, calls_keep_their_order);
     tcase_add_test(t, another_client_wakes_a_wait);
+    tcase_add_test(t, over_a_limit_is_refused);
     tcase_add_test(t, a_lost_server_fails_all_calls);
     tcase_add_test(t, closing_cancels);
     tcase_add_test(t, opening_gives_up);

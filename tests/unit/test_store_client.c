@@ -393,6 +393,11 @@ START_TEST(test_over_limit_is_refused) {
         store_set(s, B("k"), (struct store_bytes){"", STORE_VALUE_MAX + 1}, LONG_MS, &err),
         -EMSGSIZE);
     ck_assert_str_eq(err.text, "set 'k': the value is longer than 67108864");
+    struct store_bytes keys[5], values[5]; /* each may be sent, all of them are too much for one */
+    for (int i = 0; i < 5; i++) keys[i] = B("k"), values[i] = (struct store_bytes){"", 60 << 20};
+    ck_assert_int_eq(store_multi_set(s, keys, values, 5, LONG_MS, &err), -EMSGSIZE);
+    ck_assert_str_eq(err.text,
+                     "multi_set 'k', 'k', 'k' and 2 more: the request is longer than 268435456");
     ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0);
     finish(&p, c);
 }
