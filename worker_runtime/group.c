@@ -93,6 +93,9 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
         (void) snprintf(g->name, sizeof(g->name), "world");
     else
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
+    for (char *p = g->name; *p != '\0'; p++) { /* a text of ours is one line */
+        if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
+    }
     char prefix[96];
     (void) snprintf(prefix, sizeof(prefix), "%s/pg/%llu", g->rt->prefix,
                     (unsigned long long) number);

@@ -262,10 +262,10 @@ int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count) 
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         int rc = group_call_prepare(group, &ops[i], &calls[i]);
-        if (rc < 0) return rc;
+        if (rc < 0) return cr_wrap(err, "run a batch: operation %zu", i);
         if (!is_p2p(calls[i].op.kind)) {
-            return cr_fail(err, -EINVAL, "run a batch: %s is not a send or receive",
-                           op_kind_name(calls[i].op.kind));
+            return cr_fail(err, -EINVAL, "run a batch: operation %zu: %s is no send and no receive",
+                           i, op_kind_name(calls[i].op.kind));
         }
         calls[i].backend.seq += (uint32_t) i;
         if (!group_call_is_empty(&calls[i])) list[used++] = calls[i].backend;

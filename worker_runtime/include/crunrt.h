@@ -11,7 +11,9 @@
  *
  * Errors. What can fail returns an int: 0, or a negative errno (-ETIMEDOUT, -ECONNRESET …, see
  * <errno.h>). crunrt_last_error() gives the text of the last failure on the calling thread. Outputs
- * are written only on success. Nothing is printed, nothing exits, no signal is raised.
+ * are written only on success. Nothing is printed, nothing exits, no signal is raised. NULL where an
+ * object or the place of a result is needed is -EINVAL, and -1 or NULL from the functions that give
+ * a number or a pointer; what may be NULL says so.
  *
  * Threads. Different objects may be used by different threads at the same time. One crunrt_store is
  * safe to share (calls on it take turns, so a long wait holds the others up). One crunrt_group
@@ -96,14 +98,20 @@ typedef struct crunrt_init_options {
  * launcher's agent hosts the store and every rank is a client; otherwise rank 0 hosts it, through
  * the module lib/crunrt/store_host.so, which needs libuv.
  *
+ * A second runtime in one process, also one after crunrt_destroy(), counts as a process started anew
+ * in the same place: all ranks of the job make it together, within a minute.
+ *
  * Returns 0, or
  *   -EINVAL      a variable or option is missing or makes no sense; the text says which were looked
  *                for and what was found
- *   -ETIMEDOUT   the store did not answer in time
- *   -ENOENT      MASTER_ADDR cannot be resolved
+ *   -ETIMEDOUT   the store did not answer in time, or its host's name was not known until then; or,
+ *                for a process started anew, too few of the other ranks came
+ *   -ENOENT      rank 0 is to host the store and has no module for it; the file's folder is not there
  *   -ENOTSUP     the method is not known
- *   -EADDRINUSE  rank 0 is to host the store and the port is taken
- *   -ENOMEM, -ECONNRESET, -EPROTO
+ *   -EADDRINUSE  rank 0 is to host the store and the port is taken (-EACCES: not ours to take)
+ *   -ESTALE      the others went on without this rank; end the process
+ *   -EBADMSG     the file is no store file, or cut off; or what else the file system said
+ *   -ENOMEM, -ECONNRESET, -EPROTO (what answers there is no store)
  * Source: torch.distributed's env:// rendezvous. */
 CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
 
@@ -112,6 +120,7 @@ CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
  * the store first waits until the others have called this too, for at most 5 seconds. */
 CRUNRT_API void crunrt_destroy(crunrt *rt);
 
+/* -1 for NULL. */
 CRUNRT_API int crunrt_rank(const crunrt *rt);             /* 0 … world size - 1 */
 CRUNRT_API int crunrt_world_size(const crunrt *rt);       /* processes in the job, at least 1 */
 CRUNRT_API int crunrt_local_rank(const crunrt *rt);       /* on this node; -1 = not known */
@@ -196,7 +205,8 @@ typedef struct crunrt_change {
  *
  * Returns 0 (go on), CRUNRT_CHANGE (stop here: save, then crunrt_rejoin(), crunrt_change_done(), or end
  * with status 0; further calls return it again), or
- *   -ECONNRESET   the round has ended, for a worker failed; crunrt_rejoin(), or end */
+ *   -ECONNRESET   the round has ended, for a worker failed; crunrt_rejoin(), or end
+ *   -EINVAL       rt is NULL */
 CRUNRT_API int crunrt_step(crunrt *rt, crunrt_change *change);
 
 typedef enum crunrt_answer {
@@ -221,7 +231,7 @@ CRUNRT_API int crunrt_watch_steps(crunrt *rt, int64_t limit_ms);
 
 /* When other workers fail, leave this process alive (yes = 1): it will notice by a failing operation
  * or crunrt_step(), destroy its groups and call crunrt_rejoin(). One that does not within the grace
- * that stopped workers get is ended. Returns 0. */
+ * that stopped workers get is ended. Returns 0, or -EINVAL. */
 CRUNRT_API int crunrt_can_rejoin(crunrt *rt, int yes);
 
 /* The job's store, connected; borrowed, ends with the runtime; after crunrt_rejoin() under crun the same
@@ -234,7 +244,16 @@ CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
  *
  * Keys are NUL-terminated text of at most 8,000 bytes; values are (pointer, length) of at most 64
  * MiB. After -ECONNRESET, -EPIPE or -EPROTO a store is broken: every later call returns the same
- * error. So it is after a timeout of any call but get and wait.
+ * error. So it is after a timeout of any call that does not wait for keys, and of one that does if the
+ * server itself does not answer within 5 seconds more. Besides what each call lists, all return
+ *
+ *   -ECONNRESET, -EPIPE   the connection is lost
+ *   -ETIMEDOUT, -EPROTO   the server does not answer, or with bytes that are no answer
+ *   -EMSGSIZE             the value is too long; nothing was sent
+ *   -EBADMSG, -EFBIG      file:// alone: it is no store file, or has grown beyond 4 GiB; or what else the
+ *                         file system said
+ *   -ENOMEM
+ *
  * Source: torch's TCPStore; the protocol is docs/protocols/store.md. */
 
 /* One more connection, to any TCPStore-compatible server (crun-store, torch's, an agent's).
@@ -242,7 +261,8 @@ CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
  *   host, port    where it listens; refused connections are tried again until the time is up
  *   timeout_ms    of connecting, and the default of every call; 300,000 is torch's
  *
- * Returns 0, -EINVAL, -ENOENT (host unknown), -ETIMEDOUT, -EPROTO, -ENOMEM. */
+ * Returns 0, -EINVAL, -ETIMEDOUT (the text has the last reason: refused, host unknown …), -EPROTO,
+ * -ENOMEM. */
 CRUNRT_API int crunrt_store_open(const char *host, int port, int64_t timeout_ms,
                                  crunrt_store **out);
 
@@ -428,7 +448,7 @@ typedef struct crunrt_group_options {
  *   options   borrowed; NULL = all ranks on the default backend
  *   out       the new group, to be given to crunrt_group_destroy() before crunrt_destroy()
  *
- * Phases, each within the timeout: arrival of all ranks in the store, exchange of addresses through
+ * Phases, each within the timeout: arrival of all its ranks in the store, exchange of addresses through
  * the store, connection. On nccl a later group is split from the first group of all ranks, where
  * that is whole, idle and on the same device on every rank (ncclCommSplit, NCCL 2.18; not with
  * CRUNRT_NCCL_SPLIT=0): then those that are not in `ranks` wait for the members, for 10 s at most,
@@ -438,7 +458,9 @@ typedef struct crunrt_group_options {
  *   -ENODEV      nccl: no usable GPU; the text has the CUDA error code. mpi: no MPI started this
  *                process
  *   -ETIMEDOUT   a phase took too long; the text names it and the absent ranks
- *   -ECONNRESET  the store or a peer went away
+ *   -ECONNRESET  the store or a peer went away, or another rank gave up; the text has its words
+ *   -ENOTSUP     mpi: the program runs on another MPI than the module was built for
+ *   -EPROTO      gloo with foreign ranks: their Gloo is a later one; mpi: the ranks are of two jobs
  *   -EIO         the backend's own failure; the text has its words
  *   -ENOMEM */
 CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
@@ -448,6 +470,7 @@ CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
  * -ECONNRESET, so end with a barrier. NULL is fine. */
 CRUNRT_API void crunrt_group_destroy(crunrt_group *group);
 
+/* -1, -1 and NULL for NULL, which is what a rank that is no member has. */
 CRUNRT_API int crunrt_group_rank(const crunrt_group *group);
 CRUNRT_API int crunrt_group_size(const crunrt_group *group);
 CRUNRT_API const char *crunrt_group_backend(const crunrt_group *group); /* "gloo", … */
@@ -481,13 +504,17 @@ typedef struct crunrt_op {
  *   -EINVAL      rank, type, operation or pointers make no sense; nothing was sent, the group is
  *   fine
  *   -ENOTSUP     the backend has no such type or operation; nothing was sent, the group is fine
- *   -ETIMEDOUT   not done in time: a peer hangs or never came; the group is broken
- *   -ECONNRESET  a peer went away; the group is broken
+ *   -ETIMEDOUT   not done in time: a peer hangs or never came, or the ranks made different calls, which
+ *                the text names then; the group is broken
+ *   -ECONNRESET  a peer or the store went away, or another rank failed; the group is broken
  *   -EIO         the backend's own failure; the group is broken
  *   -EPROTO      with CRUNRT_DEBUG=1 in the environment: the ranks made different calls; the text
- *                names both; the group is broken
+ *                names both; on mpi also a message longer than its receive; the group is broken
  *   -EPIPE       the group was broken before; the text repeats the first failure
- *   -ENOMEM */
+ *   -ENOMEM      the group is broken
+ *
+ * A timeout is reported up to a second after it, in which the others say that they are alive; up to
+ * 6 seconds after it if the store hangs, too. */
 CRUNRT_API int crunrt_group_run(crunrt_group *group, const crunrt_op *op);
 
 /* recv[count] = the reduction over all ranks of send[count]. In place when send == recv. At a fixed
@@ -538,7 +565,8 @@ CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
 
 /* The same through the store, whatever the backend; on a timeout the text names the ranks that did
  * not come, and none passes. For finding out who is missing, not for speed. Breaks the group on
- * failure. */
+ * failure. Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET (another rank's time was up first, or it failed, or
+ * the store went away), -EPIPE (the group was broken before), -ENOMEM. */
 CRUNRT_API int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms);
 
 /* The group's ncclComm_t, borrowed until the group breaks or is destroyed; NULL if the backend is
@@ -554,14 +582,14 @@ CRUNRT_API int crunrt_group_recv(crunrt_group *group, void *buffer, size_t count
 
 /* Runs ops[count], all of them sends and receives, at the same time: the way to exchange with peers
  * without a deadlock, since a send may wait for its receive. Returns what crunrt_group_run() does;
- * -EINVAL also for another kind of operation. */
+ * -EINVAL also for another kind of operation, and for more than CRUNRT_WORKS_MAX of them. */
 CRUNRT_API int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count);
 
 /* ---- work that goes on meanwhile ---- */
 
 typedef struct crunrt_work crunrt_work;
 
-#define CRUNRT_WORKS_MAX 256 /* unfinished works of a group */
+#define CRUNRT_WORKS_MAX 256 /* unfinished works of a group, operations of a batch */
 
 /* Begins an operation and returns. The buffers (and arrays of counts) belong to it until it is
  * done. Collectives count in the order of their start. gloo: a thread of the backend runs it; nccl:
@@ -571,7 +599,8 @@ typedef struct crunrt_work crunrt_work;
  *   out   the new work, to be given to crunrt_work_free() before crunrt_group_destroy()
  *
  * Returns 0, -EINVAL, -ENOTSUP, -EPIPE as crunrt_group_run() does, -EAGAIN (too many unfinished
- * works), -ENOMEM. */
+ * works), -ENOMEM; with CRUNRT_DEBUG=1, where it waits until all ranks begin the operation, also
+ * -ETIMEDOUT, -ECONNRESET, -EPROTO. */
 CRUNRT_API int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out);
 
 /* Short forms of it for messages. */
@@ -581,11 +610,12 @@ CRUNRT_API int crunrt_group_irecv(crunrt_group *group, void *buffer, size_t coun
                                   crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
 
 /* *done = 1 if the operation is over, else 0. Does not wait. Returns 0, or, once it is over, its
- * failure as crunrt_group_run() returns it (then *done is 1, too). */
+ * failure as crunrt_group_run() returns it (then *done is 1, too); -EINVAL. */
 CRUNRT_API int crunrt_work_test(crunrt_work *work, int *done);
 
 /* Waits until the operation is over. Returns its outcome as crunrt_group_run() does, or -EAGAIN if
- * timeout_ms passed before (CRUNRT_TIMEOUT_DEFAULT: the operation's own limit ends the wait). */
+ * timeout_ms passed before (CRUNRT_TIMEOUT_DEFAULT: the operation's own limit ends the wait);
+ * -EINVAL. */
 CRUNRT_API int crunrt_work_wait(crunrt_work *work, int64_t timeout_ms);
 
 /* Waits for the operation if it is not over, forgets its outcome, and frees. NULL is fine. */
@@ -604,8 +634,9 @@ typedef int (*crunrt_spawn_fn)(int rank, void *arg);
  * The copies are made by fork(): call this early, before threads, CUDA or NCCL have been touched in
  * this process, and without a lock held.
  *
- * Returns 0 if all returned 0, -ECHILD (the text names the first to fail and how), -EINVAL, -ENOENT
- * (no module), -EAGAIN, -ENOMEM. Source: torch.multiprocessing.spawn. */
+ * Returns 0 if all returned 0, -ECHILD (the text names the first to fail and how), -EINVAL (also where
+ * the program ignores SIGCHLD: nobody would learn how they end), -ENOENT (no module), -EAGAIN,
+ * -EMFILE, -ENOMEM. Source: torch.multiprocessing.spawn. */
 CRUNRT_API int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg);
 
 /* ---- telling the launcher why ---- */
@@ -634,7 +665,7 @@ CRUNRT_API int crunrt_report_fatal_signals(void);
  * The library does so itself when a group breaks, when crun's agent asks for it (SIGUSR2 to crun; it
  * sends signal CRUNRT_DUMP_SIGNAL, default SIGRTMIN+5, which the library handles unless the program
  * does, 0 = never), and, after crunrt_report_fatal_signals(), on a fatal signal, if one of these two
- * places is known. Returns 0, -ENOENT (no path), or what the file
+ * places is known from crunrt_init(); there it appears whole or not at all. Returns 0, -ENOENT (no path), or what the file
  * system said. */
 CRUNRT_API int crunrt_flight_dump(const char *path);
 
