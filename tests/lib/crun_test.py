@@ -139,6 +139,10 @@ def run_tests(names):
         try:
             test(pathlib.Path(tmp))
             print(f"ok     {name} ({time.monotonic() - begin:.2f} s)", flush=True)
+        except SystemExit:  # skip(): the rest of the file, but never what has failed already
+            if failed:
+                sys.exit(1)
+            raise
         except Exception:  # every other test of the file still runs
             failed += 1
             print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
