@@ -123,7 +123,8 @@ struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint3
 
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len) {
     if (t->count == 0) return NULL;
-    return store_key_table_find_hashed(t, store_key_table_hash(t, key, len), key, len);
+    if (t->buckets[1] != NULL) rehash_step(t);
+    return find(t, store_key_table_hash(t, key, len), key, len);
 }
 
 static bool make_buckets(struct store_key_table *t) {

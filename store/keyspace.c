@@ -927,7 +927,12 @@ void store_keyspace_init(struct store_keyspace *ks, const uint64_t seed[2]) {
 
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason) {
-    struct call c = {.ks = ks, .session = s, .request = r, .now_ms = now_ms};
+    struct call c; /* member by member: clearing what a list alone needs would show in every GET */
+    c.ks = ks;
+    c.session = s;
+    c.request = r;
+    c.now_ms = now_ms;
+    c.reason = NULL;
     if (s->legacy && s->wait != NULL) wait_drop(ks, s);
     ks->op_count[r->op]++;
     int rc = apply[r->op](&c);
