@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator.h"
 #include "rendezvous/rendezvous.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -982,9 +983,5 @@ int main(void) {
     tcase_add_test(t, who_has_no_part_in_the_round_changes_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

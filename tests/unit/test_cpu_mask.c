@@ -1,5 +1,6 @@
 /* Sets of CPUs: sysfs's lists, there and back. */
 #include "base/cpu_mask.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -65,9 +66,5 @@ int main(void) {
     tcase_add_test(t, what_is_no_list);
     tcase_add_test(t, a_text_that_does_not_fit);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

@@ -1,5 +1,6 @@
 /* Finding GPUs without one: a fake NVML library, built here, and fake /dev and /proc folders. */
 #include "launcher/devices.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -238,9 +239,5 @@ int main(void) {
     tcase_add_test(t, places_that_the_driver_tells);
     tcase_add_test(t, cpus_follow_the_affinity);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

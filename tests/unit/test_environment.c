@@ -1,6 +1,7 @@
 /* Workers find the environment and the arguments that torchrun would give them. */
 #include "agent/environment.h"
 #include "agent/template.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -203,9 +204,5 @@ int main(void) {
     tcase_add_test(t, test_arguments);
     tcase_add_test(t, test_template);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

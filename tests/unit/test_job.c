@@ -2,6 +2,7 @@
  * torchrun has about them, with a world of our own. */
 #include "launcher/job.h"
 #include "launcher/values.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -450,9 +451,5 @@ int main(void) {
     tcase_add_test(t, ending);
     tcase_add_test(t, texts_from_the_environment);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

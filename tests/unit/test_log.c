@@ -1,6 +1,7 @@
 /* base/log: lines are whole and in order, whoever logs and whether or not stderr takes them; a log that
  * is diverted never waits, keeps no more than it may, and says how much it lost. */
 #include "base/log.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -229,9 +230,5 @@ int main(void) {
     tcase_add_test(t, test_reader_that_has_gone);
     tcase_add_test(t, test_threads);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "rendezvous/member.h"
 #include "rendezvous/rendezvous.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -425,9 +426,5 @@ int main(void) {
     tcase_add_test(t, without_a_connection_a_notice_goes_nowhere);
     tcase_add_test(t, an_operators_wish_is_passed_on_unless_it_leaves);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

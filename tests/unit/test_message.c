@@ -2,6 +2,7 @@
  * that names the message; random bytes never do harm. */
 #include "base/buffer.h"
 #include "rendezvous/message.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -145,9 +146,5 @@ int main(void) {
     tcase_add_test(t, what_is_wrong_is_named);
     tcase_add_test(t, flipped_bytes_do_no_harm);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

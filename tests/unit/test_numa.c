@@ -1,5 +1,6 @@
 /* --numa-binding on machines that are not here: their sysfs is written into a folder. */
 #include "launcher/numa_binding.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -213,9 +214,5 @@ int main(void) {
     tcase_add_test(c, files_that_are_not_as_expected);
     tcase_add_test(c, a_machine_that_tells_of_no_cache);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

@@ -1,6 +1,7 @@
 /* The command line's grammar: spellings, prefixes, values, "--", variables, and what each mistake
  * is answered with. */
 #include "launcher/options.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -246,9 +247,5 @@ int main(void) {
     tcase_add_test(t, help_and_version_need_nothing_else);
     tcase_add_test(t, every_text_names_every_option);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

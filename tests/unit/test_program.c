@@ -1,5 +1,6 @@
 /* What is executed, for every kind of thing that a user may name, in a folder of our own. */
 #include "launcher/program.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -237,9 +238,5 @@ int main(void) {
     tcase_add_test(t, which_python);
     tcase_add_test(t, modes);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/message.h"
+#include "tests/lib/run_suite.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -691,9 +692,5 @@ int main(void) {
     tcase_add_test(n, an_unknown_message_is_an_error_not_a_hang);
     tcase_add_test(n, half_a_magic_is_hung_up_on);
     suite_add_tcase(s, n);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

@@ -1,6 +1,7 @@
 /* The client on a loop, against our server in the same process: every call, the order of calls,
  * time limits, a server that goes away, closing in the middle. */
 #include "base/clock.h"
+#include "tests/lib/run_suite.h"
 #include "tests/lib/store_loop.h"
 
 #include <check.h>
@@ -297,9 +298,5 @@ int main(void) {
     tcase_add_test(t, opening_gives_up);
     Suite *suite = suite_create("store client on a loop");
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_suite(suite);
 }

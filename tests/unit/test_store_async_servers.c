@@ -1,6 +1,7 @@
 /* The client on a loop against servers of every generation, by script: what it finds out, what it sends
  * to each, what it makes of operations that a server lacks, and that it can be closed at any moment. */
 #include "base/clock.h"
+#include "tests/lib/run_suite.h"
 #include "tests/lib/store_loop.h"
 #include "tests/lib/store_script.h"
 
@@ -633,9 +634,5 @@ int main(void) {
     add(lacking, suite);
     add(trouble, suite);
     add(closing, suite);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_suite(suite);
 }

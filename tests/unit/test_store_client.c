@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/client_internal.h"
+#include "tests/lib/run_suite.h"
 #include "tests/lib/store_script.h"
 
 #include <check.h>
@@ -541,9 +542,5 @@ int main(void) {
     suite_add_tcase(suite, wire);
     suite_add_tcase(suite, trouble);
     suite_add_tcase(suite, connecting);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_suite(suite);
 }

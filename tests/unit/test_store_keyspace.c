@@ -1,5 +1,6 @@
 /* store/keyspace: what every operation answers, byte for byte, and whom it wakes; what leaves
  * leaves nothing behind. Whole requests go in and reply bytes come out, as on a connection. */
+#include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
 #include <check.h>
@@ -1054,9 +1055,5 @@ int main(void) {
     add_waits(t);
     add_limits(t);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

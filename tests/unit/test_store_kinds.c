@@ -2,6 +2,7 @@
  * file is byte for byte torch's; threads wake each other in a hash store. */
 #include "base/clock.h"
 #include "store/store.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -389,9 +390,5 @@ int main(void) {
     Suite *suite = suite_create("kinds of store");
     suite_add_tcase(suite, memory);
     suite_add_tcase(suite, file);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_suite(suite);
 }

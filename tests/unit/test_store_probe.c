@@ -1,6 +1,7 @@
 /* What a server is, by what it answered: every way through the probe, and what is asked of whom. */
 #include "base/clock.h"
 #include "store/probe_internal.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -171,9 +172,5 @@ int main(void) {
     tcase_add_test(t, what_an_old_one_has);
     Suite *suite = suite_create("store probe");
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_suite(suite);
 }

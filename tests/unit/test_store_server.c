@@ -3,6 +3,7 @@
  * tested from outside, in tests/integration and tests/fault. */
 #include "base/clock.h"
 #include "store/server_internal.h"
+#include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
 #include <arpa/inet.h>
@@ -420,9 +421,5 @@ int main(void) {
     tcase_add_test(t, test_many_clients_take_leave_in_pieces);
     tcase_add_loop_test(t, test_a_closed_space_is_gone_before_its_keys, 0, 2);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

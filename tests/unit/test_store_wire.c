@@ -1,6 +1,7 @@
 /* store/wire: the numbering of each generation; requests parse the same in whatever pieces they
  * come; what the encoders write the parser reads; every length is refused before it is believed. */
 #include "store/wire.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -347,9 +348,5 @@ int main(void) {
     tcase_add_test(c, test_big_value_has_its_block);
     tcase_add_test(c, test_encoder_refuses_what_the_dialect_lacks);
     suite_add_tcase(suite, c);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "agent/line_splitter.h"
 #include "agent/verdict.h"
 #include "base/clock.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -492,9 +493,5 @@ int main(void) {
     tcase_add_test(t, test_lines_in_any_chunks);
     tcase_add_test(t, test_long_lines_come_in_pieces);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

@@ -1,6 +1,7 @@
 /* The worker group's policy: every state meets every event, and nothing is lost whatever the order. */
 #include "agent/worker_group.h"
 #include "base/clock.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -355,9 +356,5 @@ int main(void) {
     tcase_add_test(t, test_start_failed);
     tcase_add_test(t, test_random_orders);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

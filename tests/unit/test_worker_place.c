@@ -1,4 +1,5 @@
 /* env://: which variables say who we are, in which precedence, and what the error names when none do. */
+#include "tests/lib/run_suite.h"
 #include "worker_runtime/worker_place_internal.h"
 
 #include <check.h>
@@ -180,9 +181,5 @@ int main(void) {
     tcase_add_test(c, tcp_url);
     tcase_add_test(c, errors_name_what_was_looked_for);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(s);
 }

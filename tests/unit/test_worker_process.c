@@ -9,6 +9,7 @@
 #include "agent/worker_process.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "tests/lib/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -909,9 +910,5 @@ int main(void) {
     tcase_add_test(ending, test_killed_while_a_child_executes);
     tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);
     suite_add_tcase(s, ending);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(s);
 }

@@ -1,0 +1,16 @@
+/* The end of every unit test's main: runs its suite, as loudly as CK_VERBOSITY says, and gives the exit
+ * status. */
+#ifndef TESTS_RUN_SUITE_H
+#define TESTS_RUN_SUITE_H
+
+#include <check.h>
+
+static inline int run_suite(Suite *suite) {
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
+
+#endif
