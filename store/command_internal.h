@@ -45,7 +45,8 @@ struct command_line {
     const struct command_shape *shape;
     struct cr_endpoint endpoint;
     int64_t timeout_ms;
-    int64_t deadline_ms; /* of all that is done, where --timeout was given; else CR_FOREVER */
+    int is_limited;      /* --timeout was given, and is not 0: a limit for all that is done */
+    int64_t deadline_ms; /* that limit, from command_open() on; else CR_FOREVER */
     int json;
     char **args;
     int arg_count;
@@ -57,7 +58,7 @@ int command_parse(const struct command_shape *shape, int argc, char **argv,
                   struct command_line *line, int *status);
 
 /* Connects; NULL after printing why not. */
-struct store *command_open(const struct command_line *line);
+struct store *command_open(struct command_line *line);
 
 /* How long the next call may take. */
 int64_t command_time_left_ms(const struct command_line *line);

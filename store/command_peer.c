@@ -35,7 +35,7 @@ static int parse_timeout(struct command_line *line, const char *text) {
                                    text);
     }
     line->timeout_ms = (int64_t) (seconds * 1000);
-    line->deadline_ms = line->timeout_ms > 0 ? cr_deadline_ms(line->timeout_ms) : CR_FOREVER;
+    line->is_limited = line->timeout_ms > 0;
     return 0;
 }
 
@@ -106,11 +106,11 @@ int command_parse(const struct command_shape *shape, int argc, char **argv,
 
 /* ---- talking ---- */
 
-struct store *command_open(const struct command_line *line) {
+struct store *command_open(struct command_line *line) {
     struct cr_error err = {0};
     struct store_client *c = NULL;
-    int64_t left_ms = cr_time_left_ms(line->deadline_ms);
-    int64_t timeout_ms = left_ms == CR_FOREVER ? CONNECT_MS : left_ms;
+    int64_t timeout_ms = line->is_limited ? line->timeout_ms : CONNECT_MS;
+    if (line->is_limited) line->deadline_ms = cr_deadline_ms(timeout_ms);
     if (store_client_connect(line->endpoint.host, line->endpoint.port, STORE_PROTOCOL_PROBE,
                              timeout_ms, &c, &err) < 0) {
         (void) command_fail(line, &err);
