@@ -49,6 +49,8 @@ COMPILER = shutil.which("cc") or skip("no C compiler for a library in the place 
 NODES = {int(p.name[4:]): cpus((p / "cpulist").read_text()) for p in SYS.glob("devices/system/node/node[0-9]*")}
 NODES = {n: c for n, c in NODES.items() if c}
 OURS = os.sched_getaffinity(0)
+if not (SYS / f"devices/system/cpu/cpu{min(OURS)}/topology/thread_siblings_list").exists():
+    skip("this kernel tells of no cores")
 
 
 def node_of(device):
