@@ -33,23 +33,12 @@ static struct store_call with_grace(struct store_call call) {
     return call;
 }
 
-/* Over a server's limit the connection would be lost without a word: say it here. */
 static int check_limits(const struct store_call *call, const struct store_bytes *values,
                         size_t value_count, struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];
-    const char *wrong = NULL;
-    size_t limit = 0, size = STORE_REQUEST_OVERHEAD;
-    for (size_t i = 0; i < call->key_count; i++) {
-        size += STORE_ITEM_OVERHEAD + call->keys[i].len;
-        if (call->keys[i].len >= STORE_KEY_MAX) wrong = "a key", limit = STORE_KEY_MAX - 1;
-    }
-    if (call->key_count > STORE_LIST_MAX) wrong = "the list", limit = STORE_LIST_MAX;
-    for (size_t i = 0; i < value_count; i++) {
-        size += STORE_ITEM_OVERHEAD + values[i].len;
-        if (values[i].len > STORE_VALUE_MAX) wrong = "the value", limit = STORE_VALUE_MAX;
-    }
-    if (wrong == NULL && size > STORE_CLIENT_BUFFER_MAX)
-        wrong = "the request", limit = STORE_CLIENT_BUFFER_MAX;
+    size_t limit = 0;
+    const char *wrong =
+        store_request_excess(call->keys, call->key_count, values, value_count, &limit);
     if (wrong == NULL) return 0;
     store_call_text(call->op, call->keys, call->key_count, what);
     return cr_fail(err, -EMSGSIZE, "%s: %s is longer than %zu", what, wrong, limit);

@@ -16,19 +16,11 @@ struct arguments {
     int is_raw;
 };
 
-/* Over a server's limit the connection would be lost without a word. */
 static int check_limits(const struct arguments *g) {
-    if (g->key_count > STORE_LIST_MAX) return -EMSGSIZE;
-    size_t size = STORE_REQUEST_OVERHEAD;
-    for (size_t i = 0; i < g->key_count; i++) {
-        if (g->keys[i].len >= STORE_KEY_MAX) return -EMSGSIZE;
-        size += STORE_ITEM_OVERHEAD + g->keys[i].len;
-    }
-    for (size_t i = 0; i < g->value_count; i++) {
-        if (g->values[i].len > STORE_VALUE_MAX) return -EMSGSIZE;
-        size += STORE_ITEM_OVERHEAD + g->values[i].len;
-    }
-    return size > STORE_CLIENT_BUFFER_MAX ? -EMSGSIZE : 0;
+    size_t limit;
+    return store_request_excess(g->keys, g->key_count, g->values, g->value_count, &limit) == NULL
+               ? 0
+               : -EMSGSIZE;
 }
 
 static size_t total_len(const struct store_bytes *items, size_t count) {

@@ -364,3 +364,22 @@ int store_encode_pairs(const struct store_encoder *e, const struct store_bytes *
     for (size_t i = 0; i < pair_count; i++) at = put_bytes(put_key(e, at, keys[i]), values[i]);
     return end(e->out, at);
 }
+
+const char *store_request_excess(const struct store_bytes *keys, size_t key_count,
+                                 const struct store_bytes *values, size_t value_count,
+                                 size_t *limit) {
+    const char *excess = NULL;
+    size_t size = STORE_REQUEST_OVERHEAD;
+    for (size_t i = 0; i < key_count; i++) {
+        size += STORE_ITEM_OVERHEAD + keys[i].len;
+        if (keys[i].len >= STORE_KEY_MAX) excess = "a key", *limit = STORE_KEY_MAX - 1;
+    }
+    if (key_count > STORE_LIST_MAX) excess = "the list", *limit = STORE_LIST_MAX;
+    for (size_t i = 0; i < value_count; i++) {
+        size += STORE_ITEM_OVERHEAD + values[i].len;
+        if (values[i].len > STORE_VALUE_MAX) excess = "the value", *limit = STORE_VALUE_MAX;
+    }
+    if (excess != NULL || size <= STORE_CLIENT_BUFFER_MAX) return excess;
+    *limit = STORE_CLIENT_BUFFER_MAX;
+    return "the request";
+}

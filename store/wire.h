@@ -230,6 +230,12 @@ void store_parser_finish(struct store_parser *p, const void *data, struct store_
 #define STORE_REQUEST_OVERHEAD ((size_t) 9)
 #define STORE_ITEM_OVERHEAD    ((size_t) 9)
 
+/* Which part of a request is beyond what every server takes ("a key", "the list" …), and that limit;
+ * NULL if none is. For clients: over a server's limit the connection would be lost without a word. */
+const char *store_request_excess(const struct store_bytes *keys, size_t key_count,
+                                 const struct store_bytes *values, size_t value_count,
+                                 size_t *limit);
+
 /* ---- requests out: encoders for the clients ----
  *
  * Each appends one whole request, or changes nothing and returns -ENOMEM, or -ENOTSUP if the
