@@ -236,7 +236,7 @@ static int open_parts(struct nursery *n, struct cr_error *err) {
     code = start_warden(n);
     if (code < 0) {
         return cr_fail(err, code, "cannot start the warden: %s%s", strerror(-code),
-                       code == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max)" : "");
+                       code == -EAGAIN ? NURSERY_MORE_PROCESSES : "");
     }
     return 0;
 }

@@ -11,6 +11,9 @@
 
 #define NURSERY_SLOTS 32 /* workers that are started at once */
 
+/* The remedy where a process could not be started for -EAGAIN. */
+#define NURSERY_MORE_PROCESSES "; raise the limit of processes (ulimit -u, pids.max)"
+
 /* What a descriptor in the nursery's epoll stands for; the first member of each such object. */
 enum watched { WATCHED_WORKER, WATCHED_ORPHAN, WATCHED_WARDEN, WATCHED_CGROUP };
 

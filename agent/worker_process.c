@@ -56,7 +56,7 @@ static const char *remedy(int code) {
     case -EACCES: return "; make it executable (chmod +x) and its folders accessible";
     case -ENOEXEC: return "; is it built for this machine, or does a script lack its #! line?";
     case -ENOENT: return "; check the path, and the interpreter that its #! line names";
-    case -EAGAIN: return "; raise the limit of processes (ulimit -u, pids.max)";
+    case -EAGAIN: return NURSERY_MORE_PROCESSES;
     case -E2BIG: return "; shorten the arguments or the environment";
     default: return "";
     }

@@ -27,7 +27,7 @@ int64_t cr_time_left_ms(int64_t deadline_ms) {
 
 int cr_poll_timeout(int64_t deadline_ms) {
     if (deadline_ms == CR_FOREVER) return -1;
-    int64_t left = deadline_ms - cr_monotonic_ms();
-    if (left <= 0) return 0;
+    int64_t left = cr_time_left_ms(deadline_ms);
+    if (left == 0) return 0;
     return left >= INT_MAX ? INT_MAX : (int) left + 1; /* the clock reading was rounded down */
 }

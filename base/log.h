@@ -5,7 +5,7 @@
  * came from outside cannot forge a line. Thread-safe.
  *
  * At first a line is one write(2), which waits while stderr is a full pipe. An event loop must not wait:
- * it diverts the log. Lines are then kept, LOG_KEPT_MAX bytes of them, until a reader takes them; later
+ * it diverts the log. Lines are then kept, CR_LOG_KEPT_MAX bytes of them, until a reader takes them; later
  * ones are counted, and the count stands where they are missing. */
 #ifndef CR_LOG_H
 #define CR_LOG_H
@@ -41,7 +41,8 @@ void cr_log_text(const char *text, size_t len);
 /* ---- not waiting for stderr ---- */
 
 /* Takes from the front of `kept` what it can pass on. Called in the thread that logs, under the log's
- * lock: what it logs itself, perhaps that stderr is broken, is not heard. What it leaves it is asked for again with the next line or cr_log_drain(). */
+ * lock: what it logs itself, perhaps that stderr is broken, is not heard. What it leaves it is asked for
+ * again with the next line or cr_log_drain(). */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
 /* From now on lines are kept for `drain`; NULL: for nobody, for now. The one before is not running any
