@@ -102,15 +102,20 @@ class FullPipe:
         return [line for line in self.text.splitlines() if line.strip("-")]
 
 
-def test_full_stderr_does_not_stop_the_stop(tmp):
+def run_behind_full_stderr(tmp):
+    """The pipe, the launcher, and the pid of a worker that only waits."""
     worker = script(tmp, "w", PY + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
     pipe = FullPipe(tmp)
     with open(pipe.path, "w") as err:
         launch = start([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err)
     wait_for(lambda: read_text(tmp / "pid").endswith("\n"), "the worker's pid")
     pipe.fill()
+    return pipe, launch, int(read_text(tmp / "pid"))
+
+
+def test_full_stderr_does_not_stop_the_stop(tmp):
+    pipe, launch, pid = run_behind_full_stderr(tmp)
     launch.terminate()  # "Received 15 death signal" does not fit
-    pid = int(read_text(tmp / "pid"))
     wait_for(lambda: not alive(pid), "the worker's end, though nobody reads")
     assert launch.poll() is None, "what it has to say is lost"
     lines = pipe.read_all()
@@ -121,18 +126,13 @@ def test_full_stderr_does_not_stop_the_stop(tmp):
 
 
 def test_full_stderr_can_be_left_by_signals(tmp):
-    worker = script(tmp, "w", PY + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
-    pipe = FullPipe(tmp)
-    with open(pipe.path, "w") as err:
-        launch = start([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err)
-    wait_for(lambda: read_text(tmp / "pid").endswith("\n"), "the worker's pid")
-    pipe.fill()
+    pipe, launch, pid = run_behind_full_stderr(tmp)
 
     def ended():
         launch.terminate()
         return launch.poll() is not None
     wait_for(ended, "the end")
-    assert not alive(int(read_text(tmp / "pid")))
+    assert not alive(pid)
     os.close(pipe.reader)
     launch.stdout.close()
 

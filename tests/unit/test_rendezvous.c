@@ -482,18 +482,23 @@ static void tell_other(struct agent *a, const struct rendezvous_round *round) {
     if (a->other->rounds > 0) leave_when_both_run(a->other, round);
 }
 
-START_TEST(when_the_host_leaves_the_others_are_told_why) {
+/* The first gets the port: it hosts. */
+static void run_both(struct agent *a, struct agent *b, const struct rendezvous_options *o) {
     uv_loop_t loop;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    open_node(&loop, a, o);
+    open_node(&loop, b, o);
+    agent_join(a);
+    agent_join(b);
+    run_all(&loop);
+}
+
+START_TEST(when_the_host_leaves_the_others_are_told_why) {
     struct agent a = {.on_round = leave_when_both_run}, b = {.on_round = tell_other};
     a.other = &b;
     b.other = &a;
     struct rendezvous_options o = node_of(free_port(), 2, 2);
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o);
-    open_node(&loop, &b, &o);
-    agent_join(&a);
-    agent_join(&b);
-    run_all(&loop);
+    run_both(&a, &b, &o);
     ck_assert_int_eq(a.ends, 0);
     ck_assert_int_eq(b.ends, 1);
     ck_assert_int_eq(b.outcome, RENDEZVOUS_LOST);
@@ -503,16 +508,10 @@ END_TEST
 
 /* Its own time may be up first, on a slow machine; the reason is the same. */
 START_TEST(when_the_host_gives_up_the_others_are_told_why) {
-    uv_loop_t loop;
     struct agent a = {0}, b = {0};
     struct rendezvous_options o = node_of(free_port(), 3, 3);
     o.join_timeout_ms = 2000; /* b has to have come by then */
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o);
-    open_node(&loop, &b, &o);
-    agent_join(&a);
-    agent_join(&b);
-    run_all(&loop);
+    run_both(&a, &b, &o);
     ck_assert_int_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(b.error.text, "the rendezvous timed out after 2 s"));
 }
