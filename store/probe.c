@@ -17,7 +17,7 @@ const char *store_handshake_name(enum store_handshake how) {
 }
 
 enum store_dialect store_handshake_dialect(enum store_handshake how) {
-    return how == STORE_SHAKE_LEGACY ? STORE_DIALECT_LEGACY_A : STORE_DIALECT_MODERN;
+    return how == STORE_SHAKE_LEGACY ? STORE_DIALECT_LEGACY : STORE_DIALECT_MODERN;
 }
 
 int store_handshake_encode(enum store_handshake how, uint32_t nonce, struct cr_buffer *out) {
@@ -147,7 +147,7 @@ enum store_op store_question(enum store_op op) {
 int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT],
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
-        int code = store_op_code(STORE_DIALECT_LEGACY_A, op);
+        int code = store_op_code(STORE_DIALECT_LEGACY, op);
         return code >= 0 && code <= STORE_LEGACY_FIRST_MAX; /* above: never in a release */
     }
     enum store_op q = store_question(op);

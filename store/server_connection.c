@@ -338,7 +338,7 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
     enum store_dialect dialect = STORE_DIALECT_NONE;
     if (store_detect(data, len, &dialect, &consumed) == 0) return 0;
     c->parser.dialect = dialect;
-    c->session.legacy = dialect == STORE_DIALECT_LEGACY_A;
+    c->session.legacy = dialect == STORE_DIALECT_LEGACY;
     if (dialect == STORE_DIALECT_ADMIN) {
         c->admin = true;
         c->space->admin_count++;

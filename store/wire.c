@@ -13,12 +13,12 @@
 
 static const struct {
     const char *name;
-    int8_t code[3]; /* modern, legacy-A, legacy-B */
+    int8_t code[2]; /* modern, legacy */
     const char *fields;
     enum store_reply reply;
 } ops[STORE_OP_COUNT] = {
-#define X(name, text, modern, legacy_a, legacy_b, fields, reply)                                   \
-    [STORE_OP_##name] = {text, {modern, legacy_a, legacy_b}, fields, STORE_REPLY_##reply},
+#define X(name, text, modern, legacy, fields, reply)                                   \
+    [STORE_OP_##name] = {text, {modern, legacy}, fields, STORE_REPLY_##reply},
     STORE_OPS(X)
 #undef X
 };
@@ -28,14 +28,11 @@ static const struct {
 /* Opcode to operation, the table above turned round: 0 is none, else operation + 1. Operations that
  * a dialect lacks land behind the codes, each in a slot of its own. */
 #define AT(op, code) [(code) < 0 ? CODE_MAX + 1 + STORE_OP_##op : (code)] = STORE_OP_##op + 1,
-static const uint8_t op_of[3][CODE_MAX + 1 + STORE_OP_COUNT] = {
-#define X(name, text, modern, legacy_a, legacy_b, fields, reply) AT(name, modern)
+static const uint8_t op_of[2][CODE_MAX + 1 + STORE_OP_COUNT] = {
+#define X(name, text, modern, legacy, fields, reply) AT(name, modern)
     {STORE_OPS(X)},
 #undef X
-#define X(name, text, modern, legacy_a, legacy_b, fields, reply) AT(name, legacy_a)
-    {STORE_OPS(X)},
-#undef X
-#define X(name, text, modern, legacy_a, legacy_b, fields, reply) AT(name, legacy_b)
+#define X(name, text, modern, legacy, fields, reply) AT(name, legacy)
     {STORE_OPS(X)},
 #undef X
 };
@@ -45,13 +42,13 @@ enum store_reply store_op_reply(enum store_op op) { return ops[op].reply; }
 const char *store_op_fields(enum store_op op) { return ops[op].fields; }
 
 int store_op_code(enum store_dialect dialect, enum store_op op) {
-    if (dialect < STORE_DIALECT_MODERN || dialect > STORE_DIALECT_LEGACY_B) return -1;
+    if (dialect < STORE_DIALECT_MODERN || dialect > STORE_DIALECT_LEGACY) return -1;
     return ops[op].code[dialect - STORE_DIALECT_MODERN];
 }
 
 int store_op_find(enum store_dialect dialect, uint8_t code) {
     if (code > CODE_MAX) return -1;
-    if (dialect < STORE_DIALECT_MODERN || dialect > STORE_DIALECT_LEGACY_B) return -1;
+    if (dialect < STORE_DIALECT_MODERN || dialect > STORE_DIALECT_LEGACY) return -1;
     return (int) op_of[dialect - STORE_DIALECT_MODERN][code] - 1;
 }
 
@@ -68,12 +65,12 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
             *dialect = STORE_DIALECT_MODERN;
             *consumed = STORE_VALIDATE_LEN;
         } else {
-            *dialect = STORE_DIALECT_LEGACY_A;
+            *dialect = STORE_DIALECT_LEGACY;
         }
         return 1;
     }
     if (b[0] <= STORE_LEGACY_FIRST_MAX) {
-        *dialect = STORE_DIALECT_LEGACY_A;
+        *dialect = STORE_DIALECT_LEGACY;
         return 1;
     }
     if (len < STORE_MAGIC_LEN) return 0;
@@ -94,7 +91,6 @@ static int fail(struct store_parser *p, int code, const char *reason) {
 }
 
 void store_parser_next(struct store_parser *p) {
-    if (p->op != STORE_OP_WATCH) p->seen_other = 1;
     p->pos = 0;
     if (p->items != NULL) {
         free(p->items);
@@ -108,12 +104,7 @@ void store_parser_done(struct store_parser *p) {
     p->items = NULL;
 }
 
-/* A 7 that is not the first request of its connection is not WATCH_KEY: 1.13.1 sends that on a
- * connection of its own. So the peer numbers as legacy-B. */
 static int parse_opcode(struct store_parser *p, uint8_t code) {
-    if (p->dialect == STORE_DIALECT_LEGACY_A && code == 7 && p->seen_other) {
-        p->dialect = STORE_DIALECT_LEGACY_B;
-    }
     int op = store_op_find(p->dialect, code);
     if (op < 0 || op == STORE_OP_VALIDATE) return fail(p, -EPROTO, "unknown operation");
     p->op = op;

@@ -20,39 +20,38 @@
 enum store_dialect {
     STORE_DIALECT_NONE,     /* nothing decided yet */
     STORE_DIALECT_MODERN,   /* begins with VALIDATE (torch from 2.1 or 2.2 on) */
-    STORE_DIALECT_LEGACY_A, /* no handshake, WATCH_KEY is 7 (torch 1.9 to 2.0) */
-    STORE_DIALECT_LEGACY_B, /* no handshake, DELETE_KEY is 7 (snapshots between 2.0 and 2.1) */
+    STORE_DIALECT_LEGACY,   /* no handshake, other numbers (torch 1.9 to 2.0) */
     STORE_DIALECT_ADMIN,    /* ours: begins with STORE_ADMIN_MAGIC */
     STORE_DIALECT_FOREIGN,  /* begins with something else: another room's magic, or garbage */
 };
 
-/* name, text, opcode in modern / legacy-A / legacy-B (-1: it has none), request fields, reply.
+/* name, text, opcode in modern / legacy (-1: it has none), request fields, reply.
  * Fields: k key, v value, n i64, m u32, K list of keys, P list of (key, value) pairs.
- * LEGACY_A's 9 to 12 and all of LEGACY_B were in development snapshots only. */
+ * Legacy 9 to 12 were in development snapshots only. */
 #define STORE_OPS(X)                                                                               \
-    X(VALIDATE, "validate", 0, -1, -1, "m", NONE)                                                  \
-    X(SET, "set", 1, 0, 0, "kv", NONE)                                                             \
-    X(COMPARE_SET, "compare_set", 2, 1, 1, "kvv", VALUE)                                           \
-    X(GET, "get", 3, 2, 2, "k", VALUE)                                                             \
-    X(ADD, "add", 4, 3, 3, "kn", NUMBER)                                                           \
-    X(CHECK, "check", 5, 4, 4, "K", BYTE)                                                          \
-    X(WAIT, "wait", 6, 5, 5, "K", BYTE)                                                            \
-    X(NUM_KEYS, "num_keys", 7, 6, 6, "", NUMBER)                                                   \
-    X(DELETE, "delete", 8, 8, 7, "k", NUMBER)                                                      \
-    X(APPEND, "append", 9, 9, 8, "kv", NONE)                                                       \
-    X(MULTI_GET, "multi_get", 10, 10, 9, "K", VALUES)                                              \
-    X(MULTI_SET, "multi_set", 11, 11, 10, "P", NONE)                                               \
-    X(CANCEL_WAIT, "cancel_wait", 12, 12, 11, "", BYTE)                                            \
-    X(PING, "ping", 13, -1, -1, "m", NONCE)                                                        \
-    X(QUEUE_PUSH, "queue_push", 14, -1, -1, "kv", NONE)                                            \
-    X(QUEUE_POP, "queue_pop", 15, -1, -1, "k", POP)                                                \
-    X(QUEUE_LEN, "queue_len", 16, -1, -1, "k", NUMBER)                                             \
-    X(LIST_KEYS, "list_keys", 17, -1, -1, "", KEYS)                                                \
-    X(BARRIER, "barrier", 18, -1, -1, "kn", BYTE)                                                  \
-    X(WATCH, "watch", -1, 7, -1, "k", BYTE)
+    X(VALIDATE, "validate", 0, -1, "m", NONE)                                                  \
+    X(SET, "set", 1, 0, "kv", NONE)                                                             \
+    X(COMPARE_SET, "compare_set", 2, 1, "kvv", VALUE)                                           \
+    X(GET, "get", 3, 2, "k", VALUE)                                                             \
+    X(ADD, "add", 4, 3, "kn", NUMBER)                                                           \
+    X(CHECK, "check", 5, 4, "K", BYTE)                                                          \
+    X(WAIT, "wait", 6, 5, "K", BYTE)                                                            \
+    X(NUM_KEYS, "num_keys", 7, 6, "", NUMBER)                                                   \
+    X(DELETE, "delete", 8, 8, "k", NUMBER)                                                      \
+    X(APPEND, "append", 9, 9, "kv", NONE)                                                       \
+    X(MULTI_GET, "multi_get", 10, 10, "K", VALUES)                                              \
+    X(MULTI_SET, "multi_set", 11, 11, "P", NONE)                                               \
+    X(CANCEL_WAIT, "cancel_wait", 12, 12, "", BYTE)                                            \
+    X(PING, "ping", 13, -1, "m", NONCE)                                                        \
+    X(QUEUE_PUSH, "queue_push", 14, -1, "kv", NONE)                                            \
+    X(QUEUE_POP, "queue_pop", 15, -1, "k", POP)                                                \
+    X(QUEUE_LEN, "queue_len", 16, -1, "k", NUMBER)                                             \
+    X(LIST_KEYS, "list_keys", 17, -1, "", KEYS)                                                \
+    X(BARRIER, "barrier", 18, -1, "kn", BYTE)                                                  \
+    X(WATCH, "watch", -1, 7, "k", BYTE)
 
 enum store_op {
-#define X(name, text, modern, legacy_a, legacy_b, fields, reply) STORE_OP_##name,
+#define X(name, text, modern, legacy, fields, reply) STORE_OP_##name,
     STORE_OPS(X)
 #undef X
         STORE_OP_COUNT
@@ -193,7 +192,6 @@ struct store_parser {
     const char *field; /* its next field */
     size_t field_len;  /* length of the key or value whose bytes come next */
     int in_field;      /* field_len is known */
-    int seen_other;    /* a request other than WATCH was completed before */
     size_t items_left; /* elements of the list that have not come yet */
     int64_t number;
     struct store_span spans[3]; /* key, value, second value */
@@ -239,8 +237,8 @@ const char *store_request_excess(const struct store_bytes *keys, size_t key_coun
 /* ---- requests out: encoders for the clients ----
  *
  * Each appends one whole request, or changes nothing and returns -ENOMEM, or -ENOTSUP if the
- * dialect lacks the operation. `prefix` goes in front of every key: "/" for torch's own key space,
- * "/job/" for a prefix store, "" for raw keys such as "init/". */
+ * dialect lacks the operation. `prefix` goes in front of every key: "/" for the keys that users
+ * name, "" for raw keys such as "init/". */
 struct store_encoder {
     struct cr_buffer *out;
     enum store_dialect dialect;

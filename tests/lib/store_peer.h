@@ -36,7 +36,7 @@ static inline void peer_serve(struct peer *p, int64_t now_ms) {
     size_t at = 0;
     if (p->parser.dialect == STORE_DIALECT_NONE) {
         if (store_detect(p->rx.data, p->rx.len, &p->parser.dialect, &at) == 0) return;
-        p->session.legacy = p->parser.dialect == STORE_DIALECT_LEGACY_A;
+        p->session.legacy = p->parser.dialect == STORE_DIALECT_LEGACY;
     }
     while (p->error == 0 && at < p->rx.len && p->session.listing == NULL) {
         struct store_request request;

@@ -1,5 +1,4 @@
-/* The stores without a server: hash, file and prefix. They mean the same by every operation; the
- * file is byte for byte torch's; threads wake each other in a hash store. */
+/* The file store: every operation, the bytes of the file (torch's), and processes that share one. */
 #include "base/clock.h"
 #include "store/store.h"
 #include "tests/lib/run_suite.h"
@@ -7,7 +6,6 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +16,7 @@
 #define B(text) STORE_BYTES(text)
 
 static struct cr_error err;
-static char folder[] = "/tmp/test_store_kinds.XXXXXX";
+static char folder[] = "/tmp/test_store_file.XXXXXX";
 static char path[64];
 
 static void make_folder(void) {
@@ -38,13 +36,7 @@ static struct store *open_file(int64_t world_size) {
     return s;
 }
 
-static struct store *open_hash(void) {
-    struct store *s = NULL;
-    ck_assert_int_eq(store_hash_open(&s, &err), 0);
-    return s;
-}
-
-/* ---- what every kind must do ---- */
+/* ---- every operation ---- */
 
 static void get_is(struct store *s, const char *key, const char *value) {
     void *got = NULL;
@@ -161,13 +153,6 @@ static void exercise(struct store *s) {
     exercise_delete(s);
 }
 
-START_TEST(hash_store_does_it_all) {
-    struct store *s = open_hash();
-    exercise(s);
-    store_close(s);
-}
-END_TEST
-
 START_TEST(file_store_does_it_all) {
     struct store *s = open_file(1);
     exercise(s);
@@ -177,94 +162,6 @@ START_TEST(file_store_does_it_all) {
     ck_assert_str_eq(err.text, "use a queue: a file store has none");
     store_close(s);
     ck_assert_int_eq(access(path, F_OK), -1);
-}
-END_TEST
-
-START_TEST(prefix_store_does_it_all) {
-    struct store *base = open_hash(), *outer = NULL, *s = NULL;
-    ck_assert_int_eq(store_prefix_open(base, B("outer"), &outer, &err), 0);
-    ck_assert_int_eq(store_prefix_open(outer, B("in/"), &s, &err), 0);
-    exercise(s);
-    get_is(base, "outer/in//cs", "b");
-    ck_assert_int_eq(store_set(base, B("outer/else"), B("x"), LONG_MS, &err), 0);
-    ck_assert_int_eq(lists_key(s, "else"), 0);
-    ck_assert_int_eq(lists_key(outer, "else"), 1);
-    store_close(s);
-    store_close(outer);
-    store_close(base);
-}
-END_TEST
-
-/* ---- the hash store: threads and queues ---- */
-
-struct waiter {
-    pthread_t thread;
-    struct store *store;
-    const char *key;
-    int rc;
-};
-
-static void *wait_for_key(void *arg) {
-    struct waiter *w = arg;
-    w->rc = store_wait(w->store, &B(w->key), 1, LONG_MS, NULL);
-    return NULL;
-}
-
-START_TEST(hash_store_wakes_threads) {
-    static const char *const keys[] = {"set", "add", "append", "cas", "barrier"};
-    struct store *s = open_hash();
-    struct waiter w[5];
-    for (int i = 0; i < 5; i++) {
-        w[i] = (struct waiter){.store = s, .key = keys[i], .rc = 1};
-        ck_assert_int_eq(pthread_create(&w[i].thread, NULL, wait_for_key, &w[i]), 0);
-    }
-    int64_t n;
-    ck_assert_int_eq(store_set(s, B("set"), B(""), LONG_MS, &err), 0);
-    ck_assert_int_eq(store_add(s, B("add"), 1, LONG_MS, &n, &err), 0);
-    ck_assert_int_eq(store_append(s, B("append"), B("x"), LONG_MS, &err), 0);
-    swap_is(s, "cas", "", "x", "x");
-    ck_assert_int_eq(store_barrier(s, B("barrier"), 1, LONG_MS, &err), 0);
-    for (int i = 0; i < 5; i++) {
-        ck_assert_int_eq(pthread_join(w[i].thread, NULL), 0);
-        ck_assert_int_eq(w[i].rc, 0);
-    }
-    store_close(s);
-}
-END_TEST
-
-static void *pop_one(void *arg) {
-    struct waiter *w = arg;
-    void *value = NULL;
-    size_t len;
-    w->rc = store_queue_pop(w->store, B("q"), LONG_MS, &value, &len, NULL);
-    if (w->rc == 0) w->rc = atoi(value);
-    free(value);
-    return NULL;
-}
-
-START_TEST(hash_store_queue_gives_each_element_once) {
-    struct store *s = open_hash();
-    static const char *const elements[] = {"1", "20", "300", "4000"};
-    struct waiter w[4];
-    int64_t left = 7;
-    for (int i = 0; i < 4; i++) {
-        w[i] = (struct waiter){.store = s};
-        ck_assert_int_eq(pthread_create(&w[i].thread, NULL, pop_one, &w[i]), 0);
-    }
-    for (int i = 0; i < 4; i++)
-        ck_assert_int_eq(store_queue_push(s, B("q"), B(elements[i]), LONG_MS, &err), 0);
-    int sum = 0;
-    for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(pthread_join(w[i].thread, NULL), 0);
-        sum += w[i].rc;
-    }
-    ck_assert_int_eq(sum, 1 + 20 + 300 + 4000);
-    ck_assert_int_eq(store_queue_len(s, B("q"), LONG_MS, &left, &err), 0);
-    ck_assert_int_eq(left, 0);
-    void *value;
-    size_t len;
-    ck_assert_int_eq(store_queue_pop(s, B("q"), 0, &value, &len, &err), -ENOENT);
-    store_close(s);
 }
 END_TEST
 
@@ -374,21 +271,15 @@ START_TEST(file_store_counts_across_processes) {
 END_TEST
 
 int main(void) {
-    TCase *memory = tcase_create("memory"), *file = tcase_create("file");
-    tcase_add_test(memory, hash_store_does_it_all);
-    tcase_add_test(memory, prefix_store_does_it_all);
-    tcase_add_test(memory, hash_store_wakes_threads);
-    tcase_add_test(memory, hash_store_queue_gives_each_element_once);
+    TCase *file = tcase_create("file");
     tcase_add_checked_fixture(file, make_folder, remove_folder);
     tcase_add_test(file, file_store_does_it_all);
     tcase_add_test(file, file_is_torchs);
     tcase_add_test(file, file_is_removed_by_the_last);
     tcase_add_test(file, other_files_are_refused);
     tcase_add_test(file, file_store_counts_across_processes);
-    tcase_set_timeout(memory, 60);
     tcase_set_timeout(file, 120);
-    Suite *suite = suite_create("kinds of store");
-    suite_add_tcase(suite, memory);
+    Suite *suite = suite_create("file store");
     suite_add_tcase(suite, file);
     return run_suite(suite);
 }
