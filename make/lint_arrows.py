@@ -20,7 +20,7 @@ MAY_SEE = {
     "examples": {"worker_runtime"},
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.
-PURE = ["store/wire.c", "store/keyspace.c", "rendezvous/message.c", "rendezvous/coordinator.c",
+PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c", "rendezvous/message.c", "rendezvous/coordinator.c",
         "rendezvous/member.c", "rendezvous/assignment.c", "agent/worker_group.c",
         "agent/environment.c", "agent/verdict.c"]
 IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
@@ -30,7 +30,7 @@ IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock
 BANNED = re.compile(r"\b(strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|system|popen|alloca"
                     r"|usleep|sleep)\(")
 # Only main exits and prints.
-MAINS = ("launcher/crun.c", "launcher/crun_doc.c", "store/crun_store.c", "store/command_",
+MAINS = ("launcher/crun.c", "launcher/crun_doc.c", "store/command/",
          "agent/crun_agent.c", "base/assert.h",
          "worker_runtime/mpi/")  # the standard's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")

@@ -8,7 +8,7 @@
  * true median with 95 % (order statistics). The operation is GET of an 8-byte value; the echo sends
  * our own request's bytes back. */
 #include "base/clock.h"
-#include "store/wire.h"
+#include "store/wire/wire.h"
 #include "tests/bench/store_peers.h"
 
 #include <arpa/inet.h>

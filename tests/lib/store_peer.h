@@ -3,7 +3,7 @@
 #ifndef TESTS_STORE_PEER_H
 #define TESTS_STORE_PEER_H
 
-#include "store/keyspace_internal.h"
+#include "store/keyspace/keyspace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* store/wire: the numbering of each generation; requests parse the same in whatever pieces they
  * come; what the encoders write the parser reads; every length is refused before it is believed. */
-#include "store/wire.h"
+#include "store/wire/wire.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
