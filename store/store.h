@@ -19,7 +19,7 @@ struct store_bytes {
 #define STORE_BYTES(text) ((struct store_bytes){(text), strlen(text)})
 
 /* ---- limits: at least torch's own (its libuv server); see docs/protocols/store.md ---- */
-#define STORE_KEY_MAX   ((size_t) 8192)              /* bytes on the wire, leading '/' included */
+#define STORE_KEY_MAX   ((size_t) 64 << 10)          /* bytes of a key, torch's leading '/' not counted */
 #define STORE_VALUE_MAX ((size_t) 64 << 20)          /* bytes of one value in one request */
 #define STORE_LIST_MAX  ((size_t) 131072)            /* keys or pairs in one request */
 

@@ -42,7 +42,7 @@ static const struct option {
      SIZE, offsetof(struct serve, max_memory), 1, INT64_MAX},
     {"--max-clients", "N", "connections at a time (default: what descriptors allow)", NUMBER,
      offsetof(struct serve, max_clients), 0, INT32_MAX},
-    {"--max-key", "SIZE", "bytes of a key (default: 8K)", SIZE, offsetof(struct serve, max_key),
+    {"--max-key", "SIZE", "bytes of a key (default: 64K)", SIZE, offsetof(struct serve, max_key),
      1, 64 << 20},
     {"--max-value", "SIZE", "bytes of a value in one request (default: 64M)", SIZE,
      offsetof(struct serve, max_value), 1, 1 << 30},

@@ -101,7 +101,7 @@ static void fill_options(struct store_server *server, const struct store_server_
     if (o->client_buffer_max > INT32_MAX) o->client_buffer_max = INT32_MAX;
     if (o->value_max > o->client_buffer_max) o->value_max = o->client_buffer_max;
     if (o->memory_max == 0) o->memory_max = half_of_memory();
-    server->limits = (struct store_limits){.key_max = o->key_max,
+    server->limits = (struct store_limits){.key_max = o->key_max + 1, /* torch's leading '/' */
                                            .value_max = o->value_max,
                                            .list_max = o->list_max,
                                            .request_max = o->client_buffer_max};

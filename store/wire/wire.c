@@ -363,7 +363,7 @@ const char *store_request_excess(const struct store_bytes *keys, size_t key_coun
     size_t size = STORE_REQUEST_OVERHEAD;
     for (size_t i = 0; i < key_count; i++) {
         size += STORE_ITEM_OVERHEAD + keys[i].len;
-        if (keys[i].len >= STORE_KEY_MAX) excess = "a key", *limit = STORE_KEY_MAX - 1;
+        if (keys[i].len > STORE_KEY_MAX) excess = "a key", *limit = STORE_KEY_MAX;
     }
     if (key_count > STORE_LIST_MAX) excess = "the list", *limit = STORE_LIST_MAX;
     for (size_t i = 0; i < value_count; i++) {

@@ -130,7 +130,8 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
 /* ---- requests in: the incremental parser ---- */
 
 struct store_limits {
-    size_t key_max, value_max, list_max;
+    size_t key_max; /* bytes on the wire, a leading '/' included */
+    size_t value_max, list_max;
     size_t request_max; /* bytes of one request, below 4 GiB */
 };
 
@@ -228,7 +229,7 @@ void store_parser_finish(struct store_parser *p, const void *data, struct store_
 #define STORE_REQUEST_OVERHEAD ((size_t) 9)
 #define STORE_ITEM_OVERHEAD    ((size_t) 9)
 
-/* Which part of a request is beyond what every server takes ("a key", "the list" …), and that limit;
+/* Which part of a request is beyond what our server takes ("a key", "the list" …), and that limit;
  * NULL if none is. For clients: over a server's limit the connection would be lost without a word. */
 const char *store_request_excess(const struct store_bytes *keys, size_t key_count,
                                  const struct store_bytes *values, size_t value_count,

@@ -275,7 +275,11 @@ CORNERS = {  # libuv, classic, ours
     "ADD to text": (lambda p: ask(p, HELLO + "01" + key("/t") + key("abc") + "04" + key("/t") + u64(1))[0],
                     "end", "end", "end"),
     "key of 8193 bytes": (lambda p: ask(p, HELLO + "01" + key("x" * 8193) + key("") + "0d39300000")[0],
-                          "end", "39300000", "end"),
+                          "end", "39300000", "39300000"),
+    "key of 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65536) + key("") + "0d39300000")[0],
+                      "end", "39300000", "39300000"),
+    "key over 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65537) + key("") + "0d39300000")[0],
+                        "end", "39300000", "end"),
     "length 2^63": (lambda p: ask(p, HELLO + "01" + u64(2 ** 63))[0], "end", "end", "end"),
 }
 QUEUE_CORNERS = {

@@ -17,7 +17,7 @@ struct peer {
     const char *reason;
 };
 
-static const struct store_limits peer_limits = {STORE_KEY_MAX, STORE_VALUE_MAX, STORE_LIST_MAX,
+static const struct store_limits peer_limits = {STORE_KEY_MAX + 1, STORE_VALUE_MAX, STORE_LIST_MAX,
                                                 STORE_CLIENT_BUFFER_MAX};
 
 static inline void peer_open(struct peer *p, struct store_keyspace *keys,
