@@ -14,9 +14,10 @@ MAY_SEE = {
     "base": set(),
     "store": {"base"},
     "rendezvous": {"store", "base"},
-    "agent": {"rendezvous", "store", "base"},
+    "contract": set(),
+    "agent": {"contract", "rendezvous", "store", "base"},
     "launcher": {"agent", "rendezvous", "base"},
-    "worker_runtime": {"store", "base"},
+    "worker_runtime": {"contract", "store", "base"},
     "examples": {"worker_runtime"},
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.

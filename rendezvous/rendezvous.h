@@ -59,7 +59,7 @@ enum rendezvous_outcome {
     RENDEZVOUS_LOST,      /* the coordinator is gone, or the round timed out; see the text */
 };
 
-/* Why a round is to end soon. The numbers travel, and are those of base/agent_link.h. */
+/* Why a round is to end soon. The numbers travel, and are those of contract/channel.h. */
 enum rendezvous_change_kind {
     RENDEZVOUS_CHANGE_JOIN = 1, /* nodes are let in */
     RENDEZVOUS_CHANGE_LEAVE,    /* a node leaves … */

@@ -34,7 +34,7 @@ static atomic_int link_taken;
 /* What the dump's handler works with. */
 static struct {
     atomic_int fd, running; /* handlers that may be using it */
-    _Atomic(struct link_page *) page;
+    _Atomic(struct channel_page *) page;
 } dump = {.fd = -1};
 
 /* ---- the flight record on request ---- */
@@ -44,9 +44,9 @@ static void on_dump_signal(int signum) {
     (void) signum;
     (void) atomic_fetch_add(&dump.running, 1);
     int fd = atomic_load(&dump.fd);
-    struct link_page *page = atomic_load(&dump.page);
+    struct channel_page *page = atomic_load(&dump.page);
     if (fd >= 0 && page != NULL) {
-        struct link_packet p = {.type = LINK_DUMPED, .id = atomic_load(&page->dump_id)};
+        struct channel_packet p = {.type = CHANNEL_DUMPED, .id = atomic_load(&page->dump_id)};
         const char *text = rc == 0 ? flight_path() : "nowhere: there is no place for it";
         (void) strncpy(p.text, text,
                        sizeof(p.text) - 1); /* safe in a handler; the last stays NUL */
@@ -73,14 +73,14 @@ static int install_dump_handler(void) {
 /* ---- connecting ---- */
 
 /* "<address>:<token>". */
-static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[LINK_TOKEN_MAX],
+static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHANNEL_TOKEN_MAX],
                          struct cr_error *why) {
-    const char *text = getenv(LINK_VARIABLE);
+    const char *text = getenv(CHANNEL_VARIABLE);
     if (text == NULL || text[0] == '\0') return -ENOENT;
     const char *colon = strrchr(text, ':');
     size_t name_len = colon != NULL ? (size_t) (colon - text) : 0;
-    if (name_len == 0 || name_len >= LINK_ADDRESS_MAX || strlen(colon + 1) != LINK_TOKEN_MAX - 1) {
-        return cr_fail(why, -EINVAL, "reach the agent: " LINK_VARIABLE "='%.100s' is no address",
+    if (name_len == 0 || name_len >= CHANNEL_ADDRESS_MAX || strlen(colon + 1) != CHANNEL_TOKEN_MAX - 1) {
+        return cr_fail(why, -EINVAL, "reach the agent: " CHANNEL_VARIABLE "='%.100s' is no address",
                        text);
     }
     *at = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -99,7 +99,7 @@ static int is_trusted(int fd) {
 }
 
 /* The page's descriptor comes with the packet. */
-static int receive_welcome(int fd, struct link_packet *p, int *page_fd) {
+static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     struct iovec part = {.iov_base = p, .iov_len = sizeof(*p)};
     union {
         struct cmsghdr align;
@@ -131,33 +131,33 @@ static int is_readable(int fd, int64_t deadline_ms) {
 /* A shorter file would be a SIGBUS at the first step. */
 static int is_page(int fd) {
     struct stat s;
-    return fstat(fd, &s) == 0 && s.st_size >= LINK_PAGE_SIZE;
+    return fstat(fd, &s) == 0 && s.st_size >= CHANNEL_PAGE_SIZE;
 }
 
 static int take_welcome(struct agent_link *l, struct cr_error *why) {
-    struct link_packet p = {0};
+    struct channel_packet p = {0};
     CR_AUTO_FD int page_fd = -1;
     if (!is_readable(l->fd, cr_deadline_ms(WELCOME_MS))) {
         return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
     }
     int rc = receive_welcome(l->fd, &p, &page_fd);
     if (rc < 0) return cr_fail(why, rc, "reach the agent: it hung up");
-    if (p.type == LINK_REFUSED) {
-        return cr_fail(why, -EACCES, "reach the agent: %.*s", LINK_TEXT_MAX - 1, p.text);
+    if (p.type == CHANNEL_REFUSED) {
+        return cr_fail(why, -EACCES, "reach the agent: %.*s", CHANNEL_TEXT_MAX - 1, p.text);
     }
-    if (p.type != LINK_WELCOME || p.reserved != 0 || page_fd < 0 || !is_page(page_fd)) {
+    if (p.type != CHANNEL_WELCOME || p.reserved != 0 || page_fd < 0 || !is_page(page_fd)) {
         return cr_fail(why, -EPROTO, "reach the agent: it answered with something else");
     }
-    void *page = mmap(NULL, LINK_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+    void *page = mmap(NULL, CHANNEL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
     if (page == MAP_FAILED) return cr_fail_errno(why, "reach the agent: map its page");
     l->page = page;
     return 0;
 }
 
 static int say_hello(struct agent_link *l, const char *token) {
-    struct link_packet hello = {
-        .type = LINK_HELLO,
-        .hello = {.version = LINK_VERSION, .dump_signal = install_dump_handler()}};
+    struct channel_packet hello = {
+        .type = CHANNEL_HELLO,
+        .hello = {.version = CHANNEL_VERSION, .dump_signal = install_dump_handler()}};
     (void) stpcpy(hello.hello.token, token);
     return send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t) sizeof(hello) ? 0 : -errno;
 }
@@ -165,7 +165,7 @@ static int say_hello(struct agent_link *l, const char *token) {
 static int connect_link(struct agent_link *l, struct cr_error *why) {
     struct sockaddr_un at;
     socklen_t len = 0;
-    char token[LINK_TOKEN_MAX];
+    char token[CHANNEL_TOKEN_MAX];
     int rc = read_variable(&at, &len, token, why);
     if (rc < 0) return rc;
     l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -214,8 +214,8 @@ void agent_link_close(struct agent_link *l) {
 
 /* ---- packets ---- */
 
-int agent_link_send(struct agent_link *l, enum link_type type, uint64_t id) {
-    struct link_packet p = {.type = (uint32_t) type, .id = id};
+int agent_link_send(struct agent_link *l, enum channel_type type, uint64_t id) {
+    struct channel_packet p = {.type = (uint32_t) type, .id = id};
     if (l->fd < 0) return -ENOTCONN;
     ssize_t n = 0;
     do {
@@ -227,7 +227,7 @@ int agent_link_send(struct agent_link *l, enum link_type type, uint64_t id) {
     return code;
 }
 
-int agent_link_receive(struct agent_link *l, int64_t deadline_ms, struct link_packet *p) {
+int agent_link_receive(struct agent_link *l, int64_t deadline_ms, struct channel_packet *p) {
     while (l->fd >= 0) {
         ssize_t n = recv(l->fd, p, sizeof(*p), MSG_DONTWAIT | MSG_TRUNC);
         if (n == (ssize_t) sizeof(*p) && p->reserved == 0) {

@@ -229,7 +229,7 @@ static int rejoin(struct crunrt *rt, const crunrt_rejoin_options *options) {
 
 /* ---- with the agent ---- */
 
-static int take_round(struct crunrt *rt, const struct link_packet *p) {
+static int take_round(struct crunrt *rt, const struct channel_packet *p) {
     struct worker_place *at = &rt->place;
     if (p->place.world_size == 0 || p->place.world_size > INT_MAX ||
         p->place.rank >= p->place.world_size || p->place.local_world_size > INT_MAX ||
@@ -251,9 +251,9 @@ static int take_round(struct crunrt *rt, const struct link_packet *p) {
     return 0;
 }
 
-static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_packet *p) {
+static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct channel_packet *p) {
     struct agent_link *l = &rt->link;
-    int rc = l->asked ? 0 : agent_link_send(l, LINK_REJOIN, l->change.id);
+    int rc = l->asked ? 0 : agent_link_send(l, CHANNEL_REJOIN, l->change.id);
     l->asked = 1;
     while (rc == 0) {
         int got = agent_link_receive(l, deadline_ms, p);
@@ -261,7 +261,7 @@ static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct link_pa
             rc = got;
         else if (got == 0)
             rc = -ETIMEDOUT;
-        else if (p->type == LINK_ROUND)
+        else if (p->type == CHANNEL_ROUND)
             return 0;
     }
     return cr_fail(rt_last_error(), rc,
@@ -279,7 +279,7 @@ static int reach_store(struct crunrt *rt) {
     }
 }
 
-static int begin_round(struct crunrt *rt, const struct link_packet *p) {
+static int begin_round(struct crunrt *rt, const struct channel_packet *p) {
     struct agent_link *l = &rt->link;
     int rc = take_round(rt, p);
     if (rc < 0) return rc;
@@ -294,7 +294,7 @@ static int begin_round(struct crunrt *rt, const struct link_packet *p) {
 
 /* A round may be over before we are in it: then its store is gone, and the next one is ours. */
 static int rejoin_by_agent(struct crunrt *rt, const crunrt_rejoin_options *o) {
-    struct link_packet p;
+    struct channel_packet p;
     int64_t deadline = /* without one, the agent knows when to end it */
         cr_deadline_ms(o->timeout_ms > 0 ? o->timeout_ms : CR_FOREVER);
     int rc;

@@ -63,7 +63,7 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
     (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    (void) unsetenv(LINK_VARIABLE); /* that agent's worker is the process that spawns */
+    (void) unsetenv(CHANNEL_VARIABLE); /* that agent's worker is the process that spawns */
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff); /* 256 is no success */

@@ -1,4 +1,4 @@
-/* Steps and changes with notice; base/agent_link.h has the protocol and why it is right.
+/* Steps and changes with notice; contract/channel.h has the protocol and why it is right.
  *
  * Between two steps nothing happens but two stores and a load. Only a bell that has rung leads to a
  * system call: packets are read, and if a change is announced whose step is not known yet, this is
@@ -14,27 +14,27 @@
 #define GRACE_MS                                                                                   \
     INT64_C(5000) /* beyond the change's own deadline; an agent that lives is in time */
 
-_Static_assert((int) CRUNRT_CHANGE_JOIN == (int) LINK_CHANGE_JOIN &&
-                   (int) CRUNRT_CHANGE_MAINTENANCE == (int) LINK_CHANGE_MAINTENANCE &&
-                   (int) CRUNRT_NEEDS == (int) LINK_NEEDS,
+_Static_assert((int) CRUNRT_CHANGE_JOIN == (int) CHANNEL_CHANGE_JOIN &&
+                   (int) CRUNRT_CHANGE_MAINTENANCE == (int) CHANNEL_CHANGE_MAINTENANCE &&
+                   (int) CRUNRT_NEEDS == (int) CHANNEL_NEEDS,
                "one numbering");
 
 /* ---- packets ---- */
 
-static void take_packet(struct agent_link *l, const struct link_packet *p) {
+static void take_packet(struct agent_link *l, const struct channel_packet *p) {
     switch (p->type) {
-    case LINK_CHANGE:
+    case CHANNEL_CHANGE:
         l->change = *p;
         l->stop_at = 0;
         l->change_until_ms = cr_deadline_ms(p->change.left_ms);
         return;
-    case LINK_STOP_AT:
+    case CHANNEL_STOP_AT:
         if (l->change.type == 0 || p->id != l->change.id) return;
         l->stop_at = p->stop_at.step;
         l->change_until_ms = cr_deadline_ms(p->stop_at.left_ms);
         return;
-    case LINK_OVER: l->over = 1; return;
-    case LINK_REFUSED: agent_link_close(l); return;
+    case CHANNEL_OVER: l->over = 1; return;
+    case CHANNEL_REFUSED: agent_link_close(l); return;
     default: return; /* a later agent's */
     }
 }
@@ -50,11 +50,11 @@ static int64_t patience_until(const struct agent_link *l) {
 
 /* Reads what is there, and goes on reading while the worker is frozen. */
 static void hear(struct agent_link *l) {
-    struct link_packet p;
+    struct channel_packet p;
     uint64_t bell = atomic_load(&l->page->bell);
     while (agent_link_receive(l, patience_until(l), &p) > 0) take_packet(l, &p);
     l->heard = bell;
-    if (waits_for_step(l)) l->change = (struct link_packet){0}; /* nobody told us: go on */
+    if (waits_for_step(l)) l->change = (struct channel_packet){0}; /* nobody told us: go on */
 }
 
 /* ---- the step ---- */
@@ -122,7 +122,7 @@ int crunrt_change_done(crunrt *rt) {
         return cr_fail(rt_last_error(), -EINVAL,
                        "say that the change is done: crunrt_step() has announced none");
     }
-    int rc = agent_link_send(l, LINK_READY, l->change.id);
+    int rc = agent_link_send(l, CHANNEL_READY, l->change.id);
     return rc < 0 ? cr_fail(rt_last_error(), rc, "say that the change is done: the agent is gone")
                   : 0;
 }
@@ -135,7 +135,7 @@ int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
     }
     if (rt->link.page == NULL) return 0;
     atomic_store(&rt->link.page->limit_ms, limit_ms);
-    int rc = agent_link_send(&rt->link, LINK_LIMIT, 0);
+    int rc = agent_link_send(&rt->link, CHANNEL_LIMIT, 0);
     return rc < 0 ? cr_fail(rt_last_error(), rc, "watch steps: the agent is gone") : 0;
 }
 

@@ -5,7 +5,7 @@
  *     CRUN_AGENT=<address without its first NUL>:<the worker's token>
  * The worker connects and sends HELLO; WELCOME brings the descriptor of a page that both map. From
  * then on progress costs no system call: the worker writes its steps into the page, the agent rings
- * a bell in it when there is a packet to read. One packet is one struct link_packet, always whole;
+ * a bell in it when there is a packet to read. One packet is one struct channel_packet, always whole;
  * anything else ends the connection. A worker without a connection is stopped like any program.
  *
  * A change with notice, so that all ranks stop after the same number of steps:
@@ -17,58 +17,58 @@
  * worker is more than one step beyond what its agent read. The coordinator takes the largest of all
  * nodes plus one; STOP_AT brings it; a worker that has made that many steps sets `stopped_for`, does
  * what it has to, and is ready when it says READY or REJOIN, or ends with status 0. */
-#ifndef BASE_AGENT_LINK_H
-#define BASE_AGENT_LINK_H
+#ifndef CONTRACT_CHANNEL_H
+#define CONTRACT_CHANNEL_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define LINK_VARIABLE    "CRUN_AGENT"
-#define LINK_VERSION     1
-#define LINK_ADDRESS_MAX 64 /* without the first NUL, with the last */
-#define LINK_TOKEN_MAX   33 /* 16 random bytes in hexadecimal, and a NUL */
-#define LINK_TEXT_MAX    256
-#define LINK_PAGE_SIZE   4096
+#define CHANNEL_VARIABLE    "CRUN_AGENT"
+#define CHANNEL_VERSION     1
+#define CHANNEL_ADDRESS_MAX 64 /* without the first NUL, with the last */
+#define CHANNEL_TOKEN_MAX   33 /* 16 random bytes in hexadecimal, and a NUL */
+#define CHANNEL_TEXT_MAX    256
+#define CHANNEL_PAGE_SIZE   4096
 
-enum link_type {
+enum channel_type {
     /* worker to agent */
-    LINK_HELLO = 1,  /* first; hello */
-    LINK_READY = 2,  /* `id`: what this change asked for is done; this process may be stopped */
-    LINK_REJOIN = 3, /* wants to go on in this process in the next round; waits for ROUND */
-    LINK_DUMPED = 4, /* `id`: the dump asked for is written (sent from a signal handler); text: its path */
-    LINK_LIMIT = 5,  /* the page's limit_ms was set anew */
+    CHANNEL_HELLO = 1,  /* first; hello */
+    CHANNEL_READY = 2,  /* `id`: what this change asked for is done; this process may be stopped */
+    CHANNEL_REJOIN = 3, /* wants to go on in this process in the next round; waits for ROUND */
+    CHANNEL_DUMPED = 4, /* `id`: the dump asked for is written (sent from a signal handler); text: its path */
+    CHANNEL_LIMIT = 5,  /* the page's limit_ms was set anew */
     /* agent to worker */
-    LINK_WELCOME = 65, /* answers HELLO; carries the page's descriptor (SCM_RIGHTS) */
-    LINK_CHANGE = 66,  /* `id`: announced; change */
-    LINK_STOP_AT = 67, /* `id`: takes place after `stop_at.step` steps */
-    LINK_OVER = 68,    /* the round is over without notice (a failure); text says why */
-    LINK_ROUND = 69,   /* answers REJOIN: the next round; place */
-    LINK_REFUSED = 70, /* last packet; text says why */
+    CHANNEL_WELCOME = 65, /* answers HELLO; carries the page's descriptor (SCM_RIGHTS) */
+    CHANNEL_CHANGE = 66,  /* `id`: announced; change */
+    CHANNEL_STOP_AT = 67, /* `id`: takes place after `stop_at.step` steps */
+    CHANNEL_OVER = 68,    /* the round is over without notice (a failure); text says why */
+    CHANNEL_ROUND = 69,   /* answers REJOIN: the next round; place */
+    CHANNEL_REFUSED = 70, /* last packet; text says why */
 };
 
 /* Why a change comes. The same numbers travel between nodes and stand in crunrt.h. */
-enum link_change_kind {
-    LINK_CHANGE_JOIN = 1,        /* nodes are let in */
-    LINK_CHANGE_LEAVE = 2,       /* a node leaves */
-    LINK_CHANGE_PREEMPTION = 3,  /* a node is taken away */
-    LINK_CHANGE_MAINTENANCE = 4, /* a node is to be repaired */
+enum channel_change_kind {
+    CHANNEL_CHANGE_JOIN = 1,        /* nodes are let in */
+    CHANNEL_CHANGE_LEAVE = 2,       /* a node leaves */
+    CHANNEL_CHANGE_PREEMPTION = 3,  /* a node is taken away */
+    CHANNEL_CHANGE_MAINTENANCE = 4, /* a node is to be repaired */
 };
 
-struct link_packet {
-    uint32_t type;     /* enum link_type */
+struct channel_packet {
+    uint32_t type;     /* enum channel_type */
     uint32_t reserved; /* 0 */
     uint64_t id;
     union {
         struct {
-            uint32_t version;    /* LINK_VERSION of the worker; the agent answers with its own */
+            uint32_t version;    /* CHANNEL_VERSION of the worker; the agent answers with its own */
             int32_t dump_signal; /* its handler writes the flight record; 0 = none */
-            char token[LINK_TOKEN_MAX];
+            char token[CHANNEL_TOKEN_MAX];
         } hello;
         struct {
             uint32_t version;
         } welcome;
         struct {
-            uint32_t kind;   /* enum link_change_kind */
+            uint32_t kind;   /* enum channel_change_kind */
             int64_t left_ms; /* until workers are stopped regardless; from now */
         } change;
         struct {
@@ -84,24 +84,24 @@ struct link_packet {
         } place;
         char room[128];
     };
-    char text[LINK_TEXT_MAX]; /* one line, ends within; may be empty */
+    char text[CHANNEL_TEXT_MAX]; /* one line, ends within; may be empty */
 };
 
 /* How a worker answers changes. */
-enum link_answer {
-    LINK_AFTER_STEP = 0, /* when this step is done */
-    LINK_NOW = 1,        /* may be stopped at any time */
-    LINK_NEEDS = 2,      /* when this step is done, and `needs_ms` more */
+enum channel_answer {
+    CHANNEL_AFTER_STEP = 0, /* when this step is done */
+    CHANNEL_NOW = 1,        /* may be stopped at any time */
+    CHANNEL_NEEDS = 2,      /* when this step is done, and `needs_ms` more */
 };
 
 /* The page. Each side reads the other's half as it would read a network: any value may stand there. */
-struct link_page {
+struct channel_page {
     /* the worker's half */
     _Atomic uint64_t step;      /* steps made in this round; 0: takes no part in changes (yet) */
     _Atomic int64_t stepped_ns; /* monotonic clock, at the last one */
     _Atomic int64_t limit_ms; /* longest time from step to step before it counts as hung; 0: none */
-    _Atomic int64_t needs_ms; /* with LINK_NEEDS */
-    _Atomic uint32_t answer;  /* enum link_answer */
+    _Atomic int64_t needs_ms; /* with CHANNEL_NEEDS */
+    _Atomic uint32_t answer;  /* enum channel_answer */
     _Atomic uint32_t can_rejoin;  /* 1: survives the failure of others in this process */
     _Atomic uint64_t stopped_for; /* id of the change for which it has stopped; 0 = none */
     /* the agent's half */

@@ -1,4 +1,4 @@
-#include "agent/worker_link.h"
+#include "agent/worker_channel.h"
 
 #include "agent/token.h"
 #include "base/cleanup.h"
@@ -25,13 +25,13 @@
 #define NEEDS_MAX_MS  LIMIT_MAX_MS
 
 struct link {
-    struct worker_links *owner;
+    struct worker_channels *owner;
     uv_poll_t poll;
     int fd;
     uint32_t local_rank; /* NOBODY: it has not said HELLO yet */
     int pidfd;           /* for the dump signal; -1 = none */
     int dump_signal;
-    struct link_page *page; /* NULL before HELLO */
+    struct channel_page *page; /* NULL before HELLO */
     int64_t limit_since_ns; /* the limit counts from here, or from the last step; INT64_MAX: not now */
     int64_t overdue_for_ns; /* told that this moment's step is overdue */
     LIST_ENTRY(link) of_strangers;
@@ -40,16 +40,16 @@ struct link {
 LIST_HEAD(link_list, link);
 
 struct slot {
-    char token[LINK_TOKEN_MAX]; /* "" = nobody may connect */
+    char token[CHANNEL_TOKEN_MAX]; /* "" = nobody may connect */
     struct link *link;
 };
 
-struct worker_links {
+struct worker_channels {
     uv_loop_t *loop;
-    struct worker_link_events events;
+    struct worker_channel_events events;
     void *arg;
     int64_t limit_ms;
-    char address[LINK_ADDRESS_MAX];
+    char address[CHANNEL_ADDRESS_MAX];
     int fd;
     uv_poll_t accepting;
     uv_timer_t limit;
@@ -62,7 +62,7 @@ struct worker_links {
 
 /* ---- one connection ---- */
 
-static void free_if_closed(struct worker_links *l) {
+static void free_if_closed(struct worker_channels *l) {
     if (l->open_handles > 0) return;
     void (*on_close)(void *) = l->on_close;
     void *arg = l->arg;
@@ -73,7 +73,7 @@ static void free_if_closed(struct worker_links *l) {
 
 static void on_link_closed(uv_handle_t *handle) {
     struct link *k = handle->data;
-    struct worker_links *l = k->owner;
+    struct worker_channels *l = k->owner;
     cr_close_fd(&k->fd);
     free(k);
     l->open_handles--;
@@ -82,20 +82,20 @@ static void on_link_closed(uv_handle_t *handle) {
 
 /* Its place is free at once; its memory is when the loop has let go. */
 static void cut_off(struct link *k) {
-    struct worker_links *l = k->owner;
+    struct worker_channels *l = k->owner;
     if (k->local_rank == NOBODY) {
         LIST_REMOVE(k, of_strangers);
         l->strangers--;
     } else {
         l->slots[k->local_rank].link = NULL;
     }
-    if (k->page != NULL) (void) munmap(k->page, LINK_PAGE_SIZE);
+    if (k->page != NULL) (void) munmap(k->page, CHANNEL_PAGE_SIZE);
     cr_close_fd(&k->pidfd);
     uv_close((uv_handle_t *) &k->poll, on_link_closed);
 }
 
 /* A packet is small and the worker reads before it waits: a full socket is a worker that is gone. */
-static int send_packet(struct link *k, const struct link_packet *packet, int pass_fd) {
+static int send_packet(struct link *k, const struct channel_packet *packet, int pass_fd) {
     struct iovec part = {.iov_base = (void *) packet, .iov_len = sizeof(*packet)};
     union {
         struct cmsghdr align;
@@ -116,7 +116,7 @@ static int send_packet(struct link *k, const struct link_packet *packet, int pas
 }
 
 static void refuse(struct link *k, const char *why) {
-    struct link_packet no = {.type = LINK_REFUSED};
+    struct channel_packet no = {.type = CHANNEL_REFUSED};
     (void) snprintf(no.text, sizeof(no.text), "%s", why);
     (void) send_packet(k, &no, -1);
     cr_warn("a worker's link to the agent is refused: %s", why);
@@ -143,7 +143,7 @@ static int64_t due_ns(const struct link *k) {
 static void on_limit(uv_timer_t *timer);
 
 /* Only ever runs to a moment at which a step may be overdue. */
-static void arm_limit(struct worker_links *l) {
+static void arm_limit(struct worker_channels *l) {
     int64_t first = INT64_MAX, now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
         const struct link *k = l->slots[i].link;
@@ -160,7 +160,7 @@ static void arm_limit(struct worker_links *l) {
 }
 
 static void on_limit(uv_timer_t *timer) {
-    struct worker_links *l = timer->data;
+    struct worker_channels *l = timer->data;
     int64_t now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
         struct link *k = l->slots[i].link;
@@ -174,7 +174,7 @@ static void on_limit(uv_timer_t *timer) {
 
 /* ---- packets ---- */
 
-static struct slot *slot_of_token(struct worker_links *l, const char *token) {
+static struct slot *slot_of_token(struct worker_channels *l, const char *token) {
     for (uint32_t i = 0; i < l->slot_count; i++) {
         if (l->slots[i].token[0] != '\0' && strcmp(l->slots[i].token, token) == 0) {
             return &l->slots[i];
@@ -184,15 +184,15 @@ static struct slot *slot_of_token(struct worker_links *l, const char *token) {
 }
 
 /* A page that its holder cannot make smaller under us. -1 = none. */
-static int make_page(struct link_page **out) {
+static int make_page(struct channel_page **out) {
     int fd = memfd_create("crun-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
-    if (ftruncate(fd, LINK_PAGE_SIZE) < 0 ||
+    if (ftruncate(fd, CHANNEL_PAGE_SIZE) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
         cr_close_fd(&fd);
         return -1;
     }
-    void *page = mmap(NULL, LINK_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *page = mmap(NULL, CHANNEL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) cr_close_fd(&fd);
     else *out = page;
     return fd;
@@ -208,9 +208,9 @@ static void find_process(struct link *k, int dump_signal) {
     k->dump_signal = dump_signal;
 }
 
-static void take_hello(struct link *k, const struct link_packet *p) {
-    struct worker_links *l = k->owner;
-    if (p->hello.version != LINK_VERSION) {
+static void take_hello(struct link *k, const struct channel_packet *p) {
+    struct worker_channels *l = k->owner;
+    if (p->hello.version != CHANNEL_VERSION) {
         refuse(k, "its worker runtime speaks another version of the link than this crun");
         return;
     }
@@ -227,7 +227,7 @@ static void take_hello(struct link *k, const struct link_packet *p) {
     slot->link = k;
     k->limit_since_ns = cr_monotonic_ns();
     find_process(k, p->hello.dump_signal);
-    struct link_packet welcome = {.type = LINK_WELCOME, .welcome.version = LINK_VERSION};
+    struct channel_packet welcome = {.type = CHANNEL_WELCOME, .welcome.version = CHANNEL_VERSION};
     int rc = page_fd < 0 ? -ENOMEM : send_packet(k, &welcome, page_fd);
     cr_close_fd(&page_fd);
     if (rc < 0) {
@@ -239,22 +239,22 @@ static void take_hello(struct link *k, const struct link_packet *p) {
     arm_limit(l);
 }
 
-static void take_packet(struct link *k, const struct link_packet *p) {
-    struct worker_links *l = k->owner;
+static void take_packet(struct link *k, const struct channel_packet *p) {
+    struct worker_channels *l = k->owner;
     uint32_t rank = k->local_rank;
     if (rank == NOBODY) {
-        if (p->type == LINK_HELLO) take_hello(k, p);
+        if (p->type == CHANNEL_HELLO) take_hello(k, p);
         else refuse(k, "it did not say who it is");
         return;
     }
     switch (p->type) {
-    case LINK_READY: l->events.on_ready(l->arg, rank, p->id); return;
-    case LINK_REJOIN:
+    case CHANNEL_READY: l->events.on_ready(l->arg, rank, p->id); return;
+    case CHANNEL_REJOIN:
         k->limit_since_ns = INT64_MAX;
         l->events.on_rejoin(l->arg, rank);
         return;
-    case LINK_DUMPED: l->events.on_dumped(l->arg, rank, p->id, p->text); return;
-    case LINK_LIMIT:
+    case CHANNEL_DUMPED: l->events.on_dumped(l->arg, rank, p->id, p->text); return;
+    case CHANNEL_LIMIT:
         k->limit_since_ns = cr_monotonic_ns();
         arm_limit(l);
         return;
@@ -265,7 +265,7 @@ static void take_packet(struct link *k, const struct link_packet *p) {
 /* One packet a turn: what it leads to may cut this very connection off. */
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct link *k = poll->data;
-    struct link_packet p;
+    struct channel_packet p;
     (void) status, (void) events;
     ssize_t n = recv(k->fd, &p, sizeof(p), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -275,7 +275,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
         refuse(k, "it sent something that is no packet");
     } else {
         p.text[sizeof(p.text) - 1] = '\0';
-        if (p.type == LINK_HELLO) p.hello.token[LINK_TOKEN_MAX - 1] = '\0';
+        if (p.type == CHANNEL_HELLO) p.hello.token[CHANNEL_TOKEN_MAX - 1] = '\0';
         take_packet(k, &p);
     }
 }
@@ -283,7 +283,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 /* ---- accepting ---- */
 
 static void on_connection(uv_poll_t *poll, int status, int events) {
-    struct worker_links *l = poll->data;
+    struct worker_channels *l = poll->data;
     (void) status, (void) events;
     int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
@@ -306,7 +306,7 @@ static void on_connection(uv_poll_t *poll, int status, int events) {
     (void) uv_poll_start(&k->poll, UV_READABLE | UV_DISCONNECT, on_readable);
 }
 
-static int listen_at(struct worker_links *l) {
+static int listen_at(struct worker_channels *l) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char name[17];
     int rc = token_draw(name, 8);
@@ -323,10 +323,10 @@ static int listen_at(struct worker_links *l) {
 
 /* ---- the face ---- */
 
-int worker_links_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
-                      const struct worker_link_events *events, void *arg,
-                      struct worker_links **out, struct cr_error *err) {
-    struct worker_links *l = calloc(1, sizeof(*l));
+int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
+                      const struct worker_channel_events *events, void *arg,
+                      struct worker_channels **out, struct cr_error *err) {
+    struct worker_channels *l = calloc(1, sizeof(*l));
     if (l != NULL) l->slots = calloc(workers, sizeof(*l->slots));
     if (l == NULL || l->slots == NULL) {
         free(l);
@@ -356,18 +356,18 @@ int worker_links_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
     return 0;
 }
 
-int worker_links_prepare(struct worker_links *l, uint32_t local_rank,
-                         char variable[WORKER_LINK_VARIABLE_MAX]) {
+int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
+                         char variable[WORKER_CHANNEL_VARIABLE_MAX]) {
     struct slot *s = &l->slots[local_rank];
     if (s->link != NULL) cut_off(s->link);
     int rc = token_draw(s->token, 16);
     if (rc < 0) return rc;
-    (void) snprintf(variable, WORKER_LINK_VARIABLE_MAX, LINK_VARIABLE "=%s:%s", l->address,
+    (void) snprintf(variable, WORKER_CHANNEL_VARIABLE_MAX, CHANNEL_VARIABLE "=%s:%s", l->address,
                     s->token);
     return 0;
 }
 
-void worker_links_look(const struct worker_links *l, uint32_t local_rank, struct worker_says *out) {
+void worker_channels_look(const struct worker_channels *l, uint32_t local_rank, struct worker_says *out) {
     const struct link *k = l->slots[local_rank].link;
     *out = (struct worker_says){0};
     if (k == NULL) return;
@@ -379,24 +379,24 @@ void worker_links_look(const struct worker_links *l, uint32_t local_rank, struct
     out->step = atomic_load(&k->page->step);
     if (out->step > INT64_MAX - 1) out->step = 0;
     out->stopped_for = atomic_load(&k->page->stopped_for);
-    out->answer = answer <= LINK_NEEDS ? (enum link_answer) answer : LINK_AFTER_STEP;
-    if (out->answer == LINK_NEEDS && needs_ms > 0) {
+    out->answer = answer <= CHANNEL_NEEDS ? (enum channel_answer) answer : CHANNEL_AFTER_STEP;
+    if (out->answer == CHANNEL_NEEDS && needs_ms > 0) {
         out->needs_ms = needs_ms < NEEDS_MAX_MS ? needs_ms : NEEDS_MAX_MS;
     }
 }
 
-int worker_links_send(struct worker_links *l, uint32_t local_rank,
-                      const struct link_packet *packet) {
+int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
+                      const struct channel_packet *packet) {
     struct link *k = l->slots[local_rank].link;
     if (k == NULL) return -ENOTCONN;
-    if (packet->type == LINK_OVER) atomic_store(&k->page->over, 1);
+    if (packet->type == CHANNEL_OVER) atomic_store(&k->page->over, 1);
     int rc = send_packet(k, packet, -1);
     if (rc < 0) cut_off(k);
     else (void) atomic_fetch_add(&k->page->bell, 1);
     return rc;
 }
 
-int worker_links_ask_dump(struct worker_links *l, uint32_t local_rank, uint64_t dump_id) {
+int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uint64_t dump_id) {
     struct link *k = l->slots[local_rank].link;
     if (k == NULL) return -ENOTCONN;
     if (k->pidfd < 0) return -ENOTSUP;
@@ -404,7 +404,7 @@ int worker_links_ask_dump(struct worker_links *l, uint32_t local_rank, uint64_t 
     return syscall(SYS_pidfd_send_signal, k->pidfd, k->dump_signal, NULL, 0) < 0 ? -errno : 0;
 }
 
-void worker_links_begin_round(struct worker_links *l, uint32_t local_rank) {
+void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank) {
     struct link *k = l->slots[local_rank].link;
     if (k == NULL) return;
     atomic_store(&k->page->step, 0);
@@ -415,12 +415,12 @@ void worker_links_begin_round(struct worker_links *l, uint32_t local_rank) {
 }
 
 static void on_handle_closed(uv_handle_t *handle) {
-    struct worker_links *l = handle->data;
+    struct worker_channels *l = handle->data;
     l->open_handles--;
     free_if_closed(l);
 }
 
-void worker_links_close(struct worker_links *l, void (*on_close)(void *arg)) {
+void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg)) {
     l->on_close = on_close;
     for (uint32_t i = 0; i < l->slot_count; i++) {
         if (l->slots[i].link != NULL) cut_off(l->slots[i].link);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""The agent's end of the link with its workers (base/agent_link.h): who is let in, what is refused,
+"""The agent's end of the link with its workers (contract/channel.h): who is let in, what is refused,
 workers that go on in their processes, hung ones, flight records on request. The workers here speak the
 link by hand (tests/lib/link_worker.py)."""
 import pathlib
