@@ -1,6 +1,6 @@
-/* worker_runtime/agent_link.h and crunrt_step() against an agent of our own on a thread: who is
+/* worker_runtime/channel/channel.h and crunrt_step() against an agent of our own on a thread: who is
  * believed, what a change does, and above all that no worker runs past the step that was agreed. */
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -12,8 +12,8 @@
  *
  * Under an agent that can be asked none of that is needed: it holds the next round, as for workers that
  * it starts anew, and tells us our place in it, with a store that is new, too. */
-#include "worker_runtime/crunrt_internal.h"
-#include "worker_runtime/flight_internal.h"
+#include "worker_runtime/runtime/runtime.h"
+#include "worker_runtime/report/report.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"

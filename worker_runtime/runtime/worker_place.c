@@ -3,7 +3,7 @@
  *
  * The precedence is the order of the table: torchrun's names first, because crun sets them in every
  * worker, even when crun itself runs inside an MPI job or a Slurm step. */
-#include "worker_runtime/worker_place_internal.h"
+#include "worker_runtime/runtime/worker_place_internal.h"
 
 #include "base/address.h"
 #include "base/cleanup.h"

@@ -1,5 +1,6 @@
 /* The text of the last failure, one a thread, in fixed storage: it works when memory is short. */
-#include "worker_runtime/crunrt_internal.h"
+
+#include "worker_runtime/report/report.h"
 
 #include <errno.h>
 #include <stdlib.h>

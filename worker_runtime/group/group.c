@@ -1,7 +1,7 @@
 /* Making a group: load its backend, wait until all its ranks are there, connect. */
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/group/group.h"
 
-#include "worker_runtime/backend_loader_internal.h"
+#include "worker_runtime/modules/modules.h"
 
 #include "base/cleanup.h"
 

@@ -5,8 +5,7 @@
  *
  * is what torch's @record writes; the launcher takes the smallest timestamp as the root cause. The
  * file is written beside its place and renamed, so that a launcher never reads half of one. */
-#include "worker_runtime/crunrt_internal.h"
-#include "worker_runtime/flight_internal.h"
+#include "worker_runtime/report/report.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"

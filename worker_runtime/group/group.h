@@ -1,9 +1,9 @@
 /* A process group, as its own files see it. */
-#ifndef GROUP_INTERNAL_H
-#define GROUP_INTERNAL_H
+#ifndef RUNTIME_GROUP_H
+#define RUNTIME_GROUP_H
 
-#include "worker_runtime/backend.h"
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/backends/backend.h"
+#include "worker_runtime/runtime/runtime.h"
 
 #define GROUP_TIMEOUT_MS INT64_C(600000)
 
@@ -46,9 +46,6 @@ int group_call_is_empty(const struct group_call *call); /* no elements: nothing 
  * it. */
 int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
                   struct cr_error *err);
-
-/* "all_reduce" … */
-const char *op_kind_name(crunrt_op_kind kind);
 
 /* ---- group_check.c ---- */
 

@@ -1,8 +1,8 @@
 /* From the environment to a connected runtime: who am I, where is the store, who hosts it. */
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/runtime/runtime.h"
 
-#include "worker_runtime/backend_loader_internal.h"
-#include "worker_runtime/flight_internal.h"
+#include "worker_runtime/modules/modules.h"
+#include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
 

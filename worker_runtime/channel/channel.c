@@ -2,9 +2,9 @@
  *
  * One link a process: it belongs to the first runtime that is made, since the agent knows one worker
  * by one token. A runtime without it does without. */
-#include "worker_runtime/agent_link_internal.h"
+#include "worker_runtime/channel/channel.h"
 
-#include "worker_runtime/flight_internal.h"
+#include "worker_runtime/report/report.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

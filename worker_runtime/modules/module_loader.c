@@ -1,6 +1,6 @@
 /* Modules are looked for beside the library itself, so that a build folder and an installed tree
  * both work without configuration. */
-#include "worker_runtime/backend_loader_internal.h"
+#include "worker_runtime/modules/modules.h"
 
 #include "base/cleanup.h"
 

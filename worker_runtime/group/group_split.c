@@ -9,7 +9,7 @@
  *
  * The parent is the first group of all ranks of this generation on a backend that can split. Where
  * there has been none, nothing here touches the store. */
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/group/group.h"
 
 #include "base/cleanup.h"
 

@@ -8,7 +8,7 @@
  *
  * Costs four requests a rank and call. Whoever comes last compares the counts. The keys of a call are
  * removed in the one after the next. */
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/group/group.h"
 
 #include "base/cleanup.h"
 

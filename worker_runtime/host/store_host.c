@@ -1,6 +1,6 @@
 /* The module behind rank 0's own store: the room store's server, one space, one port. */
 #include "store/store.h"
-#include "worker_runtime/store_host_internal.h"
+#include "worker_runtime/host/store_host.h"
 
 #include <errno.h>
 #include <stdlib.h>

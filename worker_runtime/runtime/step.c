@@ -3,7 +3,7 @@
  * Between two steps nothing happens but two stores and a load. Only a bell that has rung leads to a
  * system call: packets are read, and if a change is announced whose step is not known yet, this is
  * where the worker waits for it. */
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/runtime/runtime.h"
 
 #include "base/clock.h"
 

@@ -5,8 +5,8 @@
  * dead or hangs, and is named. The first to write `failure` is the first that noticed; the others
  * quote it. After a timeout the notes are compared: ranks that made different calls wait for each
  * other in vain. */
-#include "worker_runtime/flight_internal.h"
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/report/report.h"
+#include "worker_runtime/group/group.h"
 
 #include "base/cleanup.h"
 

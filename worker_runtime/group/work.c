@@ -1,6 +1,6 @@
 /* Work that goes on meanwhile: the backend runs it, this file keeps its name and its outcome, and
  * tells the group, once, when it failed. */
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/group/group.h"
 
 #include "base/clock.h"
 

@@ -8,8 +8,7 @@
  * Times are of the monotonic clock. The newest entry comes last. A slot that another thread is just
  * writing shows in a dump as one of mixed fields, never as broken JSON; and where the library chose
  * the place, a dump takes it whole or not at all. */
-#include "worker_runtime/flight_internal.h"
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
 

@@ -2,7 +2,8 @@
 #ifndef CRUNRT_STORE_INTERNAL_H
 #define CRUNRT_STORE_INTERNAL_H
 
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/report/report.h"
+#include "worker_runtime/store/store.h"
 
 /* The store that owns the connection, locked; unlock its `lock`. */
 struct crunrt_store *rt_store_lock(struct crunrt_store *store);

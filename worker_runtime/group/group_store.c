@@ -8,7 +8,7 @@
  *   failure            what the first rank to fail had to say
  *
  * The number counts the groups of the attempt, so no key ever serves two groups. */
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/group/group.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

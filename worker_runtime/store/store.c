@@ -1,6 +1,6 @@
 /* The store as programs see it: the room store's blocking client, plus default timeouts, prefixes
  * and turns between threads. A prefixed view holds no connection; it goes to its root. */
-#include "worker_runtime/store_internal.h"
+#include "worker_runtime/store/store_internal.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"

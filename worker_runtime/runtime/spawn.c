@@ -3,8 +3,8 @@
  *
  * The children are forked first and wait for the store's port on a pipe: the store has a thread,
  * and a process with threads is a bad one to fork. */
-#include "worker_runtime/backend_loader_internal.h"
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/modules/modules.h"
+#include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -2,7 +2,7 @@
  * talk to the store, which they all reach. Where the store's name resolves to loopback on its own
  * host (Debian writes 127.0.1.1 into /etc/hosts) but ranks run on others too, the first interface
  * that is up is taken instead. */
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/runtime/runtime.h"
 
 #include "base/address.h"
 #include "base/cleanup.h"

@@ -1,11 +1,28 @@
 /* The flight recorder: the last operations of this process, in memory, written as JSON when
  * something goes wrong. */
-#ifndef FLIGHT_INTERNAL_H
-#define FLIGHT_INTERNAL_H
+#ifndef RUNTIME_REPORT_H
+#define RUNTIME_REPORT_H
+
+#include "base/error.h"
 
 #include <crunrt.h>
 
 #include <stdint.h>
+
+/* The calling thread's error text. Every exported function fails through it:
+ *     return cr_fail(rt_last_error(), -EINVAL, "…"); */
+struct cr_error *rt_last_error(void);
+
+/* -EINVAL: "<what>: <argument> is NULL". */
+int rt_fail_null(const char *what, const char *argument);
+
+/* A connection that is lost is -ECONNRESET, whoever noticed: in a group -EPIPE means another thing. */
+int rt_lost_is_reset(int rc, struct cr_error *err);
+
+/* "all_reduce" … */
+const char *op_kind_name(crunrt_op_kind kind);
+
+/* ---- the flight recorder ---- */
 
 enum flight_state { FLIGHT_STARTED, FLIGHT_COMPLETED, FLIGHT_FAILED };
 

@@ -1,7 +1,7 @@
 /* One operation: its arguments are checked, it gets its number, the backend runs it, and a failure
  * breaks the group. All short forms end in crunrt_group_run(). */
-#include "worker_runtime/flight_internal.h"
-#include "worker_runtime/group_internal.h"
+#include "worker_runtime/report/report.h"
+#include "worker_runtime/group/group.h"
 
 #include "base/cleanup.h"
 
@@ -9,25 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const kind_names[] = {
-    [CRUNRT_OP_ALL_REDUCE] = "all_reduce",
-    [CRUNRT_OP_REDUCE] = "reduce",
-    [CRUNRT_OP_BROADCAST] = "broadcast",
-    [CRUNRT_OP_ALL_GATHER] = "all_gather",
-    [CRUNRT_OP_GATHER] = "gather",
-    [CRUNRT_OP_SCATTER] = "scatter",
-    [CRUNRT_OP_REDUCE_SCATTER] = "reduce_scatter",
-    [CRUNRT_OP_ALL_TO_ALL] = "all_to_all",
-    [CRUNRT_OP_ALL_TO_ALL_COUNTS] = "all_to_all_counts",
-    [CRUNRT_OP_BARRIER] = "barrier",
-    [CRUNRT_OP_SEND] = "send",
-    [CRUNRT_OP_RECV] = "recv",
-};
-
-const char *op_kind_name(crunrt_op_kind kind) {
-    return (size_t) kind < CR_ARRAY_LEN(kind_names) ? kind_names[kind] : "unknown operation";
-}
 
 size_t crunrt_dtype_size(crunrt_dtype dtype) {
     static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
@@ -133,7 +114,7 @@ static int check_buffers(const struct crunrt_group *g, const crunrt_op *op, stru
 }
 
 static int check_op(const struct crunrt_group *g, const crunrt_op *op, struct cr_error *err) {
-    if ((size_t) op->kind >= CR_ARRAY_LEN(kind_names)) {
+    if ((unsigned) op->kind > CRUNRT_OP_RECV) {
         return cr_fail(err, -EINVAL, "no operation %d", (int) op->kind);
     }
     int rc = check_types(op, err);
