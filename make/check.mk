@@ -60,7 +60,7 @@ demo: ## install what is missing, build, train on real data through a crash
 
 # ---- looking at the source ----
 
-tidied = $(filter-out worker_runtime/backends/%,$(wildcard base/*.c store/*.c rendezvous/*.c agent/*.c launcher/*.c worker_runtime/*.c))
+tidied = $(filter-out worker_runtime/backends/%,$(wildcard base/*.c store/*.c rendezvous/*.c rendezvous/*/*.c agent/*.c launcher/*.c worker_runtime/*.c))
 
 lint: ## the arrows between the rooms; cppcheck, clang-tidy, shellcheck where they are installed
 	$(Q)make/lint_arrows.py

@@ -1,4 +1,4 @@
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 
 #include "base/assert.h"
 #include "base/clock.h"

@@ -22,7 +22,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
 
 #include <stdint.h>
 

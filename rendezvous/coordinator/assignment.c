@@ -1,4 +1,4 @@
-#include "rendezvous/assignment.h"
+#include "rendezvous/coordinator/assignment.h"
 
 #include "base/cleanup.h"
 
