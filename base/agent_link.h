@@ -20,6 +20,8 @@
 #ifndef BASE_AGENT_LINK_H
 #define BASE_AGENT_LINK_H
 
+#include "base/change_kind.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -46,12 +48,11 @@ enum link_type {
     LINK_REFUSED = 70, /* last packet; text says why */
 };
 
-/* Why a change comes. The same numbers travel between nodes and stand in crunrt.h. */
+/* Why a change comes; base/change_kind.h is the list. */
 enum link_change_kind {
-    LINK_CHANGE_JOIN = 1,        /* nodes are let in */
-    LINK_CHANGE_LEAVE = 2,       /* a node leaves */
-    LINK_CHANGE_PREEMPTION = 3,  /* a node is taken away */
-    LINK_CHANGE_MAINTENANCE = 4, /* a node is to be repaired */
+#define K(NAME, number, word, phrase) LINK_CHANGE_##NAME = (number),
+    CR_CHANGE_KINDS(K)
+#undef K
 };
 
 struct link_packet {

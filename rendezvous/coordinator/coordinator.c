@@ -3,10 +3,10 @@
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/clock.h"
 #include "rendezvous/coordinator/assignment.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/types.h"
 
 #include <errno.h>
 #include <inttypes.h>

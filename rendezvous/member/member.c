@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/types.h"
 
 #include <errno.h>
 #include <inttypes.h>
