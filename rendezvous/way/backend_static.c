@@ -1,6 +1,6 @@
 /* static: node rank 0 is the coordinator, at the endpoint; ranks are the node ranks; the workers'
  * store has the endpoint's address and port in every round. */
-#include "rendezvous/backend.h"
+#include "rendezvous/way/backend.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,14 +2,14 @@
  * Five calls: member list (once), lease grant, keep-alive (every third of the lease), campaign (answered
  * when we lead; we learn it from observe, like everybody) and observe (a stream of leaders). When a member of
  * etcd does not answer, all calls move to the next one. */
-#include "rendezvous/etcd_election.h"
+#include "rendezvous/way/etcd_election.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "rendezvous/coordinator.h"
-#include "rendezvous/etcd_call.h"
+#include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/way/etcd_call.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #define RENDEZVOUS_MEMBER_LINK_H
 
 #include "base/error.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 
 #include <stddef.h>
 #include <stdint.h>

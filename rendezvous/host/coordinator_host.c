@@ -3,13 +3,13 @@
  *
  * A coordinator never frees a peer: it marks one as hung up, and settle(), which ends every event,
  * flushes what was said and closes what is over. */
-#include "rendezvous/coordinator_host.h"
+#include "rendezvous/host/coordinator_host.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
 #include "rendezvous/rendezvous.h"
 #include "store/store.h"
 

@@ -1,7 +1,7 @@
 /* c10d: the endpoint names the coordinator's host. Whose address it is, hosts; of several processes
  * on that machine the one that gets the port, and the others connect to it. A single node hosts
  * itself, on loopback. */
-#include "rendezvous/backend.h"
+#include "rendezvous/way/backend.h"
 
 #include <errno.h>
 #include <stdio.h>

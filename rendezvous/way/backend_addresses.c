@@ -1,5 +1,5 @@
 /* Is that host this machine? Decided by addresses, never by comparing names. */
-#include "rendezvous/backend.h"
+#include "rendezvous/way/backend.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* HTTP/1.1 as far as the gateway speaks it: status line, headers, a body by length, by chunks, or to the
  * end of the connection. The body is JSON objects, each on a line. Sizes are bounded; what does not
  * fit ends the call. */
-#include "rendezvous/etcd_call.h"
+#include "rendezvous/way/etcd_call.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "rendezvous/member_link.h"
+#include "rendezvous/way/stream.h"
 
 #include <errno.h>
 #include <stdio.h>

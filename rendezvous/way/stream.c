@@ -1,7 +1,7 @@
 /* One `struct attempt` a connection, from resolving to the last close callback, so that a connection
  * which is being closed never meets the next one. The link knows only the current attempt; an
  * attempt whose `link` says otherwise reports to nobody. */
-#include "rendezvous/member_link.h"
+#include "rendezvous/way/stream.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"

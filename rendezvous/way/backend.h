@@ -3,7 +3,7 @@
 #ifndef RENDEZVOUS_BACKEND_H
 #define RENDEZVOUS_BACKEND_H
 
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rendezvous.h"
 
 enum backend_hosting {

@@ -13,7 +13,7 @@
 #define RENDEZVOUS_MEMBER_H
 
 #include "base/error.h"
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
 
 #include <stdint.h>
 

@@ -22,13 +22,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
+#include "rendezvous/types.h"
 
 #include <stdint.h>
-
-#define RDZV_NODES_MAX       ((uint32_t) 65536) /* seats of one job */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 65536) /* workers of one node */
-#define RDZV_ADDR_MAX        64                 /* numeric address, NUL included */
 
 struct coordinator;
 struct coordinator_seat;

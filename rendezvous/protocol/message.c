@@ -1,5 +1,5 @@
 /* The codec, made from the lists in message.h. Pure. */
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
 
 #include "base/assert.h"
 

@@ -1,12 +1,12 @@
 /* The rules of coordinator.h, top to bottom: seats, sending, ending, stopping a round, forming one,
  * then the events. reconcile() is the story: it looks at what is true and takes the next step. */
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/clock.h"
-#include "rendezvous/assignment.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/coordinator/assignment.h"
+#include "rendezvous/types.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/types.h"
 
 #include <errno.h>
 #include <inttypes.h>

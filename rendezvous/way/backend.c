@@ -1,4 +1,4 @@
-#include "rendezvous/backend.h"
+#include "rendezvous/way/backend.h"
 
 #include <errno.h>
 #include <inttypes.h>

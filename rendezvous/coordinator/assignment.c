@@ -1,6 +1,6 @@
-#include "rendezvous/assignment.h"
+#include "rendezvous/coordinator/assignment.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <ctype.h>
 #include <errno.h>

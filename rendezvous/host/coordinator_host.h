@@ -7,7 +7,7 @@
 #define RENDEZVOUS_COORDINATOR_HOST_H
 
 #include "base/error.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 
 #include <stdint.h>
 #include <uv.h>

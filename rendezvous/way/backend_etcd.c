@@ -1,5 +1,5 @@
 /* etcd: the endpoint is a member of an etcd cluster, which elects the coordinator among the nodes. */
-#include "rendezvous/backend.h"
+#include "rendezvous/way/backend.h"
 
 #include <stdio.h>
 
