@@ -259,6 +259,7 @@ static int find_program(const struct options *o, struct program *out, struct cr_
         .run_path = o->value[OPTION_RUN_PATH] != NULL,
         .python_exec = getenv("PYTHON_EXEC"),
         .path = getenv("PATH"),
+        .self = "/proc/self/exe",
     };
     return program_resolve(&request, out, err);
 }
