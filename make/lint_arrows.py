@@ -14,7 +14,7 @@ MAY_SEE = {
     "base": set(),
     "store": {"base"},
     "rendezvous": {"store", "base"},
-    "contract": set(),
+    "contract": {"base"},
     "agent": {"contract", "rendezvous", "store", "base"},
     "launcher": {"agent", "rendezvous", "base"},
     "worker_runtime": {"contract", "store", "base"},
