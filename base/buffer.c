@@ -56,6 +56,26 @@ void cr_buffer_consume(struct cr_buffer *b, size_t n) {
     if (b->len > 0) memmove(b->data, b->data + n, b->len);
 }
 
+int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
+    struct cr_buffer in = *b;
+    *b = (struct cr_buffer){0};
+    size_t at = 0;
+    int64_t n = 1;
+    while (n > 0 && at < in.len) {
+        n = take(arg, in.data + at, in.len - at);
+        if (n < 0) {
+            cr_buffer_done(&in);
+            return (int) n;
+        }
+        CR_ASSERT((size_t) n <= in.len - at);
+        at += (size_t) n;
+    }
+    CR_ASSERT(b->data == NULL); /* `take` used it and did not return a negative value */
+    cr_buffer_consume(&in, at);
+    *b = in;
+    return 0;
+}
+
 char *cr_asprintf(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

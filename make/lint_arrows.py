@@ -14,15 +14,17 @@ MAY_SEE = {
     "base": set(),
     "store": {"base"},
     "rendezvous": {"store", "base"},
-    "agent": {"rendezvous", "store", "base"},
+    "contract": {"base"},
+    "agent": {"contract", "rendezvous", "store", "base"},
     "launcher": {"agent", "rendezvous", "base"},
-    "worker_runtime": {"store", "base"},
+    "worker_runtime": {"contract", "store", "base"},
     "examples": {"worker_runtime"},
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.
-PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c", "rendezvous/message.c", "rendezvous/coordinator.c",
-        "rendezvous/member.c", "rendezvous/assignment.c", "agent/worker_group.c",
-        "agent/environment.c", "agent/verdict.c"]
+PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c",
+        "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
+        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/worker_group.c",
+        "agent/environment.c", "agent/report/verdict.c"]
 IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
 

@@ -1,7 +1,7 @@
 /* The coordinator's rules one by one, on a virtual clock: when a round forms and with whom, which
  * ranks stay, what a failure costs, who is told what at the end. */
 #include "base/clock.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
 

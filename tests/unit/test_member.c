@@ -1,6 +1,6 @@
 /* The member's rules on a virtual clock: keeping alive, being cut off, connecting again, giving up. */
 #include "base/clock.h"
-#include "rendezvous/member.h"
+#include "rendezvous/member/member.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
 
