@@ -186,9 +186,8 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
     struct crunrt_store *root = rt_store_lock(store);
     void *held = NULL;
     size_t n = 0;
-    rc = store_compare_set(root->base, k, (struct store_bytes){expected, expected_len},
-                           (struct store_bytes){desired, desired_len}, store->timeout_ms, &held, &n,
-                           rt_last_error());
+    struct store_swap swap = {k, {expected, expected_len}, {desired, desired_len}};
+    rc = store_compare_set(root->base, &swap, store->timeout_ms, &held, &n, rt_last_error());
     (void) pthread_mutex_unlock(&root->lock);
     if (rc < 0) return rc;
     if (len != NULL) *len = n;
