@@ -14,6 +14,8 @@
 #define RDZV_NODES_MAX       ((uint32_t) 65536) /* nodes of one job */
 #define RDZV_LOCAL_WORLD_MAX ((uint32_t) 65536) /* workers of one node */
 #define RDZV_ADDR_MAX        64                 /* bytes of a numeric address, NUL included */
+#define RDZV_INTERVAL_MAX_MS INT64_C(86400000)  /* longest keep-alive interval: a day */
+#define RDZV_ATTEMPTS_MAX    1000               /* most intervals of a lease */
 
 /* What the command line says about the rendezvous. Times are in milliseconds. Names and defaults of the
  * timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5 s

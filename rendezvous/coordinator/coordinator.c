@@ -44,7 +44,7 @@ struct coordinator_seat {
     enum seat_state state;
     int local;
     char *host, *addr, *role;
-    uint64_t pid, instance, link;
+    uint64_t pid, instance, connection;
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank; /* in the last round of this coordinator; -1: was not in it */
@@ -238,7 +238,7 @@ static struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, 
     if (s == NULL) return NULL;
     *s = (struct coordinator_seat){
         .peer = peer, .index = c->seat_count, .state = SEAT_JOINED, .local = local,
-        .pid = join->pid, .instance = join->instance, .link = join->link, .node_rank = join->node_rank,
+        .pid = join->pid, .instance = join->instance, .connection = join->connection, .node_rank = join->node_rank,
         .local_world_size = join->local_world_size, .group_rank = -1, .old_rank = join->last_rank,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = NEVER};
     if (seat_copy_texts(s, join) < 0) {
@@ -584,8 +584,8 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
     if (j->join_timeout_ms < 1 || j->join_timeout_ms > 1000 * day_ms ||
         j->last_call_timeout_ms < 0 || j->last_call_timeout_ms > 1000 * day_ms ||
         j->change_notice_ms < 0 || j->change_notice_ms > 1000 * day_ms ||
-        j->keep_alive_interval_ms < 1 || j->keep_alive_interval_ms > day_ms ||
-        j->keep_alive_max_attempt < 1 || j->keep_alive_max_attempt > 1000) {
+        j->keep_alive_interval_ms < 1 || j->keep_alive_interval_ms > RDZV_INTERVAL_MAX_MS ||
+        j->keep_alive_max_attempt < 1 || j->keep_alive_max_attempt > RDZV_ATTEMPTS_MAX) {
         send_refused(c, peer, "cannot join with such timeouts");
         return -EINVAL;
     }
@@ -618,7 +618,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->instance != j->instance || s->local) continue;
-        if (s->link >= j->link) {
+        if (s->connection >= j->connection) {
             send_refused(c, peer, "this node has a newer connection");
             return -ESTALE;
         }
