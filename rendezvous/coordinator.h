@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define RDZV_NODES_MAX       ((uint32_t) 65536) /* seats of one job */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 65536) /* workers of one node */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767) /* workers of one node; ranks fit into an int */
 #define RDZV_ADDR_MAX        64                 /* numeric address, NUL included */
 
 struct coordinator;
