@@ -794,6 +794,7 @@ static void node_leaves(struct coordinator *c, int64_t now_ms, struct coordinato
                         const char *why) {
     int was_running = s->state == SEAT_RUNNING;
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
+    if (s->state == SEAT_LEAVING) return; /* saying it again gives it no more time */
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     if (s->group_rank >= 0) c->changed = 1;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;

@@ -477,6 +477,23 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
 }
 END_TEST
 
+START_TEST(leaving_twice_gives_no_more_time) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    say(&b, RDZV_LEAVE, 0);
+    for (int i = 0; i < 59; i++) {
+        pass(10000);
+        beat(&a);
+        say(&b, RDZV_LEAVE, 0);
+    }
+    ck_assert_int_eq(b.hung_up, 0);
+    pass(10000);
+    ck_assert_int_eq(b.hung_up, 1);
+}
+END_TEST
+
 START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     struct peer a = {0}, b = {0}, again = {0}, far = {0};
     setup(2, 2, 0);
@@ -1032,6 +1049,7 @@ int main(void) {
     tcase_add_test(t, silence_is_judged_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_asleep_judges_nobody);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
+    tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
     tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
     tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
