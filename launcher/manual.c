@@ -1,4 +1,5 @@
-/* The prose of the manual page crun(1); base/program_text.c puts the options between its two parts. */
+/* The prose of the manual page crun(1); base/program_text.c puts the options between its two
+ * parts. */
 #include "launcher/options.h"
 
 static const char man_description[] =

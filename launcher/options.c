@@ -1,4 +1,5 @@
-/* The table of crun's options, and the few rules of torchrun that base/command_line.h does not have. */
+/* The table of crun's options, and the few rules of torchrun that base/command_line.h does not
+ * have. */
 #include "launcher/options.h"
 
 #include "base/cleanup.h"

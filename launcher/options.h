@@ -1,12 +1,12 @@
 /* The command line of crun: its table of options, and what torchrun's grammar adds to
  * base/command_line.h.
  *
- * Options stand before the program; all words behind the program are the program's. One "--" is dropped,
- * in front of the program or directly behind it. The value of an option comes from the command line,
- * else from the variable PET_<NAME>, else from the table.
+ * Options stand before the program; all words behind the program are the program's. One "--" is
+ * dropped, in front of the program or directly behind it. The value of an option comes from the
+ * command line, else from the variable PET_<NAME>, else from the table.
  *
- * Parsing is pure and converts nothing: launcher/job.h turns the texts into numbers, so that an error
- * can name the option or the variable that a text came from. */
+ * Parsing is pure and converts nothing: launcher/job.h turns the texts into numbers, so that an
+ * error can name the option or the variable that a text came from. */
 #ifndef LAUNCHER_OPTIONS_H
 #define LAUNCHER_OPTIONS_H
 
@@ -50,8 +50,9 @@ struct options {
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 
-/* Reads the command line; reorders argv. Returns 0, or -EINVAL with a text that names the argument and
- * the remedy. Once --help, --version or --print-completion is read, nothing else is checked. */
+/* Reads the command line; reorders argv. Returns 0, or -EINVAL with a text that names the
+ * argument and the remedy. Once --help, --version or --print-completion is read, nothing else is
+ * checked. */
 int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct options *out,
                   struct cr_error *err);
 

@@ -1,6 +1,6 @@
-/* base/command_line and base/program by a made-up program: where options may stand, what ends them, how
- * arguments are counted, and what the texts look like. What crun's own grammar needs beyond that is
- * tested in test_options.c. */
+/* base/command_line and base/program by a made-up program: where options may stand, what ends
+ * them, how arguments are counted, and what the texts look like. What crun's own grammar needs
+ * beyond that is tested in test_options.c. */
 #include "base/cleanup.h"
 #include "base/program.h"
 #include "tests/lib/run_suite.h"
@@ -141,7 +141,8 @@ START_TEST(mistakes_are_named) {
         {{"put", "--nonsense", NULL}, "unknown option '--nonsense'"},
         {{"put", "--json=1", NULL}, "--json takes no value, but '1' was given"},
         {{"put", "--time-limit", NULL}, "--time-limit needs a value: --time-limit SECONDS"},
-        {{"put", "--time-limit", "--json", NULL}, "--time-limit needs a value: --time-limit SECONDS"},
+        {{"put", "--time-limit", "--json", NULL},
+         "--time-limit needs a value: --time-limit SECONDS"},
     };
     for (size_t i = 0; i < CR_ARRAY_LEN(mistakes); i++) {
         ck_assert_int_eq(parse(&free_command, mistakes[i].words), -EINVAL);
