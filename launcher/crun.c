@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "launcher/devices.h"
 #include "launcher/job.h"
+#include "launcher/nesting.h"
 #include "launcher/numa.h"
 #include "launcher/options.h"
 #include "launcher/program.h"
@@ -259,6 +260,7 @@ static int find_program(const struct options *o, struct program *out, struct cr_
         .run_path = o->value[OPTION_RUN_PATH] != NULL,
         .python_exec = getenv("PYTHON_EXEC"),
         .path = getenv("PATH"),
+        .self = "/proc/self/exe",
     };
     return program_resolve(&request, out, err);
 }
@@ -269,6 +271,7 @@ static int launch(const struct options *options) {
     struct cr_error err = {0};
     int rc = job_build(options, &real_world, &job, &err);
     if (rc == 0) rc = find_program(options, &program, &err);
+    if (rc == 0) rc = nesting_check("/proc", options->program, &err);
     job.agent.argv = program.argv;
     job.agent.title = program.title;
     int status = rc < 0 ? fail(EXIT_USAGE, err.text) : run_job(&job, options);

@@ -21,7 +21,7 @@ static const char man_description[] =
     ".PP\n"
     "This is not the OCI container runtime that is also called crun.\n"
     ".SS What is run\n"
-    "A PROGRAM that ends in .py, a script whose #! line names Python, a text file and a "
+    "A PROGRAM that ends in .py, a script whose #! line names Python or crun, a text file and a "
     "folder or zip\n"
     "archive with a __main__.py are run as \\fIPYTHON \\-u PROGRAM arguments\\fR. Any other "
     "executable is\n"
