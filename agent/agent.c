@@ -6,7 +6,7 @@
  * good-bye, the handles are closed, on_done. */
 #include "agent/agent_internal.h"
 
-#include "agent/events.h"
+#include "agent/report/report.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -46,7 +46,7 @@ static void close_parts(struct agent *a) {
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
-    if (a->links != NULL) worker_links_close(a->links, on_part_closed);
+    if (a->links != NULL) worker_channels_close(a->links, on_part_closed);
     change_timers_close(a, on_timer_closed);
 }
 
@@ -257,8 +257,8 @@ void agent_free(struct agent *a) {
 static int open_parts(struct agent *a, struct cr_error *err) {
     int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
     if (rc == 0) {
-        rc = worker_links_open(a->loop, worker_count(a), a->job->step_timeout_ms,
-                               &agent_link_events, a, &a->links, err);
+        rc = worker_channels_open(a->loop, worker_count(a), a->job->step_timeout_ms,
+                               &agent_channel_events, a, &a->links, err);
     }
     if (rc == 0) {
         rc = rendezvous_open(a->loop, &a->job->rendezvous, &rendezvous_events, a, &a->rendezvous,

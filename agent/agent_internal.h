@@ -4,12 +4,11 @@
 #define AGENT_AGENT_INTERNAL_H
 
 #include "agent/agent.h"
-#include "agent/log_dir.h"
-#include "agent/log_relay.h"
-#include "agent/watchdog.h"
+#include "agent/output/log_relay.h"
+#include "agent/process/nursery.h"
+#include "agent/watchdog/watchdog.h"
 #include "agent/worker_group.h"
-#include "agent/worker_link.h"
-#include "agent/worker_process.h"
+#include "agent/worker_channel.h"
 #include "base/buffer.h"
 
 /* A worker of the current attempt, or of the last one until the next begins. */
@@ -56,7 +55,7 @@ struct agent {
     struct nursery *nursery; /* NULL until opened */
     int nursery_is_empty;    /* since it was last told to end: nothing but workers that stay */
     struct rendezvous *rendezvous;
-    struct worker_links *links;
+    struct worker_channels *links;
     struct change change;
     struct leaving leaving;
     uv_timer_t patience; /* with workers that ask for another round though nobody failed */
@@ -121,7 +120,7 @@ void stop_stayers(struct agent *a);
 int only_parked_live(const struct agent *a);
 
 /* What workers say through their links. */
-extern const struct worker_link_events agent_link_events;
+extern const struct worker_channel_events agent_channel_events;
 
 #define CHANGE_TIMERS 4
 void change_timers_init(struct agent *a);

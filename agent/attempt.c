@@ -3,8 +3,7 @@
 #include "agent/agent_internal.h"
 
 #include "agent/environment.h"
-#include "agent/events.h"
-#include "agent/oom.h"
+#include "agent/report/report.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -60,7 +59,7 @@ static int prepare_worker(struct starts *s, struct worker *w) {
     uint32_t i = s->prepared;
     struct environment *e = &s->each[i];
     struct worker_spawn *how = &s->how[i];
-    char link[WORKER_LINK_VARIABLE_MAX], error_path[LOG_PATH_MAX];
+    char link[WORKER_CHANNEL_VARIABLE_MAX], error_path[LOG_PATH_MAX];
     log_dir_path(&a->logs, w->attempt, w->local_rank, "error.json", error_path);
     *how = (struct worker_spawn){.path = a->job->argv[0], .stdin_fd = -1};
     s->workers[i] = w;
@@ -68,7 +67,7 @@ static int prepare_worker(struct starts *s, struct worker *w) {
     if (rc < 0) return cr_fail(&a->error, rc, "cannot start the workers: no memory left");
     s->fds[i][0] = s->fds[i][1] = -1;
     s->prepared++;
-    rc = worker_links_prepare(a->links, w->local_rank, link);
+    rc = worker_channels_prepare(a->links, w->local_rank, link);
     if (rc < 0) return cr_fail(&a->error, rc, "cannot start the workers: no random token");
     rc = environment_for(e, w->local_rank, error_path, link, &how->envp, &a->error);
     if (rc == 0) rc = environment_arguments(e, w->local_rank, &how->argv, &a->error);
@@ -118,9 +117,9 @@ static uint32_t start_fresh(struct agent *a, uint32_t count) {
 
 /* ---- those that stayed ---- */
 
-static void write_place(const struct agent *a, const struct worker *w, struct link_packet *p) {
+static void write_place(const struct agent *a, const struct worker *w, struct channel_packet *p) {
     const struct rendezvous_round *r = &a->round;
-    *p = (struct link_packet){.type = LINK_ROUND,
+    *p = (struct channel_packet){.type = CHANNEL_ROUND,
                               .place = {.round = r->round,
                                           .rank = r->first_rank + w->local_rank,
                                           .world_size = r->world_size,
@@ -137,15 +136,15 @@ static void write_place(const struct agent *a, const struct worker *w, struct li
 
 /* One that cannot be told (its link broke) is ended, and fails as a worker of this round. */
 static void hand_over(struct agent *a, struct worker *w) {
-    struct link_packet p;
+    struct channel_packet p;
     write_place(a, w, &p);
     worker_keep(w->process, 0);
     log_relay_keep(a->relay, w->local_rank, 0);
     log_relay_rename(a->relay, w->local_rank, p.place.rank);
-    worker_links_begin_round(a->links, w->local_rank);
+    worker_channels_begin_round(a->links, w->local_rank);
     w->started_ns = cr_wall_ns();
     w->stays = w->parked = 0;
-    if (worker_links_send(a->links, w->local_rank, &p) < 0) worker_signal(w->process, SIGKILL);
+    if (worker_channels_send(a->links, w->local_rank, &p) < 0) worker_signal(w->process, SIGKILL);
 }
 
 static uint32_t hand_over_all(struct agent *a) {

@@ -2,7 +2,7 @@
  *
  * A change is announced by the rendezvous, or wanted by this node itself (it is to go away). Workers
  * that count their steps (crunrt_step) are frozen at their next step until it is known after how many
- * steps all of the job's workers stop; base/agent_link.h has the argument why none runs past that.
+ * steps all of the job's workers stop; contract/channel.h has the argument why none runs past that.
  * Programs that know nothing of this are stopped when the change takes place, as ever.
  *
  * A worker that can go on in its process (crunrt_can_rejoin, or one that is in crunrt_rejoin already)
@@ -24,22 +24,22 @@ static int lives(const struct worker *w) { return w->process != NULL; }
 
 static struct worker_says what_says(const struct agent *a, const struct worker *w) {
     struct worker_says says;
-    worker_links_look(a->links, w->local_rank, &says);
+    worker_channels_look(a->links, w->local_rank, &says);
     return says;
 }
 
 /* ---- a change ---- */
 
 static int wants_to_take_part(const struct worker_says *says) {
-    return says->connected && says->step > 0 && says->answer != LINK_NOW;
+    return says->connected && says->step > 0 && says->answer != CHANNEL_NOW;
 }
 
 /* Frozen first, then asked how far it is. Returns the step that it has begun at most, or -1. */
-static int64_t freeze(struct agent *a, struct worker *w, const struct link_packet *p,
+static int64_t freeze(struct agent *a, struct worker *w, const struct channel_packet *p,
                       int64_t *needs_ms) {
     struct worker_says says = what_says(a, w);
     if (!wants_to_take_part(&says)) return -1;
-    if (worker_links_send(a->links, w->local_rank, p) < 0) return -1;
+    if (worker_channels_send(a->links, w->local_rank, p) < 0) return -1;
     says = what_says(a, w);
     w->takes_part = 1;
     if (says.needs_ms > *needs_ms) *needs_ms = says.needs_ms;
@@ -57,7 +57,7 @@ static void tell_if_ready(struct agent *a) {
 }
 
 void change_announced(struct agent *a, const struct rendezvous_change *change) {
-    struct link_packet p = {.type = LINK_CHANGE,
+    struct channel_packet p = {.type = CHANNEL_CHANGE,
                             .id = change->id,
                             .change = {.kind = (uint32_t) change->kind,
                                          .left_ms = change->left_ms}};
@@ -77,14 +77,14 @@ void change_announced(struct agent *a, const struct rendezvous_change *change) {
 }
 
 void change_set(struct agent *a, uint64_t id, uint64_t step, int64_t left_ms) {
-    struct link_packet p = {.type = LINK_STOP_AT, .id = id,
+    struct channel_packet p = {.type = CHANNEL_STOP_AT, .id = id,
                             .stop_at = {.step = step, .left_ms = left_ms}};
     if (id != a->change.id) return;
     a->change.is_set = 1;
     cr_info("the change takes place after step %" PRIu64, step);
     for (uint32_t i = 0; i < worker_count(a); i++) {
         struct worker *w = &a->workers[i];
-        if (w->takes_part && lives(w)) (void) worker_links_send(a->links, i, &p);
+        if (w->takes_part && lives(w)) (void) worker_channels_send(a->links, i, &p);
     }
     tell_if_ready(a);
 }
@@ -135,13 +135,13 @@ static void on_stay_over(uv_timer_t *timer) {
 
 void stop_workers(struct agent *a, int signum, int64_t grace_ms) {
     int may_stay = a->group.ending == GROUP_GOES_ON && !a->leaving.given, waits = 0;
-    struct link_packet over = {.type = LINK_OVER};
+    struct channel_packet over = {.type = CHANNEL_OVER};
     (void) snprintf(over.text, sizeof(over.text), "round %" PRIu64 " is over", a->round.round);
     for (uint32_t i = 0; i < worker_count(a); i++) {
         struct worker *w = &a->workers[i];
         if (!lives(w)) continue;
         int stays = may_stay && (w->parked || what_says(a, w).can_rejoin);
-        if (stays && !w->parked) stays = worker_links_send(a->links, i, &over) == 0;
+        if (stays && !w->parked) stays = worker_channels_send(a->links, i, &over) == 0;
         if (stays && !w->parked) waits = 1;
         if (stays != w->stays) let_stay(a, w, stays);
     }
@@ -235,7 +235,7 @@ static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
             a->round.first_rank + local_rank, (double) ms / 1000, step);
     w->hung_ms = ms;
     w->hung_step = step;
-    if (worker_links_ask_dump(a->links, local_rank, ++a->dumps) < 0) {
+    if (worker_channels_ask_dump(a->links, local_rank, ++a->dumps) < 0) {
         kill_hung(w);
     } else if (!uv_is_active((uv_handle_t *) &a->dump)) {
         (void) uv_timer_start(&a->dump, on_dump_over, DUMP_PATIENCE_MS, 0);
@@ -247,12 +247,12 @@ void agent_dump(struct agent *a, const char *why) {
     a->dumps++;
     for (uint32_t i = 0; i < worker_count(a); i++) {
         if (!lives(&a->workers[i])) continue;
-        asked += worker_links_ask_dump(a->links, i, a->dumps) == 0 ? 1 : 0;
+        asked += worker_channels_ask_dump(a->links, i, a->dumps) == 0 ? 1 : 0;
     }
     cr_warn("%s: %u of %u workers are asked for their flight records", why, asked, worker_count(a));
 }
 
-const struct worker_link_events agent_link_events = {
+const struct worker_channel_events agent_channel_events = {
     .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung};
 
 /* ---- this node goes away ---- */

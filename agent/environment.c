@@ -1,8 +1,8 @@
 /* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited twice. */
 #include "agent/environment.h"
 
-#include "agent/template.h"
-#include "base/agent_link.h"
+#include "base/template.h"
+#include "contract/channel.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ enum {
 };
 
 static const char *const own_names[OWN_COUNT] = {
-    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", LINK_VARIABLE,
+    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE,
     "CUDA_VISIBLE_DEVICES"};
 
 static const char *const shared_names[] = {

@@ -12,10 +12,8 @@
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
 #define RDZV_NODES_MAX       ((uint32_t) 65536) /* nodes of one job */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 65536) /* workers of one node */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767) /* workers of one node; ranks fit into an int */
 #define RDZV_ADDR_MAX        64                 /* bytes of a numeric address, NUL included */
-#define RDZV_INTERVAL_MAX_MS INT64_C(86400000)  /* longest keep-alive interval: a day */
-#define RDZV_ATTEMPTS_MAX    1000               /* most intervals of a lease */
 
 /* What the command line says about the rendezvous. Times are in milliseconds. Names and defaults of the
  * timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5 s

@@ -1,7 +1,8 @@
 # libcrunrt needs libc alone: the runtime, the store's clients and base, nothing else. What needs more
 # is a module under lib/crunrt/, loaded when it is asked for.
-worker_runtime_SRCS := $(wildcard worker_runtime/*.c)
-crunrt_SRCS := $(worker_runtime_SRCS) $(store_client_SRCS) $(base_SRCS)
+worker_runtime_chambers := channel group modules report runtime store
+worker_runtime_SRCS := $(wildcard $(worker_runtime_chambers:%=worker_runtime/%/*.c))
+crunrt_SRCS := $(worker_runtime_SRCS) $(store_client_SRCS) $(base_library_SRCS)
 crunrt_SONAME := libcrunrt.so.0
 
 library: $(BUILD)/lib/libcrunrt.so $(BUILD)/lib/libcrunrt.a
@@ -28,7 +29,7 @@ $(BUILD)/lib/libcrunrt.a: $(call objects,$(crunrt_SRCS))
 LD      ?= ld
 OBJCOPY ?= objcopy
 
-# ---- backends: modules with one exported table each, worker_runtime/backend.h ----
+# ---- backends: modules with one exported table each, worker_runtime/backends/backend.h ----
 
 backend_common := $(call objects,base/error.c worker_runtime/backends/reduce.c)
 $(call objects,worker_runtime/backends/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
@@ -84,7 +85,7 @@ $(BUILD)/lib/crunrt/mpi.so: module_LIBS = $(MPI_LIBS)
 # ---- the store's server, for rank 0 where no agent hosts one: the only part that needs libuv ----
 
 backends: $(BUILD)/lib/crunrt/store_host.so
-$(BUILD)/lib/crunrt/store_host.so: $(call objects,worker_runtime/backends/store_host.c $(store_SRCS) $(base_SRCS))
+$(BUILD)/lib/crunrt/store_host.so: $(call objects,worker_runtime/host/store_host.c $(store_SRCS) $(base_SRCS))
 $(BUILD)/lib/crunrt/store_host.so: module_LIBS = $(UV_LIBS)
 
 # ---- crunrt(3), from the header ----

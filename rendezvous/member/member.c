@@ -296,12 +296,14 @@ void member_leave(struct member *m, int64_t now_ms, const char *why) {
 
 static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_accepted *a,
                         struct cr_error *err) {
-    if (a->keep_alive_interval_ms < 1 || a->keep_alive_interval_ms > RDZV_INTERVAL_MAX_MS ||
-        a->keep_alive_max_attempt < 1 || a->keep_alive_max_attempt > RDZV_ATTEMPTS_MAX) {
-        return cr_fail(err, -EPROTO, "refuse a keep-alive of %" PRIu32 " times %" PRId64 " ms",
-                       a->keep_alive_max_attempt, a->keep_alive_interval_ms);
+    int64_t interval_ms = a->keep_alive_interval_ms;
+    uint32_t attempts = a->keep_alive_max_attempt;
+    if (interval_ms < 1 || interval_ms > RDZV_INTERVAL_MAX_MS || attempts < 1 ||
+        attempts > RDZV_ATTEMPTS_MAX) {
+        return cr_fail(err, -EPROTO, "refuse a keep-alive interval of %" PRId64 " ms, %" PRIu32 " times",
+                       interval_ms, attempts);
     }
-    keep_alive_set(&m->keep_alive, a->keep_alive_interval_ms, a->keep_alive_max_attempt);
+    keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
 }

@@ -29,6 +29,11 @@
 #define RDZV_FRAME_MAX ((size_t) 4096) /* bytes of a frame, its length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* bytes of one text, NUL included */
 
+/* Limits that both ends check, so that no sum or product of these numbers overflows. */
+#define RDZV_ROUNDS_SEEN_MAX (UINT64_C(1) << 32) /* one round per second for 136 years */
+#define RDZV_INTERVAL_MAX_MS INT64_C(86400000)   /* longest keep-alive interval: a day */
+#define RDZV_ATTEMPTS_MAX    ((uint32_t) 1000)   /* most intervals of a lease */
+
 /* clang-format off */
 /* F(type, name): u32, u64, i64 or text (const char *, never NULL after decoding). */
 

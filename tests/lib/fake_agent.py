@@ -1,4 +1,4 @@
-"""An agent's end of base/agent_link.h, played by a test: who answers a worker built on libcrunrt.
+"""An agent's end of contract/channel.h, played by a test: who answers a worker built on libcrunrt.
 
     with FakeAgent() as agent:
         worker = Worker(argv, contract(store, 0, 1, CRUN_AGENT=agent.variable))

@@ -1,6 +1,6 @@
-/* worker_runtime/agent_link.h and crunrt_step() against an agent of our own on a thread: who is
+/* worker_runtime/channel/channel.h and crunrt_step() against an agent of our own on a thread: who is
  * believed, what a change does, and above all that no worker runs past the step that was agreed. */
-#include "worker_runtime/crunrt_internal.h"
+#include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -27,7 +27,7 @@
 
 struct agent {
     int listener, fd, hello_signal;
-    struct link_page *page;
+    struct channel_page *page;
     pthread_t thread;
     void (*play)(struct agent *a);
 };
@@ -35,22 +35,22 @@ struct agent {
 static struct agent the_agent;
 static struct crunrt rt;
 
-static void send_packet(struct agent *a, const struct link_packet *p) {
+static void send_packet(struct agent *a, const struct channel_packet *p) {
     ck_assert_int_eq(send(a->fd, p, sizeof(*p), MSG_NOSIGNAL), sizeof(*p));
     if (a->page != NULL) (void) atomic_fetch_add(&a->page->bell, 1);
 }
 
-static struct link_packet receive_packet(struct agent *a) {
-    struct link_packet p;
+static struct channel_packet receive_packet(struct agent *a) {
+    struct channel_packet p;
     ck_assert_int_eq(recv(a->fd, &p, sizeof(p), 0), sizeof(p));
     return p;
 }
 
 static void welcome(struct agent *a) {
     int page_fd = memfd_create("page", MFD_CLOEXEC);
-    ck_assert_int_eq(ftruncate(page_fd, LINK_PAGE_SIZE), 0);
-    a->page = mmap(NULL, LINK_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
-    struct link_packet p = {.type = LINK_WELCOME, .welcome = {.version = LINK_VERSION}};
+    ck_assert_int_eq(ftruncate(page_fd, CHANNEL_PAGE_SIZE), 0);
+    a->page = mmap(NULL, CHANNEL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+    struct channel_packet p = {.type = CHANNEL_WELCOME, .welcome = {.version = CHANNEL_VERSION}};
     struct iovec part = {&p, sizeof(p)};
     union {
         struct cmsghdr align;
@@ -70,9 +70,9 @@ static void welcome(struct agent *a) {
 static void *run_agent(void *arg) {
     struct agent *a = arg;
     a->fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
-    struct link_packet hello = receive_packet(a);
-    ck_assert_uint_eq(hello.type, LINK_HELLO);
-    ck_assert_uint_eq(hello.hello.version, LINK_VERSION);
+    struct channel_packet hello = receive_packet(a);
+    ck_assert_uint_eq(hello.type, CHANNEL_HELLO);
+    ck_assert_uint_eq(hello.hello.version, CHANNEL_VERSION);
     ck_assert_str_eq(hello.hello.token, TOKEN);
     a->hello_signal = hello.hello.dump_signal;
     a->play(a);
@@ -90,7 +90,7 @@ static void start_agent(void (*play)(struct agent *a)) {
     ck_assert_int_eq(bind(the_agent.listener, (struct sockaddr *) &at, len), 0);
     ck_assert_int_eq(listen(the_agent.listener, 4), 0);
     (void) snprintf(variable, sizeof(variable), "%s:" TOKEN, at.sun_path + 1);
-    ck_assert_int_eq(setenv(LINK_VARIABLE, variable, 1), 0);
+    ck_assert_int_eq(setenv(CHANNEL_VARIABLE, variable, 1), 0);
     ck_assert_int_eq(pthread_create(&the_agent.thread, NULL, run_agent, &the_agent), 0);
 }
 
@@ -113,7 +113,7 @@ static void open_good_link(void (*play)(struct agent *a)) {
 /* ---- who is believed ---- */
 
 static void expect_no_link(const char *variable, const char *why) {
-    if (variable != NULL) ck_assert_int_eq(setenv(LINK_VARIABLE, variable, 1), 0);
+    if (variable != NULL) ck_assert_int_eq(setenv(CHANNEL_VARIABLE, variable, 1), 0);
     open_link();
     ck_assert_ptr_null(rt.link.page);
     ck_assert_msg(strstr(rt.link_error.text, why) != NULL, "'%s' lacks '%s'", rt.link_error.text,
@@ -126,7 +126,7 @@ static void expect_no_link(const char *variable, const char *why) {
 }
 
 START_TEST(test_no_agent) {
-    (void) unsetenv(LINK_VARIABLE);
+    (void) unsetenv(CHANNEL_VARIABLE);
     expect_no_link(NULL, "");
     expect_no_link("", "");
     expect_no_link("nonsense", "is no address");
@@ -141,16 +141,16 @@ START_TEST(test_no_agent) {
 END_TEST
 
 static void refuse(struct agent *a) {
-    struct link_packet p = {.type = LINK_REFUSED, .text = "for this reason"};
+    struct channel_packet p = {.type = CHANNEL_REFUSED, .text = "for this reason"};
     send_packet(a, &p);
 }
 static void say_nonsense(struct agent *a) {
-    struct link_packet p = {.type = LINK_ROUND};
+    struct channel_packet p = {.type = CHANNEL_ROUND};
     send_packet(a, &p);
 }
 static void say_half(struct agent *a) { ck_assert_int_eq(send(a->fd, "half", 4, 0), 4); }
 static void welcome_without_page(struct agent *a) {
-    struct link_packet p = {.type = LINK_WELCOME};
+    struct channel_packet p = {.type = CHANNEL_WELCOME};
     send_packet(a, &p);
 }
 static void hang_up(struct agent *a) { (void) a; }
@@ -177,18 +177,18 @@ static void announce_many(struct agent *a) {
     while (atomic_load(&a->page->step) == 0) {
     }
     for (uint64_t id = 1; id <= CHANGES; id++) {
-        struct link_packet p = {.type = LINK_CHANGE, .id = id,
-                                .change = {.kind = LINK_CHANGE_JOIN, .left_ms = 60000},
+        struct channel_packet p = {.type = CHANNEL_CHANGE, .id = id,
+                                .change = {.kind = CHANNEL_CHANGE_JOIN, .left_ms = 60000},
                                 .text = "more nodes"};
         send_packet(a, &p);
         uint64_t step = atomic_load(&a->page->step) + 1;
         for (volatile int i = rand_r(&seed) % 20000; i > 0; i--) {
         }
-        p = (struct link_packet){.type = LINK_STOP_AT, .id = id,
+        p = (struct channel_packet){.type = CHANNEL_STOP_AT, .id = id,
                                  .stop_at = {.step = step, .left_ms = 60000}};
         send_packet(a, &p);
         p = receive_packet(a);
-        ck_assert_uint_eq(p.type, LINK_READY);
+        ck_assert_uint_eq(p.type, CHANNEL_READY);
         ck_assert_uint_eq(p.id, id);
         ck_assert_uint_eq(atomic_load(&a->page->stopped_for), id);
     }
@@ -206,9 +206,9 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
         ck_assert_str_eq(change.reason, "more nodes");
         ck_assert_uint_eq(change.step, rt.link.steps);
         ck_assert_uint_eq(rt.link.steps, rt.link.stop_at);
-        rt.link.change = (struct link_packet){0}; /* what a new round does */
+        rt.link.change = (struct channel_packet){0}; /* what a new round does */
         rt.link.stop_at = 0;
-        ck_assert_int_eq(agent_link_send(&rt.link, LINK_READY, changes), 0);
+        ck_assert_int_eq(agent_link_send(&rt.link, CHANNEL_READY, changes), 0);
     }
     join_agent();
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* it is gone: on without it */
@@ -217,7 +217,7 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
 END_TEST
 
 static void announce_and_die(struct agent *a) {
-    struct link_packet p = {.type = LINK_CHANGE, .id = 1, .change = {.left_ms = 600000}};
+    struct channel_packet p = {.type = CHANNEL_CHANGE, .id = 1, .change = {.left_ms = 600000}};
     welcome(a);
     while (atomic_load(&a->page->step) == 0) {
     }
@@ -232,13 +232,13 @@ START_TEST(test_an_agent_that_dies_frees_the_frozen) {
 END_TEST
 
 static void say_over(struct agent *a) {
-    struct link_packet p = {.type = LINK_OVER};
+    struct channel_packet p = {.type = CHANNEL_OVER};
     welcome(a);
     send_packet(a, &p);
     p = receive_packet(a);
-    ck_assert_uint_eq(p.type, LINK_LIMIT);
+    ck_assert_uint_eq(p.type, CHANNEL_LIMIT);
     ck_assert_int_eq(atomic_load(&a->page->limit_ms), 1234);
-    ck_assert_uint_eq(atomic_load(&a->page->answer), LINK_NEEDS);
+    ck_assert_uint_eq(atomic_load(&a->page->answer), CHANNEL_NEEDS);
     ck_assert_int_eq(atomic_load(&a->page->needs_ms), 77);
     ck_assert_uint_eq(atomic_load(&a->page->can_rejoin), 1);
 }
@@ -269,8 +269,8 @@ static void ask_for_record(struct agent *a) {
     }
     atomic_store(&a->page->dump_id, 5);
     ck_assert_int_eq(kill(getpid(), a->hello_signal), 0);
-    struct link_packet p = receive_packet(a);
-    ck_assert_uint_eq(p.type, LINK_DUMPED);
+    struct channel_packet p = receive_packet(a);
+    ck_assert_uint_eq(p.type, CHANNEL_DUMPED);
     ck_assert_uint_eq(p.id, 5);
     ck_assert_ptr_nonnull(strstr(p.text, "nowhere")); /* no launcher gave us a place */
 }

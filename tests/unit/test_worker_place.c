@@ -1,6 +1,6 @@
 /* env://: which variables say who we are, in which precedence, and what the error names when none do. */
 #include "tests/lib/run_suite.h"
-#include "worker_runtime/worker_place_internal.h"
+#include "worker_runtime/runtime/worker_place_internal.h"
 
 #include <check.h>
 #include <errno.h>

@@ -14,7 +14,7 @@
  * the store, and proves it to the next one with a message.
  *
  * Calls into MPI are made under one lock, so MPI_THREAD_SERIALIZED is enough. */
-#include "worker_runtime/backend.h"
+#include "worker_runtime/backends/backend.h"
 #include "worker_runtime/backends/reduce.h"
 
 #include "base/cleanup.h"

@@ -18,7 +18,7 @@
  *
  * One thread at a time calls into a group, so one thread at a time is inside NCCL on a
  * communicator. */
-#include "worker_runtime/backend.h"
+#include "worker_runtime/backends/backend.h"
 #include "worker_runtime/backends/nccl_api.h"
 
 #include "base/cleanup.h"

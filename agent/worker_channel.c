@@ -1,0 +1,432 @@
+#include "agent/worker_channel.h"
+
+#include "base/token.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define STRANGERS_MAX 64 /* connections that have not said HELLO yet; more are turned away */
+#define NOBODY        UINT32_MAX
+#define LIMIT_MAX_MS  (INT64_C(1000) * 3600 * 24 * 365)
+#define NEEDS_MAX_MS  LIMIT_MAX_MS
+
+struct link {
+    struct worker_channels *owner;
+    uv_poll_t poll;
+    int fd;
+    uint32_t local_rank; /* NOBODY: it has not said HELLO yet */
+    int pidfd;           /* for the dump signal; -1 = none */
+    int dump_signal;
+    struct channel_page *page; /* NULL before HELLO */
+    int64_t limit_since_ns; /* the limit counts from here, or from the last step; INT64_MAX: not now */
+    int64_t overdue_for_ns; /* told that this moment's step is overdue */
+    LIST_ENTRY(link) of_strangers;
+};
+
+LIST_HEAD(link_list, link);
+
+struct slot {
+    char token[CHANNEL_TOKEN_MAX]; /* "" = nobody may connect */
+    struct link *link;
+};
+
+struct worker_channels {
+    uv_loop_t *loop;
+    struct worker_channel_events events;
+    void *arg;
+    int64_t limit_ms;
+    char address[CHANNEL_ADDRESS_MAX];
+    int fd;
+    uv_poll_t accepting;
+    uv_timer_t limit;
+    struct slot *slots;
+    uint32_t slot_count, strangers;
+    struct link_list stranger_list;
+    unsigned open_handles;
+    void (*on_close)(void *arg);
+};
+
+/* ---- one connection ---- */
+
+static void free_if_closed(struct worker_channels *l) {
+    if (l->open_handles > 0) return;
+    void (*on_close)(void *) = l->on_close;
+    void *arg = l->arg;
+    free(l->slots);
+    free(l);
+    if (on_close != NULL) on_close(arg);
+}
+
+static void on_link_closed(uv_handle_t *handle) {
+    struct link *k = handle->data;
+    struct worker_channels *l = k->owner;
+    cr_close_fd(&k->fd);
+    free(k);
+    l->open_handles--;
+    free_if_closed(l);
+}
+
+/* Its place is free at once; its memory is when the loop has let go. */
+static void cut_off(struct link *k) {
+    struct worker_channels *l = k->owner;
+    if (k->local_rank == NOBODY) {
+        LIST_REMOVE(k, of_strangers);
+        l->strangers--;
+    } else {
+        l->slots[k->local_rank].link = NULL;
+    }
+    if (k->page != NULL) (void) munmap(k->page, CHANNEL_PAGE_SIZE);
+    cr_close_fd(&k->pidfd);
+    uv_close((uv_handle_t *) &k->poll, on_link_closed);
+}
+
+/* A packet is small and the worker reads before it waits: a full socket is a worker that is gone. */
+static int send_packet(struct link *k, const struct channel_packet *packet, int pass_fd) {
+    struct iovec part = {.iov_base = (void *) packet, .iov_len = sizeof(*packet)};
+    union {
+        struct cmsghdr align;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    if (pass_fd >= 0) {
+        m.msg_control = control.room;
+        m.msg_controllen = sizeof(control.room);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &pass_fd, sizeof(int));
+    }
+    ssize_t n = sendmsg(k->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return n == (ssize_t) sizeof(*packet) ? 0 : n < 0 ? -errno : -EIO;
+}
+
+static void refuse(struct link *k, const char *why) {
+    struct channel_packet no = {.type = CHANNEL_REFUSED};
+    (void) snprintf(no.text, sizeof(no.text), "%s", why);
+    (void) send_packet(k, &no, -1);
+    cr_warn("a worker's link to the agent is refused: %s", why);
+    cut_off(k);
+}
+
+/* ---- the limit from step to step ---- */
+
+static int64_t limit_of(const struct link *k) {
+    int64_t own = atomic_load(&k->page->limit_ms);
+    if (own <= 0) return k->owner->limit_ms;
+    return own < LIMIT_MAX_MS ? own : LIMIT_MAX_MS;
+}
+
+/* When the next step is overdue; INT64_MAX: never. */
+static int64_t due_ns(const struct link *k) {
+    int64_t limit = limit_of(k), last = atomic_load(&k->page->stepped_ns), now = cr_monotonic_ns();
+    if (limit <= 0 || k->limit_since_ns == INT64_MAX) return INT64_MAX;
+    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX; /* it saves what it has to */
+    if (last < k->limit_since_ns || last > now) last = k->limit_since_ns;
+    return last + limit * CR_NS_PER_MS;
+}
+
+static void on_limit(uv_timer_t *timer);
+
+/* Only ever runs to a moment at which a step may be overdue. */
+static void arm_limit(struct worker_channels *l) {
+    int64_t first = INT64_MAX, now = cr_monotonic_ns();
+    for (uint32_t i = 0; i < l->slot_count; i++) {
+        const struct link *k = l->slots[i].link;
+        int64_t due = k != NULL ? due_ns(k) : INT64_MAX;
+        if (k != NULL && due == k->overdue_for_ns) continue;
+        if (due < first) first = due;
+    }
+    if (first == INT64_MAX) {
+        (void) uv_timer_stop(&l->limit);
+        return;
+    }
+    uint64_t wait_ms = first > now ? (uint64_t) ((first - now) / CR_NS_PER_MS) + 1 : 0;
+    (void) uv_timer_start(&l->limit, on_limit, wait_ms, 0);
+}
+
+static void on_limit(uv_timer_t *timer) {
+    struct worker_channels *l = timer->data;
+    int64_t now = cr_monotonic_ns();
+    for (uint32_t i = 0; i < l->slot_count; i++) {
+        struct link *k = l->slots[i].link;
+        int64_t due = k != NULL ? due_ns(k) : INT64_MAX;
+        if (due > now || due == k->overdue_for_ns) continue;
+        k->overdue_for_ns = due;
+        l->events.on_hung(l->arg, i, atomic_load(&k->page->step), limit_of(k));
+    }
+    arm_limit(l);
+}
+
+/* ---- packets ---- */
+
+static struct slot *slot_of_token(struct worker_channels *l, const char *token) {
+    for (uint32_t i = 0; i < l->slot_count; i++) {
+        if (l->slots[i].token[0] != '\0' && strcmp(l->slots[i].token, token) == 0) {
+            return &l->slots[i];
+        }
+    }
+    return NULL;
+}
+
+/* A page that its holder cannot make smaller under us. -1 = none. */
+static int make_page(struct channel_page **out) {
+    int fd = memfd_create("crun-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return -1;
+    if (ftruncate(fd, CHANNEL_PAGE_SIZE) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+        cr_close_fd(&fd);
+        return -1;
+    }
+    void *page = mmap(NULL, CHANNEL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) cr_close_fd(&fd);
+    else *out = page;
+    return fd;
+}
+
+/* Whoever connected, for the dump signal: by descriptor, so that it is never another's pid. */
+static void find_process(struct link *k, int dump_signal) {
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    if (dump_signal <= 0 || dump_signal >= NSIG) return;
+    if (getsockopt(k->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.pid <= 0) return;
+    k->pidfd = (int) syscall(SYS_pidfd_open, peer.pid, 0);
+    k->dump_signal = dump_signal;
+}
+
+static void take_hello(struct link *k, const struct channel_packet *p) {
+    struct worker_channels *l = k->owner;
+    if (p->hello.version != CHANNEL_VERSION) {
+        refuse(k, "its worker runtime speaks another version of the link than this crun");
+        return;
+    }
+    struct slot *slot = slot_of_token(l, p->hello.token);
+    if (slot == NULL) {
+        refuse(k, "its token is no living worker's");
+        return;
+    }
+    if (slot->link != NULL) cut_off(slot->link); /* the worker executed another program */
+    int page_fd = make_page(&k->page);
+    LIST_REMOVE(k, of_strangers);
+    l->strangers--;
+    k->local_rank = (uint32_t) (slot - l->slots);
+    slot->link = k;
+    k->limit_since_ns = cr_monotonic_ns();
+    find_process(k, p->hello.dump_signal);
+    struct channel_packet welcome = {.type = CHANNEL_WELCOME, .welcome.version = CHANNEL_VERSION};
+    int rc = page_fd < 0 ? -ENOMEM : send_packet(k, &welcome, page_fd);
+    cr_close_fd(&page_fd);
+    if (rc < 0) {
+        cr_warn("cannot welcome the worker of local rank %u to its agent: %s", k->local_rank,
+                strerror(-rc));
+        cut_off(k);
+        return;
+    }
+    arm_limit(l);
+}
+
+static void take_packet(struct link *k, const struct channel_packet *p) {
+    struct worker_channels *l = k->owner;
+    uint32_t rank = k->local_rank;
+    if (rank == NOBODY) {
+        if (p->type == CHANNEL_HELLO) take_hello(k, p);
+        else refuse(k, "it did not say who it is");
+        return;
+    }
+    switch (p->type) {
+    case CHANNEL_READY: l->events.on_ready(l->arg, rank, p->id); return;
+    case CHANNEL_REJOIN:
+        k->limit_since_ns = INT64_MAX;
+        l->events.on_rejoin(l->arg, rank);
+        return;
+    case CHANNEL_DUMPED: l->events.on_dumped(l->arg, rank, p->id, p->text); return;
+    case CHANNEL_LIMIT:
+        k->limit_since_ns = cr_monotonic_ns();
+        arm_limit(l);
+        return;
+    default: refuse(k, "it sent a packet of an unknown type");
+    }
+}
+
+/* One packet a turn: what it leads to may cut this very connection off. */
+static void on_readable(uv_poll_t *poll, int status, int events) {
+    struct link *k = poll->data;
+    struct channel_packet p;
+    (void) status, (void) events;
+    ssize_t n = recv(k->fd, &p, sizeof(p), MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) {
+        cut_off(k);
+    } else if (n != (ssize_t) sizeof(p) || p.reserved != 0) {
+        refuse(k, "it sent something that is no packet");
+    } else {
+        p.text[sizeof(p.text) - 1] = '\0';
+        if (p.type == CHANNEL_HELLO) p.hello.token[CHANNEL_TOKEN_MAX - 1] = '\0';
+        take_packet(k, &p);
+    }
+}
+
+/* ---- accepting ---- */
+
+static void on_connection(uv_poll_t *poll, int status, int events) {
+    struct worker_channels *l = poll->data;
+    (void) status, (void) events;
+    int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    struct link *k = l->strangers < STRANGERS_MAX + l->slot_count ? calloc(1, sizeof(*k)) : NULL;
+    if (k == NULL || uv_poll_init(l->loop, &k->poll, fd) < 0) {
+        cr_warn("a worker's link to the agent is turned away: too many connections that say "
+                "nothing, or no memory left");
+        free(k);
+        (void) close(fd);
+        return;
+    }
+    k->owner = l;
+    k->poll.data = k;
+    k->fd = fd;
+    k->pidfd = -1;
+    k->local_rank = NOBODY;
+    l->open_handles++;
+    l->strangers++;
+    LIST_INSERT_HEAD(&l->stranger_list, k, of_strangers);
+    (void) uv_poll_start(&k->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+}
+
+static int listen_at(struct worker_channels *l) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char name[17];
+    int rc = token_draw(name, 8);
+    if (rc < 0) return rc;
+    int n = snprintf(l->address, sizeof(l->address), "crun-%d-%s", (int) getpid(), name);
+    memcpy(a.sun_path + 1, l->address, (size_t) n);
+    socklen_t len = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) n);
+    l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (l->fd < 0 || bind(l->fd, (struct sockaddr *) &a, len) < 0 || listen(l->fd, SOMAXCONN) < 0) {
+        return -errno;
+    }
+    return 0;
+}
+
+/* ---- the face ---- */
+
+int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
+                      const struct worker_channel_events *events, void *arg,
+                      struct worker_channels **out, struct cr_error *err) {
+    struct worker_channels *l = calloc(1, sizeof(*l));
+    if (l != NULL) l->slots = calloc(workers, sizeof(*l->slots));
+    if (l == NULL || l->slots == NULL) {
+        free(l);
+        return cr_fail(err, -ENOMEM, "cannot open the workers' link: no memory left");
+    }
+    l->loop = loop;
+    l->events = *events;
+    l->arg = arg;
+    l->limit_ms = limit_ms;
+    l->slot_count = workers;
+    l->fd = -1;
+    int rc = listen_at(l);
+    if (rc == 0) rc = uv_poll_init(loop, &l->accepting, l->fd);
+    if (rc < 0) {
+        (void) cr_fail(err, rc, "cannot open the workers' link '@%s': %s", l->address,
+                       strerror(-rc));
+        cr_close_fd(&l->fd);
+        free(l->slots);
+        free(l);
+        return rc;
+    }
+    (void) uv_timer_init(loop, &l->limit);
+    l->accepting.data = l->limit.data = l;
+    l->open_handles = 2;
+    (void) uv_poll_start(&l->accepting, UV_READABLE, on_connection);
+    *out = l;
+    return 0;
+}
+
+int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
+                         char variable[WORKER_CHANNEL_VARIABLE_MAX]) {
+    struct slot *s = &l->slots[local_rank];
+    if (s->link != NULL) cut_off(s->link);
+    int rc = token_draw(s->token, 16);
+    if (rc < 0) return rc;
+    (void) snprintf(variable, WORKER_CHANNEL_VARIABLE_MAX, CHANNEL_VARIABLE "=%s:%s", l->address,
+                    s->token);
+    return 0;
+}
+
+void worker_channels_look(const struct worker_channels *l, uint32_t local_rank, struct worker_says *out) {
+    const struct link *k = l->slots[local_rank].link;
+    *out = (struct worker_says){0};
+    if (k == NULL) return;
+    uint32_t answer = atomic_load(&k->page->answer);
+    int64_t needs_ms = atomic_load(&k->page->needs_ms);
+    out->connected = 1;
+    out->can_rejoin = atomic_load(&k->page->can_rejoin) != 0;
+    out->can_dump = k->pidfd >= 0;
+    out->step = atomic_load(&k->page->step);
+    if (out->step > INT64_MAX - 1) out->step = 0;
+    out->stopped_for = atomic_load(&k->page->stopped_for);
+    out->answer = answer <= CHANNEL_NEEDS ? (enum channel_answer) answer : CHANNEL_AFTER_STEP;
+    if (out->answer == CHANNEL_NEEDS && needs_ms > 0) {
+        out->needs_ms = needs_ms < NEEDS_MAX_MS ? needs_ms : NEEDS_MAX_MS;
+    }
+}
+
+int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
+                      const struct channel_packet *packet) {
+    struct link *k = l->slots[local_rank].link;
+    if (k == NULL) return -ENOTCONN;
+    if (packet->type == CHANNEL_OVER) atomic_store(&k->page->over, 1);
+    int rc = send_packet(k, packet, -1);
+    if (rc < 0) cut_off(k);
+    else (void) atomic_fetch_add(&k->page->bell, 1);
+    return rc;
+}
+
+int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uint64_t dump_id) {
+    struct link *k = l->slots[local_rank].link;
+    if (k == NULL) return -ENOTCONN;
+    if (k->pidfd < 0) return -ENOTSUP;
+    atomic_store(&k->page->dump_id, dump_id);
+    return syscall(SYS_pidfd_send_signal, k->pidfd, k->dump_signal, NULL, 0) < 0 ? -errno : 0;
+}
+
+void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank) {
+    struct link *k = l->slots[local_rank].link;
+    if (k == NULL) return;
+    atomic_store(&k->page->step, 0);
+    atomic_store(&k->page->stopped_for, 0);
+    atomic_store(&k->page->over, 0);
+    k->limit_since_ns = cr_monotonic_ns();
+    arm_limit(l);
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct worker_channels *l = handle->data;
+    l->open_handles--;
+    free_if_closed(l);
+}
+
+void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg)) {
+    l->on_close = on_close;
+    for (uint32_t i = 0; i < l->slot_count; i++) {
+        if (l->slots[i].link != NULL) cut_off(l->slots[i].link);
+    }
+    while (!LIST_EMPTY(&l->stranger_list)) cut_off(LIST_FIRST(&l->stranger_list));
+    cr_close_fd(&l->fd);
+    uv_close((uv_handle_t *) &l->accepting, on_handle_closed);
+    uv_close((uv_handle_t *) &l->limit, on_handle_closed);
+}

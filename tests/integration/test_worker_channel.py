@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""The agent's end of the link with its workers (contract/channel.h): who is let in, what is refused,
+workers that go on in their processes, hung ones, flight records on request. The workers here speak the
+link by hand (tests/lib/link_worker.py)."""
+import pathlib
+import signal
+import sys
+
+LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
+sys.path.insert(0, str(LIB))
+from crun_test import CRUN, alive, clean_env, crun, read_text, run_tests, script, start, \
+    wait_for  # noqa: E402
+
+ENV = clean_env(OMP_NUM_THREADS=1, PYTHONPATH=LIB)
+PY = f"""#!/usr/bin/python3
+import os, signal, sys, time
+from link_worker import *
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+def note(name, text=""):
+    with open(f"{{tmp}}/new.{{name}}", "w") as f: f.write(str(text) + "\\n")
+    os.rename(f"{{tmp}}/new.{{name}}", f"{{tmp}}/{{name}}")
+def until(*names):
+    while not all(os.path.exists(f"{{tmp}}/{{n}}") for n in names): time.sleep(0.01)
+"""
+
+
+def worker(tmp, text):
+    return script(tmp, "worker.py", PY + f"tmp = {str(tmp)!r}\n" + text)
+
+
+def test_hello_and_a_sealed_page(tmp):
+    done = crun("--nproc-per-node=2", worker(tmp, """
+link = Link()
+try: os.ftruncate(link.page_fd, 0)
+except PermissionError: note(f"sealed.{rank}")
+"""), env=ENV)
+    assert done.returncode == 0 and (tmp / "sealed.0").exists() and (tmp / "sealed.1").exists(), done
+
+
+def test_who_is_refused(tmp):
+    done = crun(worker(tmp, """
+assert Link(token="0" * 32).first["type"] == REFUSED
+for data in (b"", b"GET / HTTP/1.0", b"x" * 4000, packet(HELLO)[:-1], packet(REJOIN), packet(77),
+             packet(HELLO, 0, bytes([9, 0, 0, 0, 0, 0, 0, 0]))):
+    s = connect()
+    try:
+        if data: s.send(data)
+        else: s.close()
+        if data: assert s.recv(PACKET)[:1] == bytes([REFUSED])
+    except BrokenPipeError: pass
+silent = [connect() for i in range(70)]   # more than crun keeps
+link = Link.__new__(Link)
+for s in silent: s.close()
+link.__init__()
+link.send(77)
+assert link.recv()["type"] == REFUSED
+assert link.recv() is None
+Link().step()                             # and once more, in its own right
+"""), env=ENV)
+    assert done.returncode == 0, done
+    assert "its token is no living worker's" in done.stderr, done
+    assert "it sent something that is no packet" in done.stderr, done
+
+
+def test_a_hung_worker_is_ended_and_started_anew(tmp):
+    done = crun("--step-timeout=2", "--max-restarts=1", "--nproc-per-node=2", worker(tmp, """
+link = Link()
+for i in range(3): link.step()
+if attempt == 0 and rank == 1: time.sleep(1000)
+while attempt == 0: link.step(); time.sleep(0.05)
+"""), env=ENV)
+    assert done.returncode == 0, done
+    assert "rank 1 has made no step for 2 s, after step 3" in done.stderr, done
+    assert "failed first" in done.stderr and "it had made no step for 2 s, after step 3" in done.stderr
+
+
+def test_a_limit_of_its_own_and_its_flight_record_first(tmp):
+    done = crun(worker(tmp, """
+def dump(number, frame):
+    note("asked", link.get(DUMP_ID))
+    link.send(DUMPED, link.get(DUMP_ID), b"", b"/the/record")
+signal.signal(signal.SIGRTMIN + 5, dump)
+link = Link(dump_signal=signal.SIGRTMIN + 5)
+link.put(LIMIT_MS, 1000)
+link.send(LIMIT)
+link.step()
+while True: time.sleep(1)
+"""), env=ENV)
+    assert done.returncode == 1 and (tmp / "asked").exists(), done
+    assert "rank 0 has written its flight record to /the/record" in done.stderr, done
+    assert "it had made no step for 1 s, after step 1" in done.stderr, done
+
+
+def test_flight_records_on_request(tmp):
+    launch = start([CRUN, "--nproc-per-node=2", worker(tmp, """
+def dump(number, frame): link.send(DUMPED, link.get(DUMP_ID), b"", b"record.%d" % rank); note(f"done.{rank}")
+signal.signal(signal.SIGRTMIN + 5, dump)
+link = Link(dump_signal=signal.SIGRTMIN + 5 if rank == 0 else 0)
+note(f"up.{rank}")
+until("end")
+""")], env=ENV)
+    wait_for(lambda: (tmp / "up.0").exists() and (tmp / "up.1").exists(), "the workers")
+    launch.send_signal(signal.SIGUSR2)
+    wait_for(lambda: (tmp / "done.0").exists(), "the record")
+    (tmp / "end").touch()
+    _, err = launch.communicate(timeout=60)
+    assert launch.returncode == 0, err
+    assert "1 of 2 workers are asked for their flight records" in err, err
+    assert "rank 0 has written its flight record to record.0" in err, err
+
+
+STAYS = """
+link = Link()
+link.put32(CAN_REJOIN, 1)
+note(f"pid.{rank}.{attempt}", os.getpid())
+until(*[f"pid.{r}.0" for r in range(3)])
+if rank == 1 and attempt == 0: sys.exit(7)
+if attempt > 0: sys.exit(0)
+over = link.recv()
+assert over["type"] == OVER, over
+link.send(REJOIN)
+place = link.recv()
+assert place["type"] == ROUND and place["restart_count"] == 1 and place["rank"] == rank, place
+assert place["world_size"] == 3 and place["round"] == 1, place
+assert place["master_addr"] == os.environ["MASTER_ADDR"], place
+assert place["master_port"] != int(os.environ["MASTER_PORT"]), place
+assert link.get(STEP) == 0
+print("went on", flush=True)
+print("went on, too", file=sys.stderr, flush=True)
+"""
+
+
+def test_the_others_stay(tmp):
+    done = crun("--nproc-per-node=3", "--max-restarts=1", "-t", "3", f"--log-dir={tmp}/logs",
+                worker(tmp, STAYS), env=ENV)
+    assert done.returncode == 0, done
+    assert "[default0]:went on\n" in done.stdout and "[default2]:went on\n" in done.stdout, done
+    assert "[default2]:went on, too\n" in done.stderr, done
+    assert "rank 1 (local rank 1" in done.stderr and "restart 1 of 1" in done.stderr, done
+    assert not (tmp / "pid.0.1").exists() and (tmp / "pid.1.1").exists()
+    logs = [p for p in (tmp / "logs").rglob("stdout.log") if "went on" in p.read_text()]
+    assert sorted(p.parent.name for p in logs) == ["0", "2"], logs
+    assert {p.parent.parent.name for p in logs} == {"attempt_0"}, logs
+
+
+def test_those_that_stay_are_ended_when_the_budget_is_spent(tmp):
+    done = crun("--nproc-per-node=3", worker(tmp, STAYS), env=ENV)
+    assert done.returncode == 1 and "exit code 7" in done.stderr, done
+    for rank in range(3):
+        assert not alive(int(read_text(tmp / f"pid.{rank}.0")))
+
+
+def test_one_that_stayed_fails_in_the_next_round(tmp):
+    done = crun("--nproc-per-node=2", "--max-restarts=2", worker(tmp, """
+link = Link()
+link.put32(CAN_REJOIN, 1)
+note(f"up.{rank}.{attempt}")
+if attempt == 2: sys.exit(0)
+if rank == 1: until("up.0.0"); sys.exit(10 + attempt) if attempt == 0 else None
+if rank == 0:
+    assert link.recv()["type"] == OVER
+    link.send(REJOIN)
+    assert link.recv()["type"] == ROUND
+    sys.exit(20)
+assert link.recv()["type"] == OVER
+link.send(REJOIN)
+assert link.recv()["restart_count"] == 2
+"""), env=ENV)
+    assert done.returncode == 0, done
+    assert "exit code 10; restart 1 of 2" in done.stderr, done
+    assert "exit code 20; restart 2 of 2" in done.stderr, done
+
+
+def test_a_parked_worker_that_dies_is_started_anew(tmp):
+    done = crun("--nproc-per-node=3", "--max-restarts=1", worker(tmp, """
+link = Link()
+link.put32(CAN_REJOIN, 1)
+if attempt > 0: note(f"again.{rank}"); sys.exit(0)
+note(f"up.{rank}")
+until("up.0", "up.1", "up.2")
+if rank == 1: sys.exit(7)
+assert link.recv()["type"] == OVER
+if rank == 2:
+    until("going")
+    def is_dead(pid):  # to those who wait for it, not only on its way
+        try:
+            return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except OSError:
+            return True
+    while not is_dead(open(f"{tmp}/going").read().strip()):
+        time.sleep(0.01)
+    link.send(REJOIN)
+    assert link.recv()["type"] == ROUND
+    sys.exit(0)
+link.send(REJOIN)
+note("going", os.getpid())
+os._exit(9)
+"""), env=ENV)
+    assert done.returncode == 0, done
+    assert (tmp / "again.0").exists() and (tmp / "again.1").exists(), done
+    assert not (tmp / "again.2").exists(), done
+
+
+def test_a_round_given_up_by_its_workers_counts_as_a_failure(tmp):
+    text = """
+link = Link()
+for i in range(int(sys.argv[1])):
+    link.send(REJOIN)
+    place = link.recv()
+    if place is None: time.sleep(1000)
+    assert place["type"] == ROUND and place["restart_count"] == i + 1, place
+"""
+    done = crun("--nproc-per-node=2", "--max-restarts=2", worker(tmp, text), "2", env=ENV)
+    assert done.returncode == 0, done
+    assert "gave up its process groups" in done.stderr and "restart 2 of 2" in done.stderr, done
+    done = crun("--nproc-per-node=2", worker(tmp, text), "1", env=ENV)
+    assert done.returncode == 1 and "gave up its process groups" in done.stderr, done
+
+
+def test_signals_end_those_that_wait_for_the_next_round(tmp):
+    launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=3", "--shutdown-timeout=5", worker(tmp, """
+link = Link()
+link.put32(CAN_REJOIN, 1)
+note(f"pid.{rank}", os.getpid())
+until("pid.0", "pid.1")
+if rank == 1: signal.signal(15, signal.SIG_IGN); note("stubborn"); time.sleep(1000)
+link.send(REJOIN)
+note("parked")
+time.sleep(1000)
+""")], env=ENV)
+    wait_for(lambda: (tmp / "parked").exists() and (tmp / "stubborn").exists(), "one parked worker")
+    workers = [int(read_text(tmp / f"pid.{r}")) for r in range(2)]
+    launch.terminate()
+    _, err = launch.communicate(timeout=60)
+    assert launch.returncode == 1 and not any(alive(p) for p in workers), err
+
+
+def test_nothing_stays_behind_a_killed_crun(tmp):
+    launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=3", worker(tmp, """
+link = Link()
+link.put32(CAN_REJOIN, 1)
+note(f"pid.{rank}", os.getpid())
+until("pid.0", "pid.1")
+if rank == 1: os._exit(5)
+link.recv()
+note("over")
+time.sleep(1000)
+""")], env=ENV)
+    wait_for(lambda: (tmp / "over").exists(), "the worker that stays")
+    launch.kill()
+    launch.communicate(timeout=60)
+    stayed = int(read_text(tmp / "pid.0"))
+    wait_for(lambda: not alive(stayed), "its end")
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,204 @@
+/* Making a group: load its backend, wait until all its ranks are there, connect. */
+#include "worker_runtime/group/group.h"
+
+#include "worker_runtime/modules/modules.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int read_options(const crunrt_group_options *given, crunrt_group_options *out) {
+    *out = (crunrt_group_options) CRUNRT_GROUP_OPTIONS_INIT;
+    if (given == NULL) return 0;
+    if (given->size < offsetof(crunrt_group_options, backend)) {
+        return cr_fail(
+            rt_last_error(), -EINVAL,
+            "make a group: the options' size is %zu; start from CRUNRT_GROUP_OPTIONS_INIT",
+            given->size);
+    }
+    memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
+    return 0;
+}
+
+/* This rank's place in ranks[count], or -1; checks the list. */
+static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, int *out) {
+    CR_AUTO_FREE char *seen = calloc((size_t) rt->place.world_size, 1);
+    if (seen == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
+    if (count == 0)
+        return cr_fail(rt_last_error(), -EINVAL, "make a group: the list of ranks is empty");
+    *out = -1;
+    for (size_t i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= rt->place.world_size || seen[ranks[i]]) {
+            return cr_fail(
+                rt_last_error(), -EINVAL,
+                "make a group: rank %d in the list is %s; ranks are 0 to %d, each once", ranks[i],
+                ranks[i] < 0 || ranks[i] >= rt->place.world_size ? "no rank of the job" : "twice",
+                rt->place.world_size - 1);
+        }
+        seen[ranks[i]] = 1;
+        if (ranks[i] == rt->place.rank) *out = (int) i;
+    }
+    return 0;
+}
+
+static int load_backend(struct crunrt_group *g, const char *name) {
+    if (name == NULL) name = getenv("CRUNRT_BACKEND");
+    if (name == NULL || name[0] == '\0') name = "gloo";
+    void *table = NULL;
+    int rc = module_load(name, CRUNRT_BACKEND_SYMBOL, &table, rt_last_error());
+    if (rc < 0) return rc;
+    g->backend = table;
+    if (g->backend->abi != CRUNRT_BACKEND_ABI) {
+        return cr_fail(
+            rt_last_error(), -ENOENT,
+            "load the module '%s': it is of version %u and this library of %d; install both from "
+            "one build",
+            name, g->backend->abi, CRUNRT_BACKEND_ABI);
+    }
+    return 0;
+}
+
+static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) {
+    struct cr_error *err = rt_last_error();
+    char address[RT_ADDRESS_MAX];
+    int rc = rt_bind_address(g->rt, address, err);
+    if (rc < 0) return rc;
+    struct backend_group b = {
+        .name = g->name,
+        .rank = g->rank,
+        .size = g->size,
+        .timeout_ms = g->timeout_ms,
+        .device = o->device >= 0 ? o->device : g->rt->place.local_rank,
+        .stream = o->stream,
+        .foreign = g->foreign,
+        .bind_address = address,
+        .store = group_backend_store(g),
+    };
+    if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
+    if (rc < 0) return rc;
+    rc = g->foreign ? 0 : group_split(g, &b, err);
+    if (rc != 0) return rc < 0 ? rc : 0;
+    if (!g->foreign) rc = group_arrive(g, "arrival", g->timeout_ms, err);
+    return rc < 0 ? rc : g->backend->open(&b, &g->state, err);
+}
+
+static int name_group(struct crunrt_group *g, const char *name, const char *foreign_prefix) {
+    uint64_t number = g->number = g->rt->group_seq++;
+    if (name != NULL)
+        (void) snprintf(g->name, sizeof(g->name), "%s", name);
+    else if (number == 0)
+        (void) snprintf(g->name, sizeof(g->name), "world");
+    else
+        (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
+    for (char *p = g->name; *p != '\0'; p++) { /* a text of ours is one line */
+        if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
+    }
+    char prefix[96];
+    (void) snprintf(prefix, sizeof(prefix), "%s/pg/%llu", g->rt->prefix,
+                    (unsigned long long) number);
+    return crunrt_store_prefix(g->rt->store, foreign_prefix != NULL ? foreign_prefix : prefix,
+                               &g->store);
+}
+
+/* The others must not wait for a rank that could not come. */
+static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
+    char words[CR_ERROR_TEXT_MAX + 64], first[8];
+    if (g->store == NULL) return;
+    group_limit_store(g, 0);
+    (void) snprintf(words, sizeof(words), "rank %d: %s", g->rank, cause->text);
+    group_tell_failure(g, words, first, sizeof(first));
+}
+
+static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_options *o, int rank,
+                                     int size) {
+    struct crunrt_group *g = calloc(1, sizeof(*g));
+    if (g == NULL) return NULL;
+    g->rt = rt;
+    g->rank = rank;
+    g->size = size;
+    g->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : GROUP_TIMEOUT_MS;
+    g->stream = o->stream;
+    const char *debug = getenv("CRUNRT_DEBUG");
+    g->checks = debug != NULL && strcmp(debug, "1") == 0;
+    g->foreign = o->foreign_prefix != NULL;
+    return g;
+}
+
+/* A rank that is no member keeps count, and takes part where the group is split from another. Only
+ * a failed split is its own failure: that breaks the other group. */
+static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
+    struct cr_error *err = rt_last_error();
+    *out = NULL;
+    struct crunrt_group *g = allocate(rt, o, -1, (int) o->rank_count);
+    if (g == NULL) return cr_fail(err, -ENOMEM, "make a group: out of memory");
+    int rc = name_group(g, o->name, o->foreign_prefix);
+    struct backend_group b = {.name = g->name,
+                              .rank = -1,
+                              .size = g->size,
+                              .timeout_ms = g->timeout_ms,
+                              .device = -1,
+                              .store = group_backend_store(g)};
+    if (rc == 0 && !g->foreign) rc = group_split(g, &b, err);
+    if (rc < 0) {
+        struct cr_error cause = *err;
+        give_up(g, &cause);
+        *err = cause;
+        (void) cr_wrap(err, "make the group '%s' (no member)", g->name);
+    }
+    crunrt_group_destroy(g);
+    return rc < 0 ? rt_lost_is_reset(rc, err) : 0;
+}
+
+int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
+    crunrt_group_options o;
+    int rc = rt == NULL    ? rt_fail_null("make a group", "the runtime")
+             : out == NULL ? rt_fail_null("make a group", "out")
+                           : read_options(options, &o);
+    if (rc < 0) return rc;
+    int rank = rt->place.rank;
+    int size = rt->place.world_size;
+    if (o.ranks != NULL) {
+        rc = find_rank(rt, o.ranks, o.rank_count, &rank);
+        if (rc < 0) return rc;
+        size = (int) o.rank_count;
+    }
+    if (rank < 0) return stand_aside(rt, &o, out);
+    struct crunrt_group *g = allocate(rt, &o, rank, size);
+    if (g == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
+    rc = name_group(g, o.name, o.foreign_prefix);
+    if (rc == 0) rc = load_backend(g, o.backend);
+    if (rc == 0) rc = connect_group(g, &o);
+    if (rc < 0) {
+        struct cr_error cause = *rt_last_error();
+        give_up(g, &cause);
+        *rt_last_error() = cause;
+        (void) cr_wrap(rt_last_error(), "make the group '%s' (rank %d of %d)", g->name, rank, size);
+        crunrt_group_destroy(g);
+        return rt_lost_is_reset(rc, rt_last_error());
+    }
+    group_split_offer(g);
+    *out = g;
+    return 0;
+}
+
+void crunrt_group_destroy(crunrt_group *group) {
+    if (group == NULL) return;
+    group_split_withdraw(group);
+    if (group->state != NULL) group->backend->close(group->state);
+    crunrt_store_close(group->store);
+    free(group);
+}
+
+int crunrt_group_rank(const crunrt_group *group) { return group != NULL ? group->rank : -1; }
+int crunrt_group_size(const crunrt_group *group) { return group != NULL ? group->size : -1; }
+const char *crunrt_group_backend(const crunrt_group *group) {
+    return group != NULL ? group->backend->name : NULL;
+}
+
+void *crunrt_nccl_comm(crunrt_group *group) {
+    if (group == NULL || group->backend->native == NULL) return NULL;
+    return group->backend->native(group->state);
+}

@@ -1,0 +1,197 @@
+/* With CRUNRT_DEBUG=1: before each collective the ranks compare what they are about to call, and a
+ * mismatch ends the call on all of them with one sentence, instead of a hang or wrong numbers.
+ *
+ *   check/<seq>/call    "rank 2: all_reduce(float32 x 1000, sum)", set by the first to come
+ *   check/<seq>/count   how many agree with it
+ *   check/<seq>/counts/<rank>  of an all-to-all with counts: what it sends to each, then what it awaits
+ *   check/<seq>/verdict "ok" once all agree, or the sentence
+ *
+ * Costs four requests a rank and call. Whoever comes last compares the counts. The keys of a call are
+ * removed in the one after the next. */
+#include "worker_runtime/group/group.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *dtype_name(crunrt_dtype t) {
+    static const char *const names[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
+                                        "uint64", "float16", "float32", "float64", "bfloat16"};
+    return (size_t) t < CR_ARRAY_LEN(names) ? names[t] : "unknown type";
+}
+
+static const char *reduce_name(crunrt_reduce_op op) {
+    static const char *const names[] = {"sum", "product", "max", "min", "avg", "and", "or", "xor"};
+    return (size_t) op < CR_ARRAY_LEN(names) ? names[op] : "unknown operation";
+}
+
+void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]) {
+    const char *name = op_kind_name(op->kind), *type = dtype_name(op->dtype);
+    switch (op->kind) {
+    case CRUNRT_OP_ALL_REDUCE:
+    case CRUNRT_OP_REDUCE_SCATTER:
+        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, %s)", name, type, op->count,
+                        reduce_name(op->reduce));
+        return;
+    case CRUNRT_OP_REDUCE:
+        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, %s, root %d)", name, type, op->count,
+                        reduce_name(op->reduce), op->root);
+        return;
+    case CRUNRT_OP_BROADCAST:
+    case CRUNRT_OP_GATHER:
+    case CRUNRT_OP_SCATTER:
+        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, root %d)", name, type, op->count, op->root);
+        return;
+    case CRUNRT_OP_SEND:
+    case CRUNRT_OP_RECV:
+        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, peer %d, tag %u)", name, type, op->count,
+                        op->root, op->tag);
+        return;
+    case CRUNRT_OP_ALL_TO_ALL_COUNTS:
+        (void) snprintf(out, OP_TEXT_MAX, "%s(%s)", name, type);
+        return;
+    case CRUNRT_OP_BARRIER: (void) snprintf(out, OP_TEXT_MAX, "%s()", name); return;
+    case CRUNRT_OP_ALL_GATHER:
+    case CRUNRT_OP_ALL_TO_ALL: break;
+    }
+    (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu)", name, type, op->count);
+}
+
+static void key_of(uint32_t seq, const char *what, char out[64]) {
+    (void) snprintf(out, 64, "check/%u/%s", seq, what);
+}
+
+/* Puts the verdict where all look; the first one stands. */
+static int give_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
+    char key[64];
+    key_of(seq, "verdict", key);
+    return crunrt_store_compare_set(g->store, key, "", 0, sentence, strlen(sentence), NULL, NULL);
+}
+
+/* ---- counts: 2 * size numbers of each rank ---- */
+
+static void counts_key(uint32_t seq, int rank, char out[64]) {
+    (void) snprintf(out, 64, "check/%u/counts/%d", seq, rank);
+}
+
+static int put_counts(struct crunrt_group *g, const struct group_call *call) {
+    char key[64];
+    size_t n = (size_t) g->size;
+    CR_AUTO_FREE uint64_t *row = calloc(2 * n, sizeof(*row));
+    if (row == NULL) return cr_fail(rt_last_error(), -ENOMEM, "compare the counts: out of memory");
+    for (size_t i = 0; i < n; i++) {
+        row[i] = call->op.send_counts[i];
+        row[n + i] = call->op.recv_counts[i];
+    }
+    counts_key(call->backend.seq, g->rank, key);
+    return crunrt_store_set(g->store, key, row, 2 * n * sizeof(*row));
+}
+
+/* Every rank's row, one after the other; they are not needed after this. */
+static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
+    size_t row = 2 * (size_t) g->size, len = 0;
+    for (int r = 0; r < g->size; r++) {
+        char key[64];
+        void *value = NULL;
+        counts_key(seq, r, key);
+        int rc = crunrt_store_get(g->store, key, 0, &value, &len);
+        CR_AUTO_FREE void *held = value;
+        if (rc < 0) return rc;
+        if (len != row * sizeof(*rows))
+            return cr_fail(rt_last_error(), -EPROTO, "compare the counts: '%s' is no row", key);
+        memcpy(rows + (size_t) r * row, held, len);
+        (void) crunrt_store_delete(g->store, key, NULL);
+    }
+    return 0;
+}
+
+/* Writes a sentence where a rank awaits another number than is sent to it. */
+static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
+                          char sentence[3 * OP_TEXT_MAX]) {
+    size_t n = (size_t) g->size;
+    CR_AUTO_FREE uint64_t *rows = calloc(2 * n * n, sizeof(*rows));
+    if (rows == NULL) return cr_fail(rt_last_error(), -ENOMEM, "compare the counts: out of memory");
+    int rc = take_counts(g, seq, rows);
+    for (size_t from = 0; rc == 0 && from < n; from++) {
+        for (size_t to = 0; to < n; to++) {
+            uint64_t sent = rows[from * 2 * n + to], awaited = rows[to * 2 * n + n + from];
+            if (sent == awaited) continue;
+            (void) snprintf(sentence, 3 * OP_TEXT_MAX,
+                            "mismatched collectives at #%u: in %s rank %zu sends %llu elements to "
+                            "rank %zu, which awaits %llu",
+                            seq, call, from, (unsigned long long) sent, to,
+                            (unsigned long long) awaited);
+            return 0;
+        }
+    }
+    return rc;
+}
+
+/* ---- the call ---- */
+
+static int compare_with_first(struct crunrt_group *g, const struct group_call *call) {
+    char key[64], mine[OP_TEXT_MAX], text[OP_TEXT_MAX + 32];
+    uint32_t seq = call->backend.seq;
+    void *held = NULL;
+    op_describe(&call->op, mine);
+    (void) snprintf(text, sizeof(text), "rank %d: %s", g->rank, mine);
+    key_of(seq, "call", key);
+    int rc = crunrt_store_compare_set(g->store, key, "", 0, text, strlen(text), &held, NULL);
+    if (rc < 0) return rc;
+    CR_AUTO_FREE char *first = held;
+    const char *first_call = strstr(first, ": ");
+    if (first_call != NULL && strcmp(first_call + 2, mine) != 0) {
+        char sentence[3 * OP_TEXT_MAX];
+        (void) snprintf(sentence, sizeof(sentence),
+                        "mismatched collectives at #%u: %.*s called %s and rank %d called %s", seq,
+                        (int) (first_call - first), first, first_call + 2, g->rank, mine);
+        return give_verdict(g, seq, sentence);
+    }
+    int64_t agree = 0;
+    int has_counts = call->op.kind == CRUNRT_OP_ALL_TO_ALL_COUNTS;
+    if (has_counts) rc = put_counts(g, call);
+    key_of(seq, "count", key);
+    if (rc == 0) rc = crunrt_store_add(g->store, key, 1, &agree);
+    if (rc < 0 || agree < g->size) return rc;
+    char sentence[3 * OP_TEXT_MAX] = "ok";
+    if (has_counts) rc = compare_counts(g, seq, mine, sentence);
+    return rc < 0 ? rc : give_verdict(g, seq, sentence);
+}
+
+static void forget_check(struct crunrt_group *g, uint32_t seq) {
+    static const char *const parts[] = {"call", "count", "verdict"};
+    for (size_t i = 0; i < CR_ARRAY_LEN(parts); i++) {
+        char key[64];
+        key_of(seq, parts[i], key);
+        (void) crunrt_store_delete(g->store, key, NULL);
+    }
+}
+
+static int get_verdict(struct crunrt_group *g, const char *key, void **value,
+                       struct cr_error *err) {
+    int rc = crunrt_store_get(g->store, key, 0, value, NULL);
+    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
+    return rc;
+}
+
+int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err) {
+    if (!g->checks || call->op.kind == CRUNRT_OP_SEND || call->op.kind == CRUNRT_OP_RECV) return 0;
+    uint32_t seq = call->backend.seq;
+    char key[64];
+    void *value = NULL;
+    group_limit_store(g, call->op.timeout_ms);
+    int rc = compare_with_first(g, call);
+    key_of(seq, "verdict", key);
+    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
+    if (rc == 0) rc = group_wait_for_key(g, key, call->op.timeout_ms, err);
+    if (rc == 0) rc = get_verdict(g, key, &value, err);
+    if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
+    CR_AUTO_FREE char *verdict = value;
+    /* Whoever is here has seen every rank begin this call, so all are through with the last but
+     * one. */
+    if (g->rank == 0 && seq >= 2) forget_check(g, seq - 2);
+    return strcmp(verdict, "ok") == 0 ? 0 : cr_fail(err, -EPROTO, "%s", verdict);
+}

@@ -1,0 +1,28 @@
+/* The text of the last failure, one a thread, in fixed storage: it works when memory is short. */
+
+#include "worker_runtime/report/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static _Thread_local struct cr_error thread_error;
+
+struct cr_error *rt_last_error(void) {
+    return &thread_error;
+}
+
+int rt_fail_null(const char *what, const char *argument) {
+    return cr_fail(rt_last_error(), -EINVAL, "%s: %s is NULL", what, argument);
+}
+
+int rt_lost_is_reset(int rc, struct cr_error *err) {
+    if (rc != -EPIPE) return rc;
+    err->code = -ECONNRESET;
+    return -ECONNRESET;
+}
+
+const char *crunrt_last_error(void) { return thread_error.text; }
+
+const char *crunrt_version(void) { return CRUN_VERSION; }
+
+void crunrt_free(void *memory) { free(memory); }

@@ -1,0 +1,74 @@
+/* Which of this host's addresses the other ranks can reach: the one that the kernel would use to
+ * talk to the store, which they all reach. Where the store's name resolves to loopback on its own
+ * host (Debian writes 127.0.1.1 into /etc/hosts) but ranks run on others too, the first interface
+ * that is up is taken instead. */
+#include "worker_runtime/runtime/runtime.h"
+
+#include "base/address.h"
+#include "base/cleanup.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static int is_loopback(const struct sockaddr_storage *a) {
+    if (a->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *) a;
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) a;
+    return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+static void format_host(const struct sockaddr_storage *a, char out[RT_ADDRESS_MAX]) {
+    const void *host = a->ss_family == AF_INET
+                           ? (const void *) &((const struct sockaddr_in *) a)->sin_addr
+                           : (const void *) &((const struct sockaddr_in6 *) a)->sin6_addr;
+    (void) inet_ntop(a->ss_family, host, out, RT_ADDRESS_MAX);
+}
+
+/* No packet is sent: connecting a datagram socket only picks the route. */
+static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
+                         struct sockaddr_storage *own, struct cr_error *err) {
+    CR_AUTO_FD int fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t len = sizeof(*own);
+    if (fd < 0 || connect(fd, (const struct sockaddr *) to, to_len) < 0 ||
+        getsockname(fd, (struct sockaddr *) own, &len) < 0) {
+        return cr_fail_errno(err, "find this host's address towards the store");
+    }
+    return 0;
+}
+
+static void prefer_interface(struct sockaddr_storage *own) {
+    struct ifaddrs *list = NULL;
+    if (getifaddrs(&list) < 0) return; /* loopback it is; the peers' connections will tell */
+    for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
+        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET) continue;
+        if ((i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0) continue;
+        memcpy(own, i->ifa_addr, sizeof(struct sockaddr_in));
+        break;
+    }
+    freeifaddrs(list);
+}
+
+int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr_error *err) {
+    const struct worker_place *p = &rt->place;
+    struct sockaddr_storage to, own = {.ss_family = AF_INET};
+    socklen_t to_len = 0;
+    int one_node = p->local_world_size >= p->world_size;
+    int rc = 0;
+    if (p->file[0] != '\0') { /* no address is known: loopback, unless there may be other hosts */
+        ((struct sockaddr_in *) &own)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    } else {
+        rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
+        if (rc == 0) rc = route_towards(&to, to_len, &own, err);
+        if (p->local_world_size < 0) one_node = 1; /* the store's own address says where it is */
+    }
+    if (rc < 0) return rc;
+    if (is_loopback(&own) && !one_node) prefer_interface(&own);
+    format_host(&own, out);
+    return 0;
+}

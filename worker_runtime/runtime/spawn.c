@@ -1,0 +1,198 @@
+/* Workers without a launcher: forks, tells each child its place, hosts the store, waits for all,
+ * ends the rest when one fails.
+ *
+ * The children are forked first and wait for the store's port on a pipe: the store has a thread,
+ * and a process with threads is a bad one to fork. */
+#include "worker_runtime/modules/modules.h"
+#include "worker_runtime/runtime/runtime.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SPAWN_MAX   1024
+#define SPAWN_GRACE INT64_C(5000) /* ms between SIGTERM and SIGKILL */
+
+struct child {
+    pid_t pid;
+    int pidfd, status; /* pidfd -1: it has ended */
+    int lost;          /* somebody else took its status */
+};
+
+struct spawn {
+    crunrt_spawn_fn fn;
+    void *arg;
+    int count, started;
+    int gate[2]; /* the port goes through here, once for each child */
+    struct child *children;
+    const struct store_host *host;
+    void *host_state;
+};
+
+/* ---- the child ---- */
+
+static void set_number(const char *name, int n) {
+    char text[16];
+    (void) snprintf(text, sizeof(text), "%d", n);
+    (void) setenv(name, text, 1);
+}
+
+static void run_child(const struct spawn *s, int rank, pid_t parent) {
+    uint16_t port = 0;
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1); /* it died before we could ask for the signal */
+    (void) close(s->gate[1]);
+    if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1); /* given up */
+    (void) close(s->gate[0]);
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", rank);
+    set_number("WORLD_SIZE", s->count);
+    set_number("LOCAL_WORLD_SIZE", s->count);
+    set_number("MASTER_PORT", port);
+    (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
+    (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+    (void) unsetenv(CHANNEL_VARIABLE); /* that agent's worker is the process that spawns */
+    int rc = s->fn(rank, s->arg);
+    (void) fflush(NULL);
+    _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff); /* 256 is no success */
+}
+
+/* ---- the parent ---- */
+
+static int start_children(struct spawn *s) {
+    pid_t parent = getpid();
+    (void) fflush(NULL); /* or the children write it, too */
+    for (; s->started < s->count; s->started++) {
+        struct child *c = &s->children[s->started];
+        c->pid = fork();
+        if (c->pid < 0) return cr_fail_errno(rt_last_error(), "start worker %d", s->started);
+        if (c->pid == 0) run_child(s, s->started, parent);
+        c->pidfd = (int) syscall(SYS_pidfd_open, c->pid, 0);
+        if (c->pidfd < 0) return cr_fail_errno(rt_last_error(), "watch worker %d", s->started++);
+    }
+    return 0;
+}
+
+static int open_store(struct spawn *s) {
+    void *table = NULL;
+    int rc = module_load("store_host", STORE_HOST_SYMBOL, &table, rt_last_error());
+    if (rc < 0) return rc;
+    uint16_t port = 0;
+    s->host = table;
+    rc = s->host->open(0, &s->host_state, &port, rt_last_error());
+    for (int i = 0; rc == 0 && i < s->count; i++) {
+        if (write(s->gate[1], &port, sizeof(port)) != (ssize_t) sizeof(port)) {
+            rc = cr_fail_errno(rt_last_error(), "let worker %d begin", i);
+        }
+    }
+    return rc;
+}
+
+/* Waits for the next child to end, until the deadline. Its number, -1 if none is left, -2 when
+ * late. */
+static int next_to_end(struct spawn *s, int64_t deadline_ms) {
+    struct pollfd fds[SPAWN_MAX];
+    int left = 0;
+    for (int i = 0; i < s->started; i++) {
+        fds[i] = (struct pollfd){.fd = s->children[i].pidfd, .events = POLLIN};
+        left += s->children[i].pidfd >= 0;
+    }
+    if (left == 0) return -1;
+    int n = 0;
+    do {
+        n = poll(fds, (nfds_t) s->started, cr_poll_timeout(deadline_ms));
+    } while (n < 0 && errno == EINTR);
+    for (int i = 0; n > 0 && i < s->started; i++) {
+        struct child *c = &s->children[i];
+        if (c->pidfd < 0 || fds[i].revents == 0) continue;
+        c->lost = waitpid(c->pid, &c->status, 0) != c->pid;
+        cr_close_fd(&c->pidfd);
+        return i;
+    }
+    return -2;
+}
+
+static void end_children(struct spawn *s) {
+    static const int signals[] = {SIGTERM, SIGKILL};
+    for (size_t k = 0; k < CR_ARRAY_LEN(signals); k++) {
+        for (int i = 0; i < s->started; i++) {
+            if (s->children[i].pidfd >= 0) (void) kill(s->children[i].pid, signals[k]);
+        }
+        int64_t deadline = signals[k] == SIGKILL ? CR_FOREVER : cr_deadline_ms(SPAWN_GRACE);
+        while (next_to_end(s, deadline) >= 0) {
+        }
+    }
+}
+
+static int wait_for_children(struct spawn *s) {
+    for (;;) {
+        int i = next_to_end(s, CR_FOREVER);
+        if (i == -1) return 0;
+        int status = i >= 0 ? s->children[i].status : 0;
+        if (i >= 0 && s->children[i].lost) {
+            return cr_fail(rt_last_error(), -ECHILD,
+                           "worker %d ended, and how is not known: the program takes the status of "
+                           "children that it did not start",
+                           i);
+        }
+        if (i < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
+        if (WIFSIGNALED(status)) {
+            return cr_fail(rt_last_error(), -ECHILD, "worker %d was killed by signal %d (SIG%s)", i,
+                           WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
+        }
+        return cr_fail(rt_last_error(), -ECHILD, "worker %d returned %d", i, WEXITSTATUS(status));
+    }
+}
+
+static void spawn_done(struct spawn *s) {
+    struct cr_error kept = *rt_last_error();
+    cr_close_fd(&s->gate[0]); /* whoever still waits there gives up */
+    cr_close_fd(&s->gate[1]);
+    end_children(s);
+    if (s->host_state != NULL) s->host->close(s->host_state);
+    free(s->children);
+    *rt_last_error() = kept;
+}
+
+static int statuses_are_lost(void) {
+    struct sigaction now;
+    if (sigaction(SIGCHLD, NULL, &now) < 0) return 0;
+    int ignored = (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
+    return ignored || (now.sa_flags & SA_NOCLDWAIT) != 0;
+}
+
+int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg) {
+    if (fn == NULL) return rt_fail_null("start workers", "the function");
+    if (nprocs < 1 || nprocs > SPAWN_MAX) {
+        return cr_fail(rt_last_error(), -EINVAL, "start %d workers: 1 to %d can be started", nprocs,
+                       SPAWN_MAX);
+    }
+    if (statuses_are_lost()) {
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "start workers: the program ignores SIGCHLD, so nobody would learn how they "
+                       "end; set it to SIG_DFL first");
+    }
+    struct spawn s = {.fn = fn, .arg = arg, .count = nprocs, .gate = {-1, -1}};
+    s.children = calloc((size_t) nprocs, sizeof(*s.children));
+    if (s.children == NULL)
+        return cr_fail(rt_last_error(), -ENOMEM, "start workers: out of memory");
+    for (int i = 0; i < nprocs; i++) s.children[i].pidfd = -1;
+    int rc = pipe2(s.gate, O_CLOEXEC) < 0 ? cr_fail_errno(rt_last_error(), "start workers") : 0;
+    if (rc == 0) rc = start_children(&s);
+    if (rc == 0) rc = open_store(&s);
+    if (rc == 0) rc = wait_for_children(&s);
+    spawn_done(&s);
+    return rc;
+}
