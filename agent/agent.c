@@ -237,6 +237,8 @@ static const struct rendezvous_events rendezvous_events = {
 
 /* ---- the face ---- */
 
+int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
+
 void agent_signal(struct agent *a, int signum) {
     if (a->group.state == GROUP_ENDED) {
         log_relay_give_up(a->relay); /* all that we still wait for is the console */
