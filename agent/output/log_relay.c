@@ -6,7 +6,7 @@
 #include "agent/output/log_relay.h"
 
 #include "agent/output/console.h"
-#include "agent/output/last_lines.h"
+#include "agent/output/last_bytes.h"
 #include "agent/output/line_splitter.h"
 #include "base/template.h"
 #include "base/cleanup.h"

@@ -17,7 +17,8 @@ struct event {
     const struct worker_exit *how; /* of a worker that has ended, or NULL */
 };
 
-/* The value of the field "metadata" within "metadata": torchrun puts this object there as a text. */
+/* The value of the field "metadata" within "metadata": torchrun puts this object there as a
+ * text. */
 static char *inner_metadata(const struct event *e) {
     const struct rendezvous_round *round = e->round;
     json_auto_t *m = json_pack("{s:i, s:s}", "group_world_size", (int) round->group_world_size,

@@ -1,5 +1,5 @@
-/* torchrun's events (--event-log-handler=console): one JSON object per line, in the stream of the log.
- * Source: torchrun's events, field by field (torch/distributed/elastic/events and the agent's
+/* torchrun's events (--event-log-handler=console): one JSON object per line, in the stream of the
+ * log. Source: torchrun's events, field by field (torch/distributed/elastic/events and the agent's
  * _construct_event). */
 #ifndef AGENT_EVENTS_H
 #define AGENT_EVENTS_H
@@ -23,7 +23,8 @@ void events_worker_started(struct event_source source, const struct rendezvous_r
                            uint32_t local_rank, pid_t pid);
 void events_worker_ended(struct event_source source, const struct rendezvous_round *round,
                          uint32_t local_rank, const struct worker_exit *how, int64_t ran_ms);
-/* `succeeded` is false after an error or a signal. Failed workers are not a failure of the agent. */
+/* `succeeded` is false after an error or a signal. Failed workers are not a failure of the
+ * agent. */
 void events_agent_ended(struct event_source source, const struct rendezvous_round *round,
                         bool succeeded, int64_t ran_ms);
 
