@@ -6,7 +6,7 @@
  * good-bye, the handles are closed, on_done. */
 #include "agent/agent_internal.h"
 
-#include "agent/events.h"
+#include "agent/report/report.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"

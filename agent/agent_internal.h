@@ -4,12 +4,11 @@
 #define AGENT_AGENT_INTERNAL_H
 
 #include "agent/agent.h"
-#include "agent/log_dir.h"
-#include "agent/log_relay.h"
-#include "agent/watchdog.h"
+#include "agent/output/log_relay.h"
+#include "agent/process/nursery.h"
+#include "agent/watchdog/watchdog.h"
 #include "agent/worker_group.h"
 #include "agent/worker_channel.h"
-#include "agent/worker_process.h"
 #include "base/buffer.h"
 
 /* A worker of the current attempt, or of the last one until the next begins. */

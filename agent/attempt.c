@@ -3,8 +3,7 @@
 #include "agent/agent_internal.h"
 
 #include "agent/environment.h"
-#include "agent/events.h"
-#include "agent/oom.h"
+#include "agent/report/report.h"
 #include "base/clock.h"
 
 #include <errno.h>

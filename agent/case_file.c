@@ -1,8 +1,7 @@
 /* Who failed, and what is known about it: gathers for verdict.h what an attempt has left behind. */
 #include "agent/agent_internal.h"
 
-#include "agent/oom.h"
-#include "agent/verdict.h"
+#include "agent/report/report.h"
 #include "base/log.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "base/daemon.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/server.h"
 

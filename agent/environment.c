@@ -1,7 +1,7 @@
 /* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited twice. */
 #include "agent/environment.h"
 
-#include "agent/template.h"
+#include "base/template.h"
 #include "contract/channel.h"
 
 #include <errno.h>

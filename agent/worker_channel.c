@@ -1,6 +1,6 @@
 #include "agent/worker_channel.h"
 
-#include "agent/token.h"
+#include "base/token.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -35,25 +35,51 @@ int cr_buffer_append(struct cr_buffer *b, const void *data, size_t len) {
     return 0;
 }
 
-int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
+int cr_buffer_vprintf(struct cr_buffer *b, const char *fmt, va_list ap) {
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
     if (n < 0) return -ENOMEM;
     int rc = cr_buffer_reserve(b, (size_t) n + 1);
     if (rc < 0) return rc;
-    va_start(ap, fmt);
     (void) vsnprintf(b->data + b->len, (size_t) n + 1, fmt, ap);
-    va_end(ap);
     b->len += (size_t) n;
     return 0;
+}
+
+int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int rc = cr_buffer_vprintf(b, fmt, ap);
+    va_end(ap);
+    return rc;
 }
 
 void cr_buffer_consume(struct cr_buffer *b, size_t n) {
     CR_ASSERT(n <= b->len);
     b->len -= n;
     if (b->len > 0) memmove(b->data, b->data + n, b->len);
+}
+
+int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
+    struct cr_buffer in = *b;
+    *b = (struct cr_buffer){0};
+    size_t at = 0;
+    int64_t n = 1;
+    while (n > 0 && at < in.len) {
+        n = take(arg, in.data + at, in.len - at);
+        if (n < 0) {
+            cr_buffer_done(&in);
+            return (int) n;
+        }
+        CR_ASSERT((size_t) n <= in.len - at);
+        at += (size_t) n;
+    }
+    CR_ASSERT(b->data == NULL); /* `take` used it and did not return a negative value */
+    cr_buffer_consume(&in, at);
+    *b = in;
+    return 0;
 }
 
 char *cr_asprintf(const char *fmt, ...) {

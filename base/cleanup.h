@@ -8,19 +8,11 @@
 #ifndef CR_CLEANUP_H
 #define CR_CLEANUP_H
 
-#include <stddef.h>
-#include <stdlib.h>
+#include "base/memory.h"
+
 #include <unistd.h>
 
-#define CR_AUTO_FREE __attribute__((cleanup(cr_cleanup_free)))
 #define CR_AUTO_FD   __attribute__((cleanup(cr_cleanup_fd)))
-
-#define CR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-
-/* The object of `type` whose member `member` is at `ptr`. */
-#define CR_CONTAINER_OF(ptr, type, member) ((type *) (void *) ((char *) (ptr) -offsetof(type, member)))
-
-static inline void cr_cleanup_free(void *p) { free(*(void **) p); }
 
 static inline void cr_cleanup_fd(int *fd) {
     if (*fd >= 0) (void) close(*fd);

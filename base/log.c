@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -92,8 +94,9 @@ static int append(const char *line, size_t len) {
 static int append_count_of_lost(void) {
     char line[128];
     if (diversion.lost == 0) return 0;
-    int n = snprintf(line, sizeof(line), "%.32s[%d] warning: %" PRIu64 " lines are missing here: stderr "
-                     "was full\n", settings.program, (int) getpid(), diversion.lost);
+    int n = snprintf(line, sizeof(line),
+                     "%.32s[%d] warning: %" PRIu64 " lines are missing here: stderr was full\n",
+                     settings.program, (int) getpid(), diversion.lost);
     int rc = append(line, (size_t) n);
     if (rc == 0) diversion.lost = 0;
     return rc;
@@ -162,21 +165,6 @@ void cr_log_text(const char *text, size_t len) {
 
 /* ---- a line ---- */
 
-/* Copies `text`, writing control bytes as \xNN; keeps newlines out of the middle of a line. */
-static size_t escape(char *out, size_t cap, const char *text) {
-    size_t n = 0;
-    for (; *text != '\0' && n + 5 < cap; text++) {
-        unsigned char c = (unsigned char) *text;
-        if (c >= 0x20 && c != 0x7f) {
-            out[n++] = (char) c;
-        } else {
-            n += (size_t) snprintf(out + n, cap - n, "\\x%02x", c);
-        }
-    }
-    out[n] = '\0';
-    return n;
-}
-
 void cr_log(enum cr_log_level level, const char *fmt, ...) {
     if (!cr_log_enabled(level) || level >= CR_LOG_OFF) return;
     char text[LINE_MAX_BYTES];
@@ -187,7 +175,8 @@ void cr_log(enum cr_log_level level, const char *fmt, ...) {
     char line[LINE_MAX_BYTES + 128];
     int head = snprintf(line, 100, "%s[%d] %s: ", settings.program, (int) getpid(),
                         level_names[level]);
-    size_t n = (size_t) head + escape(line + head, sizeof(line) - (size_t) head - 1, text);
+    size_t n = (size_t) head;
+    n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
     line[n++] = '\n';
     cr_log_text(line, n);
 }

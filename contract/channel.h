@@ -20,6 +20,8 @@
 #ifndef CONTRACT_CHANNEL_H
 #define CONTRACT_CHANNEL_H
 
+#include "base/change_kind.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -46,12 +48,11 @@ enum channel_type {
     CHANNEL_REFUSED = 70, /* last packet; text says why */
 };
 
-/* Why a change comes. The same numbers travel between nodes and stand in crunrt.h. */
+/* Why a change comes; base/change_kind.h is the list. */
 enum channel_change_kind {
-    CHANNEL_CHANGE_JOIN = 1,        /* nodes are let in */
-    CHANNEL_CHANGE_LEAVE = 2,       /* a node leaves */
-    CHANNEL_CHANGE_PREEMPTION = 3,  /* a node is taken away */
-    CHANNEL_CHANGE_MAINTENANCE = 4, /* a node is to be repaired */
+#define K(NAME, number, word, phrase) CHANNEL_CHANGE_##NAME = (number),
+    CR_CHANGE_KINDS(K)
+#undef K
 };
 
 struct channel_packet {

@@ -109,21 +109,89 @@ static int ends_with(const char *text, const char *suffix) {
     return n > m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* Does a #! line start Python? The interpreter is the first word's last part; for env, the first
- * word behind it that is neither an option nor an assignment. */
-static int names_python(const char *line) {
-    char buffer[HEAD_MAX + 1], *save = NULL;
-    memcpy(buffer, line, HEAD_MAX + 1);
-    buffer[strcspn(buffer, "\r\n")] = '\0';
-    char *word = strtok_r(buffer + 2, " \t", &save);
-    while (word != NULL) {
-        const char *slash = strrchr(word, '/');
-        const char *name = slash == NULL ? word : slash + 1;
-        if (strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0) return 1;
-        if (strcmp(name, "env") != 0 && word[0] != '-' && strchr(word, '=') == NULL) return 0;
-        word = strtok_r(NULL, " \t", &save);
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* One of env's options: what it holds of the command itself (-Sname), or NULL. `takes_next`: the
+ * word behind it belongs to it. */
+static char *read_env_option(char *word, int *takes_next) {
+    *takes_next = strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
+    if (strncmp(word, "--split-string=", 15) == 0) return word + 15;
+    if (word[1] == '-') return NULL;
+    size_t n = strcspn(word, "uCS"); /* the short options that take a value */
+    if (word[n] == 'S' && word[n + 1] != '\0') return word + n + 1;
+    *takes_next = (word[n] == 'u' || word[n] == 'C') && word[n + 1] == '\0';
+    return NULL;
+}
+
+/* What a #! line starts: its first word; behind env, the first word that is neither one of env's
+ * options nor an assignment. Points into `line`, which is cut up; NULL if there is none. */
+static const char *interpreter_of(char *line) {
+    static const char blanks[] = " \t\"'"; /* -S takes quotes */
+    char *save = NULL;
+    int is_value = 0;
+    line[strcspn(line, "\r\n")] = '\0';
+    char *word = strtok_r(line + 2, blanks, &save);
+    if (word == NULL || strcmp(last_part(word), "env") != 0) return word;
+    while ((word = strtok_r(NULL, blanks, &save)) != NULL) {
+        int skip = is_value;
+        is_value = 0;
+        if (!skip && word[0] == '-') word = read_env_option(word, &is_value);
+        if (skip || word == NULL || strchr(word, '=') != NULL) continue;
+        if (strcmp(last_part(word), "env") != 0) return word;
     }
-    return 0;
+    return NULL;
+}
+
+static int is_python(const char *interpreter) {
+    const char *name = last_part(interpreter);
+    return strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0;
+}
+
+static int is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return a != NULL && b != NULL && stat(a, &x) == 0 && stat(b, &y) == 0 &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* By its name, or because it is a link to this very program: as it is written for the kernel, or in
+ * PATH for env. */
+static int is_launcher(const char *interpreter, const struct program_request *r) {
+    const char *name = last_part(interpreter);
+    if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
+    if (is_same_file(interpreter, r->self)) return 1;
+    CR_AUTO_FREE char *file = name == interpreter ? search_path(name, r->path) : NULL;
+    return is_same_file(file, r->self);
+}
+
+/* Whether Python is to read a script with this #! line. A script whose #! line starts the launcher
+ * is a Python script, since torchrun takes every script for one; to execute it would start crun
+ * again, and so on without end. */
+static int is_for_python(const char *head, const struct program_request *r) {
+    char line[HEAD_MAX + 1];
+    memcpy(line, head, sizeof(line));
+    const char *interpreter = interpreter_of(line);
+    return interpreter != NULL && (is_python(interpreter) || is_launcher(interpreter, r));
+}
+
+/* The first bytes of a regular file, and a NUL. How many, or -1 if it cannot be read. */
+static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
+    struct stat st;
+    int is_regular = stat(file, &st) == 0 && S_ISREG(st.st_mode);
+    CR_AUTO_FD int fd = is_regular ? open(file, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);
+    head[len < 0 ? 0 : len] = '\0';
+    return len;
+}
+
+/* Would executing `file` start the launcher? */
+static int starts_launcher(const char *file, const struct program_request *r) {
+    char head[HEAD_MAX + 1];
+    if (read_head(file, head) < 3 || memcmp(head, "#!", 2) != 0) return 0;
+    const char *interpreter = interpreter_of(head);
+    return interpreter != NULL && is_launcher(interpreter, r);
 }
 
 static int fail_mode(const char *program, struct cr_error *err) {
@@ -132,8 +200,9 @@ static int fail_mode(const char *program, struct cr_error *err) {
 }
 
 /* A file without the .py suffix: by its first bytes and its mode. */
-static int classify_head(const char *program, const char *head, size_t len, enum program_kind *kind,
-                         struct cr_error *err) {
+static int classify_head(const struct program_request *r, const char *head, size_t len,
+                         enum program_kind *kind, struct cr_error *err) {
+    const char *program = r->program;
     int executable = access(program, X_OK) == 0;
     int is_elf = len >= 4 && memcmp(head, "\177ELF", 4) == 0;
     int is_script = len >= 2 && memcmp(head, "#!", 2) == 0;
@@ -141,7 +210,7 @@ static int classify_head(const char *program, const char *head, size_t len, enum
     int is_binary = memchr(head, '\0', len) != NULL;
 
     *kind = KIND_PYTHON;
-    if (is_elf || (is_script && !names_python(head))) {
+    if (is_elf || (is_script && !is_for_python(head, r))) {
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
@@ -163,7 +232,9 @@ static int classify_folder(const char *program, enum program_kind *kind, struct 
     return 0;
 }
 
-static int classify(const char *program, enum program_kind *kind, struct cr_error *err) {
+static int classify(const struct program_request *r, enum program_kind *kind,
+                    struct cr_error *err) {
+    const char *program = r->program;
     struct stat st;
     if (stat(program, &st) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return *kind = KIND_ABSENT, 0;
@@ -184,7 +255,7 @@ static int classify(const char *program, enum program_kind *kind, struct cr_erro
         return cr_fail(err, -errno, "cannot read '%.200s': %s; make it readable: chmod +r '%.200s'", program,
                        strerror(errno), program);
     }
-    return classify_head(program, head, (size_t) len, kind, err);
+    return classify_head(r, head, (size_t) len, kind, err);
 }
 
 static int fail_absent(const char *program, struct cr_error *err) {
@@ -239,10 +310,8 @@ static int build_python(struct program *out, const char *const prefix[4],
 /* A script whose interpreter is not there would fail in every worker, by an error of the kernel that
  * blames the script. What cannot be read is left to the kernel. */
 static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
-    char head[HEAD_MAX + 1] = "";
-    struct stat st;
-    CR_AUTO_FD int fd = stat(file, &st) == 0 && S_ISREG(st.st_mode) ? open(file, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);
+    char head[HEAD_MAX + 1];
+    ssize_t len = read_head(file, head);
     if (len < 3 || memcmp(head, "#!", 2) != 0) return 0;
 
     char *name = head + 2 + strspn(head + 2, " \t");
@@ -278,7 +347,7 @@ static int resolve_by_kind(struct program *out, const struct program_request *r,
                            struct cr_error *err) {
     enum program_kind kind = KIND_PYTHON;
     int reads_stdin = strcmp(r->program, "-") == 0; /* to Python; a file of that name is ./- */
-    int rc = reads_stdin ? 0 : classify(r->program, &kind, err);
+    int rc = reads_stdin ? 0 : classify(r, &kind, err);
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
         /* "-x" would be an option to whoever is given the name, be it Python or a #! interpreter. */
@@ -289,17 +358,33 @@ static int resolve_by_kind(struct program *out, const struct program_request *r,
                                    : build_executable(out, strdup(path), r, err);
     }
 
-    char *file = strchr(r->program, '/') != NULL || r->program[0] == '\0'
-                     ? NULL
-                     : search_path(r->program, r->path);
+    CR_AUTO_FREE char *file = strchr(r->program, '/') != NULL || r->program[0] == '\0'
+                                  ? NULL
+                                  : search_path(r->program, r->path);
     if (file == NULL) return fail_absent(r->program, err);
-    return build_executable(out, file, r, err);
+    if (starts_launcher(file, r)) {
+        return build_python(out, (const char *const[4]){"-u", file}, r, err);
+    }
+    return build_executable(out, strdup(file), r, err);
+}
+
+static int resolve_no_python(struct program *out, const struct program_request *r,
+                             struct cr_error *err) {
+    struct cr_error reason = {0};
+    char *file = find_executable(r->program, r->path, &reason);
+    if (file == NULL) return cr_fail(err, reason.code, "%s", reason.text);
+    if (!starts_launcher(file, r)) return build_executable(out, file, r, err);
+    free(file);
+    return cr_fail(err, -ELOOP,
+                   "cannot run '%.200s' as an executable: its #! line starts the launcher, so that "
+                   "each worker would be one more; leave out --no-python, and Python runs it",
+                   r->program);
 }
 
 int program_resolve(const struct program_request *r, struct program *out, struct cr_error *err) {
     if (r->run_path) {
         enum program_kind kind;
-        int rc = classify(r->program, &kind, err);
+        int rc = classify(r, &kind, err);
         if (rc == 0 && kind == KIND_ABSENT) rc = fail_absent(r->program, err);
         if (rc < 0) return rc;
         return build_python(out, (const char *const[4]){"-u", "-c", run_path_bootstrap, r->program},
@@ -310,12 +395,7 @@ int program_resolve(const struct program_request *r, struct program *out, struct
                        "Don't use both the '--no-python' flag and the '--module' flag at the same "
                        "time; a module needs Python");
     }
-    if (r->no_python) {
-        struct cr_error reason = {0};
-        char *file = find_executable(r->program, r->path, &reason);
-        if (file == NULL) return cr_fail(err, reason.code, "%s", reason.text);
-        return build_executable(out, file, r, err);
-    }
+    if (r->no_python) return resolve_no_python(out, r, err);
     if (r->module) return build_python(out, (const char *const[4]){"-u", "-m", r->program}, r, err);
     return resolve_by_kind(out, r, err);
 }

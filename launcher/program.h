@@ -1,14 +1,18 @@
 /* What is executed for each worker: an executable itself, or Python on a script.
  *
  *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args   (beats --no-python)
- *   --no-python            PROGRAM args, found through PATH; nothing is looked into
+ *   --no-python            PROGRAM args, found through PATH
  *   --module               PYTHON -u -m PROGRAM args
  *   otherwise, by what PROGRAM is
  *     *.py                 PYTHON -u PROGRAM args, whatever its mode bits
- *     ELF, or a script whose #! line names something other than Python:  PROGRAM args
+ *     ELF, or a script whose #! line names something other than Python
+ *                          or the launcher: PROGRAM args
  *     anything else        PYTHON -u PROGRAM args, as torchrun does (a Python script without
  *                          suffix, a folder or archive with a __main__)
  *     no such file, no '/' PROGRAM args, found through PATH
+ *
+ * A script whose #! line starts crun or torchrun is a Python script: it is never executed, as that
+ * would start crun again.
  *
  * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. What cannot be run is found out
  * here, before anything is started. */
@@ -23,6 +27,7 @@ struct program_request {
     int module, no_python, run_path;
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
     const char *path;        /* $PATH, or NULL for the usual folders */
+    const char *self;        /* a path to our own executable, or NULL */
 };
 
 struct program {
@@ -30,8 +35,8 @@ struct program {
     const char *title; /* borrowed from the request: what a failure report calls it */
 };
 
-/* Returns 0; or -ENOENT, -EACCES, -ENOEXEC, -EISDIR, -EINVAL with a text that names the program and
- * the remedy. */
+/* Returns 0; or -ENOENT, -EACCES, -ENOEXEC, -EISDIR, -EINVAL, -ELOOP with a text that names the
+ * program and the remedy. */
 int program_resolve(const struct program_request *request, struct program *out,
                     struct cr_error *err);
 void program_done(struct program *p);

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,13 +17,7 @@
 void report_line(const char *text) {
     char line[LINE_BYTES_MAX];
     size_t n = (size_t) snprintf(line, sizeof(line), "crun: error: ");
-    for (; *text != '\0' && n + 6 < sizeof(line); text++) {
-        unsigned char c = (unsigned char) *text;
-        if (c >= 0x20 && c != 0x7f)
-            line[n++] = (char) c;
-        else
-            n += (size_t) snprintf(line + n, sizeof(line) - n, "\\x%02x", c);
-    }
+    n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
     line[n++] = '\n';
     cr_log_text(line, n);
 }

@@ -7,7 +7,7 @@
 #define LAUNCHER_VALUES_H
 
 #include "base/error.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/types.h"
 
 #include <signal.h>
 #include <stdint.h>

@@ -14,16 +14,17 @@ MAY_SEE = {
     "base": set(),
     "store": {"base"},
     "rendezvous": {"store", "base"},
-    "contract": set(),
+    "contract": {"base"},
     "agent": {"contract", "rendezvous", "store", "base"},
     "launcher": {"agent", "rendezvous", "base"},
     "worker_runtime": {"contract", "store", "base"},
     "examples": {"worker_runtime"},
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.
-PURE = ["store/wire.c", "store/keyspace.c", "rendezvous/message.c", "rendezvous/coordinator.c",
-        "rendezvous/member.c", "rendezvous/assignment.c", "agent/worker_group.c",
-        "agent/environment.c", "agent/verdict.c"]
+PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c",
+        "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
+        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/worker_group.c",
+        "agent/environment.c", "agent/report/verdict.c"]
 IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
 
@@ -31,7 +32,7 @@ IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock
 BANNED = re.compile(r"\b(strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|system|popen|alloca"
                     r"|usleep|sleep)\(")
 # Only main exits and prints.
-MAINS = ("launcher/crun.c", "launcher/crun_doc.c", "store/crun_store.c", "store/command_",
+MAINS = ("launcher/crun.c", "base/program.c", "store/command/",
          "agent/crun_agent.c", "base/assert.h",
          "worker_runtime/mpi/")  # the standard's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")

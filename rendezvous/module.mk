@@ -1,1 +1,1 @@
-rendezvous_SRCS := $(wildcard rendezvous/*.c)
+rendezvous_SRCS := $(wildcard rendezvous/*.c rendezvous/*/*.c)

@@ -11,11 +11,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/backend.h"
-#include "rendezvous/coordinator_host.h"
-#include "rendezvous/etcd_election.h"
-#include "rendezvous/member.h"
-#include "rendezvous/member_link.h"
+#include "rendezvous/way/backend.h"
+#include "rendezvous/host/coordinator_host.h"
+#include "rendezvous/way/etcd_election.h"
+#include "rendezvous/member/member.h"
+#include "rendezvous/way/stream.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,68 +11,13 @@
 #ifndef RENDEZVOUS_RENDEZVOUS_H
 #define RENDEZVOUS_RENDEZVOUS_H
 
-#include "base/address.h"
 #include "base/error.h"
+#include "rendezvous/types.h"
 
 #include <stdint.h>
 #include <uv.h>
 
 struct rendezvous;
-
-#define RENDEZVOUS_ROLE_MAX 128 /* bytes of a role name, NUL included */
-
-struct rendezvous_options {
-    const char *run_id;        /* job id; never empty */
-    const char *backend;       /* "c10d", "static", "etcd", "etcd-v2" */
-    struct cr_endpoint endpoint; /* where the coordinator is; for a single node: where it listens */
-    int standalone;            /* one node, loopback only, port of the kernel's choice */
-    uint32_t min_nodes, max_nodes;
-    int64_t node_rank;         /* --node-rank, or -1 */
-    const char *local_addr;    /* --local-addr: what this node advertises; NULL = find out */
-    const char *role;
-    uint32_t local_world_size; /* workers of this node */
-    uint32_t max_restarts;     /* job-wide budget */
-    /* milliseconds; torchrun's --rdzv-conf names and defaults (600, 30, 30, 5, 5 s, 3) */
-    int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
-    int64_t keep_alive_interval_ms;
-    uint32_t keep_alive_max_attempt;
-    int64_t read_timeout_ms;   /* connecting to the coordinator; 60 s */
-    int64_t change_notice_ms;  /* how long before its round a joining node is announced; 30 s, 0 = not */
-    int64_t coordinator_wait_ms; /* how long to wait for a lost coordinator to come back; 0 */
-    int is_host;               /* 1, 0, or -1 = find out */
-};
-
-/* What a node needs to start its workers. Ranks are contiguous per node. */
-struct rendezvous_round {
-    uint64_t round;                       /* 0, 1, 2 … within the job */
-    uint32_t restart_count;               /* failures so far, the same on every node */
-    uint32_t group_rank, group_world_size;
-    uint32_t first_rank, world_size;      /* of this node's local rank 0; of the job */
-    uint32_t first_role_rank, role_world_size;
-    char master_addr[CR_HOST_MAX];        /* numeric */
-    uint16_t master_port;
-};
-
-enum rendezvous_outcome {
-    RENDEZVOUS_SUCCEEDED, /* every node's workers ended well */
-    RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
-    RENDEZVOUS_LOST,      /* the coordinator is gone, or the round timed out; see the text */
-};
-
-/* Why a round is to end soon. The numbers travel, and are those of contract/channel.h. */
-enum rendezvous_change_kind {
-    RENDEZVOUS_CHANGE_JOIN = 1, /* nodes are let in */
-    RENDEZVOUS_CHANGE_LEAVE,    /* a node leaves … */
-    RENDEZVOUS_CHANGE_PREEMPTION,
-    RENDEZVOUS_CHANGE_MAINTENANCE,
-};
-
-struct rendezvous_change {
-    uint64_t id;
-    enum rendezvous_change_kind kind;
-    int64_t left_ms; /* from now until the round is stopped regardless */
-    const char *why; /* one line; borrowed for the call */
-};
 
 /* Called on the loop thread, one at a time, never from inside a call below. Inside a callback every
  * call below is allowed.

@@ -2,8 +2,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "rendezvous/backend.h"
-#include "rendezvous/coordinator_host.h"
+#include "rendezvous/way/backend.h"
+#include "rendezvous/host/coordinator_host.h"
 
 #include <errno.h>
 #include <poll.h>

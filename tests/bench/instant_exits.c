@@ -8,8 +8,8 @@
  * the same program, a bare posix_spawn-and-waitpid loop of the same width. Exit status 1 if any exit
  * was lost, doubled or wrong. */
 #include "agent/agent.h"
-#include "agent/spawn_internal.h"
-#include "agent/worker_process.h"
+#include "agent/process/spawn.h"
+#include "agent/process/nursery.h"
 #include "base/clock.h"
 #include "base/parse.h"
 

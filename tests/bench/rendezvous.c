@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "rendezvous/coordinator_host.h"
-#include "rendezvous/member.h"
-#include "rendezvous/member_link.h"
+#include "rendezvous/host/coordinator_host.h"
+#include "rendezvous/member/member.h"
+#include "rendezvous/way/stream.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>

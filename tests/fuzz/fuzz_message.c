@@ -1,7 +1,7 @@
 /* libFuzzer target: any bytes through the rendezvous decoder; what it understands must encode to the
  * very same bytes. */
 #include "base/assert.h"
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
 
 #include <string.h>
 

@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "rendezvous/coordinator.h"
-#include "rendezvous/member.h"
+#include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/member/member.h"
 #include "rendezvous/rendezvous.h"
 
 #include <inttypes.h>

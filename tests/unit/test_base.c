@@ -59,6 +59,47 @@ START_TEST(test_buffer) {
 }
 END_TEST
 
+/* A frame: one digit n, then n bytes. The letters are recorded; 'x' stops the loop. */
+static int64_t take_frame(void *arg, const char *data, size_t len) {
+    size_t n = (size_t) (data[0] - '0');
+    if (len < n + 1) return 0;
+    if (data[1] == 'x') return -EPROTO;
+    ck_assert_int_eq(cr_buffer_append(arg, data + 1, n), 0);
+    return (int64_t) n + 1;
+}
+
+START_TEST(test_take_frames) {
+    struct cr_buffer b = {0}, got = {0};
+    ck_assert_int_eq(cr_buffer_take_frames(&b, take_frame, &got), 0);
+    ck_assert_int_eq(cr_buffer_append(&b, "2ab1c3de", 8), 0);
+    ck_assert_int_eq(cr_buffer_take_frames(&b, take_frame, &got), 0);
+    ck_assert_int_eq(memcmp(got.data, "abc", got.len), 0);
+    ck_assert_int_eq(memcmp(b.data, "3de", b.len), 0); /* waits for its last byte */
+    ck_assert_int_eq(cr_buffer_append(&b, "f1x1g", 5), 0);
+    ck_assert_int_eq(cr_buffer_take_frames(&b, take_frame, &got), -EPROTO);
+    ck_assert_int_eq(memcmp(got.data, "abcdef", got.len), 0);
+    ck_assert_uint_eq(b.len, 0); /* what followed the bad frame is gone */
+    cr_buffer_done(&got);
+}
+END_TEST
+
+/* `take` ends the connection that the bytes came from, and the owner uses the buffer for a new
+ * one. */
+static int64_t take_and_reconnect(void *arg, const char *data, size_t len) {
+    (void) data, (void) len;
+    ck_assert_int_eq(cr_buffer_append(arg, "new", 3), 0);
+    return -ECANCELED;
+}
+
+START_TEST(test_take_frames_reentered) {
+    struct cr_buffer b = {0};
+    ck_assert_int_eq(cr_buffer_append(&b, "old", 3), 0);
+    ck_assert_int_eq(cr_buffer_take_frames(&b, take_and_reconnect, &b), -ECANCELED);
+    ck_assert_int_eq(memcmp(b.data, "new", b.len), 0);
+    cr_buffer_done(&b);
+}
+END_TEST
+
 START_TEST(test_endpoint) {
     struct cr_endpoint e;
     struct cr_error err;
@@ -75,7 +116,8 @@ START_TEST(test_endpoint) {
     ck_assert_uint_eq(e.port, 7);
     ck_assert_int_eq(cr_endpoint_parse("", 7, &e, &err), 0);
     ck_assert_str_eq(e.host, "localhost");
-    const char *const bad[] = {"h:99999", "h:", "h:x", "a b:1", "h:123456", ":80", "h:-1", "h:+1", "::1", "fe80::1", "a:b:1"};
+    const char *const bad[] = {"h:99999", "h:",   "h:x", "a b:1",   "h:123456", ":80",
+                               "h:-1",    "h:+1", "::1", "fe80::1", "a:b:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(cr_endpoint_parse(bad[i], 7, &e, &err), -EINVAL);
         ck_assert_ptr_nonnull(strstr(err.text, bad[i]));
@@ -112,6 +154,8 @@ int main(void) {
     tcase_add_test(t, test_parse_bool);
     tcase_add_test(t, test_error_text);
     tcase_add_test(t, test_buffer);
+    tcase_add_test(t, test_take_frames);
+    tcase_add_test(t, test_take_frames_reentered);
     tcase_add_test(t, test_endpoint);
     tcase_add_test(t, test_clock);
     tcase_add_test(t, test_log_level);

@@ -1,6 +1,6 @@
 /* Workers find the environment and the arguments that torchrun would give them. */
 #include "agent/environment.h"
-#include "agent/template.h"
+#include "base/template.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

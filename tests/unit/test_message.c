@@ -1,7 +1,7 @@
 /* The rendezvous codec: what is encoded is decoded alike, at every split; what is wrong is an error
  * that names the message; random bytes never do harm. */
 #include "base/buffer.h"
-#include "rendezvous/message.h"
+#include "rendezvous/protocol/message.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

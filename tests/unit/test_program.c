@@ -122,6 +122,50 @@ START_TEST(executables) {
 }
 END_TEST
 
+/* To execute them would start crun again, and so on without end. */
+START_TEST(scripts_that_start_the_launcher) {
+    static const char *const heads[] = {
+        "#!/usr/bin/env crun\n", "#!/usr/bin/env torchrun\n", "#! /usr/local/bin/torchrun\n",
+        "#!crun\n", "#!/usr/bin/env -S crun --nproc-per-node=2\n",
+        "#!/usr/bin/env -Scrun --nproc-per-node=2\n", "#!/usr/bin/env -vS crun --standalone\r\n",
+        "#!/usr/bin/env -i -S A=1 B=2 /opt/bin/crun\n", "#!/usr/bin/env -S -u RANK crun\n",
+        "#!/usr/bin/env -S -C /tmp --unset RANK crun\n", "#!/usr/bin/env -S -uRANK crun\n",
+        "#!/usr/bin/env --split-string=crun --standalone\n",
+        "#!/usr/bin/env -S 'crun' --no-python\n", "#!/usr/bin/env -S \"A=1\" env crun",
+        "#!linked\n", "#!./linked -x\n", "#!/usr/bin/env -S in-path --nproc-per-node=2\n"};
+    MAKE("own", "\177ELF....", 0755);
+    ck_assert_int_eq(symlink("own", "linked"), 0);
+    ck_assert_int_eq(link("own", "bin/in-path"), 0);
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        make("train", heads[i], strlen(heads[i]), 0755);
+        ck_assert_msg(RESOLVE("train", .self = "own") == 0, "%s: %s", heads[i], err.text);
+        ck_assert_msg(strcmp(line(), "bin/python3 -u train a -b") == 0, "%s: %s", heads[i], line());
+    }
+    MAKE("bin/tool-of-crun", "#!/usr/bin/env crun\n", 0755); /* through PATH */
+    RUNS("tool-of-crun", "bin/python3 -u bin/tool-of-crun a -b");
+    ck_assert_int_lt(RESOLVE("tool-of-crun", .no_python = 1), 0);
+    FAILS(-ELOOP, "cannot run 'tool-of-crun' as an executable: its #! line starts the launcher");
+}
+END_TEST
+
+START_TEST(scripts_that_only_look_like_it) {
+    static const char *const heads[] = {
+        "#!/bin/sh crun\n", "#!/usr/bin/env -S sh crun\n", "#!/usr/bin/env -S -u crun sh\n",
+        "#!/usr/bin/env -S --chdir crun sh\n", "#!/usr/bin/env crun=1 sh\n",
+        "#!/bin/sh\ncrun\n", "#!/usr/bin/env crun-store\n", "#!/usr/bin/env\n",
+        "#!/usr/bin/env -S\n", "#!other\n"};
+    MAKE("own", "\177ELF....", 0755);
+    MAKE("other", "\177ELF....", 0755);
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        make("tool", heads[i], strlen(heads[i]), 0755);
+        ck_assert_msg(RESOLVE("tool", .self = "own") == 0, "%s: %s", heads[i], err.text);
+        ck_assert_msg(strcmp(line(), "tool a -b") == 0, "%s: %s", heads[i], line());
+    }
+    ck_assert_int_eq(RESOLVE("own", .self = "own"), 0); /* crun as the program: is meant */
+    ck_assert_str_eq(line(), "own a -b");
+}
+END_TEST
+
 START_TEST(what_cannot_run_is_told_apart) {
     MAKE("prog", "\177ELF\2\1\1", 0644);
     ck_assert_int_lt(RESOLVE("prog"), 0);
@@ -233,6 +277,8 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, python_scripts);
     tcase_add_test(t, executables);
+    tcase_add_test(t, scripts_that_start_the_launcher);
+    tcase_add_test(t, scripts_that_only_look_like_it);
     tcase_add_test(t, what_cannot_run_is_told_apart);
     tcase_add_test(t, a_script_without_its_interpreter);
     tcase_add_test(t, which_python);

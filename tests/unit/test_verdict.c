@@ -1,7 +1,7 @@
 /* Who failed first, of what, and how that is said; what workers' error files may hold. */
-#include "agent/last_lines.h"
-#include "agent/line_splitter.h"
-#include "agent/verdict.h"
+#include "agent/output/last_lines.h"
+#include "agent/output/line_splitter.h"
+#include "agent/report/verdict.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
 

@@ -3,10 +3,10 @@
  * death takes all of it along. Everything runs thrice where the way of starting matters: borrowed
  * memory, fork, and fork on a kernel without pidfds; containment with and without a cgroup. */
 #include "agent/agent.h"
-#include "agent/nursery_internal.h"
-#include "agent/proc_internal.h"
-#include "agent/spawn_internal.h"
-#include "agent/worker_process.h"
+#include "agent/process/nursery_internal.h"
+#include "agent/process/proc.h"
+#include "agent/process/spawn.h"
+#include "agent/process/nursery.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"

@@ -1,0 +1,45 @@
+#include "agent/output/line_splitter.h"
+
+#include <string.h>
+
+static size_t find_end(const char *data, size_t len) {
+    const char *lf = memchr(data, '\n', len);
+    size_t before = lf != NULL ? (size_t) (lf - data) : len;
+    const char *cr = memchr(data, '\r', before);
+    return cr != NULL ? (size_t) (cr - data) : before;
+}
+
+static int emit(struct line_splitter *s, const char *data, size_t len, line_fn on_line, void *arg) {
+    if (s->partial.len == 0) return on_line(arg, data, len);
+    int rc = cr_buffer_append(&s->partial, data, len);
+    if (rc == 0) rc = on_line(arg, s->partial.data, s->partial.len);
+    cr_buffer_clear(&s->partial);
+    return rc;
+}
+
+int line_splitter_feed(struct line_splitter *s, const char *data, size_t len, line_fn on_line,
+                       void *arg) {
+    if (len > 0 && s->after_cr && data[0] == '\n') data++, len--, s->after_cr = 0;
+    while (len > 0) {
+        s->after_cr = 0;
+        size_t line = find_end(data, len), room = LINE_MAX_LEN - s->partial.len;
+        int whole = line < len && line <= room;
+        if (line > room) line = room;
+        if (!whole && line == len) return cr_buffer_append(&s->partial, data, line);
+        int rc = emit(s, data, line, on_line, arg);
+        if (rc < 0) return rc;
+        data += line, len -= line;
+        if (!whole) continue; /* a piece of a long one */
+        int two = data[0] == '\r' && len > 1 && data[1] == '\n';
+        s->after_cr = data[0] == '\r' && len == 1;
+        data += 1 + two, len -= (size_t) (1 + two);
+    }
+    return 0;
+}
+
+int line_splitter_end(struct line_splitter *s, line_fn on_line, void *arg) {
+    s->after_cr = 0;
+    return s->partial.len == 0 ? 0 : emit(s, "", 0, on_line, arg);
+}
+
+void line_splitter_done(struct line_splitter *s) { cr_buffer_done(&s->partial); }

@@ -1,0 +1,205 @@
+#include "agent/output/log_dir.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RUN_ID_SHOWN 180 /* bytes of an encoded run id in a file name; the kernel allows 255 */
+#define REMEDY       "; give --log-dir a folder that you can write to, or /dev/null for no logs"
+
+/* ---- names ---- */
+
+/* A file name of any run id: '/', '%' and control bytes are written as %XX. */
+static void encode_run_id(const char *run_id, char out[RUN_ID_SHOWN + 4]) {
+    size_t n = 0;
+    for (; *run_id != '\0' && n < RUN_ID_SHOWN; run_id++) {
+        unsigned char c = (unsigned char) *run_id;
+        if (c < 0x20 || c == 0x7f || c == '/' || c == '%') {
+            n += (size_t) snprintf(out + n, 4, "%%%02X", c);
+        } else {
+            out[n++] = (char) c;
+        }
+    }
+    out[n] = '\0';
+}
+
+static int random_suffix(char out[9]) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    unsigned char bytes[8];
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t) sizeof(bytes)) return -EIO;
+    for (size_t i = 0; i < 8; i++) out[i] = letters[bytes[i] % (sizeof(letters) - 1)];
+    out[8] = '\0';
+    return 0;
+}
+
+static int is_writable_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK | X_OK) == 0;
+}
+
+/* Where Python's tempfile looks, in its order; the first that can be written. If there is none, the
+ * first, for the error. */
+static const char *temp_folder(void) {
+    const char *const places[] = {getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"),
+                                  "/tmp", "/var/tmp", "/usr/tmp", "."};
+    const char *first = NULL;
+    for (size_t i = 0; i < CR_ARRAY_LEN(places); i++) {
+        if (places[i] == NULL || places[i][0] == '\0') continue;
+        if (is_writable_folder(places[i])) return places[i];
+        if (first == NULL) first = places[i];
+    }
+    return first;
+}
+
+/* Appends to the path at `len`; 0 or -ENAMETOOLONG. */
+static int extend(char path[LOG_PATH_MAX], const char *text) {
+    size_t len = strlen(path), more = strlen(text);
+    if (len + more >= LOG_PATH_MAX) return -ENAMETOOLONG;
+    memcpy(path + len, text, more + 1);
+    return 0;
+}
+
+static int make_absolute(const char *path, char out[LOG_PATH_MAX]) {
+    out[0] = '\0';
+    if (path[0] == '/') return extend(out, path);
+    if (getcwd(out, LOG_PATH_MAX) == NULL) return -errno;
+    int rc = extend(out, "/");
+    return rc < 0 ? rc : extend(out, path);
+}
+
+/* ---- the job's folder ---- */
+
+/* mkdir -p. */
+static int make_folders(char *path) {
+    for (char *at = path + 1;; at++) {
+        if (*at != '/' && *at != '\0') continue;
+        char end = *at;
+        *at = '\0';
+        int rc = mkdir(path, 0777) < 0 && errno != EEXIST ? -errno : 0;
+        *at = end;
+        if (rc < 0 || end == '\0') return rc;
+    }
+}
+
+/* path/<prefix>_<8 random>, new and ours alone. */
+static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
+    size_t len = strlen(path);
+    for (int tries = 0; tries < 100; tries++) {
+        char suffix[9];
+        int rc = random_suffix(suffix);
+        path[len] = '\0';
+        if (rc == 0) rc = extend(path, "/");
+        if (rc == 0) rc = extend(path, prefix);
+        if (rc == 0) rc = extend(path, "_");
+        if (rc == 0) rc = extend(path, suffix);
+        if (rc < 0) return rc;
+        if (mkdir(path, 0700) == 0) return 0;
+        if (errno != EEXIST) return -errno;
+    }
+    return -EEXIST;
+}
+
+int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err) {
+    char name[RUN_ID_SHOWN + 4];
+    *d = (struct log_dir){.fd = -1, .attempt_fd = -1};
+    if (base != NULL && strcmp(base, "/dev/null") == 0) return 0;
+    encode_run_id(run_id, name);
+    const char *wanted = base != NULL && base[0] != '\0' ? base : temp_folder();
+    int rc = make_absolute(wanted, d->path);
+    if (rc < 0) {
+        log_dir_done(d);
+        return cr_fail(err, rc, "cannot tell where the log folder '%s' is: %s; give --log-dir a path that "
+                       "begins with '/'", wanted, strerror(-rc));
+    }
+    if (rc == 0 && base != NULL) rc = make_folders(d->path);
+    if (rc == 0 && base == NULL) rc = make_unique(d->path, "torchelastic");
+    if (rc == 0) rc = make_unique(d->path, name);
+    if (rc == 0) d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (rc == 0 && d->fd < 0) rc = -errno;
+    if (rc == 0) return 0;
+    (void) cr_fail(err, rc, "cannot create the log folder '%s': %s" REMEDY, d->path, strerror(-rc));
+    log_dir_done(d);
+    return rc;
+}
+
+void log_dir_done(struct log_dir *d) {
+    cr_close_fd(&d->attempt_fd);
+    cr_close_fd(&d->fd);
+    d->path[0] = '\0';
+}
+
+/* ---- attempts ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void) st, (void) type, (void) at;
+    return remove(path) < 0 && errno != ENOENT ? -1 : 0;
+}
+
+static int remake(const struct log_dir *d, const char *name) {
+    char path[LOG_PATH_MAX + 32];
+    if (mkdirat(d->fd, name, 0777) == 0) return 0;
+    if (errno != EEXIST) return -errno;
+    (void) snprintf(path, sizeof(path), "%s/%s", d->path, name);
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return -errno;
+    return mkdirat(d->fd, name, 0777) < 0 ? -errno : 0;
+}
+
+static int make(const struct log_dir *d, const char *name) {
+    return mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int make_worker_folders(const struct log_dir *d, uint32_t workers, const uint8_t *stays) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < workers; i++) {
+        char name[48];
+        (void) snprintf(name, sizeof(name), "attempt_%" PRIu32 "/%" PRIu32, d->attempt, i);
+        rc = stays != NULL && stays[i] ? make(d, name) : remake(d, name);
+    }
+    return rc;
+}
+
+int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const uint8_t *stays,
+                  struct cr_error *err) {
+    char name[32];
+    if (d->fd < 0) return 0;
+    cr_close_fd(&d->attempt_fd);
+    d->attempt = attempt;
+    (void) snprintf(name, sizeof(name), "attempt_%" PRIu32, attempt);
+    int rc = stays != NULL ? make(d, name) : remake(d, name);
+    if (rc == 0) {
+        d->attempt_fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers, stays);
+    }
+    if (rc == 0) return 0;
+    return cr_fail(err, rc, "cannot create the log folder '%s/%s': %s" REMEDY, d->path, name,
+                   strerror(-rc));
+}
+
+int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
+                   struct cr_error *err) {
+    char at[64];
+    if (local_rank < 0) (void) snprintf(at, sizeof(at), "%s", name);
+    else (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
+    *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (*fd >= 0) return 0;
+    return cr_fail_errno(err, "cannot create the log file '%s/attempt_%" PRIu32 "/%s'", d->path,
+                         d->attempt, at);
+}
+
+void log_dir_path(const struct log_dir *d, uint32_t attempt, uint32_t local_rank, const char *name,
+                  char out[LOG_PATH_MAX]) {
+    out[0] = '\0';
+    if (d->path[0] == '\0') return;
+    int n = snprintf(out, LOG_PATH_MAX, "%s/attempt_%" PRIu32 "/%" PRIu32 "%s%s", d->path, attempt,
+                     local_rank, name[0] != '\0' ? "/" : "", name);
+    if (n < 0 || n >= LOG_PATH_MAX) out[0] = '\0';
+}

@@ -1,0 +1,70 @@
+/* Which children of this process somebody here knows, and will wait for.
+ *
+ * The one thing in agent/ that is per process, because children are: a sub-reaper finds its orphans
+ * among all children of the process, and must not take those of another nursery for them. */
+#include "agent/process/known_children.h"
+
+#include "agent/process/proc.h"
+#include "base/buffer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cr_buffer known; /* of pid_t, in no order */
+static unsigned nurseries;
+
+static pid_t *known_pids(void) { return (pid_t *) (void *) known.data; }
+static size_t known_count(void) { return known.len / sizeof(pid_t); }
+
+int known_children_begin(void) {
+    (void) pthread_mutex_lock(&lock);
+    if (cr_buffer_reserve(&known, sizeof(pid_t)) == 0) return 0;
+    (void) pthread_mutex_unlock(&lock);
+    return -ENOMEM;
+}
+
+void known_children_end(pid_t pid) {
+    if (pid > 0) (void) cr_buffer_append(&known, &pid, sizeof pid); /* room was made by begin */
+    (void) pthread_mutex_unlock(&lock);
+}
+
+void known_children_forget(pid_t pid) {
+    (void) pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < known_count(); i++) {
+        if (known_pids()[i] != pid) continue;
+        known_pids()[i] = known_pids()[known_count() - 1];
+        known.len -= sizeof(pid_t);
+        break;
+    }
+    (void) pthread_mutex_unlock(&lock);
+}
+
+int known_children_has(pid_t pid) {
+    int found = 0;
+    (void) pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < known_count() && !found; i++) found = known_pids()[i] == pid;
+    (void) pthread_mutex_unlock(&lock);
+    return found;
+}
+
+int known_children_add_present(void) {
+    pid_t *list = NULL;
+    size_t count = 0;
+    int code = proc_children(getpid(), &list, &count);
+    (void) pthread_mutex_lock(&lock);
+    if (code == 0) code = cr_buffer_append(&known, list, count * sizeof *list);
+    (void) pthread_mutex_unlock(&lock);
+    free(list);
+    return code;
+}
+
+unsigned known_children_nurseries(int change) {
+    (void) pthread_mutex_lock(&lock);
+    nurseries += (unsigned) change;
+    unsigned now = nurseries;
+    (void) pthread_mutex_unlock(&lock);
+    return now;
+}

@@ -1,0 +1,256 @@
+/* Reading /proc without the heap, with system calls alone: the warden and a child before exec run in
+ * a copy of a process that may have had threads, where malloc and stdio may be locked for ever. */
+#include "agent/process/proc.h"
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define STAT_BYTES 1024 /* all of /proc/PID/stat that we read; the name in it is at most 64 */
+
+/* ---- folders ---- */
+
+struct kernel_dirent {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+};
+
+int proc_dir_open(struct proc_dir *d, int at_fd, const char *path) {
+    d->at = d->got = 0;
+    d->fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return d->fd < 0 ? -errno : 0;
+}
+
+const char *proc_dir_next(struct proc_dir *d) {
+    if (d->at >= d->got) {
+        d->at = 0;
+        d->got = syscall(SYS_getdents64, d->fd, d->room, sizeof d->room);
+        if (d->got <= 0) return NULL;
+    }
+    const struct kernel_dirent *entry = (const void *) (d->room + d->at);
+    d->at += entry->length;
+    return entry->name;
+}
+
+void proc_dir_close(struct proc_dir *d) { cr_close_fd(&d->fd); }
+
+/* ---- names and files ---- */
+
+int proc_parse_pid(const char *name) {
+    int value = 0;
+    if (*name == '\0') return -1;
+    for (; *name != '\0'; name++) {
+        if (*name < '0' || *name > '9' || value > (INT_MAX - 9) / 10) return -1;
+        value = value * 10 + (*name - '0');
+    }
+    return value;
+}
+
+void proc_path(char out[PROC_PATH_MAX], pid_t pid, const char *rest) {
+    char digits[12];
+    size_t n = 0;
+    for (unsigned left = (unsigned) pid; n == 0 || left > 0; left /= 10)
+        digits[n++] = (char) ('0' + left % 10);
+    char *at = stpcpy(out, "/proc/");
+    while (n > 0) *at++ = digits[--n];
+    *at++ = '/';
+    size_t room = (size_t) (out + PROC_PATH_MAX - 1 - at), len = strnlen(rest, room);
+    memcpy(at, rest, len);
+    at[len] = '\0';
+}
+
+static ssize_t read_some(int fd, char *out, size_t size) {
+    ssize_t got;
+    do {
+        got = read(fd, out, size);
+    } while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
+ssize_t proc_read(const char *path, char *out, size_t size) {
+    CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    return read_some(fd, out, size);
+}
+
+/* ---- stat ---- */
+
+/* The fields behind the name, which is in parentheses and may hold anything, are numbers but for the
+ * first: field 3 of proc(5) is the state, 4 the parent, … */
+enum {
+    FIELD_STATE = 3,
+    FIELD_PARENT,
+    FIELD_GROUP,
+    FIELD_SESSION,
+    FIELD_FLAGS = 9,
+    FIELD_THREADS = 20,
+    FIELD_START = 22,
+    FIELD_ENVIRON = 50,
+    FIELD_ENVIRON_END
+};
+
+/* The kernel's task flags for: ending, writing a core, killed by a signal; a thread of its own. */
+#define FLAGS_DYING  (0x4u | 0x200u | 0x400u)
+#define FLAGS_KERNEL 0x200000u
+
+static int parse_stat(const char *text, struct proc_stat *out) {
+    const char *p = strrchr(text, ')');
+    if (p == NULL || p[1] != ' ' || p[2] == '\0') return -EPROTO;
+    char state = p[2];
+    p += 3;
+    uint64_t field[FIELD_ENVIRON_END + 1] = {0};
+    for (int i = FIELD_PARENT; i <= FIELD_ENVIRON_END; i++) {
+        while (*p == ' ') p++;
+        if (*p == '-') p++; /* no field that we use is negative */
+        if (i > FIELD_START && *p == '\n') break;
+        if (*p < '0' || *p > '9') return -EPROTO;
+        for (; *p >= '0' && *p <= '9'; p++) field[i] = field[i] * 10 + (uint64_t) (*p - '0');
+    }
+    out->parent = (pid_t) field[FIELD_PARENT];
+    out->group = (pid_t) field[FIELD_GROUP];
+    out->session = (pid_t) field[FIELD_SESSION];
+    out->start = field[FIELD_START];
+    out->dying = (field[FIELD_FLAGS] & FLAGS_DYING) != 0;
+    out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
+    out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_DYING | FLAGS_KERNEL)) == 0;
+    out->environ_told = field[FIELD_ENVIRON_END] != 0;
+    out->environ_size = field[FIELD_ENVIRON_END] - field[FIELD_ENVIRON];
+    return 0;
+}
+
+int proc_stat(pid_t pid, struct proc_stat *out) {
+    char path[PROC_PATH_MAX], text[STAT_BYTES];
+    proc_path(path, pid, "stat");
+    ssize_t got = proc_read(path, text, sizeof text - 1);
+    if (got < 0) return (int) got;
+    text[got] = '\0';
+    return parse_stat(text, out);
+}
+
+/* ---- environment ---- */
+
+#define READS_MAX 4 /* of a process that executes one program after another meanwhile */
+
+/* How much there was to read, or a negative errno. */
+static ssize_t search_environ(pid_t pid, const char *text, int *found) {
+    char path[PROC_PATH_MAX], room[4096];
+    proc_path(path, pid, "environ");
+    CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    size_t keep = 0, overlap = strlen(text) - 1;
+    ssize_t got, size = 0;
+    while ((got = read_some(fd, room + keep, sizeof room - keep)) > 0) {
+        size_t have = keep + (size_t) got;
+        size += got;
+        *found = memmem(room, have, text, overlap + 1) != NULL;
+        if (*found) return size;
+        keep = have < overlap ? have : overlap; /* a match may straddle two reads */
+        memmove(room, room + have - keep, keep);
+    }
+    return got < 0 ? got : size;
+}
+
+/* In the middle of execve the old environment is gone and the new one not there yet, for as long as
+ * the scheduler likes: what could not be read whole proves nothing. */
+int proc_environ_has(pid_t pid, const char *text) {
+    struct proc_stat now;
+    ssize_t size = 0;
+    for (int i = 0; i < READS_MAX; i++) {
+        int found = 0;
+        size = search_environ(pid, text, &found);
+        if (found) return 1;
+        if (size < 0 || proc_stat(pid, &now) < 0 || !now.has_memory) return 0;
+        if (now.environ_told && (uint64_t) size == now.environ_size) return 0;
+    }
+    return size == 0 || now.environ_told ? -EAGAIN : 0; /* a sandbox may tell nobody */
+}
+
+/* ---- children ---- */
+
+static int push(struct cr_buffer *list, pid_t pid) {
+    return cr_buffer_append(list, &pid, sizeof pid);
+}
+
+/* "12 345 6 ": numbers that may be cut by the end of a read. */
+static int read_children(const char *path, struct cr_buffer *list) {
+    CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    char room[4096];
+    pid_t number = 0;
+    ssize_t got;
+    while ((got = read_some(fd, room, sizeof room)) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (room[i] >= '0' && room[i] <= '9') {
+                number = number * 10 + (room[i] - '0');
+            } else if (number > 0) {
+                if (push(list, number) < 0) return -ENOMEM;
+                number = 0;
+            }
+        }
+    }
+    return got < 0 ? (int) got : 0;
+}
+
+/* One list a thread: a child belongs to the thread that forked it. */
+static int children_by_thread(pid_t pid, struct cr_buffer *list) {
+    char path[PROC_PATH_MAX];
+    struct proc_dir tasks;
+    proc_path(path, pid, "task");
+    int code = proc_dir_open(&tasks, AT_FDCWD, path);
+    if (code < 0) return code;
+    const char *name;
+    int missing = 0;
+    while (code == 0 && (name = proc_dir_next(&tasks)) != NULL) {
+        if (proc_parse_pid(name) < 0) continue;
+        char rest[32] = "task/";
+        (void) stpcpy(stpcpy(rest + 5, name), "/children");
+        proc_path(path, pid, rest);
+        code = read_children(path, list);
+        if (code != -ENOENT) continue;
+        missing = 1; /* the thread is gone, or no thread has such a file */
+        code = 0;
+    }
+    proc_dir_close(&tasks);
+    return missing && list->len == 0 ? -ENOENT : code;
+}
+
+/* A kernel without the children files: ask every process for its parent. */
+static int children_by_parent(pid_t pid, struct cr_buffer *list) {
+    struct proc_dir all;
+    int code = proc_dir_open(&all, AT_FDCWD, "/proc");
+    if (code < 0) return code;
+    const char *name;
+    while (code == 0 && (name = proc_dir_next(&all)) != NULL) {
+        pid_t each = proc_parse_pid(name);
+        struct proc_stat stat;
+        if (each <= 0 || proc_stat(each, &stat) < 0 || stat.parent != pid) continue;
+        code = push(list, each);
+    }
+    proc_dir_close(&all);
+    return code;
+}
+
+int proc_children(pid_t pid, pid_t **out, size_t *count) {
+    struct cr_buffer list = {0};
+    int code = children_by_thread(pid, &list);
+    if (code == -ENOENT && access("/proc/thread-self/children", R_OK) < 0) {
+        cr_buffer_clear(&list);
+        code = children_by_parent(pid, &list);
+    }
+    if (code < 0 && list.len == 0) {
+        cr_buffer_done(&list);
+        return code;
+    }
+    *out = (pid_t *) (void *) list.data;
+    *count = list.len / sizeof(pid_t);
+    return 0;
+}

@@ -1,0 +1,341 @@
+/* One clone and one exec, in the time that the kernel needs for them, and many at a time.
+ *
+ * The child borrows our memory (CLONE_VM) on a stack of its own: no page table is copied, and a
+ * failure comes back as a plain store to memory. Unlike vfork we do not sleep until it has executed
+ * the program: while it does, on another processor, we clone the next. The kernel tells when it has
+ * left our memory, by exec or by death (CLONE_CHILD_CLEARTID, a futex). What sharing demands:
+ *   - the table of descriptors is shared too (copying it is dear), until the child has cut itself off;
+ *   - every signal is blocked around the clone, so that no handler of ours runs in the child;
+ *   - the child works from a slot that nobody else touches, and makes system calls only, without the
+ *     C library: errno is a variable of the thread whose memory it borrows;
+ *   - clone3 with a stack needs a few instructions of assembly: the child cannot return.
+ *
+ * Where that is not to be had (no clone3, no close_range, an architecture without the assembly below,
+ * a sandbox that refuses it) a fork does, and the failure comes back through a close-on-exec pipe.
+ * Sanitizer builds fork too: their shadow state belongs to one address space and one stack a thread. */
+#include "agent/process/spawn.h"
+
+#include "agent/process/proc.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/futex.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KERNEL_SIGSET 8  /* bytes of the kernel's sigset_t */
+#define SIGNAL_LAST   64 /* the kernel's last signal */
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#if !defined(SANITIZED) && (defined(__x86_64__) || defined(__aarch64__))
+#define MAY_BORROW 1
+#else
+#define MAY_BORROW 0
+#endif
+
+static const char *const step_name[] = {"start", "make a session for", "redirect", "set the CPUs of", "execute"};
+
+/* ---- the kernel, without the C library in between ---- */
+
+/* Returns what the kernel returns: a result, or a negative errno. */
+static inline long kernel_call(long number, long a, long b, long c, long d) {
+#if defined(__x86_64__)
+    long ret;
+    register long fourth __asm__("r10") = d;
+    __asm__ volatile("syscall"
+                     : "=a"(ret)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth)
+                     : "rcx", "r11", "memory");
+    return ret;
+#elif defined(__aarch64__)
+    register long nr __asm__("x8") = number;
+    register long first __asm__("x0") = a;
+    register long second __asm__("x1") = b;
+    register long third __asm__("x2") = c;
+    register long fourth __asm__("x3") = d;
+    __asm__ volatile("svc #0"
+                     : "+r"(first)
+                     : "r"(nr), "r"(second), "r"(third), "r"(fourth)
+                     : "memory", "cc");
+    return first;
+#else
+    long ret = syscall(number, a, b, c, d); /* a forked child has an errno of its own */
+    return ret < 0 ? -errno : ret;
+#endif
+}
+
+/* clone3; in the child, `run` on the new stack, never to return. */
+static long clone3_run(struct clone_args *args, void (*run)(struct spawn_slot *),
+                       struct spawn_slot *slot) {
+#if !MAY_BORROW
+    (void) args, (void) run, (void) slot;
+    return -ENOSYS;
+#elif defined(__x86_64__)
+    long ret = SYS_clone3;
+    register void (*entry)(struct spawn_slot *) __asm__("r8") = run;
+    register struct spawn_slot *entry_arg __asm__("r9") = slot;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %%r9, %%rdi\n\t"
+                     "call *%%r8\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "+a"(ret)
+                     : "D"(args), "S"(sizeof *args), "r"(entry), "r"(entry_arg)
+                     : "rcx", "r11", "memory", "cc");
+    return ret;
+#else
+    register long number __asm__("x8") = SYS_clone3;
+    register void *first __asm__("x0") = args;
+    register size_t second __asm__("x1") = sizeof *args;
+    register void (*entry)(struct spawn_slot *) __asm__("x9") = run;
+    register struct spawn_slot *entry_arg __asm__("x10") = slot;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, x10\n\t"
+                     "blr x9\n\t"
+                     "brk #0\n"
+                     "1:"
+                     : "+r"(first)
+                     : "r"(number), "r"(second), "r"(entry), "r"(entry_arg)
+                     : "x30", "memory", "cc");
+    return (long) first;
+#endif
+}
+
+/* ---- the child: system calls only, from here to exec ---- */
+
+static _Noreturn void child_exit(void) {
+    for (;;) (void) kernel_call(SYS_exit_group, 127, 0, 0, 0);
+}
+
+static _Noreturn void child_fail(struct spawn_slot *slot, enum spawn_step step, long code) {
+    struct spawn_report report = {.code = (int) code, .step = step};
+    slot->report = report;
+    if (slot->report_out >= 0)
+        (void) kernel_call(SYS_write, slot->report_out, (long) &report, sizeof report, 0);
+    child_exit();
+}
+
+/* The C library hides two real-time signals; the kernel's own calls reach every one. */
+static void reset_signals(void) {
+    const uint64_t standard[4] = {0}; /* a kernel sigaction: SIG_DFL, no flags, nothing masked */
+    const uint64_t none = 0;
+    for (int sig = 1; sig <= SIGNAL_LAST; sig++)
+        (void) kernel_call(SYS_rt_sigaction, sig, (long) standard, 0, KERNEL_SIGSET);
+    (void) kernel_call(SYS_rt_sigprocmask, SIG_SETMASK, (long) &none, 0, KERNEL_SIGSET);
+}
+
+static void set_file_limit(const struct rlimit *files) {
+    const uint64_t limits[2] = {files->rlim_cur, files->rlim_max};
+    (void) kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long) limits, 0);
+}
+
+/* Moves the three streams to 0, 1, 2; a source that is itself below 3 is lifted out of the way first,
+ * so that any permutation works. */
+static long place_stdio(const int wanted[3]) {
+    int from[3];
+    for (int i = 0; i < 3; i++) {
+        from[i] = wanted[i];
+        if (from[i] < 0 || from[i] > 2 || from[i] == i) continue;
+        from[i] = (int) kernel_call(SYS_fcntl, from[i], F_DUPFD_CLOEXEC, 3, 0);
+        if (from[i] < 0) return from[i];
+    }
+    for (int i = 0; i < 3; i++) {
+        if (from[i] < 0) continue;
+        long code = from[i] == i ? kernel_call(SYS_fcntl, i, F_SETFD, 0, 0)
+                                 : kernel_call(SYS_dup3, from[i], i, 0, 0);
+        if (code < 0) return code;
+    }
+    return 0;
+}
+
+/* Before Linux 5.11 there is no close_range with this flag, and children are forked. */
+static void close_on_exec_one_by_one(void) {
+    struct proc_dir dir;
+    if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
+    const char *name;
+    while ((name = proc_dir_next(&dir)) != NULL) {
+        int fd = proc_parse_pid(name);
+        if (fd > 2) (void) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    proc_dir_close(&dir);
+}
+
+/* A table of descriptors of its own, without copying those that it does not need: with hundreds of
+ * workers, copying and closing each other's pipes would be most of the work. */
+static long leave_shared_files(const int stdio[3]) {
+    unsigned top = 2;
+    for (int i = 0; i < 3; i++)
+        if (stdio[i] > (int) top) top = (unsigned) stdio[i];
+    return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
+}
+
+/* A forked child starts beside the cgroup and walks in. Not being let in is no failure: the token in
+ * its environment contains it then, as where there is no cgroup. */
+static void enter_cgroup(int cgroup_fd) {
+    long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* 0: whoever writes */
+    (void) kernel_call(SYS_close, fd, 0, 0, 0);
+}
+
+static void child_main(struct spawn_slot *slot) {
+    const struct spawn_request *request = &slot->request;
+    slot->report.step = SPAWN_SESSION;
+    /* A parent that died before prctl sends no signal any more: look once, afterwards. */
+    (void) kernel_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+    if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
+    long code = kernel_call(SYS_setsid, 0, 0, 0, 0);
+    if (code < 0) child_fail(slot, SPAWN_SESSION, code);
+    if (slot->report_out >= 0 && request->cgroup_fd >= 0) enter_cgroup(request->cgroup_fd);
+    code = slot->on_its_way ? leave_shared_files(request->stdio) : 0;
+    if (code == 0) code = place_stdio(request->stdio);
+    if (code < 0) child_fail(slot, SPAWN_STDIO, code);
+    if (kernel_call(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC, 0) < 0)
+        close_on_exec_one_by_one();
+    if (request->files != NULL) set_file_limit(request->files);
+    if (request->cpus != NULL) {
+        code = kernel_call(SYS_sched_setaffinity, 0, sizeof *request->cpus, (long) request->cpus, 0);
+        if (code < 0) child_fail(slot, SPAWN_CPUS, code);
+    }
+    reset_signals();
+    code = kernel_call(SYS_execve, (long) request->path, (long) request->argv, (long) request->envp,
+                       0);
+    child_fail(slot, SPAWN_EXEC, code);
+}
+
+/* ---- the parent ---- */
+
+static uint64_t block_all_signals(void) {
+    uint64_t all = UINT64_MAX, before = 0;
+    (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, KERNEL_SIGSET);
+    return before;
+}
+
+static void restore_signals(uint64_t before) {
+    (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
+}
+
+int spawn_can_borrow(void) {
+    return MAY_BORROW && syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
+}
+
+static int begin_borrowing(struct spawn_slot *slot) {
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_CHILD_CLEARTID,
+        .pidfd = (uintptr_t) &slot->child.pidfd,
+        .child_tid = (uintptr_t) &slot->on_its_way,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t) slot->stack,
+        .stack_size = sizeof slot->stack,
+    };
+    if (slot->request.cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (unsigned long long) slot->request.cgroup_fd;
+    }
+    slot->on_its_way = 1;
+    long pid = clone3_run(&args, child_main, slot);
+    if (pid < 0) slot->on_its_way = 0;
+    if (pid < 0) return (int) pid;
+    slot->child.pid = (pid_t) pid;
+    return 0;
+}
+
+/* The other way: fork, and a pipe that exec closes. */
+static int begin_forking(struct spawn_slot *slot) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    slot->report_out = ends[1];
+    pid_t pid = fork();
+    if (pid == 0) child_main(slot);
+    int code = pid < 0 ? -errno : 0;
+    slot->report_out = -1;
+    (void) close(ends[1]);
+    if (code < 0) {
+        (void) close(ends[0]);
+        return code;
+    }
+    slot->report_in = ends[0];
+    slot->child.pid = pid;
+    slot->child.pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+    return 0;
+}
+
+static int begin(struct spawn_slot *slot, int *borrow) {
+    const struct spawn_test_hooks *hooks = SPAWN_TEST_HOOKS;
+    if (*borrow && (hooks == NULL || !hooks->force_fork)) {
+        int code = begin_borrowing(slot);
+        if (code >= 0) return code;
+        if (slot->request.cgroup_fd >= 0) return -ENOTSUP;
+        if (code != -ENOSYS && code != -EPERM && code != -EINVAL) return code;
+        *borrow = 0; /* an old kernel's or a sandbox's answer */
+    }
+    int code = begin_forking(slot);
+    if (code == 0 && hooks != NULL && hooks->force_no_pidfd) cr_close_fd(&slot->child.pidfd);
+    return code;
+}
+
+int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, int *borrow) {
+    slot->request = *request;
+    slot->report = (struct spawn_report){0};
+    slot->child = (struct spawned){.pid = -1, .pidfd = -1};
+    slot->parent = getpid();
+    slot->report_in = slot->report_out = -1;
+    uint64_t before = block_all_signals();
+    int code = begin(slot, borrow);
+    restore_signals(before);
+    if (code == 0 && SPAWN_TEST_HOOKS != NULL && SPAWN_TEST_HOOKS->after_clone != NULL)
+        SPAWN_TEST_HOOKS->after_clone(slot->child.pid);
+    return code;
+}
+
+static void await_departure(struct spawn_slot *slot) {
+    while (__atomic_load_n(&slot->on_its_way, __ATOMIC_ACQUIRE) != 0)
+        (void) syscall(SYS_futex, &slot->on_its_way, FUTEX_WAIT, 1, NULL);
+}
+
+/* Nothing comes through the pipe when exec has closed its other end. */
+static void read_report(struct spawn_slot *slot) {
+    struct spawn_report report;
+    ssize_t got;
+    do {
+        got = read(slot->report_in, &report, sizeof report);
+    } while (got < 0 && errno == EINTR);
+    slot->report =
+        got == (ssize_t) sizeof report ? report : (struct spawn_report){.step = SPAWN_EXEC};
+    cr_close_fd(&slot->report_in);
+}
+
+int spawn_finish(struct spawn_slot *slot, const char **what) {
+    if (slot->report_in >= 0)
+        read_report(slot);
+    else
+        await_departure(slot);
+    *what = step_name[slot->report.step];
+    int code = slot->report.code;
+    /* The kernel kills at birth whoever starts in a cgroup that was ended by cgroup.kill more often
+     * than our own was (seen in Linux 6.18). */
+    if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) code = -ENOTSUP;
+    if (code < 0)
+        while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;
+    return code;
+}

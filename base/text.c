@@ -1,0 +1,93 @@
+/* UTF-8 and the \xNN notation: see base/text.h. */
+#include "base/text.h"
+
+#include <string.h>
+
+/* ---- UTF-8 ---- */
+
+/* The first byte alone decides how long a character is. 0: no character starts with this byte. */
+static size_t length_by_first_byte(unsigned char first) {
+    if (first < 0x80) return 1;
+    if (first < 0xC2 || first > 0xF4) return 0; /* C0 and C1 could only start overlong forms */
+    if (first < 0xE0) return 2;
+    return first < 0xF0 ? 3 : 4;
+}
+
+/* After four of the first bytes, not every continuation byte may follow. */
+static int second_byte_is_valid(unsigned char first, unsigned char second) {
+    switch (first) {
+    case 0xE0: return second >= 0xA0; /* below: overlong */
+    case 0xED: return second <= 0x9F; /* above: surrogates */
+    case 0xF0: return second >= 0x90; /* below: overlong */
+    case 0xF4: return second <= 0x8F; /* above: beyond U+10FFFF */
+    default: return 1;
+    }
+}
+
+size_t cr_utf8_len(const void *data, size_t len) {
+    const unsigned char *p = data;
+    size_t n = len == 0 ? 0 : length_by_first_byte(p[0]);
+    if (n > len) return 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    }
+    return n > 1 && !second_byte_is_valid(p[0], p[1]) ? 0 : n;
+}
+
+size_t cr_text_printable_len(const void *data, size_t len) {
+    const unsigned char *p = data;
+    size_t n = cr_utf8_len(data, len);
+    if (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)) return 0;
+    if (n == 2 && p[0] == 0xC2 && p[1] < 0xA0) return 0; /* U+0080 to U+009F */
+    return n;
+}
+
+/* ---- escaping ---- */
+
+size_t cr_text_piece(const void *data, size_t len, char out[CR_TEXT_PIECE_MAX], size_t *out_len) {
+    static const char digits[] = "0123456789abcdef";
+    size_t n = cr_text_printable_len(data, len);
+    if (n > 0) {
+        memcpy(out, data, n);
+        *out_len = n;
+        return n;
+    }
+    unsigned char byte = *(const unsigned char *) data;
+    out[0] = '\\';
+    out[1] = 'x';
+    out[2] = digits[byte >> 4];
+    out[3] = digits[byte & 15];
+    *out_len = 4;
+    return 1;
+}
+
+size_t cr_text_copy(char *out, size_t cap, const void *data, size_t len) {
+    const char *from = data, *end = from + len;
+    size_t used = 0;
+    while (from < end) {
+        char piece[CR_TEXT_PIECE_MAX];
+        size_t n;
+        from += cr_text_piece(from, (size_t) (end - from), piece, &n);
+        if (used + n >= cap) break;
+        memcpy(out + used, piece, n);
+        used += n;
+    }
+    out[used] = '\0';
+    return used;
+}
+
+static int is_kept(char c, const char *keep) { return c != '\0' && strchr(keep, c) != NULL; }
+
+int cr_text_append(struct cr_buffer *out, const void *data, size_t len, const char *keep) {
+    const char *from = data, *end = from + len;
+    int rc = 0;
+    while (from < end && rc == 0) {
+        char piece[CR_TEXT_PIECE_MAX];
+        size_t n = 1, step = 1;
+        if (is_kept(*from, keep)) piece[0] = *from;
+        else step = cr_text_piece(from, (size_t) (end - from), piece, &n);
+        rc = cr_buffer_append(out, piece, n);
+        from += step;
+    }
+    return rc;
+}

@@ -1,0 +1,144 @@
+#include "rendezvous/coordinator/assignment.h"
+
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#define UNRANKED UINT32_MAX
+
+static int compare_numbers(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
+
+/* Text order, but runs of digits compare as numbers. */
+static int compare_natural(const char *a, const char *b) {
+    while (*a != '\0' && *b != '\0') {
+        if (isdigit((unsigned char) *a) && isdigit((unsigned char) *b)) {
+            while (*a == '0') a++;
+            while (*b == '0') b++;
+            size_t a_len = strspn(a, "0123456789"), b_len = strspn(b, "0123456789");
+            if (a_len != b_len) return a_len < b_len ? -1 : 1;
+            int order = memcmp(a, b, a_len);
+            if (order != 0) return order;
+            a += a_len;
+            b += b_len;
+        } else if (*a != *b) {
+            return (unsigned char) *a < (unsigned char) *b ? -1 : 1;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    return compare_numbers((unsigned char) *a, (unsigned char) *b);
+}
+
+int assignment_compare_identity(const void *pa, const void *pb) {
+    const struct assignment_node *a = pa, *b = pb;
+    /* -1 (none) becomes the largest number: after all that asked for a rank. */
+    int order = compare_numbers((uint64_t) a->node_rank, (uint64_t) b->node_rank);
+    if (order == 0) order = compare_natural(a->host, b->host);
+    if (order == 0) order = compare_natural(a->addr, b->addr);
+    if (order == 0) order = compare_numbers(a->pid, b->pid);
+    if (order == 0) order = compare_numbers(a->instance, b->instance);
+    return order;
+}
+
+static int compare_group_rank(const void *pa, const void *pb) {
+    const struct assignment_node *a = pa, *b = pb;
+    return compare_numbers(a->group_rank, b->group_rank);
+}
+
+static int compare_role(const void *pa, const void *pb) {
+    const struct assignment_node *const *a = pa, *const *b = pb;
+    int order = strcmp((*a)->role, (*b)->role);
+    return order != 0 ? order : compare_numbers((*a)->group_rank, (*b)->group_rank);
+}
+
+/* The group ranks while they are given out. */
+struct slots {
+    unsigned char *taken;
+    uint32_t count, lowest_free;
+};
+
+static int take(struct slots *s, struct assignment_node *node, int64_t rank) {
+    if (rank < 0 || rank >= s->count || s->taken[rank]) return 0;
+    s->taken[rank] = 1;
+    node->group_rank = (uint32_t) rank;
+    return 1;
+}
+
+static void take_lowest(struct slots *s, struct assignment_node *node) {
+    while (s->taken[s->lowest_free]) s->lowest_free++;
+    (void) take(s, node, s->lowest_free);
+}
+
+static int take_departed(struct slots *s, struct assignment_node *node, char *const *departed,
+                         uint32_t departed_count) {
+    for (uint32_t r = 0; r < departed_count && r < s->count; r++) {
+        if (departed[r] != NULL && strcmp(departed[r], node->host) == 0 && take(s, node, r)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void give_group_ranks(struct slots *s, struct assignment_node *nodes, char *const *departed,
+                             uint32_t departed_count, struct assignment_summary *sum) {
+    uint32_t n = s->count;
+    for (uint32_t i = 0; i < n; i++) {
+        nodes[i].group_rank = UNRANKED;
+        if (take(s, &nodes[i], nodes[i].kept_rank)) sum->kept++;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct assignment_node *node = &nodes[i];
+        if (node->group_rank != UNRANKED || node->kept_rank >= 0) continue;
+        if (take(s, node, node->old_rank) || take_departed(s, node, departed, departed_count)) {
+            sum->returned++;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct assignment_node *node = &nodes[i];
+        if (node->group_rank != UNRANKED) continue;
+        if (node->kept_rank >= 0) sum->moved++;
+        else sum->fresh++;
+        if (!take(s, node, node->node_rank)) take_lowest(s, node);
+    }
+}
+
+/* Runs of equal roles in an array sorted by role, then group rank. */
+static void give_role_ranks(struct assignment_node **by_role, uint32_t n) {
+    for (uint32_t start = 0, end; start < n; start = end) {
+        uint32_t sum = 0;
+        for (end = start; end < n && strcmp(by_role[start]->role, by_role[end]->role) == 0; end++) {
+            by_role[end]->first_role_rank = sum;
+            sum += by_role[end]->local_world_size;
+        }
+        for (uint32_t i = start; i < end; i++) by_role[i]->role_world_size = sum;
+    }
+}
+
+int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *departed,
+                    uint32_t departed_count, int fixed, struct assignment_summary *out) {
+    CR_AUTO_FREE unsigned char *taken = calloc(count, 1);
+    CR_AUTO_FREE struct assignment_node **by_role = calloc(count, sizeof(struct assignment_node *));
+    if (taken == NULL || by_role == NULL) return -ENOMEM;
+
+    *out = (struct assignment_summary){0};
+    if (fixed) {
+        for (uint32_t i = 0; i < count; i++) nodes[i].group_rank = (uint32_t) nodes[i].node_rank;
+        out->kept = count;
+    } else {
+        qsort(nodes, count, sizeof(*nodes), assignment_compare_identity);
+        struct slots slots = {.taken = taken, .count = count};
+        give_group_ranks(&slots, nodes, departed, departed_count, out);
+    }
+    qsort(nodes, count, sizeof(*nodes), compare_group_rank);
+    for (uint32_t i = 0; i < count; i++) {
+        nodes[i].first_rank = out->world_size;
+        out->world_size += nodes[i].local_world_size;
+        by_role[i] = &nodes[i];
+    }
+    qsort(by_role, count, sizeof(struct assignment_node *), compare_role);
+    give_role_ranks(by_role, count);
+    return 0;
+}

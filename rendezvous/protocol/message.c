@@ -1,0 +1,144 @@
+/* The codec, made from the lists in message.h. Pure. */
+#include "rendezvous/protocol/message.h"
+
+#include "base/assert.h"
+
+#include <errno.h>
+#include <string.h>
+
+const char *rdzv_message_name(unsigned type) {
+    switch (type) {
+#define M(NAME, name, wire)                                                                        \
+    case wire: return #NAME;
+        RDZV_MESSAGES(M)
+#undef M
+    default: return "?";
+    }
+}
+
+/* ---- encoding: into a frame on the stack, then one append ---- */
+
+struct writer {
+    char data[RDZV_FRAME_MAX];
+    size_t len;
+};
+
+static void put_bytes(struct writer *w, const void *data, size_t len) {
+    CR_ASSERT(len <= sizeof(w->data) - w->len); /* the lists fit: see the assertion below */
+    memcpy(w->data + w->len, data, len);
+    w->len += len;
+}
+
+static void put_number(struct writer *w, uint64_t value, unsigned bytes) {
+    char be[8];
+    for (unsigned i = 0; i < bytes; i++) be[i] = (char) (value >> (8 * (bytes - 1 - i)));
+    put_bytes(w, be, bytes);
+}
+
+static void put_u32(struct writer *w, uint32_t v) { put_number(w, v, 4); }
+static void put_u64(struct writer *w, uint64_t v) { put_number(w, v, 8); }
+static void put_i64(struct writer *w, int64_t v) { put_number(w, (uint64_t) v, 8); }
+
+static void put_text(struct writer *w, const char *text) {
+    size_t len = text != NULL ? strnlen(text, RDZV_TEXT_MAX - 1) : 0;
+    put_number(w, len + 1, 2);
+    if (len > 0) put_bytes(w, text, len);
+    put_bytes(w, "", 1);
+}
+
+/* No message holds more than three texts, nor more than 200 bytes of numbers. */
+_Static_assert(5 + 3 * (RDZV_TEXT_MAX + 2) + 200 <= RDZV_FRAME_MAX, "a message may not fit");
+
+int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
+    struct writer w;
+    w.len = 4;
+    put_number(&w, m->type, 1);
+    switch (m->type) {
+#define F(type, name) put_##type(&w, body->name);
+#define M(NAME, name, wire)                                                                        \
+    case RDZV_##NAME: {                                                                            \
+        const struct rdzv_##name *body = &m->name;                                                 \
+        RDZV_##NAME##_FIELDS(F) break;                                                             \
+    }
+        RDZV_MESSAGES(M)
+#undef M
+#undef F
+    }
+    size_t total = w.len;
+    w.len = 0;
+    put_u32(&w, (uint32_t) (total - 4));
+    return cr_buffer_append(out, w.data, total);
+}
+
+/* ---- decoding: every read is checked; the first failure sticks ---- */
+
+struct reader {
+    const char *data;
+    size_t len, at;
+    const char *wrong; /* what was not as it must be, or NULL */
+};
+
+static uint64_t get_number(struct reader *r, unsigned bytes) {
+    if (r->wrong == NULL && r->len - r->at < bytes) r->wrong = "it is too short";
+    if (r->wrong != NULL) return 0;
+    uint64_t value = 0;
+    for (unsigned i = 0; i < bytes; i++) value = value << 8 | (unsigned char) r->data[r->at++];
+    return value;
+}
+
+static uint32_t get_u32(struct reader *r) { return (uint32_t) get_number(r, 4); }
+static uint64_t get_u64(struct reader *r) { return get_number(r, 8); }
+static int64_t get_i64(struct reader *r) { return (int64_t) get_number(r, 8); }
+
+static const char *get_text(struct reader *r) {
+    size_t len = (size_t) get_number(r, 2);
+    if (r->wrong != NULL) return "";
+    const char *text = r->data + r->at;
+    if (len == 0 || len > RDZV_TEXT_MAX) {
+        r->wrong = "a text has a bad length";
+    } else if (len > r->len - r->at) {
+        r->wrong = "it is too short";
+    } else if (memchr(text, '\0', len) != text + len - 1) {
+        r->wrong = "a text does not end where it must";
+    }
+    if (r->wrong != NULL) return "";
+    r->at += len;
+    return text;
+}
+
+static int frame_fail(struct cr_error *err, unsigned type, const char *why) {
+    return cr_fail(err, -EPROTO, "cannot understand a %s message (type %u): %s",
+                   rdzv_message_name(type), type, why);
+}
+
+int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
+                        struct cr_error *err) {
+    *used = 0;
+    struct reader r = {.data = data, .len = len};
+    if (len < 4) return 0;
+    size_t frame = get_u32(&r);
+    if (frame < 1 || frame > RDZV_FRAME_MAX - 4) {
+        return cr_fail(err, -EPROTO, "cannot understand a message of %zu bytes (limit %zu)", frame,
+                       RDZV_FRAME_MAX - 4);
+    }
+    if (len - 4 < frame) return 0;
+    r.len = 4 + frame;
+    unsigned type = (unsigned) get_number(&r, 1);
+    switch (type) {
+#define F(type_, name) body->name = get_##type_(&r);
+#define M(NAME, name, wire)                                                                        \
+    case wire: {                                                                                   \
+        m->type = RDZV_##NAME;                                                                     \
+        struct rdzv_##name *body = &m->name;                                                       \
+        RDZV_##NAME##_FIELDS(F) break;                                                             \
+    }
+        RDZV_MESSAGES(M)
+#undef M
+#undef F
+    default: return frame_fail(err, type, "this build does not know it");
+    }
+    if (r.wrong == NULL && r.at != r.len) r.wrong = "it is too long";
+    if (r.wrong != NULL) return frame_fail(err, type, r.wrong);
+    *used = r.len;
+    return 0;
+}

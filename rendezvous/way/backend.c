@@ -1,0 +1,63 @@
+#include "rendezvous/way/backend.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What no coordinator could make sense of; said here, where the user sees it first. */
+int rendezvous_check(const struct rendezvous_options *o, struct cr_error *err) {
+    if (o->run_id == NULL || o->run_id[0] == '\0') {
+        return cr_fail(err, -EINVAL, "the rendezvous id is empty; give --rdzv-id a name");
+    }
+    if (o->min_nodes < 1 || o->min_nodes > o->max_nodes || o->max_nodes > RDZV_NODES_MAX) {
+        return cr_fail(err, -EINVAL, "cannot rendezvous with %" PRIu32 ":%" PRIu32 " nodes (1 to %" PRIu32 ")",
+                       o->min_nodes, o->max_nodes, RDZV_NODES_MAX);
+    }
+    if (o->local_world_size < 1 || o->local_world_size > RDZV_LOCAL_WORLD_MAX) {
+        return cr_fail(err, -EINVAL, "cannot rendezvous with %" PRIu32 " workers on this node",
+                       o->local_world_size);
+    }
+    if (strlen(o->run_id) >= RDZV_TEXT_MAX || strlen(o->role) >= RENDEZVOUS_ROLE_MAX) {
+        return cr_fail(err, -EINVAL, "the rendezvous id or the role is too long");
+    }
+    if (o->join_timeout_ms < 1 || o->last_call_timeout_ms < 1 || o->close_timeout_ms < 1 ||
+        o->heartbeat_timeout_ms < 1 || o->keep_alive_interval_ms < 1 || o->read_timeout_ms < 1 ||
+        o->keep_alive_max_attempt < 1) {
+        return cr_fail(err, -EINVAL, "the timeouts of the rendezvous must be positive");
+    }
+    /* Else the first node is sent away before the others are waited for. */
+    if (o->min_nodes < o->max_nodes && o->join_timeout_ms <= o->last_call_timeout_ms) {
+        return cr_fail(err, -EINVAL, "--rdzv-conf: join_timeout (%g s) must be longer than last_call_timeout "
+                       "(%g s), the wait for more nodes than the minimum; give both",
+                       (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
+    }
+    return 0;
+}
+
+int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
+                 struct cr_error *err) {
+    int rc = rendezvous_check(o, err);
+    if (rc < 0) return rc;
+    *out = (struct backend_plan){.node_rank = o->node_rank,
+                                 .connect_timeout_ms = o->read_timeout_ms,
+                                 .coordinator_wait_ms = o->coordinator_wait_ms};
+    if (o->local_addr != NULL && o->local_addr[0] != '\0') {
+        struct backend_addresses own;
+        rc = backend_look_up(o->local_addr, &own, err);
+        if (rc < 0) return cr_wrap(err, "--local-addr");
+        (void) snprintf(out->own_addr, sizeof(out->own_addr), "%s", own.first);
+    }
+    if (o->endpoint.port != 0) {
+        (void) snprintf(out->where, sizeof(out->where), "%s:%u", o->endpoint.host, o->endpoint.port);
+    } else {
+        (void) snprintf(out->where, sizeof(out->where), "%s", o->endpoint.host);
+    }
+    if (o->standalone || strcmp(o->backend, "c10d") == 0) return backend_c10d_plan(o, out, err);
+    if (strcmp(o->backend, "static") == 0) return backend_static_plan(o, out, err);
+    if (strcmp(o->backend, "etcd") == 0 || strcmp(o->backend, "etcd-v2") == 0) {
+        return backend_etcd_plan(o, out, err);
+    }
+    return cr_fail(err, -ENOTSUP, "the rendezvous backend '%s' is not known; use c10d, static or etcd",
+                   o->backend);
+}

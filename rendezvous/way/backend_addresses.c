@@ -1,0 +1,94 @@
+/* Is that host this machine? Decided by addresses, never by comparing names. */
+#include "rendezvous/way/backend.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+static int to_text(const struct sockaddr *sa, char out[RDZV_ADDR_MAX]) {
+    if (sa == NULL) return 0;
+    if (sa->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *) (const void *) sa;
+        return inet_ntop(AF_INET, &in->sin_addr, out, RDZV_ADDR_MAX) != NULL;
+    }
+    if (sa->sa_family != AF_INET6) return 0;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) (const void *) sa;
+    if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+        return inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], out, RDZV_ADDR_MAX) != NULL;
+    }
+    return inet_ntop(AF_INET6, &in6->sin6_addr, out, RDZV_ADDR_MAX) != NULL;
+}
+
+static int is_loopback(const char *addr) {
+    return strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0;
+}
+
+/* All of 127.0.0.0/8 is this machine, whatever the interface says. */
+static int is_ours(const char *addr, const struct ifaddrs *interfaces) {
+    char own[RDZV_ADDR_MAX];
+    if (is_loopback(addr)) return 1;
+    for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
+        if (to_text(i->ifa_addr, own) && strcmp(own, addr) == 0) return 1;
+    }
+    return 0;
+}
+
+static void append(char *text, size_t room, const char *what) {
+    size_t len = strlen(text);
+    if (len + strlen(what) + 1 < room) memcpy(text + len, what, strlen(what) + 1);
+}
+
+static void describe(const char *host, const struct addrinfo *found,
+                     const struct ifaddrs *interfaces, struct backend_addresses *out) {
+    char addr[RDZV_ADDR_MAX];
+    const char *comma = "";
+    (void) snprintf(out->text, sizeof(out->text), "'%.200s' resolves to ", host);
+    for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
+        if (!to_text(a->ai_addr, addr)) continue;
+        append(out->text, sizeof(out->text), comma);
+        append(out->text, sizeof(out->text), addr);
+        comma = ", ";
+    }
+    append(out->text, sizeof(out->text), "; this node has ");
+    comma = "";
+    for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
+        if (!to_text(i->ifa_addr, addr)) continue;
+        append(out->text, sizeof(out->text), comma);
+        append(out->text, sizeof(out->text), addr);
+        comma = ", ";
+    }
+}
+
+int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err) {
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    struct ifaddrs *interfaces = NULL;
+    char addr[RDZV_ADDR_MAX];
+    *out = (struct backend_addresses){.first = ""};
+    int rc = getaddrinfo(host, NULL, &hints, &found);
+    if (rc != 0) {
+        const char *why = rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
+        return cr_fail(err, -ENOENT, "cannot resolve the host '%s': %s; check the name, or give an address", host,
+                       why);
+    }
+    (void) getifaddrs(&interfaces); /* without the list only loopback is known to be ours */
+    for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
+        if (!to_text(a->ai_addr, addr)) continue;
+        int v4 = strchr(addr, ':') == NULL;
+        if (out->first[0] == '\0' || (v4 && strchr(out->first, ':') != NULL)) {
+            memcpy(out->first, addr, sizeof(addr));
+        }
+        if (is_ours(addr, interfaces) && (out->local[0] == '\0' || (v4 && strchr(out->local, ':') != NULL))) {
+            memcpy(out->local, addr, sizeof(addr));
+        }
+    }
+    out->is_loopback = is_loopback(out->first);
+    describe(host, found, interfaces, out);
+    if (interfaces != NULL) freeifaddrs(interfaces);
+    freeaddrinfo(found);
+    return out->first[0] != '\0' ? 0 : cr_fail(err, -ENOENT, "the host '%s' has no IPv4 or IPv6 address", host);
+}
