@@ -5,8 +5,8 @@
  * even when crun itself runs inside an MPI job or a Slurm step, whose variables are also there. */
 #include "worker_runtime/runtime/worker_place.h"
 
-#include "base/address.h"
-#include "base/cleanup.h"
+#include "base/endpoint.h"
+#include "base/memory.h"
 #include "base/parse.h"
 
 #include <errno.h>
