@@ -349,6 +349,21 @@ static void got_welcome(struct member *m, int64_t now_ms, const struct rdzv_welc
     cut_off(m, now_ms, why);
 }
 
+static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_accepted *a,
+                        struct cr_error *err) {
+    int64_t interval_ms = a->keep_alive_interval_ms;
+    uint32_t attempts = a->keep_alive_max_attempt;
+    if (interval_ms < 1 || interval_ms > RDZV_INTERVAL_MAX_MS || attempts < 1 ||
+        attempts > RDZV_ATTEMPTS_MAX) {
+        return cr_fail(err, -EPROTO,
+                       "refuse a keep-alive interval of %" PRId64 " ms, %" PRIu32 " times",
+                       interval_ms, attempts);
+    }
+    use_keep_alive(m, interval_ms, attempts);
+    plan_beat(m, now_ms);
+    return 0;
+}
+
 static void got_round(struct member *m, const struct rdzv_round *r) {
     if (m->state != MEMBER_JOINING) return;
     m->linked_once = 1;
@@ -393,14 +408,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_WELCOME: got_welcome(m, now_ms, &msg->welcome); return 0;
-    case RDZV_ACCEPTED:
-        if (msg->accepted.keep_alive_interval_ms < 1 || msg->accepted.keep_alive_max_attempt < 1) {
-            return cr_fail(err, -EPROTO, "refuse a keep-alive interval below 1 ms");
-        }
-        use_keep_alive(m, msg->accepted.keep_alive_interval_ms,
-                       msg->accepted.keep_alive_max_attempt);
-        plan_beat(m, now_ms);
-        return 0;
+    case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
     case RDZV_ROUND: got_round(m, &msg->round); return 0;
     case RDZV_STOP: got_stop(m, &msg->stop); return 0;
     case RDZV_END: got_end(m, &msg->end); return 0;

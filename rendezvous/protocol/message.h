@@ -27,6 +27,11 @@
 #define RDZV_FRAME_MAX ((size_t) 4096) /* length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* bytes of one text, NUL included */
 
+/* What either end accepts from the other, so that no sum or product of these overflows. */
+#define RDZV_ROUNDS_SEEN_MAX   (UINT64_C(1) << 32) /* a round a second for 136 years */
+#define RDZV_INTERVAL_MAX_MS   INT64_C(86400000)   /* keep-alive; a day */
+#define RDZV_ATTEMPTS_MAX      ((uint32_t) 1000)   /* keep-alive intervals a lease */
+
 /* clang-format off */
 /* F(type, name): u32, u64, i64 or text (const char *, never NULL once decoded). */
 #define RDZV_HELLO_FIELDS(F) /* first frame of a connection; frozen */ \

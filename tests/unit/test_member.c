@@ -393,6 +393,9 @@ START_TEST(what_no_coordinator_says_is_refused) {
     msg.type = RDZV_ACCEPTED;
     msg.accepted = (struct rdzv_accepted){0};
     ck_assert_int_eq(member_receive(m, now, &msg, &err), -EPROTO);
+    msg.accepted.keep_alive_interval_ms = INT64_MAX, msg.accepted.keep_alive_max_attempt = 3;
+    ck_assert_int_eq(member_receive(m, now, &msg, &err), -EPROTO);
+    ck_assert_str_eq(err.text, "refuse a keep-alive interval of 9223372036854775807 ms, 3 times");
 }
 END_TEST
 
