@@ -22,7 +22,7 @@ MAY_SEE = {
     "examples": {"worker_runtime"},
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.
-PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c",
+PURE = ["store/wire/parser.c", "store/keyspace/keyspace.c",
         "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
         "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/worker_group.c",
         "agent/environment.c", "agent/report/verdict_order.c", "agent/report/verdict_text.c",
