@@ -67,7 +67,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     if (level == CR_LOG_WARN) (void) snprintf(last_warning, sizeof(last_warning), "%s", text);
 }
 
-static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
+static const struct coordinator_actions actions = {
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
 
 static void setup(uint32_t min, uint32_t max, uint32_t restarts) {
     now = 1000;
