@@ -28,6 +28,7 @@ static bool parse_time(const json_t *value, struct timer_request *out) {
     double seconds = json_number_value(value);
     if (!json_is_number(value)) return false;
     out->cancels = seconds < 0;
+    if (out->cancels) return true;
     out->expires_ms = seconds > SECONDS_MAX ? INT64_MAX : (int64_t) (seconds * 1000);
     return true;
 }

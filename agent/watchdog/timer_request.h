@@ -19,7 +19,7 @@ struct timer_request {
     pid_t pid;          /* at least 2 */
     char *scope;        /* malloc'ed */
     bool cancels;       /* takes the timer back */
-    int64_t expires_ms; /* wall clock, since 1970; INT64_MAX = never */
+    int64_t expires_ms; /* wall clock, since 1970; INT64_MAX = never; 0 if it cancels */
     int signum;         /* 0 = none */
 };
 

@@ -43,6 +43,12 @@ START_TEST(test_numbers_out_of_range) {
     ck_assert_int_eq(r.signum, 0);
     ck_assert_int_eq(r.expires_ms, INT64_MAX);
     timer_request_done(&r);
+    ck_assert_int_eq(parse("{\"pid\": 2, \"scope_id\": \"\", \"expiration_time\": -1e304, "
+                           "\"signal\": 9}",
+                           &r),
+                     0);
+    ck_assert(r.cancels);
+    timer_request_done(&r);
 }
 END_TEST
 
