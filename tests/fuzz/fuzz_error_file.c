@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as a worker's error file. The record must be parsed, and the report that
- * shows it must hold nothing that a terminal obeys. */
+/* libFuzzer target: any bytes as a worker's error file. The record must be parsed, and the report
+ * that shows it must hold nothing that a terminal obeys. */
 #include "agent/report/verdict.h"
 #include "base/assert.h"
 #include "base/text.h"
