@@ -1,13 +1,14 @@
-/* Random names: a nursery's mark, a worker's token, a socket's address. */
-#ifndef BASE_TOKEN_H
-#define BASE_TOKEN_H
+/* Random names that cannot be guessed: the mark of a nursery, a worker's token, the address of a
+ * socket. */
+#ifndef CR_TOKEN_H
+#define CR_TOKEN_H
 
 #include <stddef.h>
 
 #define TOKEN_BYTES_MAX 16
 
-/* Writes `bytes` random bytes (TOKEN_BYTES_MAX at most) as twice as many hexadecimal digits and a NUL.
- * 0 or -EIO. */
+/* Draws `bytes` random bytes (TOKEN_BYTES_MAX at most) and writes them to `out` as hexadecimal
+ * digits, two per byte, and a NUL. Returns 0, or -EIO if the kernel has no random bytes. */
 int token_draw(char *out, size_t bytes);
 
 #endif
