@@ -24,7 +24,8 @@ MAY_SEE = {
 PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c",
         "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
         "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/worker_group.c",
-        "agent/environment.c", "agent/report/verdict.c",
+        "agent/environment.c", "agent/report/verdict_order.c", "agent/report/verdict_text.c",
+        "agent/report/verdict_report.c", "agent/report/verdict_box.c", "agent/report/error_record.c",
         "worker_runtime/channel/packet.c", "worker_runtime/runtime/worker_place.c"]
 IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
