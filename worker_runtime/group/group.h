@@ -49,11 +49,6 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
 
 /* ---- group_check.c ---- */
 
-#define OP_TEXT_MAX 128
-
-/* "all_reduce(float32 x 1000, sum)" */
-void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]);
-
 /* With checks on: 0 once all ranks are about to make the same call, -EPROTO with one sentence that
  * names both calls, or the store's failure. */
 int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err);

@@ -17,49 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *dtype_name(crunrt_dtype t) {
-    static const char *const names[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                        "uint64", "float16", "float32", "float64", "bfloat16"};
-    return (size_t) t < CR_ARRAY_LEN(names) ? names[t] : "unknown type";
-}
-
-static const char *reduce_name(crunrt_reduce_op op) {
-    static const char *const names[] = {"sum", "product", "max", "min", "avg", "and", "or", "xor"};
-    return (size_t) op < CR_ARRAY_LEN(names) ? names[op] : "unknown operation";
-}
-
-void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]) {
-    const char *name = op_kind_name(op->kind), *type = dtype_name(op->dtype);
-    switch (op->kind) {
-    case CRUNRT_OP_ALL_REDUCE:
-    case CRUNRT_OP_REDUCE_SCATTER:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, %s)", name, type, op->count,
-                        reduce_name(op->reduce));
-        return;
-    case CRUNRT_OP_REDUCE:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, %s, root %d)", name, type, op->count,
-                        reduce_name(op->reduce), op->root);
-        return;
-    case CRUNRT_OP_BROADCAST:
-    case CRUNRT_OP_GATHER:
-    case CRUNRT_OP_SCATTER:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, root %d)", name, type, op->count, op->root);
-        return;
-    case CRUNRT_OP_SEND:
-    case CRUNRT_OP_RECV:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, peer %d, tag %u)", name, type, op->count,
-                        op->root, op->tag);
-        return;
-    case CRUNRT_OP_ALL_TO_ALL_COUNTS:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s)", name, type);
-        return;
-    case CRUNRT_OP_BARRIER: (void) snprintf(out, OP_TEXT_MAX, "%s()", name); return;
-    case CRUNRT_OP_ALL_GATHER:
-    case CRUNRT_OP_ALL_TO_ALL: break;
-    }
-    (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu)", name, type, op->count);
-}
-
 static void key_of(uint32_t seq, const char *what, char out[64]) {
     (void) snprintf(out, 64, "check/%u/%s", seq, what);
 }
