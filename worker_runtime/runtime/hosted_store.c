@@ -4,6 +4,7 @@
 #include "worker_runtime/modules/modules.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 int hosted_store_open(struct hosted_store *h, uint16_t port, uint16_t *bound_port,
                       struct cr_error *err) {
