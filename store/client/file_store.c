@@ -32,6 +32,7 @@
 #include <sys/inotify.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LOOK_AGAIN_MS 200 /* for changes that inotify does not see */
 #define LOCK_AGAIN_MS 2   /* flock(2) has no deadline: ask again */
