@@ -1,6 +1,6 @@
 #include "base/parse.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <ctype.h>
 #include <errno.h>

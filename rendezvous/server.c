@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/way/backend.h"
-#include "rendezvous/host/coordinator_host.h"
+#include "rendezvous/host/host.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -47,7 +47,7 @@ struct coordinator_seat {
     enum seat_state state;
     int local;
     char *host, *addr, *role;
-    uint64_t pid, instance, link;
+    uint64_t pid, instance, connection;
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank; /* in the last round of this coordinator; -1: was not in it */
@@ -241,7 +241,7 @@ static struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, 
     if (s == NULL) return NULL;
     *s = (struct coordinator_seat){
         .peer = peer, .index = c->seat_count, .state = SEAT_JOINED, .local = local,
-        .pid = join->pid, .instance = join->instance, .link = join->link, .node_rank = join->node_rank,
+        .pid = join->pid, .instance = join->instance, .connection = join->connection, .node_rank = join->node_rank,
         .local_world_size = join->local_world_size, .group_rank = -1, .old_rank = join->last_rank,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = NEVER};
     if (seat_copy_texts(s, join) < 0) {
@@ -674,7 +674,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->instance != j->instance || s->local) continue;
-        if (s->link >= j->link) {
+        if (s->connection >= j->connection) {
             send_refused(c, peer, "this node has a newer connection");
             return -ESTALE;
         }

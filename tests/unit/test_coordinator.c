@@ -619,12 +619,12 @@ START_TEST(an_older_connection_never_ends_a_newer_one) {
     struct peer first = {0}, second = {0}, stale = {0};
     setup(2, 2, 0);
     struct rdzv_join j = defaults;
-    j.host = "a", j.instance = 5, j.link = 1;
+    j.host = "a", j.instance = 5, j.connection = 1;
     join_as(&first, &j);
-    j.link = 3;
+    j.connection = 3;
     join_as(&second, &j);
     ck_assert_int_eq(first.hung_up, 1);
-    j.link = 2;
+    j.connection = 2;
     join_as(&stale, &j);
     ck_assert_ptr_null(stale.seat);
     ck_assert_int_eq(second.hung_up, 0);
@@ -666,7 +666,7 @@ START_TEST(memories_of_no_possible_job_are_refused) {
     j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9; /* its own budget does not count */
     join_as(&far, &j);
     ck_assert_int_eq(far.refused, 1);
-    j.instance = 1, j.link = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
+    j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
     join_as(&a, &j); /* what it has from us is believed */
     ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
 }

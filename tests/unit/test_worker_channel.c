@@ -99,24 +99,24 @@ static void join_agent(void) {
     (void) close(the_agent.listener);
 }
 
-static void open_link(void) {
-    rt = (struct crunrt){.link.fd = -1};
-    agent_link_open(&rt.link, &rt.link_error);
+static void open_channel(void) {
+    rt = (struct crunrt){.channel.fd = -1};
+    worker_channel_open(&rt.channel, &rt.channel_error);
 }
 
-static void open_good_link(void (*play)(struct agent *a)) {
+static void open_good_channel(void (*play)(struct agent *a)) {
     start_agent(play);
-    open_link();
-    ck_assert_msg(rt.link.page != NULL, "%s", rt.link_error.text);
+    open_channel();
+    ck_assert_msg(rt.channel.page != NULL, "%s", rt.channel_error.text);
 }
 
 /* ---- who is believed ---- */
 
-static void expect_no_link(const char *variable, const char *why) {
+static void expect_no_channel(const char *variable, const char *why) {
     if (variable != NULL) ck_assert_int_eq(setenv(CHANNEL_VARIABLE, variable, 1), 0);
-    open_link();
-    ck_assert_ptr_null(rt.link.page);
-    ck_assert_msg(strstr(rt.link_error.text, why) != NULL, "'%s' lacks '%s'", rt.link_error.text,
+    open_channel();
+    ck_assert_ptr_null(rt.channel.page);
+    ck_assert_msg(strstr(rt.channel_error.text, why) != NULL, "'%s' lacks '%s'", rt.channel_error.text,
                   why);
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* and all goes on without */
     ck_assert_int_eq(crunrt_can_rejoin(&rt, 1), 0);
@@ -127,16 +127,16 @@ static void expect_no_link(const char *variable, const char *why) {
 
 START_TEST(test_no_agent) {
     (void) unsetenv(CHANNEL_VARIABLE);
-    expect_no_link(NULL, "");
-    expect_no_link("", "");
-    expect_no_link("nonsense", "is no address");
-    expect_no_link(":" TOKEN, "is no address");
-    expect_no_link("crun-nobody:short", "is no address");
-    expect_no_link("crun-nobody-is-here:" TOKEN, "refused");
+    expect_no_channel(NULL, "CRUN_AGENT is not set");
+    expect_no_channel("", "CRUN_AGENT is not set");
+    expect_no_channel("nonsense", "is no address");
+    expect_no_channel(":" TOKEN, "is no address");
+    expect_no_channel("crun-nobody:short", "is no address");
+    expect_no_channel("crun-nobody-is-here:" TOKEN, "refused");
     char longest[200];
     memset(longest, 'x', sizeof(longest));
     (void) strcpy(longest + 100, ":" TOKEN);
-    expect_no_link(longest, "is no address");
+    expect_no_channel(longest, "is no address");
 }
 END_TEST
 
@@ -162,7 +162,7 @@ START_TEST(test_agents_that_make_no_sense) {
                                       "something else", "hung up"};
     for (size_t i = 0; i < CR_ARRAY_LEN(plays); i++) {
         start_agent(plays[i]);
-        expect_no_link(NULL, why[i]);
+        expect_no_channel(NULL, why[i]);
         join_agent();
     }
 }
@@ -195,7 +195,7 @@ static void announce_many(struct agent *a) {
 }
 
 START_TEST(test_no_step_beyond_the_agreed_one) {
-    open_good_link(announce_many);
+    open_good_channel(announce_many);
     for (uint64_t changes = 0; changes < CHANGES;) {
         crunrt_change change = CRUNRT_CHANGE_INIT;
         int rc = crunrt_step(&rt, &change);
@@ -204,15 +204,15 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
         changes++;
         ck_assert_int_eq(change.kind, CRUNRT_CHANGE_JOIN);
         ck_assert_str_eq(change.reason, "more nodes");
-        ck_assert_uint_eq(change.step, rt.link.steps);
-        ck_assert_uint_eq(rt.link.steps, rt.link.stop_at);
-        rt.link.change = (struct channel_packet){0}; /* what a new round does */
-        rt.link.stop_at = 0;
-        ck_assert_int_eq(agent_link_send(&rt.link, CHANNEL_READY, changes), 0);
+        ck_assert_uint_eq(change.step, rt.channel.round.steps);
+        ck_assert_uint_eq(rt.channel.round.steps, rt.channel.round.stop_at);
+        rt.channel.round.change = (struct channel_packet){0}; /* what a new round does */
+        rt.channel.round.stop_at = 0;
+        ck_assert_int_eq(worker_channel_send(&rt.channel, CHANNEL_READY, changes), 0);
     }
     join_agent();
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* it is gone: on without it */
-    agent_link_close(&rt.link);
+    worker_channel_close(&rt.channel);
 }
 END_TEST
 
@@ -225,8 +225,8 @@ static void announce_and_die(struct agent *a) {
 }
 
 START_TEST(test_an_agent_that_dies_frees_the_frozen) {
-    open_good_link(announce_and_die);
-    while (rt.link.page != NULL) ck_assert_int_eq(crunrt_step(&rt, NULL), 0);
+    open_good_channel(announce_and_die);
+    while (rt.channel.page != NULL) ck_assert_int_eq(crunrt_step(&rt, NULL), 0);
     join_agent();
 }
 END_TEST
@@ -244,7 +244,7 @@ static void say_over(struct agent *a) {
 }
 
 START_TEST(test_the_end_of_a_round_and_what_a_worker_says) {
-    open_good_link(say_over);
+    open_good_channel(say_over);
     ck_assert_int_eq(crunrt_change_done(&rt), -EINVAL);
     ck_assert_int_eq(crunrt_answer_changes(&rt, (crunrt_answer) 9, 0), -EINVAL);
     ck_assert_int_eq(crunrt_answer_changes(&rt, CRUNRT_NEEDS, -1), -EINVAL);
@@ -257,7 +257,7 @@ START_TEST(test_the_end_of_a_round_and_what_a_worker_says) {
     ck_assert_ptr_nonnull(strstr(crunrt_last_error(), "the round is over"));
     ck_assert_int_eq(crunrt_watch_steps(&rt, 1234), 0);
     join_agent();
-    agent_link_close(&rt.link);
+    worker_channel_close(&rt.channel);
 }
 END_TEST
 
@@ -276,10 +276,10 @@ static void ask_for_record(struct agent *a) {
 }
 
 START_TEST(test_the_flight_record_on_request) {
-    open_good_link(ask_for_record);
+    open_good_channel(ask_for_record);
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0);
     join_agent();
-    agent_link_close(&rt.link);
+    worker_channel_close(&rt.channel);
     ck_assert_int_eq(kill(getpid(), the_agent.hello_signal), 0); /* late: harmless */
 }
 END_TEST
@@ -292,15 +292,15 @@ static void expect_no_signal(struct agent *a) {
 
 START_TEST(test_a_program_that_has_the_signal_keeps_it) {
     (void) signal(SIGRTMIN + 5, note_signal);
-    open_good_link(expect_no_signal);
+    open_good_channel(expect_no_signal);
     join_agent();
-    agent_link_close(&rt.link);
+    worker_channel_close(&rt.channel);
 }
 END_TEST
 
 int main(void) {
-    Suite *s = suite_create("agent_link");
-    TCase *t = tcase_create("agent_link");
+    Suite *s = suite_create("worker_channel");
+    TCase *t = tcase_create("worker_channel");
     tcase_set_timeout(t, 120);
     tcase_add_test(t, test_no_agent);
     tcase_add_test(t, test_agents_that_make_no_sense);
