@@ -2,9 +2,9 @@
  *
  *     CR_AUTO_FREE char *path = strdup(name);
  *
- * For what lives inside one function only: an object that a callback may still use is freed by its
- * owner. Includes nothing but <stdlib.h>, so that code without I/O can use it; base/cleanup.h has the
- * same for descriptors. */
+ * For what lives inside one function only: an object that a callback may still use is freed by
+ * its owner. Includes nothing but <stdlib.h>, so that code without I/O can use it; base/cleanup.h
+ * has the same for descriptors. */
 #ifndef CR_MEMORY_H
 #define CR_MEMORY_H
 

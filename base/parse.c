@@ -1,3 +1,4 @@
+/* Strict parsing: see base/parse.h. strtoll() and strtod() alone would accept leading blanks. */
 #include "base/parse.h"
 
 #include "base/memory.h"

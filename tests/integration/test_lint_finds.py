@@ -30,7 +30,7 @@ CASES = {
     "a circle of files":
         ("base/text.h", '#include "base/log.h"\n', "base/: a circle of files"),
     "a circle of chambers":
-        ("agent/agent.h", '#include "agent/process/nursery.h"\n', "a circle of chambers"),
+        ("rendezvous/types.h", '#include "rendezvous/member/member.h"\n', "a circle of chambers"),
     "a pure file that includes libuv":
         ("store/wire/wire.c", "#include <uv.h>\n", "pure, but reaches <uv.h>"),
     "a pure file that reaches an impure header through another one":
