@@ -9,7 +9,7 @@
  * orderly way (nothing is left behind), but then we die by it, as torchrun does: a supervisor sees
  * 143, not 1. */
 #include "agent/agent.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/daemon.h"
 #include "base/log.h"
 #include "launcher/devices.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define HEAD_MAX     256 /* bytes looked at; Linux itself reads as much of a #! line */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
