@@ -61,7 +61,7 @@ static void describe(struct agent *a, const struct worker *w, struct verdict_wor
 
 static void case_close(struct case_file *c) {
     for (size_t i = 0; i < c->verdict.count; i++) {
-        error_file_done(&c->workers[i].error);
+        error_record_done(&c->workers[i].error);
         cr_buffer_done(&c->evidence[i].words);
     }
     free(c->workers);

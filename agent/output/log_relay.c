@@ -6,7 +6,7 @@
 #include "agent/output/log_relay.h"
 
 #include "agent/output/console.h"
-#include "agent/output/last_lines.h"
+#include "agent/output/last_bytes.h"
 #include "agent/output/line_splitter.h"
 #include "base/template.h"
 #include "base/cleanup.h"
@@ -53,7 +53,7 @@ struct stream {
 
 struct log_relay {
     uv_loop_t *loop;
-    const struct agent_job *job;
+    struct log_relay_options options;
     const struct log_dir *logs;
     struct console consoles[WHICH_COUNT];
     struct console *console[WHICH_COUNT]; /* the same one twice if both streams lead to one place */
@@ -112,8 +112,8 @@ static int holds_any(const char *line, size_t len, char *const *filters) {
 static void write_filtered(struct stream *s, const char *line, size_t len, const char *whole,
                            size_t whole_len) {
     struct log_relay *r = s->relay;
-    char *const *filters = s->which == OUT ? r->job->duplicate_stdout_filters
-                                           : r->job->duplicate_stderr_filters;
+    char *const *filters = s->which == OUT ? r->options.stdout_filters
+                                           : r->options.stderr_filters;
     if (r->filtered_fds[s->which] < 0 || !holds_any(line, len, filters)) return;
     if (write(r->filtered_fds[s->which], whole, whole_len) == (ssize_t) whole_len) return;
     warn_of_file(r, filtered_names[s->which], s->local_rank);
@@ -276,11 +276,12 @@ static void close_handle(struct log_relay *r, uv_handle_t *handle) {
     uv_close(handle, on_handle_closed);
 }
 
-static int allocate(uv_loop_t *loop, const struct agent_job *job, struct log_relay **out) {
-    size_t count = (size_t) job->rendezvous.local_world_size * WHICH_COUNT;
+static int allocate(uv_loop_t *loop, const struct log_relay_options *options,
+                    struct log_relay **out) {
+    size_t count = (size_t) options->workers * WHICH_COUNT;
     struct log_relay *r = calloc(1, sizeof(*r));
     if (r == NULL) return -ENOMEM;
-    *r = (struct log_relay){.loop = loop, .job = job, .stream_count = count, .epoll_fd = -1,
+    *r = (struct log_relay){.loop = loop, .options = *options, .stream_count = count, .epoll_fd = -1,
                             .filtered_fds = {-1, -1}};
     r->streams = calloc(count, sizeof(*r->streams));
     r->chunk = malloc(READ_SIZE);
@@ -329,16 +330,16 @@ static int open_handles(struct log_relay *r) {
     if (rc == 0 && !is_one_place()) rc = open_console(r, STDERR_FILENO);
     r->console[OUT] = &r->consoles[0];
     r->console[ERR] = &r->consoles[r->console_count > 1 ? 1 : 0];
-    if (rc == 0 && r->job->carries_log) rc = divert_log(r);
+    if (rc == 0 && r->options.carries_log) rc = divert_log(r);
     if (rc == 0) rc = uv_poll_start(&r->poll, UV_READABLE, on_readable);
     return rc;
 }
 
-int log_relay_open(uv_loop_t *loop, const struct agent_job *job, const struct log_dir *logs,
-                   void (*on_flushed)(void *arg), void *arg, struct log_relay **out,
+int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
+                   const struct log_dir *logs, void (*on_flushed)(void *arg), void *arg, struct log_relay **out,
                    struct cr_error *err) {
     struct log_relay *r = NULL;
-    int rc = allocate(loop, job, &r);
+    int rc = allocate(loop, options, &r);
     if (rc < 0) return cr_fail(err, rc, "no memory left for the workers' output");
     r->logs = logs;
     r->on_flushed = on_flushed;
@@ -379,8 +380,8 @@ void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
 static int has_logs(const struct log_relay *r) { return r->logs->path[0] != '\0'; }
 
 static int open_filtered(struct log_relay *r, enum which w, struct cr_error *err) {
-    char *const *filters = w == OUT ? r->job->duplicate_stdout_filters
-                                    : r->job->duplicate_stderr_filters;
+    char *const *filters = w == OUT ? r->options.stdout_filters
+                                    : r->options.stderr_filters;
     cr_close_fd(&r->filtered_fds[w]);
     if (filters == NULL || filters[0] == NULL || !has_logs(r)) return 0;
     return log_dir_create(r->logs, -1, filtered_names[w], &r->filtered_fds[w], err);
@@ -431,12 +432,12 @@ static int make_prefix(struct log_relay *r, struct stream *s, uint32_t rank) {
     (void) snprintf(local, sizeof(local), "%u", s->local_rank);
     (void) snprintf(global, sizeof(global), "%u", rank);
     const struct template_variable variables[] = {
-        {"role_name", r->job->rendezvous.role},
+        {"role_name", r->options.role},
         {"local_rank", local},
         {"rank", global},
         {"hostname", host},
     };
-    const char *text = r->job->log_line_prefix_template;
+    const char *text = r->options.prefix_template;
     struct cr_buffer b = {0};
     int rc = template_expand(&b, text != NULL && text[0] != '\0' ? text : default_prefix, variables,
                              CR_ARRAY_LEN(variables));
@@ -452,11 +453,11 @@ static int make_prefix(struct log_relay *r, struct stream *s, uint32_t rank) {
 
 static int prepare_stream(struct log_relay *r, struct stream *s, uint32_t rank, int *theirs,
                           struct cr_error *err) {
-    uint8_t bit = s->which == OUT ? AGENT_STREAM_OUT : AGENT_STREAM_ERR;
+    uint8_t bit = s->which == OUT ? LOG_RELAY_STDOUT : LOG_RELAY_STDERR;
     int logs = has_logs(r);
-    int redirected = logs && r->job->redirects != NULL && (r->job->redirects[s->local_rank] & bit);
-    s->teed = logs && r->job->tee != NULL && (r->job->tee[s->local_rank] & bit);
-    s->silent = logs && r->job->console != NULL && !r->job->console[s->local_rank];
+    int redirected = logs && r->options.redirects != NULL && (r->options.redirects[s->local_rank] & bit);
+    s->teed = logs && r->options.tee != NULL && (r->options.tee[s->local_rank] & bit);
+    s->silent = logs && r->options.console != NULL && !r->options.console[s->local_rank];
     if (redirected && !s->teed) {
         return log_dir_create(r->logs, s->local_rank, file_names[s->which], theirs, err);
     }
@@ -508,7 +509,7 @@ void log_relay_drain(struct log_relay *r, uint32_t local_rank) {
     for (uint32_t w = 0; w < WHICH_COUNT; w++) drain_stream(&r->streams[local_rank * WHICH_COUNT + w]);
 }
 
-void log_relay_keep(struct log_relay *r, uint32_t local_rank, int keep) {
+void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep) {
     for (uint32_t w = 0; w < WHICH_COUNT; w++) r->streams[local_rank * WHICH_COUNT + w].kept = keep;
 }
 
@@ -544,8 +545,8 @@ static int read_tail(const char *path, struct cr_buffer *out) {
 int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
                          struct cr_buffer *out) {
     const struct stream *s = &r->streams[local_rank * WHICH_COUNT + ERR];
-    int redirected = has_logs(r) && r->job->redirects != NULL &&
-                     (r->job->redirects[local_rank] & AGENT_STREAM_ERR);
+    int redirected = has_logs(r) && r->options.redirects != NULL &&
+                     (r->options.redirects[local_rank] & LOG_RELAY_STDERR);
     if (!redirected || s->teed) return last_bytes_copy(&s->last, out);
     char path[LOG_PATH_MAX];
     log_dir_path(r->logs, attempt, local_rank, file_names[ERR], path);

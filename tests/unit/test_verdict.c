@@ -1,6 +1,8 @@
 /* Who failed first, of what, and how that is said; what workers' error files may hold. */
-#include "agent/output/last_lines.h"
+#include "agent/output/last_bytes.h"
 #include "agent/output/line_splitter.h"
+#include "agent/report/error_file.h"
+#include "agent/report/last_lines.h"
 #include "agent/report/verdict.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
@@ -245,7 +247,7 @@ START_TEST(test_report_watchdogs) {
     got = report_of(&v);
     ck_assert_ptr_nonnull(
         strstr(got, "killed by signal 9 (SIGKILL, killed), sent by crun's timer watchdog: a "
-                    "timer that it had set was over\n"));
+                    "timer that it had set had expired\n"));
     free(got);
     w.exit_code = 3; /* it had a handler */
     got = report_of(&v);
@@ -275,7 +277,7 @@ START_TEST(test_report_traceback) {
                                "{\"py_callstack\": \"Traceback:\\n  File\\n\", "
                                "\"timestamp\": \"1700000001\"}}}";
     struct verdict_worker w = worker(0, 1, NOW + 3 * S, 1);
-    ck_assert_int_eq(error_file_parse(&w.error, json, strlen(json)), 0);
+    error_record_parse(&w.error, json, strlen(json));
     struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
     char *got = report_of(&v);
     ck_assert_ptr_nonnull(strstr(got, "  message: ValueError: x\n"));
@@ -283,7 +285,7 @@ START_TEST(test_report_traceback) {
                                       "  traceback : Traceback:\n    File\n  \n===="));
     ck_assert_ptr_nonnull(strstr(got, "  time      : "));
     free(got);
-    error_file_done(&w.error);
+    error_record_done(&w.error);
 }
 END_TEST
 
@@ -313,8 +315,8 @@ START_TEST(test_error_file_forms) {
         {"{}", NULL, NULL, "it has no \"message\"", -1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct error_file e = {0};
-        ck_assert_int_eq(error_file_parse(&e, cases[i].json, strlen(cases[i].json)), 0);
+        struct error_record e = {0};
+        error_record_parse(&e, cases[i].json, strlen(cases[i].json));
         ck_assert_pstr_eq(e.message, cases[i].message);
         ck_assert_pstr_eq(e.traceback, cases[i].traceback);
         ck_assert_pstr_eq(e.flaw, cases[i].flaw);
@@ -323,7 +325,7 @@ START_TEST(test_error_file_forms) {
         w.error = e;
         struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
         free(report_of(&v)); /* whatever it holds, there is a report */
-        error_file_done(&e);
+        error_record_done(&e);
     }
 }
 END_TEST
@@ -333,10 +335,10 @@ START_TEST(test_error_file_deep_and_huge) {
     char *deep = malloc(len);
     ck_assert_ptr_nonnull(deep);
     memset(deep, '[', len);
-    struct error_file e = {0};
-    ck_assert_int_eq(error_file_parse(&e, deep, len), 0);
+    struct error_record e = {0};
+    error_record_parse(&e, deep, len);
     ck_assert_ptr_nonnull(e.flaw);
-    error_file_done(&e);
+    error_record_done(&e);
     free(deep);
 
     char path[] = "/tmp/test_error_file_XXXXXX";
@@ -347,7 +349,7 @@ START_TEST(test_error_file_deep_and_huge) {
     ck_assert_int_eq(e.present, 1);
     ck_assert_str_eq(e.flaw, "it is larger than 1 MiB");
     ck_assert_uint_eq(e.raw_len, ERROR_FILE_MAX);
-    error_file_done(&e);
+    error_record_done(&e);
     (void) close(fd);
     (void) unlink(path);
     error_file_read(&e, path);
@@ -361,7 +363,7 @@ END_TEST
 
 static char *shown(const char *data, size_t len) {
     struct cr_buffer b = {0};
-    ck_assert_int_eq(last_lines_write(&b, data, len, "|"), 0);
+    ck_assert_int_eq(last_lines_append(&b, data, len, "|"), 0);
     ck_assert_int_eq(cr_buffer_append(&b, "", 1), 0);
     return b.data;
 }

@@ -2,11 +2,8 @@
  * deaths come in the kernel's order; ending leaves nothing, in whatever session it hides; our own
  * death takes all of it along. Everything runs thrice where the way of starting matters: borrowed
  * memory, fork, and fork on a kernel without pidfds; containment with and without a cgroup. */
-#include "agent/agent.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
-#include "agent/process/spawn.h"
-#include "agent/process/nursery.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
@@ -34,6 +31,9 @@
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
+
+static struct orphans_test_hooks orphans_hooks;
+const struct orphans_test_hooks *orphans_test_hooks = &orphans_hooks;
 
 extern char **environ;
 
@@ -70,7 +70,7 @@ static const struct nursery_events noting = {.on_exit = on_exit_noted, .on_empty
 static void place_open(struct place *p) {
     struct cr_error err;
     memset(p, 0, sizeof *p);
-    ck_assert_int_eq(agent_claim_process(&err), 0);
+    ck_assert_int_eq(nursery_claim_process(&err), 0);
     ck_assert_int_eq(uv_loop_init(&p->loop), 0);
     ck_assert_msg(nursery_open(&p->loop, &noting, p, &p->n, &err) == 0, "%s", err.text);
 }
@@ -665,6 +665,61 @@ START_TEST(test_children_of_others_are_spared) {
 }
 END_TEST
 
+/* ---- orphans whose nursery is not known yet ---- */
+
+static bool in_execve; /* the orphans have no environment now */
+
+static int environ_has(pid_t pid, const char *token) {
+    return in_execve ? -EAGAIN : proc_environ_has(pid, token);
+}
+
+struct ticker {
+    uv_timer_t timer;
+    int ticks;
+};
+
+static void on_tick(uv_timer_t *timer) {
+    struct ticker *t = timer->data;
+    if (++t->ticks < 50) return;
+    in_execve = false;
+    uv_close((uv_handle_t *) timer, NULL);
+}
+
+/* With two nurseries in the process, an orphan is recognised by its environment, which it does not
+ * have in the middle of execve. The loop must run on meanwhile (here: 50 ticks of a timer), and the
+ * orphan must get its signal then. _i == 1: also while a worker lives. */
+START_TEST(test_the_loop_runs_while_an_orphan_executes) {
+    struct place p, other;
+    struct ticker t = {.timer = {.data = &t}};
+    struct worker_process *w;
+    orphans_hooks.environ_has = environ_has;
+    place_open(&p);
+    place_open(&other);
+    CR_AUTO_FD int in = start_talking(&p, "setsid sh -c 'echo $$; exec sleep 1000' &", &w);
+    pid_t left = read_pid(in);
+    run_until_ended(&p, 1);
+    CR_AUTO_FD int deaf =
+        start_talking(&p, _i == 0 ? "echo" : "trap '' TERM; echo; while :; do sleep 1; done", &w);
+    (void) read_pid(deaf);
+    if (_i == 0) run_until_ended(&p, 2);
+    in_execve = true;
+    (void) uv_timer_init(&p.loop, &t.timer);
+    (void) uv_timer_start(&t.timer, on_tick, 1, 1);
+    nursery_end(p.n, SIGTERM, PATIENCE_MS);
+    while (in_execve) {
+        ck_assert(is_alive(left) && p.empty == 0);
+        (void) uv_run(&p.loop, UV_RUN_ONCE);
+    }
+    ck_assert_int_eq(t.ticks, 50);
+    while (is_alive(left)) (void) uv_run(&p.loop, UV_RUN_ONCE); /* it got its signal */
+    ck_assert_uint_eq(p.ended_count, _i == 0 ? 2 : 1);
+    end_all(&p, SIGKILL, 0);
+    place_close(&p);
+    end_all(&other, SIGTERM, 0);
+    place_close(&other);
+}
+END_TEST
+
 /* ---- our own death ---- */
 
 /* In a process of its own: a nursery with every hostile worker; tells the pids; dies by SIGKILL. */
@@ -906,6 +961,7 @@ int main(void) {
     tcase_add_loop_test(ending, test_hostile_children_of_the_living, 0, 2 * HOSTILE);
     tcase_add_test(ending, test_adopted_zombies_are_reaped);
     tcase_add_test(ending, test_children_of_others_are_spared);
+    tcase_add_loop_test(ending, test_the_loop_runs_while_an_orphan_executes, 0, 2);
     tcase_add_test(ending, test_killed_at_any_moment);
     tcase_add_test(ending, test_killed_while_a_child_executes);
     tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);

@@ -86,7 +86,7 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
 }
 
 static int name_group(struct crunrt_group *g, const char *name, const char *foreign_prefix) {
-    uint64_t number = g->number = g->rt->group_seq++;
+    uint64_t number = g->number = g->rt->group_count++;
     if (name != NULL)
         (void) snprintf(g->name, sizeof(g->name), "%s", name);
     else if (number == 0)
@@ -149,7 +149,7 @@ static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_
         (void) cr_wrap(err, "make the group '%s' (no member)", g->name);
     }
     crunrt_group_destroy(g);
-    return rc < 0 ? rt_lost_is_reset(rc, err) : 0;
+    return rc < 0 ? rt_pipe_to_reset(rc, err) : 0;
 }
 
 int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
@@ -177,7 +177,7 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
         *rt_last_error() = cause;
         (void) cr_wrap(rt_last_error(), "make the group '%s' (rank %d of %d)", g->name, rank, size);
         crunrt_group_destroy(g);
-        return rt_lost_is_reset(rc, rt_last_error());
+        return rt_pipe_to_reset(rc, rt_last_error());
     }
     group_split_offer(g);
     *out = g;

@@ -45,7 +45,7 @@ void group_tell_failure(struct crunrt_group *g, const char *own, char *out, size
 
 static int64_t grace_ms(const struct crunrt_group *g, int code) {
     if (code == -ETIMEDOUT) return GRACE_AFTER_TIMEOUT_MS;
-    return g->rt->link.page != NULL ? GRACE_BY_AGENT_MS : GRACE_AFTER_RESET_MS;
+    return g->rt->channel.page != NULL ? GRACE_BY_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
 /* "" or "no sign of rank 2". */
@@ -90,7 +90,7 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
     struct cr_error cause = *err; /* the store's calls below write the thread's text */
     if (g->state != NULL) g->backend->abort(g->state);
-    cause.code = rt_lost_is_reset(cause.code, &cause);
+    cause.code = rt_pipe_to_reset(cause.code, &cause);
     group_limit_store(g, 0);
 
     char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320], others[320] = "";

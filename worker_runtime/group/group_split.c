@@ -24,18 +24,13 @@
 
 static const char decision_key[] = "split/decision";
 
-static int is_current(const struct crunrt *rt) {
-    return rt->whole.backend != NULL && strcmp(rt->whole.prefix, rt->prefix) == 0;
-}
-
 void group_split_offer(struct crunrt_group *g) {
     struct rt_whole_group *w = &g->rt->whole;
     if (g->backend->split == NULL || g->foreign || g->size != g->rt->place.world_size) return;
-    if (is_current(g->rt) && w->group != NULL) return;
+    if (w->group != NULL) return;
     w->backend = g->backend;
     w->group = g;
     w->number = g->number;
-    (void) snprintf(w->prefix, sizeof(w->prefix), "%s", g->rt->prefix);
 }
 
 void group_split_withdraw(struct crunrt_group *g) {
@@ -91,7 +86,7 @@ static int agree(struct crunrt_group *g, int willing, struct cr_error *err) {
 }
 
 int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr_error *err) {
-    if (!is_current(g->rt)) return 0;
+    if (g->rt->whole.backend == NULL) return 0;
     int rc = agree(g, can_take_part(g, b), err);
     if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
     if (rc <= 0) return rc;

@@ -1,15 +1,11 @@
-/* The error file: what a launcher shows as the cause of a failed worker.
- *
- *   {"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "<epoch
- *   seconds>"}}}
- *
- * is what torch's @record writes; the launcher takes the smallest timestamp as the root cause. The
- * file is written beside its place and renamed, so that a launcher never reads half of one. */
+/* The error file, in which a failed worker states its cause for the launcher. base/error_json.h has
+ * its format. A launcher takes the record with the smallest timestamp as the root cause. */
 #include "worker_runtime/report/report.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,88 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define TEXT_MAX ((size_t) 64 * 1024)
-
-/* ---- JSON text ---- */
-
-/* Bytes of the UTF-8 character at p[0…n), or 0 if it is none: overlong forms, surrogates and
- * numbers above U+10FFFF included. */
-static size_t utf8_len(const unsigned char *p, size_t n) {
-    if (p[0] < 0x80) return 1;
-    size_t len = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || n < len) return 0;
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    }
-    if (p[0] == 0xE0 && p[1] < 0xA0) return 0;
-    if (p[0] == 0xED && p[1] > 0x9F) return 0;
-    if (p[0] == 0xF0 && p[1] < 0x90) return 0;
-    if (p[0] == 0xF4 && p[1] > 0x8F) return 0;
-    return len;
-}
-
-static int append_json_string(struct cr_buffer *b, const char *text) {
-    const unsigned char *p = (const unsigned char *) text;
-    size_t left = strnlen(text, TEXT_MAX);
-    int rc = cr_buffer_append(b, "\"", 1);
-    while (rc == 0 && left > 0) {
-        size_t len = utf8_len(p, left);
-        if (len == 0)
-            rc = cr_buffer_printf(b, "\\ufffd");
-        else if (*p == '"' || *p == '\\')
-            rc = cr_buffer_printf(b, "\\%c", *p);
-        else if (*p == '\n')
-            rc = cr_buffer_printf(b, "\\n");
-        else if (*p < 0x20 || *p == 0x7f)
-            rc = cr_buffer_printf(b, "\\u%04x", *p);
-        else
-            rc = cr_buffer_append(b, p, len);
-        p += len > 0 ? len : 1;
-        left -= len > 0 ? len : 1;
-    }
-    return rc < 0 ? rc : cr_buffer_append(b, "\"", 1);
-}
-
-static int format_error(struct cr_buffer *b, const char *message, const char *detail) {
-    int rc = cr_buffer_printf(b, "{\"message\": {\"message\": ");
-    if (rc == 0) rc = append_json_string(b, message);
-    if (rc == 0) rc = cr_buffer_printf(b, ", \"extraInfo\": {\"py_callstack\": ");
-    if (rc == 0) rc = append_json_string(b, detail);
-    if (rc == 0)
-        rc = cr_buffer_printf(b, ", \"timestamp\": \"%lld\"}}}\n",
-                              (long long) (cr_wall_ns() / CR_NS_PER_S));
-    return rc;
-}
-
-/* ---- the file ---- */
-
-static int write_all(int fd, const char *data, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -errno;
-        data += n;
-        len -= (size_t) n;
-    }
-    return 0;
-}
-
-static int write_file(const char *path, const char *data, size_t len) {
-    CR_AUTO_FREE char *temp = cr_asprintf("%s.%d", path, (int) getpid());
-    if (temp == NULL)
-        return cr_fail(rt_last_error(), -ENOMEM, "write the error file: out of memory");
-    CR_AUTO_FD int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return cr_fail_errno(rt_last_error(), "create the error file '%s'", temp);
-    int rc = write_all(fd, data, len);
-    if (rc == 0 && rename(temp, path) < 0) rc = -errno;
-    if (rc < 0) {
-        (void) unlink(temp);
-        errno = -rc;
-        return cr_fail_errno(rt_last_error(), "write the error file '%s'", path);
-    }
-    return 0;
-}
 
 static const char *error_file_path(void) {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
@@ -116,13 +30,12 @@ int crunrt_report_error(const char *message, const char *detail) {
             "report an error: TORCHELASTIC_ERROR_FILE is not set; no launcher asked for one");
     }
     struct cr_buffer json = {0};
-    int rc = format_error(&json, message, detail != NULL ? detail : message);
-    if (rc < 0)
-        rc = cr_fail(rt_last_error(), rc, "report an error: out of memory");
-    else
-        rc = write_file(path, json.data, json.len);
+    int rc = cr_error_json_append(&json, message, detail != NULL ? detail : message,
+                                  cr_wall_ns() / CR_NS_PER_S);
+    if (rc == 0) rc = cr_error_json_write_file(path, json.data, json.len);
     cr_buffer_done(&json);
-    return rc;
+    if (rc == 0) return 0;
+    return cr_fail(rt_last_error(), rc, "write the error file '%s': %s", path, strerror(-rc));
 }
 
 /* ---- fatal signals ----
@@ -163,17 +76,28 @@ static char *put_number(char *to, uint64_t n, unsigned base) {
     return to;
 }
 
+static int write_all(int fd, const char *data, size_t len) {
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -errno;
+        data += n;
+        len -= (size_t) n;
+    }
+    return 0;
+}
+
 static void on_fatal_signal(int signum, siginfo_t *info, void *context) {
     (void) context;
     char json[512];
     uint64_t address = signum == SIGABRT ? 0 : (uint64_t) (uintptr_t) info->si_addr;
-    char *p = put_text(json, "{\"message\": {\"message\": \"");
+    char *p = put_text(json, CR_ERROR_JSON_HEAD "\"");
     p = put_number(put_text(p, fatal_name(signum)), address, 16);
-    p = put_text(p, "\", \"extraInfo\": {\"py_callstack\": \"");
+    p = put_text(p, "\"" CR_ERROR_JSON_STACK "\"");
     p = put_number(put_text(p, fatal_name(signum)), address, 16);
-    p = put_number(put_text(p, "\", \"timestamp\": \""), (uint64_t) (cr_wall_ns() / CR_NS_PER_S),
-                   10);
-    p = put_text(p, "\"}}}\n");
+    p = put_text(p, "\"" CR_ERROR_JSON_TIME);
+    p = put_number(p, (uint64_t) (cr_wall_ns() / CR_NS_PER_S), 10);
+    p = put_text(p, CR_ERROR_JSON_TAIL);
     int fd = open(fatal.temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd >= 0) {
         int rc = write_all(fd, json, (size_t) (p - json));

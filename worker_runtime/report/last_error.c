@@ -15,7 +15,7 @@ int rt_fail_null(const char *what, const char *argument) {
     return cr_fail(rt_last_error(), -EINVAL, "%s: %s is NULL", what, argument);
 }
 
-int rt_lost_is_reset(int rc, struct cr_error *err) {
+int rt_pipe_to_reset(int rc, struct cr_error *err) {
     if (rc != -EPIPE) return rc;
     err->code = -ECONNRESET;
     return -ECONNRESET;

@@ -17,7 +17,7 @@ struct cr_error *rt_last_error(void);
 int rt_fail_null(const char *what, const char *argument);
 
 /* A connection that is lost is -ECONNRESET, whoever noticed: in a group -EPIPE means another thing. */
-int rt_lost_is_reset(int rc, struct cr_error *err);
+int rt_pipe_to_reset(int rc, struct cr_error *err);
 
 /* "all_reduce" … */
 const char *op_kind_name(crunrt_op_kind kind);
