@@ -48,9 +48,18 @@ struct line {
     size_t len;
 };
 
-static void add(struct line *l, const char *fmt, unsigned long number) {
-    int n = snprintf(l->text + l->len, sizeof(l->text) - l->len, fmt, number);
-    if (n > 0 && (size_t) n < sizeof(l->text) - l->len) l->len += (size_t) n;
+static void add_text(struct line *l, const char *text) {
+    while (*text != '\0' && l->len < sizeof(l->text)) l->text[l->len++] = *text++;
+}
+
+static void add_number(struct line *l, const char *before, unsigned long number, unsigned base) {
+    char digits[32];
+    char *at = &digits[sizeof(digits) - 1];
+    *at = '\0';
+    do *--at = "0123456789abcdef"[number % base];
+    while ((number /= base) > 0);
+    add_text(l, before);
+    add_text(l, at);
 }
 
 /* Follows the frame pointers, which all variants of the build keep. Frames of shared libraries, which
@@ -61,7 +70,7 @@ static void add_callers(struct line *l) {
         void *const *next = *frame;
         const char *caller = (const char *) frame[1];
         if (caller >= __executable_start && caller < etext) {
-            add(l, " 0x%lx", (unsigned long) (caller - __executable_start) - 1);
+            add_number(l, " 0x", (unsigned long) (caller - __executable_start) - 1, 16);
         }
         if (next <= frame || (uintptr_t) next - (uintptr_t) frame > (1 << 20)) return;
         frame = next;
@@ -70,12 +79,13 @@ static void add_callers(struct line *l) {
 
 static __attribute__((noinline)) void log_call(const char *function, unsigned long n, int failed) {
     struct line l = {.len = 0};
-    add(&l, "%lu ", (unsigned long) getpid());
-    add(&l, "%lu ", n);
-    for (; *function != '\0'; function++) add(&l, "%c", (unsigned long) (unsigned char) *function);
-    add(&l, failed ? " failed" : " ok", 0);
+    add_number(&l, "", (unsigned long) getpid(), 10);
+    add_number(&l, " ", n, 10);
+    add_text(&l, " ");
+    add_text(&l, function);
+    add_text(&l, failed ? " failed" : " ok");
     add_callers(&l);
-    add(&l, "\n", 0);
+    add_text(&l, "\n");
     ssize_t written = write(log_fd, l.text, l.len);
     (void) written; /* a test that misses lines says so */
 }

@@ -31,7 +31,7 @@ def report(case):
     status, err = case.run([CRUN, "--standalone", "--nproc-per-node=2",
                             *shell(f"echo '{text}' >$TORCHELASTIC_ERROR_FILE; exit 3")])
     assert status == 1, (status, err)
-    return (0, err) if "broken" in err or "exitcode" in err else (1, err)
+    return (0, err) if "broken" in err or "exit code 3" in err else (1, err)
 
 
 def test_start(tmp):

@@ -26,7 +26,7 @@ from crun_test import BUILD, SCALE, clean_env, wait_for
 
 FAILING = BUILD / "tests" / "failing"
 EVERY = bool(os.environ.get("CRUN_TEST_EVERY_ALLOCATION"))
-LIMIT = 150
+LIMIT = 1000
 DEADLINE_S = 20 * SCALE  # for a run that takes well under a second
 PROBLEMS_MAX = 12  # then the rest of the scenario is left out
 SANITIZER_STATUS = 99
