@@ -79,7 +79,8 @@ static void finish(struct agent *a) {
     a->result.error = a->error;
     if (a->result.outcome == AGENT_FAILED) case_write_report(a);
     else if (a->group.failures > 0) warn_of_failure(a);
-    events_agent_ended(a->job, &a->round, a->host, a->result.outcome,
+    events_agent_ended(event_source(a), &a->round,
+                       a->result.outcome == AGENT_SUCCEEDED || a->result.outcome == AGENT_FAILED,
                        cr_monotonic_ms() - a->began_ms);
     log_relay_flush(a->relay);
 }
@@ -150,10 +151,8 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     log_relay_drain(a->relay, w->local_rank);
     log_relay_keep(a->relay, w->local_rank, 0);
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
-    if (a->job->console_events) {
-        events_worker_ended(a->job, &a->round, a->host, w->local_rank, how,
-                            cr_monotonic_ms() - a->began_ms);
-    }
+    events_worker_ended(event_source(a), &a->round, w->local_rank, how,
+                        cr_monotonic_ms() - a->began_ms);
     agent_step(a, event_of_exit(a, w), how->exit_code != 0 && how->signal_sent != 0 ? 1 : 0, 0);
     if (w->made_way) change_made_way(a, w);
     agent_look_if_empty(a);
@@ -195,7 +194,7 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     a->round = *round;
     a->rounds++;
     cr_error_clear(&a->error);
-    events_round(a->job, round, a->host, cr_monotonic_ms() - a->began_ms);
+    events_round(event_source(a), round, cr_monotonic_ms() - a->began_ms);
     agent_step(a, GROUP_EVENT_ROUND, worker_count(a), 0);
 }
 
@@ -237,6 +236,8 @@ static const struct rendezvous_events rendezvous_events = {
 
 /* ---- the face ---- */
 
+int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
+
 void agent_signal(struct agent *a, int signum) {
     if (a->group.state == GROUP_ENDED) {
         log_relay_give_up(a->relay); /* all that we still wait for is the console */
@@ -251,6 +252,22 @@ void agent_free(struct agent *a) {
     cr_buffer_done(&a->report);
     free(a->workers);
     free(a);
+}
+
+static int open_relay(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
+    _Static_assert(AGENT_STREAM_OUT == LOG_RELAY_STDOUT && AGENT_STREAM_ERR == LOG_RELAY_STDERR,
+                   "the masks go from one to the other as they are");
+    const struct log_relay_options options = {.workers = worker_count(a),
+                                              .redirects = job->redirects,
+                                              .tee = job->tee,
+                                              .console = job->console,
+                                              .role = job->rendezvous.role,
+                                              .prefix_template = job->log_line_prefix_template,
+                                              .stdout_filters = job->duplicate_stdout_filters,
+                                              .stderr_filters = job->duplicate_stderr_filters,
+                                              .carries_log = job->carries_log};
+    return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }
 
 /* The nursery first, for it forks; the log folder last, so that a refused port leaves none behind. */
@@ -268,10 +285,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = watchdog_open(a->loop, a->job->timer_file, on_timer_expired, a, &a->watchdog, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, a->job->log_dir, a->job->rendezvous.run_id, err);
-    if (rc == 0) {
-        rc = log_relay_open(a->loop, a->job, &a->logs, on_flushed, a, &a->relay, err);
-    }
-    return rc;
+    return rc < 0 ? rc : open_relay(a, err);
 }
 
 int agent_start(uv_loop_t *loop, const struct agent_job *job,

@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
+#include "agent/report/report.h"
 #include "agent/watchdog/watchdog.h"
 #include "agent/worker_group.h"
 #include "agent/worker_channel.h"
@@ -79,6 +80,16 @@ struct agent {
 
 static inline uint32_t worker_count(const struct agent *a) {
     return a->job->rendezvous.local_world_size;
+}
+
+/* What the agent's events (report.h) have in common. */
+static inline struct event_source event_source(const struct agent *a) {
+    return (struct event_source){.enabled = a->job->console_events,
+                                 .run_id = a->job->rendezvous.run_id,
+                                 .role = a->job->rendezvous.role,
+                                 .backend = a->job->rendezvous.backend,
+                                 .entry_point = a->job->title,
+                                 .host = a->host};
 }
 
 /* ---- agent.c ---- */

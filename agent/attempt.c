@@ -94,10 +94,8 @@ static uint32_t start_prepared(struct starts *s) {
         w->process = s->processes[i];
         w->started = w->process != NULL;
         started += w->started ? 1 : 0;
-        if (w->started && a->job->console_events) {
-            events_worker_started(a->job, &a->round, a->host, w->local_rank,
-                                  worker_pid(w->process));
-        }
+        if (!w->started) continue;
+        events_worker_started(event_source(a), &a->round, w->local_rank, worker_pid(w->process));
     }
     return started;
 }

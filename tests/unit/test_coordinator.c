@@ -1,6 +1,7 @@
 /* The coordinator's rules one by one, on a virtual clock: when a round forms and with whom, which
  * ranks stay, what a failure costs, who is told what at the end. */
 #include "base/clock.h"
+#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
@@ -29,7 +30,7 @@ static struct coordinator *c;
 static struct rdzv_join defaults;
 static int stores_opened, store_error;
 static int64_t now;
-static char last_warning[RDZV_TEXT_MAX];
+static char last_warning[RDZV_TEXT_MAX], phases[RDZV_TEXT_MAX];
 
 static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct peer *p = peer;
@@ -64,14 +65,21 @@ static int on_open_store(void *arg, uint64_t round, struct coordinator_store *ou
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
+    char from[16], to[16];
+    size_t len = strlen(phases);
     if (level == CR_LOG_WARN) (void) snprintf(last_warning, sizeof(last_warning), "%s", text);
+    if (sscanf(text, "job 'job': %15s -> %15s", from, to) == 2) {
+        (void) snprintf(phases + len, sizeof(phases) - len, "%s -> %s ", from, to);
+    }
 }
 
-static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
+static const struct coordinator_actions actions = {
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
 
 static void setup(uint32_t min, uint32_t max, uint32_t restarts) {
     now = 1000;
     stores_opened = store_error = 0;
+    phases[0] = '\0';
     defaults = (struct rdzv_join){.host = "?", .addr = "?", .role = "default", .node_rank = -1,
                                   .local_world_size = 2, .last_rank = -1, .min_nodes = min,
                                   .max_nodes = max, .max_restarts = restarts,
@@ -224,6 +232,92 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     ck_assert_int_eq(a.ends + b.ends, 2);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_FAILED);
     ck_assert_str_eq(b.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+/* FAILED of two nodes cross on the way: the second one is about a round that is over already, even
+ * though the budget could pay for it. */
+START_TEST(two_failures_in_one_round_cost_one_restart) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(3, 3, 5);
+    join(&a, "a");
+    join(&b, "b");
+    join(&d, "d");
+    say(&a, RDZV_FAILED, 0);
+    say(&b, RDZV_FAILED, 0);
+    say(&d, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    say(&d, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+    ck_assert_uint_eq(d.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
+    struct budget b = {.max_restarts = 2};
+    for (uint32_t round = 0; round < 2; round++) {
+        budget_begin_round(&b);
+        ck_assert(budget_charge(&b));
+        ck_assert(budget_charge(&b)); /* the same round */
+        ck_assert_uint_eq(b.restart_count, round + 1);
+    }
+    budget_begin_round(&b);
+    ck_assert(!budget_charge(&b));
+    ck_assert_uint_eq(b.restart_count, 2);
+    budget_remember(&b, 1);
+    ck_assert_uint_eq(b.restart_count, 2);
+}
+END_TEST
+
+/* Without STOP its node would wait for the end of a job that goes on without it. */
+START_TEST(a_node_that_succeeded_is_stopped_with_the_others) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    say(&a, RDZV_SUCCEEDED, 0);
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.stops, 1);
+    ck_assert_int_eq(b.stops, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+}
+END_TEST
+
+START_TEST(losses_and_leaving_are_free_of_charge) {
+    struct peer a = {0}, b = {0}, spare = {0}, late = {0};
+    setup(2, 2, 0); /* one charge would end the job */
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    lose(&b);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_uint_eq(spare.round.restart_count, 0);
+    join(&late, "l");
+    say(&spare, RDZV_LEAVE, 0);
+    lose(&spare);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(late.rounds, 1);
+    ck_assert_uint_eq(late.round.restart_count, 0);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+}
+END_TEST
+
+START_TEST(each_change_of_phase_is_one_log_line) {
+    struct peer a = {0};
+    setup(1, 1, 1);
+    join(&a, "a");
+    ck_assert_str_eq(phases, "EMPTY -> FORMING FORMING -> RUNNING ");
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&a, RDZV_FAILED, 1);
+    ck_assert_str_eq(phases, "EMPTY -> FORMING FORMING -> RUNNING RUNNING -> FORMING FORMING -> RUNNING "
+                             "RUNNING -> ENDED ");
 }
 END_TEST
 
@@ -477,6 +571,23 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
 }
 END_TEST
 
+START_TEST(leaving_twice_gives_no_more_time) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    say(&b, RDZV_LEAVE, 0);
+    for (int i = 0; i < 59; i++) {
+        pass(10000);
+        beat(&a);
+        say(&b, RDZV_LEAVE, 0);
+    }
+    ck_assert_int_eq(b.hung_up, 0);
+    pass(10000);
+    ck_assert_int_eq(b.hung_up, 1);
+}
+END_TEST
+
 START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     struct peer a = {0}, b = {0}, again = {0}, far = {0};
     setup(2, 2, 0);
@@ -494,6 +605,55 @@ START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     join_as(&b, &j);
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
+}
+END_TEST
+
+START_TEST(fixed_ranks_do_not_depend_on_the_order_of_joining) {
+    static const int64_t order[] = {2, 0, 3, 1};
+    static const char *const hosts[] = {"d", "b", "a", "c"};
+    struct peer p[4] = {0}, again = {0};
+    setup(4, 4, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1;
+    for (int i = 0; i < 4; i++) {
+        j.host = hosts[i], j.node_rank = order[i], j.instance = 820 + (uint64_t) i;
+        join_as(&p[i], &j);
+    }
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(p[i].round.group_rank, order[i]);
+        ck_assert_int_eq(p[i].round.first_rank, 2 * order[i]);
+        ck_assert_uint_eq(p[i].round.world_size, 8);
+    }
+    lose(&p[2]);
+    for (int i = 0; i < 4; i++) {
+        if (i != 2) say(&p[i], RDZV_JOIN, 0);
+    }
+    j.host = "e", j.node_rank = 3, j.instance = 830;
+    join_as(&again, &j);
+    ck_assert_uint_eq(again.round.group_rank, 3);
+    ck_assert_uint_eq(p[0].round.round, 1);
+    ck_assert_uint_eq(p[0].round.group_rank, 2);
+}
+END_TEST
+
+/* The round of that one node would have the group rank 65535. */
+START_TEST(fixed_ranks_need_one_number_of_nodes) {
+    struct peer a = {0}, b = {0};
+    setup(1, 65536, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.node_rank = 65535, j.last_call_timeout_ms = 0, j.instance = 841;
+    join_as(&a, &j);
+    ck_assert_int_eq(a.refused, 1);
+    ck_assert_ptr_null(a.seat);
+    ck_assert_str_eq(a.why, "cannot join with fixed ranks and 1:65536 nodes: fixed ranks need one "
+                            "number of nodes");
+    j.min_nodes = j.max_nodes = 1;
+    join_as(&a, &j);
+    ck_assert_str_eq(a.why, "cannot join as node rank 65535: the job has node ranks 0 to 0");
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY); /* its settings are not the job's */
+    j.node_rank = 0;
+    join_as(&b, &j);
+    ck_assert_int_eq(b.rounds, 1);
 }
 END_TEST
 
@@ -553,12 +713,12 @@ START_TEST(an_older_connection_never_ends_a_newer_one) {
     struct peer first = {0}, second = {0}, stale = {0};
     setup(2, 2, 0);
     struct rdzv_join j = defaults;
-    j.host = "a", j.instance = 5, j.link = 1;
+    j.host = "a", j.instance = 5, j.connection = 1;
     join_as(&first, &j);
-    j.link = 3;
+    j.connection = 3;
     join_as(&second, &j);
     ck_assert_int_eq(first.hung_up, 1);
-    j.link = 2;
+    j.connection = 2;
     join_as(&stale, &j);
     ck_assert_ptr_null(stale.seat);
     ck_assert_int_eq(second.hung_up, 0);
@@ -577,6 +737,32 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
     ck_assert_uint_eq(a.round.restart_count, 2);
     ck_assert_uint_eq(a.round.group_rank, 1);
     ck_assert_uint_eq(b.round.group_rank, 0);
+}
+END_TEST
+
+START_TEST(memories_of_no_possible_job_are_refused) {
+    struct peer a = {0}, b = {0}, far = {0};
+    setup(1, 1, 5);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 1, j.rounds_seen = UINT64_MAX;
+    join_as(&a, &j);
+    ck_assert_str_eq(a.why, "cannot join after 18446744073709551615 rounds: no job has more than "
+                            "4294967296");
+    j.rounds_seen = 0, j.restarts_seen = 6;
+    join_as(&a, &j);
+    ck_assert_str_eq(a.why, "cannot join after 6 restarts: the job has at most 5; give every node "
+                            "the same --max-restarts");
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
+    j.rounds_seen = UINT64_C(1) << 32, j.restarts_seen = 5;
+    join_as(&b, &j);
+    ck_assert_uint_eq(b.round.round, UINT64_C(1) << 32);
+    ck_assert_uint_eq(b.round.restart_count, 5);
+    j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9; /* its own budget does not count */
+    join_as(&far, &j);
+    ck_assert_int_eq(far.refused, 1);
+    j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
+    join_as(&a, &j); /* what it has from us is believed */
+    ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
 }
 END_TEST
 
@@ -944,6 +1130,11 @@ int main(void) {
     tcase_add_test(t, last_call_runs_from_the_minimum);
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
+    tcase_add_test(t, two_failures_in_one_round_cost_one_restart);
+    tcase_add_test(t, the_budget_is_charged_once_a_round_until_it_is_spent);
+    tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
+    tcase_add_test(t, losses_and_leaving_are_free_of_charge);
+    tcase_add_test(t, each_change_of_phase_is_one_log_line);
     tcase_add_test(t, after_a_failure_an_elastic_group_does_not_wait_for_more);
     tcase_add_test(t, a_late_joiner_causes_a_round_for_free);
     tcase_add_test(t, surplus_is_parked_and_steps_in_without_moving_ranks);
@@ -957,11 +1148,15 @@ int main(void) {
     tcase_add_test(t, silence_is_judged_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_asleep_judges_nobody);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
+    tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
+    tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
+    tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
     tcase_add_test(t, who_came_is_said_with_node_ranks);
     tcase_add_test(t, what_there_is_to_see);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
+    tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joiner_is_announced_and_all_stop_after_one_step);
