@@ -1,4 +1,5 @@
-/* Host and port as users type them. Includes no socket header, so that code without I/O can use it. */
+/* Host and port as users type them. Includes no socket header, so that code without I/O can use
+ * it. */
 #ifndef CR_ENDPOINT_H
 #define CR_ENDPOINT_H
 
@@ -14,9 +15,9 @@ struct cr_endpoint {
 };
 
 /* Parses torchrun's endpoint grammar: "host", "host:port", "[v6]", "[v6]:port". The port is what
- * follows the last ':'. Empty text means localhost. The host may hold letters, digits, '_', '.', ':'
- * and '-'. `default_port` is used if no port is given.
- * Returns 0 or -EINVAL with a text that names the endpoint and what is wrong with it. */
+ * follows the last ':'. Empty text means localhost. The host may hold letters, digits, '_', '.',
+ * ':' and '-'. `default_port` is used if no port is given. Returns 0 or -EINVAL with a text that
+ * names the endpoint and what is wrong with it. */
 int cr_endpoint_parse(const char *text, uint16_t default_port, struct cr_endpoint *out,
                       struct cr_error *err);
 

@@ -1,11 +1,14 @@
-/* One `struct attempt` a connection, from resolving to the last close callback, so that a connection
- * which is being closed never meets the next one. The link knows only the current attempt; an
- * attempt whose `link` says otherwise reports to nobody. */
-#include "rendezvous/way/stream.h"
+/* A TCP connection that can be opened again and again: see stream_internal.h.
+ *
+ * Each connection is an object of its own, `struct attempt`, from resolving to the last close
+ * callback. So a connection that is still being closed is not mixed up with the next one. The
+ * stream knows only the current attempt; an attempt that is not the current one reports no event
+ * any more. */
+#include "rendezvous/way/stream_internal.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,89 +20,95 @@
 #define READ_MAX 16384
 
 struct attempt {
-    struct member_link *link;
+    struct stream *stream;
     uv_getaddrinfo_t resolve;
-    struct addrinfo *found, *next;   /* what is left to try */
-    struct sockaddr_storage numeric; /* when the host needs no resolving */
-    int resolving;
+    struct addrinfo *found, *next;   /* all addresses; the next one to try */
+    struct sockaddr_storage numeric; /* of a host that needs no resolver */
+    bool resolving;
 
     uv_tcp_t tcp;
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
-    int tcp_open;   /* the handle exists; closed by its close callback */
-    int connected, shutting, write_busy, retry;
+    bool tcp_open;   /* the handle exists */
+    bool retry;      /* when the handle is closed, the next address is tried */
+    bool connected, shutting, write_busy;
     struct cr_buffer out, writing;
     char read_buffer[READ_MAX];
 };
 
-struct member_link {
+struct stream {
     uv_loop_t *loop;
     char *host;
     uint16_t port;
-    const struct member_link_events *events;
+    const struct stream_events *events;
     void *arg;
-    struct attempt *current; /* NULL: nothing is open or opening */
-    int attempts;            /* alive, current or not */
-    int closing;
+    struct attempt *current; /* NULL: not open */
+    int attempts;            /* that exist, current or not */
+    const char *failed;      /* why the attempt is over; reported by `idle`. NULL: it is not */
+    bool closing;
     void (*on_close)(void *arg);
     void *on_close_arg;
-    uv_idle_t closer; /* so that on_close never comes from inside member_link_close */
+    uv_idle_t idle; /* so that no event comes from inside a call */
 };
 
-struct member_link *member_link_new(uv_loop_t *loop, const char *host, uint16_t port,
-                                    const struct member_link_events *events, void *arg) {
-    struct member_link *link = calloc(1, sizeof(*link));
-    if (link == NULL) return NULL;
-    link->host = strdup(host);
-    if (link->host == NULL) {
-        free(link);
+struct stream *stream_new(uv_loop_t *loop, const char *host, uint16_t port,
+                          const struct stream_events *events, void *arg) {
+    struct stream *s = calloc(1, sizeof(*s));
+    if (s == NULL) return NULL;
+    s->host = strdup(host);
+    if (s->host == NULL) {
+        free(s);
         return NULL;
     }
-    link->loop = loop;
-    link->port = port;
-    link->events = events;
-    link->arg = arg;
-    return link;
+    s->loop = loop;
+    s->port = port;
+    s->events = events;
+    s->arg = arg;
+    (void) uv_idle_init(loop, &s->idle);
+    s->idle.data = s;
+    return s;
 }
 
-int member_link_aim(struct member_link *link, const char *host, uint16_t port) {
+int stream_aim(struct stream *s, const char *host, uint16_t port) {
     char *copy = strdup(host);
     if (copy == NULL) return -ENOMEM;
-    free(link->host);
-    link->host = copy;
-    link->port = port;
+    free(s->host);
+    s->host = copy;
+    s->port = port;
     return 0;
 }
 
 /* ---- the end of an attempt ---- */
 
-static void link_free_if_done(struct member_link *link) {
-    if (!link->closing || link->attempts > 0) return;
-    void (*on_close)(void *) = link->on_close;
-    void *arg = link->on_close_arg;
-    free(link->host);
-    free(link);
+static bool is_current(const struct attempt *a) { return a->stream->current == a; }
+
+static void free_if_done(struct stream *s) {
+    if (!s->closing || s->attempts > 0) return;
+    void (*on_close)(void *) = s->on_close;
+    void *arg = s->on_close_arg;
+    free(s->host);
+    free(s);
     on_close(arg);
 }
 
 static void attempt_free(struct attempt *a) {
-    struct member_link *link = a->link;
+    struct stream *s = a->stream;
     if (a->found != NULL) uv_freeaddrinfo(a->found);
     cr_buffer_done(&a->out);
     cr_buffer_done(&a->writing);
     free(a);
-    link->attempts--;
-    link_free_if_done(link);
+    s->attempts--;
+    free_if_done(s);
 }
 
 static void connect_next(struct attempt *a);
 
 static void on_tcp_closed(uv_handle_t *handle) {
     struct attempt *a = handle->data;
-    a->tcp_open = 0;
+    a->tcp_open = false;
     if (a->retry) {
-        a->retry = 0;
+        a->retry = false;
         connect_next(a);
     } else if (!a->resolving) {
         attempt_free(a);
@@ -112,17 +121,19 @@ static void close_tcp(struct attempt *a) {
     }
 }
 
-static int is_current(const struct attempt *a) { return a->link->current == a; }
-
-/* Says so, and lets go. The attempt is freed by its last callback. */
-static void lost(struct attempt *a, const char *why) {
-    struct member_link *link = a->link;
-    int report = is_current(a);
-    if (report) link->current = NULL;
-    a->retry = 0;
+/* The attempt is not the current one any more. Its last callback frees it. */
+static void discard(struct attempt *a) {
+    if (is_current(a)) a->stream->current = NULL;
+    a->retry = false;
     if (a->tcp_open) close_tcp(a);
     else if (!a->resolving) attempt_free(a);
-    if (report) link->events->on_lost(link->arg, why);
+}
+
+static void lost(struct attempt *a, const char *why) {
+    struct stream *s = a->stream;
+    bool report = is_current(a);
+    discard(a);
+    if (report) s->events->on_lost(s->arg, why);
 }
 
 /* ---- writing ---- */
@@ -135,24 +146,24 @@ static void on_shut(uv_shutdown_t *req, int status) {
 static void on_written(uv_write_t *req, int status);
 
 static void flush(struct attempt *a) {
-    uv_stream_t *stream = (uv_stream_t *) &a->tcp;
+    uv_stream_t *tcp = (uv_stream_t *) &a->tcp;
     if (!a->connected || a->write_busy || a->out.len == 0) return;
     struct cr_buffer spare = a->writing;
     a->writing = a->out;
     a->out = spare;
     uv_buf_t buf = uv_buf_init(a->writing.data, (unsigned) a->writing.len);
-    a->write_busy = uv_write(&a->write, stream, &buf, 1, on_written) == 0;
+    a->write_busy = uv_write(&a->write, tcp, &buf, 1, on_written) == 0;
     if (!a->write_busy) close_tcp(a);
 }
 
-static void finish_shutting(struct attempt *a) {
+static void shut_when_written(struct attempt *a) {
     if (a->write_busy || a->out.len > 0 || uv_is_closing((uv_handle_t *) &a->tcp)) return;
     if (uv_shutdown(&a->shutdown, (uv_stream_t *) &a->tcp, on_shut) < 0) close_tcp(a);
 }
 
 static void on_written(uv_write_t *req, int status) {
     struct attempt *a = CR_CONTAINER_OF(req, struct attempt, write);
-    a->write_busy = 0;
+    a->write_busy = false;
     cr_buffer_clear(&a->writing);
     if (uv_is_closing((uv_handle_t *) &a->tcp)) return;
     if (status < 0) {
@@ -160,7 +171,7 @@ static void on_written(uv_write_t *req, int status) {
         return;
     }
     flush(a);
-    if (a->shutting) finish_shutting(a);
+    if (a->shutting) shut_when_written(a);
 }
 
 /* ---- reading ---- */
@@ -171,18 +182,18 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     *buf = uv_buf_init(a->read_buffer, READ_MAX);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
-    struct attempt *a = stream->data;
-    struct member_link *link = a->link;
-    if (n > 0 && is_current(a)) link->events->on_data(link->arg, buf->base, (size_t) n);
+static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
+    struct attempt *a = tcp->data;
+    struct stream *s = a->stream;
+    if (n > 0 && is_current(a)) s->events->on_data(s->arg, buf->base, (size_t) n);
     else if (n == UV_EOF) lost(a, "the connection was closed");
     else if (n < 0) lost(a, uv_strerror((int) n));
 }
 
 /* ---- connecting ---- */
 
-/* Numeric text of one end; v4-mapped addresses as v4. */
-static void numeric(const uv_tcp_t *tcp, int peer, char out[RDZV_ADDR_MAX]) {
+/* Numeric text of one end; an IPv4 address that is mapped into IPv6 is written as IPv4. */
+static void write_address(const uv_tcp_t *tcp, bool peer, char out[RDZV_ADDR_MAX]) {
     struct sockaddr_storage addr = {0};
     int len = sizeof(addr);
     struct sockaddr *sa = (struct sockaddr *) &addr;
@@ -199,33 +210,34 @@ static void numeric(const uv_tcp_t *tcp, int peer, char out[RDZV_ADDR_MAX]) {
     }
 }
 
+static void report_open(struct attempt *a) {
+    char own[RDZV_ADDR_MAX], peer[RDZV_ADDR_MAX];
+    struct stream *s = a->stream;
+    (void) uv_tcp_nodelay(&a->tcp, 1);
+    a->connected = true;
+    write_address(&a->tcp, false, own);
+    write_address(&a->tcp, true, peer);
+    s->events->on_open(s->arg, own, peer);
+}
+
 static void on_connected(uv_connect_t *req, int status) {
     struct attempt *a = CR_CONTAINER_OF(req, struct attempt, connect);
-    struct member_link *link = a->link;
     if (uv_is_closing((uv_handle_t *) &a->tcp)) return;
     if (status < 0 && a->next != NULL) {
-        a->retry = 1;
+        a->retry = true;
         close_tcp(a);
         return;
     }
     if (status == 0) status = uv_read_start((uv_stream_t *) &a->tcp, on_alloc, on_read);
-    if (status < 0) {
-        lost(a, uv_strerror(status));
-        return;
-    }
-    char own[RDZV_ADDR_MAX], peer[RDZV_ADDR_MAX];
-    (void) uv_tcp_nodelay(&a->tcp, 1);
-    a->connected = 1;
-    numeric(&a->tcp, 0, own);
-    numeric(&a->tcp, 1, peer);
-    link->events->on_open(link->arg, own, peer);
+    if (status < 0) lost(a, uv_strerror(status));
+    else report_open(a);
 }
 
 static int start_connect(struct attempt *a, const struct sockaddr *addr) {
-    int rc = uv_tcp_init(a->link->loop, &a->tcp);
+    int rc = uv_tcp_init(a->stream->loop, &a->tcp);
     if (rc < 0) return rc;
     a->tcp.data = a;
-    a->tcp_open = 1;
+    a->tcp_open = true;
     return uv_tcp_connect(&a->connect, &a->tcp, addr, on_connected);
 }
 
@@ -242,13 +254,13 @@ static void connect_next(struct attempt *a) {
 
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found) {
     struct attempt *a = CR_CONTAINER_OF(req, struct attempt, resolve);
-    a->resolving = 0;
+    a->resolving = false;
     a->found = a->next = found;
     if (!is_current(a)) {
         attempt_free(a);
     } else if (status < 0) {
         char why[400];
-        (void) snprintf(why, sizeof(why), "cannot resolve host '%s': %s", a->link->host,
+        (void) snprintf(why, sizeof(why), "cannot resolve host '%s': %s", a->stream->host,
                         uv_strerror(status));
         lost(a, why);
     } else {
@@ -258,89 +270,96 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
 
 static int start_resolving(struct attempt *a) {
     char service[8];
-    (void) snprintf(service, sizeof(service), "%u", a->link->port);
+    const struct stream *s = a->stream;
+    (void) snprintf(service, sizeof(service), "%u", s->port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV};
-    a->resolving = 1;
-    int rc = uv_getaddrinfo(a->link->loop, &a->resolve, on_resolved, a->link->host, service, &hints);
-    if (rc < 0) a->resolving = 0;
+    a->resolving = true;
+    int rc = uv_getaddrinfo(s->loop, &a->resolve, on_resolved, s->host, service, &hints);
+    if (rc < 0) a->resolving = false;
     return rc;
 }
 
-/* Numeric hosts need no resolver, and none of its threads. */
+/* A numeric host needs no resolver, and so no thread of libuv's pool. */
 static int start(struct attempt *a) {
     struct sockaddr_in *v4 = (struct sockaddr_in *) &a->numeric;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) &a->numeric;
-    if (uv_ip4_addr(a->link->host, a->link->port, v4) == 0 ||
-        uv_ip6_addr(a->link->host, a->link->port, v6) == 0) {
+    if (uv_ip4_addr(a->stream->host, a->stream->port, v4) == 0 ||
+        uv_ip6_addr(a->stream->host, a->stream->port, v6) == 0) {
         return start_connect(a, (const struct sockaddr *) &a->numeric);
     }
     return start_resolving(a);
 }
 
-static void on_could_not_start(uv_handle_t *handle) {
-    struct attempt *a = handle->data;
-    a->tcp_open = 0;
-    lost(a, "cannot start to connect");
-}
-
-void member_link_open(struct member_link *link) {
-    CR_ASSERT(link->current == NULL && !link->closing);
+static struct attempt *attempt_new(struct stream *s) {
     struct attempt *a = calloc(1, sizeof(*a));
-    CR_ASSERT(a != NULL); /* 20 KiB; nothing can be said without it */
-    a->link = link;
-    link->attempts++;
-    link->current = a;
-    if (start(a) == 0) return;
-    if (!a->tcp_open) {
-        (void) uv_tcp_init(link->loop, &a->tcp); /* only to have a callback on the loop */
-        a->tcp.data = a;
-        a->tcp_open = 1;
-    }
-    uv_close((uv_handle_t *) &a->tcp, on_could_not_start);
+    if (a == NULL) return NULL;
+    a->stream = s;
+    s->attempts++;
+    s->current = a;
+    return a;
 }
 
-/* ---- the member's calls ---- */
-
-int member_link_is_open(const struct member_link *link) { return link->current != NULL; }
-
-void member_link_send(struct member_link *link, const void *data, size_t len) {
-    struct attempt *a = link->current;
-    if (a != NULL) (void) cr_buffer_append(&a->out, data, len);
+static void on_idle(uv_idle_t *idle) {
+    struct stream *s = idle->data;
+    const char *why = s->failed;
+    (void) uv_idle_stop(idle);
+    s->failed = NULL;
+    s->events->on_lost(s->arg, why);
 }
 
-void member_link_flush(struct member_link *link) {
-    if (link->current != NULL) flush(link->current);
+static void report_later(struct stream *s, const char *why) {
+    if (s->current != NULL) discard(s->current);
+    s->failed = why;
+    (void) uv_idle_start(&s->idle, on_idle);
 }
 
-void member_link_shut(struct member_link *link) {
-    struct attempt *a = link->current;
+void stream_open(struct stream *s) {
+    CR_ASSERT(!stream_is_open(s) && !s->closing);
+    struct attempt *a = attempt_new(s);
+    if (a == NULL || start(a) < 0) report_later(s, "cannot start to connect");
+}
+
+/* ---- the owner's calls ---- */
+
+bool stream_is_open(const struct stream *s) { return s->current != NULL || s->failed != NULL; }
+
+void stream_send(struct stream *s, const void *data, size_t len) {
+    if (s->current == NULL || cr_buffer_append(&s->current->out, data, len) == 0) return;
+    report_later(s, "out of memory");
+}
+
+void stream_flush(struct stream *s) {
+    if (s->current != NULL) flush(s->current);
+}
+
+void stream_shut(struct stream *s) {
+    struct attempt *a = s->current;
+    (void) uv_idle_stop(&s->idle);
+    s->failed = NULL;
     if (a == NULL) return;
-    link->current = NULL;
-    if (a->resolving) {
-        (void) uv_cancel((uv_req_t *) &a->resolve); /* on_resolved frees, sooner or later */
-    } else if (!a->connected) {
-        a->retry = 0;
-        close_tcp(a);
-    } else {
-        a->shutting = 1;
+    if (a->connected) {
+        s->current = NULL;
+        a->shutting = true;
         flush(a);
-        finish_shutting(a);
+        shut_when_written(a);
+        return;
     }
+    if (a->resolving) (void) uv_cancel((uv_req_t *) &a->resolve); /* on_resolved() frees */
+    discard(a);
 }
 
-static void on_closer(uv_handle_t *handle) {
-    struct member_link *link = CR_CONTAINER_OF(handle, struct member_link, closer);
-    link->attempts--;
-    link_free_if_done(link);
+static void on_idle_closed(uv_handle_t *handle) {
+    struct stream *s = handle->data;
+    s->attempts--;
+    free_if_done(s);
 }
 
-void member_link_close(struct member_link *link, void (*on_close)(void *arg), void *arg) {
-    link->closing = 1;
-    link->on_close = on_close;
-    link->on_close_arg = arg;
-    link->attempts++; /* the closer's */
-    (void) uv_idle_init(link->loop, &link->closer);
-    uv_close((uv_handle_t *) &link->closer, on_closer);
-    member_link_shut(link);
+void stream_close(struct stream *s, void (*on_close)(void *arg), void *arg) {
+    s->closing = true;
+    s->on_close = on_close;
+    s->on_close_arg = arg;
+    s->attempts++; /* for the idle handle */
+    stream_shut(s);
+    uv_close((uv_handle_t *) &s->idle, on_idle_closed);
 }
