@@ -20,7 +20,7 @@ static void print_job(void *arg, const struct rdzv_status_job *j) {
 static void print_node(void *arg, const struct rdzv_status_node *n) {
     (void) arg;
     (void) printf("  %s (%s, process %" PRIu64 "): %s", n->host, n->addr, n->pid,
-                  rendezvous_node_state_name(n->state));
+                  rendezvous_state_name(n->state));
     if (n->group_rank >= 0) {
         (void) printf(", group rank %" PRId64 ", ranks %" PRIu32 "-%" PRIu32, n->group_rank,
                       n->first_rank, n->first_rank + n->local_world_size - 1);
@@ -52,12 +52,12 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
 /* Nodes follow the job that they belong to. */
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     size_t jobs = json_array_size(arg);
-    json_t *node =
-        json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr,
-                  "pid", (json_int_t) n->pid, "role", n->role, "state",
-                  rendezvous_node_state_name(n->state), "group_rank", (json_int_t) n->group_rank,
-                  "first_rank", (json_int_t) n->first_rank, "local_world_size",
-                  (json_int_t) n->local_world_size, "heard_s_ago", (double) n->silent_ms / 1000);
+    json_t *node = json_pack(
+        "{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr, "pid",
+        (json_int_t) n->pid, "role", n->role, "state", rendezvous_state_name(n->state),
+        "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
+        "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
+        (double) n->silent_ms / 1000);
     if (node == NULL || jobs == 0) return;
     (void) json_array_append_new(json_object_get(json_array_get(arg, jobs - 1), "members"), node);
 }

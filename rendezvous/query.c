@@ -13,7 +13,7 @@
 #include <string.h>
 
 const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
-const char *rendezvous_node_state_name(uint32_t state) { return seat_state_name(state); }
+const char *rendezvous_state_name(uint32_t state) { return seat_state_name(state); }
 
 /* One question, and where its answer goes. */
 struct query {

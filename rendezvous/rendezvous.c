@@ -31,7 +31,8 @@ struct rendezvous {
     struct member *member;
     struct member_session session;
     struct way *way;
-    uv_timer_t timer; /* the member's next deadline */
+    uv_timer_t timer;  /* the member's next deadline */
+    bool lost_message; /* for want of memory: the connection is of no use any more */
     bool closing;
     void (*on_close)(void *arg);
     char leaves[RDZV_TEXT_MAX]; /* sent to the other nodes when this one, which hosts, leaves */
@@ -58,8 +59,17 @@ static void send_queued(struct rendezvous *r) {
     way_flush(r->way);
 }
 
+static void break_off(struct rendezvous *r, const char *why) {
+    r->lost_message = false;
+    member_session_close(&r->session, why);
+    cr_buffer_clear(&r->session.out);
+    way_hang_up(r->way);
+    member_disconnected(r->member, now_ms(r), why);
+}
+
 /* Sends what the event has queued, and sets the next deadline. */
 static void end_event(struct rendezvous *r) {
+    if (!r->closing && r->lost_message) break_off(r, "out of memory");
     if (r->closing) return;
     send_queued(r);
     arm_timer(r);
@@ -75,7 +85,7 @@ static void on_timer(uv_timer_t *timer) {
 
 static void on_open(void *arg, const char *own_addr) {
     struct rendezvous *r = arg;
-    member_session_open(&r->session, r->run_id);
+    r->lost_message = member_session_open(&r->session, r->run_id) < 0;
     if (!way_is_local(r->way)) member_set_addr(r->member, own_addr);
     member_connected(r->member, now_ms(r));
     end_event(r);
@@ -108,11 +118,7 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     return r->closing ? 0 : member_receive(r->member, now_ms(r), m, err);
 }
 
-static void on_broken(void *arg, const char *why) {
-    struct rendezvous *r = arg;
-    way_hang_up(r->way);
-    member_disconnected(r->member, now_ms(r), why);
-}
+static void on_broken(void *arg, const char *why) { break_off(arg, why); }
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
@@ -126,14 +132,15 @@ static const struct member_session_actions session_actions = {
 
 static void do_connect(void *arg) { way_connect(((struct rendezvous *) arg)->way); }
 
-/* Without memory the message is missing; the coordinator then waits for its own time limits. */
 static void do_send(void *arg, const struct rdzv_message *m) {
-    (void) member_session_send(&((struct rendezvous *) arg)->session, m);
+    struct rendezvous *r = arg;
+    if (member_session_send(&r->session, m) < 0) r->lost_message = true;
 }
 
 static void do_hang_up(void *arg) {
     struct rendezvous *r = arg;
-    send_queued(r);
+    if (!r->lost_message) send_queued(r);
+    r->lost_message = false;
     member_session_close(&r->session, "this end hung up");
     way_hang_up(r->way);
 }

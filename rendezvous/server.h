@@ -42,7 +42,7 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
 /* "FORMING", "RUNNING" and so on, for the numbers in the two messages; "?" for an unknown
  * number. */
 const char *rendezvous_phase_name(uint32_t phase);
-const char *rendezvous_node_state_name(uint32_t state);
+const char *rendezvous_state_name(uint32_t state);
 
 /* Orders the nodes of a job to leave with notice, or (kind 0) to write flight records; see
  * rdzv_operate, whose version fields are filled in here. *nodes gets how many nodes were asked.

@@ -22,7 +22,7 @@ static void follow(struct elected_way *e) {
     if (e->waits_for_leader) {
         e->waits_for_leader = false;
         remote_way_connect(w);
-    } else if (stream_is_open(e->remote.stream)) {
+    } else if (tcp_stream_is_open(e->remote.stream)) {
         remote_way_hang_up(w);
         w->events->on_lost(w->arg, "another node has been elected");
     }
@@ -35,7 +35,7 @@ static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch
     if (is_us) coordinator_host_lead(e->remote.way.host, epoch);
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
-    if (stream_aim(e->remote.stream, host, port) < 0)
+    if (tcp_stream_aim(e->remote.stream, host, port) < 0)
         return; /* no memory: wait for the next leader */
     follow(e);
 }
@@ -95,7 +95,7 @@ struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
     }
     e->election = etcd_election_start(loop, &options, &election_events, e);
     if (e->election == NULL) {
-        stream_close(e->remote.stream, on_stream_closed, e);
+        tcp_stream_close(e->remote.stream, on_stream_closed, e);
         return NULL;
     }
     e->remote.way.host = host;

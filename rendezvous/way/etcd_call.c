@@ -4,7 +4,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "rendezvous/way/etcd_answer_internal.h"
-#include "rendezvous/way/stream_internal.h"
+#include "rendezvous/way/tcp_stream_internal.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct etcd_call {
-    struct stream *stream;
+    struct tcp_stream *stream;
     const struct etcd_call_events *events;
     void *arg;
     struct cr_buffer request;
@@ -33,7 +33,7 @@ static void on_closed(void *arg) {
 void etcd_call_cancel(struct etcd_call *call) {
     if (call->is_over) return;
     call->is_over = true;
-    stream_close(call->stream, on_closed, call);
+    tcp_stream_close(call->stream, on_closed, call);
 }
 
 static void end_call(struct etcd_call *call, const char *why) {
@@ -54,8 +54,8 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     struct etcd_call *call = arg;
     (void) peer_addr;
     (void) snprintf(call->own_addr, sizeof(call->own_addr), "%s", own_addr);
-    stream_send(call->stream, call->request.data, call->request.len);
-    stream_flush(call->stream);
+    tcp_stream_send(call->stream, call->request.data, call->request.len);
+    tcp_stream_flush(call->stream);
 }
 
 static void on_data(void *arg, const char *data, size_t len) {
@@ -73,7 +73,7 @@ static void on_lost(void *arg, const char *why) {
     else end_call(call, rc < 0 ? err.text : NULL);
 }
 
-static const struct stream_events stream_events = {
+static const struct tcp_stream_events stream_events = {
     .on_open = on_open, .on_data = on_data, .on_lost = on_lost};
 
 /* ---- starting ---- */
@@ -98,12 +98,12 @@ struct etcd_call *etcd_call_start(uv_loop_t *loop, const char *host, uint16_t po
     call->answer.on_object = on_object;
     call->answer.arg = call;
     if (write_request(call, host, port, path, body) == 0) {
-        call->stream = stream_new(loop, host, port, &stream_events, call);
+        call->stream = tcp_stream_new(loop, host, port, &stream_events, call);
     }
     if (call->stream == NULL) {
         on_closed(call);
         return NULL;
     }
-    stream_open(call->stream);
+    tcp_stream_open(call->stream);
     return call;
 }

@@ -14,7 +14,7 @@ struct local_way {
     struct host_peer *peer; /* the coordinator's end; NULL: not connected */
     bool connecting;        /* the member wants to connect */
     bool hanging_up;        /* the member has hung up */
-    bool hung_up;           /* the coordinator has hung up */
+    bool hung_up; /* the coordinator has hung up, or bytes were lost: nothing may follow them */
     struct cr_buffer to_host, to_member;
     uv_idle_t turn;         /* active while there is something to do */
 };
@@ -27,6 +27,7 @@ static void next_turn(struct local_way *l) {
 
 static void deliver(void *arg, const char *data, size_t len) {
     struct local_way *l = arg;
+    if (l->hung_up) return;
     if (data == NULL || cr_buffer_append(&l->to_member, data, len) < 0) l->hung_up = true;
     next_turn(l);
 }
@@ -98,6 +99,7 @@ static void local_connect(struct way *w) {
 
 static void local_send(struct way *w, const void *data, size_t len) {
     struct local_way *l = (struct local_way *) w;
+    if (l->hung_up) return;
     if (cr_buffer_append(&l->to_host, data, len) < 0) l->hung_up = true;
     next_turn(l);
 }

@@ -38,19 +38,19 @@ static void on_lost(void *arg, const char *why) {
     r->way.events->on_lost(r->way.arg, why);
 }
 
-static const struct stream_events stream_events = {
+static const struct tcp_stream_events stream_events = {
     .on_open = on_open, .on_data = on_data, .on_lost = on_lost};
 
 /* ---- the calls of way.h ---- */
 
-void remote_way_connect(struct way *w) { stream_open(((struct remote_way *) w)->stream); }
+void remote_way_connect(struct way *w) { tcp_stream_open(((struct remote_way *) w)->stream); }
 
 void remote_way_send(struct way *w, const void *data, size_t len) {
-    stream_send(((struct remote_way *) w)->stream, data, len);
+    tcp_stream_send(((struct remote_way *) w)->stream, data, len);
 }
 
-void remote_way_flush(struct way *w) { stream_flush(((struct remote_way *) w)->stream); }
-void remote_way_hang_up(struct way *w) { stream_shut(((struct remote_way *) w)->stream); }
+void remote_way_flush(struct way *w) { tcp_stream_flush(((struct remote_way *) w)->stream); }
+void remote_way_hang_up(struct way *w) { tcp_stream_shut(((struct remote_way *) w)->stream); }
 
 const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
@@ -64,7 +64,7 @@ static void on_stream_closed(void *arg) {
 
 void remote_way_close(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
-    stream_close(r->stream, on_stream_closed, r);
+    tcp_stream_close(r->stream, on_stream_closed, r);
 }
 
 const struct way_kind way_remote = {
@@ -74,7 +74,7 @@ const struct way_kind way_remote = {
 int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
                     const char *host, uint16_t port) {
     r->way = (struct way){.kind = kind, .loop = loop};
-    r->stream = stream_new(loop, host, port, &stream_events, r);
+    r->stream = tcp_stream_new(loop, host, port, &stream_events, r);
     return r->stream != NULL ? 0 : -ENOMEM;
 }
 

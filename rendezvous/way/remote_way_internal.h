@@ -3,12 +3,12 @@
 #ifndef RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 #define RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 
-#include "rendezvous/way/stream_internal.h"
+#include "rendezvous/way/tcp_stream_internal.h"
 #include "rendezvous/way/way_internal.h"
 
 struct remote_way {
     struct way way;
-    struct stream *stream;
+    struct tcp_stream *stream;
     char coordinator_addr[RDZV_ADDR_MAX]; /* numeric, of the last connection */
     /* This node hosts if no process listens at the port, and it can have it. NULL: it does not,
      * or it has reached a coordinator since. */

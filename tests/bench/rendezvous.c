@@ -15,7 +15,7 @@
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/stream_internal.h"
+#include "rendezvous/way/tcp_stream_internal.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@
 
 struct node {
     struct member *member;
-    struct stream *stream;
+    struct tcp_stream *stream;
     uv_timer_t timer;
     struct member_session session;
     int late;
@@ -98,10 +98,10 @@ static void on_timer(uv_timer_t *timer);
 
 static void settle(struct node *n) {
     int64_t when = member_deadline(n->member), t = now();
-    stream_send(n->stream, n->session.out.data, n->session.out.len);
+    tcp_stream_send(n->stream, n->session.out.data, n->session.out.len);
     bytes += n->session.out.len;
     cr_buffer_clear(&n->session.out);
-    stream_flush(n->stream);
+    tcp_stream_flush(n->stream);
     if (when == CR_FOREVER) (void) uv_timer_stop(&n->timer);
     else (void) uv_timer_start(&n->timer, on_timer, when > t ? (uint64_t) (when - t) : 0, 0);
 }
@@ -162,10 +162,10 @@ static void on_lost(void *arg, const char *why) {
     settle(n);
 }
 
-static const struct stream_events stream_events = {on_open, on_data, on_lost};
+static const struct tcp_stream_events stream_events = {on_open, on_data, on_lost};
 
-static void do_connect(void *arg) { stream_open(((struct node *) arg)->stream); }
-static void do_hang_up(void *arg) { stream_shut(((struct node *) arg)->stream); }
+static void do_connect(void *arg) { tcp_stream_open(((struct node *) arg)->stream); }
+static void do_hang_up(void *arg) { tcp_stream_shut(((struct node *) arg)->stream); }
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct node *n = arg;
@@ -215,7 +215,7 @@ static void make_nodes(uint16_t port, const char *job) {
                      .keep_alive_max_attempt = 3}};
         member_session_init(&n->session, &session_actions, n);
         n->member = member_new(&s, &member_actions, n);
-        n->stream = stream_new(&loop, "127.0.0.1", port, &stream_events, n);
+        n->stream = tcp_stream_new(&loop, "127.0.0.1", port, &stream_events, n);
         if (n->member == NULL || n->stream == NULL) die("out of memory");
         (void) uv_timer_init(&loop, &n->timer);
         n->timer.data = n;
@@ -288,7 +288,7 @@ static void free_nodes(void) {
     begin(count);
     for (int i = 0; i < count; i++) {
         uv_close((uv_handle_t *) &nodes[i].timer, NULL);
-        stream_close(nodes[i].stream, on_stream_closed, NULL);
+        tcp_stream_close(nodes[i].stream, on_stream_closed, NULL);
     }
     (void) run_phase();
     (void) uv_run(&loop, UV_RUN_NOWAIT);

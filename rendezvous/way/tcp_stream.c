@@ -1,10 +1,10 @@
-/* A TCP connection that can be opened again and again: see stream_internal.h.
+/* A TCP connection that can be opened again and again: see tcp_stream_internal.h.
  *
  * Each connection is an object of its own, `struct attempt`, from resolving to the last close
  * callback. So a connection that is still being closed is not mixed up with the next one. The
  * stream knows only the current attempt; an attempt that is not the current one reports no event
  * any more. */
-#include "rendezvous/way/stream_internal.h"
+#include "rendezvous/way/tcp_stream_internal.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"
@@ -20,7 +20,7 @@
 #define READ_MAX 16384
 
 struct attempt {
-    struct stream *stream;
+    struct tcp_stream *stream;
     uv_getaddrinfo_t resolve;
     struct addrinfo *found, *next;   /* all addresses; the next one to try */
     struct sockaddr_storage numeric; /* of a host that needs no resolver */
@@ -37,11 +37,11 @@ struct attempt {
     char read_buffer[READ_MAX];
 };
 
-struct stream {
+struct tcp_stream {
     uv_loop_t *loop;
     char *host;
     uint16_t port;
-    const struct stream_events *events;
+    const struct tcp_stream_events *events;
     void *arg;
     struct attempt *current; /* NULL: not open */
     int attempts;            /* that exist, current or not */
@@ -52,9 +52,9 @@ struct stream {
     uv_idle_t idle; /* so that no event comes from inside a call */
 };
 
-struct stream *stream_new(uv_loop_t *loop, const char *host, uint16_t port,
-                          const struct stream_events *events, void *arg) {
-    struct stream *s = calloc(1, sizeof(*s));
+struct tcp_stream *tcp_stream_new(uv_loop_t *loop, const char *host, uint16_t port,
+                          const struct tcp_stream_events *events, void *arg) {
+    struct tcp_stream *s = calloc(1, sizeof(*s));
     if (s == NULL) return NULL;
     s->host = strdup(host);
     if (s->host == NULL) {
@@ -70,7 +70,7 @@ struct stream *stream_new(uv_loop_t *loop, const char *host, uint16_t port,
     return s;
 }
 
-int stream_aim(struct stream *s, const char *host, uint16_t port) {
+int tcp_stream_aim(struct tcp_stream *s, const char *host, uint16_t port) {
     char *copy = strdup(host);
     if (copy == NULL) return -ENOMEM;
     free(s->host);
@@ -83,7 +83,7 @@ int stream_aim(struct stream *s, const char *host, uint16_t port) {
 
 static bool is_current(const struct attempt *a) { return a->stream->current == a; }
 
-static void free_if_done(struct stream *s) {
+static void free_if_done(struct tcp_stream *s) {
     if (!s->closing || s->attempts > 0) return;
     void (*on_close)(void *) = s->on_close;
     void *arg = s->on_close_arg;
@@ -93,7 +93,7 @@ static void free_if_done(struct stream *s) {
 }
 
 static void attempt_free(struct attempt *a) {
-    struct stream *s = a->stream;
+    struct tcp_stream *s = a->stream;
     if (a->found != NULL) uv_freeaddrinfo(a->found);
     cr_buffer_done(&a->out);
     cr_buffer_done(&a->writing);
@@ -130,7 +130,7 @@ static void discard(struct attempt *a) {
 }
 
 static void lost(struct attempt *a, const char *why) {
-    struct stream *s = a->stream;
+    struct tcp_stream *s = a->stream;
     bool report = is_current(a);
     discard(a);
     if (report) s->events->on_lost(s->arg, why);
@@ -184,7 +184,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 
 static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
     struct attempt *a = tcp->data;
-    struct stream *s = a->stream;
+    struct tcp_stream *s = a->stream;
     if (n > 0 && is_current(a)) s->events->on_data(s->arg, buf->base, (size_t) n);
     else if (n == UV_EOF) lost(a, "the connection was closed");
     else if (n < 0) lost(a, uv_strerror((int) n));
@@ -212,7 +212,7 @@ static void write_address(const uv_tcp_t *tcp, bool peer, char out[RDZV_ADDR_MAX
 
 static void report_open(struct attempt *a) {
     char own[RDZV_ADDR_MAX], peer[RDZV_ADDR_MAX];
-    struct stream *s = a->stream;
+    struct tcp_stream *s = a->stream;
     (void) uv_tcp_nodelay(&a->tcp, 1);
     a->connected = true;
     write_address(&a->tcp, false, own);
@@ -270,7 +270,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
 
 static int start_resolving(struct attempt *a) {
     char service[8];
-    const struct stream *s = a->stream;
+    const struct tcp_stream *s = a->stream;
     (void) snprintf(service, sizeof(service), "%u", s->port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV};
@@ -291,7 +291,7 @@ static int start(struct attempt *a) {
     return start_resolving(a);
 }
 
-static struct attempt *attempt_new(struct stream *s) {
+static struct attempt *attempt_new(struct tcp_stream *s) {
     struct attempt *a = calloc(1, sizeof(*a));
     if (a == NULL) return NULL;
     a->stream = s;
@@ -301,39 +301,41 @@ static struct attempt *attempt_new(struct stream *s) {
 }
 
 static void on_idle(uv_idle_t *idle) {
-    struct stream *s = idle->data;
+    struct tcp_stream *s = idle->data;
     const char *why = s->failed;
     (void) uv_idle_stop(idle);
     s->failed = NULL;
     s->events->on_lost(s->arg, why);
 }
 
-static void report_later(struct stream *s, const char *why) {
+static void report_later(struct tcp_stream *s, const char *why) {
     if (s->current != NULL) discard(s->current);
     s->failed = why;
     (void) uv_idle_start(&s->idle, on_idle);
 }
 
-void stream_open(struct stream *s) {
-    CR_ASSERT(!stream_is_open(s) && !s->closing);
+void tcp_stream_open(struct tcp_stream *s) {
+    CR_ASSERT(!tcp_stream_is_open(s) && !s->closing);
     struct attempt *a = attempt_new(s);
     if (a == NULL || start(a) < 0) report_later(s, "cannot start to connect");
 }
 
 /* ---- the owner's calls ---- */
 
-bool stream_is_open(const struct stream *s) { return s->current != NULL || s->failed != NULL; }
+bool tcp_stream_is_open(const struct tcp_stream *s) {
+    return s->current != NULL || s->failed != NULL;
+}
 
-void stream_send(struct stream *s, const void *data, size_t len) {
+void tcp_stream_send(struct tcp_stream *s, const void *data, size_t len) {
     if (s->current == NULL || cr_buffer_append(&s->current->out, data, len) == 0) return;
     report_later(s, "out of memory");
 }
 
-void stream_flush(struct stream *s) {
+void tcp_stream_flush(struct tcp_stream *s) {
     if (s->current != NULL) flush(s->current);
 }
 
-void stream_shut(struct stream *s) {
+void tcp_stream_shut(struct tcp_stream *s) {
     struct attempt *a = s->current;
     (void) uv_idle_stop(&s->idle);
     s->failed = NULL;
@@ -350,16 +352,16 @@ void stream_shut(struct stream *s) {
 }
 
 static void on_idle_closed(uv_handle_t *handle) {
-    struct stream *s = handle->data;
+    struct tcp_stream *s = handle->data;
     s->attempts--;
     free_if_done(s);
 }
 
-void stream_close(struct stream *s, void (*on_close)(void *arg), void *arg) {
+void tcp_stream_close(struct tcp_stream *s, void (*on_close)(void *arg), void *arg) {
     s->closing = true;
     s->on_close = on_close;
     s->on_close_arg = arg;
     s->attempts++; /* for the idle handle */
-    stream_shut(s);
+    tcp_stream_shut(s);
     uv_close((uv_handle_t *) &s->idle, on_idle_closed);
 }
