@@ -1,4 +1,4 @@
-/* Expanding $-templates: see base/template.h. */
+/* Expands $-templates: see base/template.h. */
 #include "base/template.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static const char *find(const char *name, size_t len, const struct template_vari
     return NULL;
 }
 
-/* Expands what follows a '$'. Returns how many bytes were used and sets *value; 0 and NULL if the
- * '$' is to be left as it is. */
+/* Expands what follows a '$'. Returns how many bytes of `at` belong to it; 0 with *value NULL:
+ * the '$' stands for itself. */
 static size_t expand_one(const char *at, const char **value,
                          const struct template_variable *variables, size_t count) {
     *value = NULL;

@@ -1,11 +1,11 @@
-/* The $-template in arguments of workers and in prefixes of log lines: Python's string.Template
- * with safe_substitute.
+/* Expands $-templates in arguments and log prefixes, as Python's string.Template.safe_substitute
+ * does.
  *
- *   $name ${name}   the value, if the name is known; else left as it is
- *   $$              one '$'
- *   any other '$'   left as it is
+ *   $name ${name}   becomes the value if the name is known; else it stays as it is
+ *   $$              becomes '$'
+ *   any other '$'   stays as it is
  *
- * A name is [A-Za-z_][A-Za-z0-9_]*, as long as possible. Pure. */
+ * A name is the longest match of [A-Za-z_][A-Za-z0-9_]*. Pure. */
 #ifndef CR_TEMPLATE_H
 #define CR_TEMPLATE_H
 

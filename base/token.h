@@ -1,5 +1,5 @@
-/* Random names that cannot be guessed: the mark of a nursery, a worker's token, the address of a
- * socket. */
+/* Random hexadecimal names that nothing else can guess or has by accident: the mark of a nursery,
+ * the token with which a worker connects, the address of a socket. */
 #ifndef CR_TOKEN_H
 #define CR_TOKEN_H
 
@@ -7,8 +7,8 @@
 
 #define TOKEN_BYTES_MAX 16
 
-/* Draws `bytes` random bytes (TOKEN_BYTES_MAX at most) and writes them to `out` as hexadecimal
- * digits, two per byte, and a NUL. Returns 0, or -EIO if the kernel has no random bytes. */
+/* Draws `bytes` random bytes (at most TOKEN_BYTES_MAX) and writes them as twice as many hexadecimal
+ * digits and a NUL. Returns 0, or -EIO if the kernel gives no random numbers. */
 int token_draw(char *out, size_t bytes);
 
 #endif
