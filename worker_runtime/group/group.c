@@ -73,7 +73,7 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .timeout_ms = g->timeout_ms,
         .device = o->device >= 0 ? o->device : g->rt->place.local_rank,
         .stream = o->stream,
-        .foreign = g->is_foreign,
+        .is_foreign = g->is_foreign,
         .bind_address = address,
         .store = group_backend_store(g),
     };
