@@ -2,14 +2,15 @@
  * into an exit status.
  *
  *   2  the command line is wrong or the program cannot be run: nothing was started
- *   1  the machine refused, workers failed, a handled signal ended the job, or this node left it
+ *   1  the machine refused (a port in use, no memory left), workers failed, a handled signal ended
+ *      the job, or this node left it
  *   0  all workers ended well
  *
  * Signals are handled from before the first worker on. One that comes earlier still ends us the
  * orderly way (nothing is left behind), but then we die by it, as torchrun does: a supervisor sees
  * 143, not 1. */
 #include "agent/agent.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/daemon.h"
 #include "base/log.h"
 #include "launcher/devices.h"
@@ -274,7 +275,9 @@ static int launch(const struct options *options) {
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
     job.agent.argv = program.argv;
     job.agent.title = program.title;
-    int status = rc < 0 ? fail(EXIT_USAGE, err.text) : run_job(&job, options);
+    int status = rc == -ENOMEM ? fail_by(&err)
+                 : rc < 0      ? fail(EXIT_USAGE, err.text)
+                               : run_job(&job, options);
     program_done(&program);
     job_done(&job);
     return status;

@@ -1,6 +1,6 @@
 #include "launcher/devices.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/cpu_mask.h"
 #include "base/parse.h"
 

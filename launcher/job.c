@@ -3,7 +3,7 @@
 #include "launcher/job.h"
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/parse.h"
 #include "launcher/values.h"
 

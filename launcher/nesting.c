@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define NESTED_MAX    2    /* enclosing cruns */
 #define ANCESTORS_MAX 1000 /* looked at: ends the search should pids be used again under us */

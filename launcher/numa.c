@@ -1,6 +1,6 @@
 #include "launcher/numa.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/log.h"
 
 #include <errno.h>

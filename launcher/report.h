@@ -6,8 +6,7 @@
 /* "crun: error: <text>", one line whatever the text holds: control bytes are escaped. */
 void report_line(const char *text);
 
-/* Writes `text` to `path` in the form of torch's @record:
- * {"message": {"message": text, "extraInfo": {"py_callstack": text, "timestamp": "<seconds>"}}}.
+/* Writes `text` to `path` as an error record (base/error_json.h), as message and as call stack.
  * Does nothing if path is NULL or empty. Returns 0 or a negative errno. */
 int report_file(const char *path, const char *text);
 

@@ -1,6 +1,6 @@
 #include "launcher/values.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/parse.h"
 
 #include <ctype.h>

@@ -4,7 +4,7 @@
 
 #include "base/address.h"
 #include "base/error.h"
-#include "rendezvous/protocol/message.h"
+#include "rendezvous/protocol/protocol.h"
 
 #include <stdint.h>
 #include <uv.h>
@@ -26,6 +26,10 @@ struct rendezvous_status_events {
     void (*on_job)(void *arg, const struct rdzv_status_job *job);
     void (*on_node)(void *arg, const struct rdzv_status_node *node);
 };
+
+/* The names of a job's phase and of a node's state, "RUNNING" and so on; "?" for unknown numbers. */
+const char *rendezvous_phase_name(uint32_t phase);
+const char *rendezvous_state_name(uint32_t state);
 
 /* Asks the coordinator at `where`. Blocking, no loop. Returns 0, or -ECONNREFUSED, -ETIMEDOUT,
  * -EPROTO (no coordinator, or one of another version)… with a text. */
