@@ -14,7 +14,7 @@
 
 #include "worker_runtime/backends/backend.h"
 #include "worker_runtime/backends/gloo/gloo_watch.h"
-#include "worker_runtime/backends/reduce.h"
+#include "worker_runtime/backends/reduce/reduce.h"
 
 #include <gloo/transport/unbound_buffer.h>
 

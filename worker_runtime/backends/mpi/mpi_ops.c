@@ -6,7 +6,7 @@
  * buffers are the caller's business. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
-#include "worker_runtime/backends/reduce.h"
+#include "worker_runtime/backends/reduce/reduce.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

@@ -2,7 +2,7 @@
  * words, and reduced by the same code as on gloo. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
-#include "worker_runtime/backends/reduce.h"
+#include "worker_runtime/backends/reduce/reduce.h"
 
 #define HALF_OP(name, dtype, reduce)                                                               \
     static void name(void *in, void *inout, int *len, MPI_Datatype *type) {                        \

@@ -3,7 +3,7 @@
  * Integers wrap: they are added as unsigned. Half-width floats are widened to float for one
  * operation and rounded to nearest even, so that every step of a ring rounds the same way on every
  * machine. */
-#include "worker_runtime/backends/reduce.h"
+#include "worker_runtime/backends/reduce/reduce.h"
 
 #include <stdint.h>
 #include <string.h>
