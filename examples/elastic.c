@@ -4,10 +4,10 @@
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200 --kill 1@50
  *
- * Each step adds one all-reduced vector to the model. After a failure or a change the ranks form a new
- * group and take over the model of whoever is furthest; one that was started anew brings nothing and
- * gets it from the others, so no file is needed as long as one rank lives. A rank that is to go away
- * (SIGUSR1 to crun) has nothing to save here: the others have it all. */
+ * Each step adds one all-reduced vector to the model. After a failure or a change the ranks form a
+ * new group and take over the model of whoever is furthest; one that was started anew brings
+ * nothing and gets it from the others, so no file is needed as long as one rank lives. A rank that
+ * is to go away (SIGUSR1 to crun) has nothing to save here: the others have it all. */
 #include <crunrt.h>
 
 #include <signal.h>
@@ -34,7 +34,8 @@ static int complain(const char *what) {
     return -1;
 }
 
-/* Everybody takes the model of the rank that has made most steps: whole or, if this fails, not at all. */
+/* Everybody takes the model of the rank that has made most steps: whole or, if this fails, not at
+ * all. */
 static int take_over(struct job *j) {
     int n = crunrt_group_size(j->world), best = 0;
     double model[SIZE];
@@ -104,7 +105,8 @@ static int run_round(struct job *j) {
 }
 
 static int usage(void) {
-    (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] [--start-anew]\n");
+    (void) fprintf(stderr,
+                   "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] [--start-anew]\n");
     return -1;
 }
 

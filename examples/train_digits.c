@@ -93,7 +93,9 @@ static int read_image(FILE *f, struct image *out) {
 static void load_data(const char *path) {
     FILE *f = open_data(path);
     if (path == NULL) path = "examples/data/digits.csv";
-    if (f == NULL) fail_at("open the images", path, "no such file that can be read; give --data FILE");
+    if (f == NULL) {
+        fail_at("open the images", path, "no such file that can be read; give --data FILE");
+    }
     int trained = 0, held = 0;
     for (int i = 0; i < IMAGE_COUNT; i++) {
         struct image *to = i % HELD_OUT_EVERY == 0 ? &held_out[held++] : &train[trained++];

@@ -49,7 +49,7 @@ struct backend_group {
 
 struct backend_call {
     const crunrt_op *op; /* checked, its timeout filled in */
-    uint32_t seq;        /* the group's number of this call; of a collective the same on all ranks */
+    uint32_t seq;        /* number of this call in the group; same on all ranks for a collective */
     uint32_t signature;  /* the same on ranks that make the same call (kind, type, count …) */
     size_t element_size; /* bytes */
 };

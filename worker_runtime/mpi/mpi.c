@@ -1,4 +1,5 @@
-/* The dozen calls of mpi.h over libcrunrt's groups. Sits on crunrt.h alone, as any program would. */
+/* The dozen calls of mpi.h over libcrunrt's groups. Sits on crunrt.h alone, as any program would.
+ * */
 #pragma GCC visibility push(default)
 #include "worker_runtime/mpi/mpi.h"
 #pragma GCC visibility pop

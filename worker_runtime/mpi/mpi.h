@@ -42,8 +42,8 @@ typedef enum crunmpi_op { MPI_OP_NULL = 0, MPI_SUM, MPI_MIN, MPI_MAX } MPI_Op;
 #define MPI_IN_PLACE ((void *) -1)
 
 /* Joins the job that crun (or torchrun's, Open MPI's, MPICH's or Slurm's environment) describes.
- * Without any launcher the world is this process alone, which one line on stderr says. The arguments
- * are not looked at and may be NULL. */
+ * Without any launcher the world is this process alone, which one line on stderr says. The
+ * arguments are not looked at and may be NULL. */
 int MPI_Init(int *argc, char ***argv);
 int MPI_Finalize(void); /* waits for all ranks */
 

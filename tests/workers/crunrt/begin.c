@@ -1,4 +1,5 @@
-/* Beginning: initialising, groups of some ranks, several runtimes, processes that this one spawns. */
+/* Beginning: initialising, groups of some ranks, several runtimes, processes that this one spawns.
+ * */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -41,7 +42,8 @@ void mode_again(void) {
     for (int i = 0; i < 3; i++) {
         int64_t sum = 1;
         open_world(60000);
-        REQUIRE(crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "sum");
+        REQUIRE(crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM) == 0,
+                "sum");
         REQUIRE(sum == size, "the sum is %lld of %d", (long long) sum, size);
         crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
         o.size = 1;

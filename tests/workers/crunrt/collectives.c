@@ -232,7 +232,7 @@ void mode_collectives(void) {
     open_world(60000);
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
         for (int t = 0; t <= CRUNRT_BFLOAT16; t++) {
-            if (counts[c] > 1000 && t != CRUNRT_FLOAT32 && t != CRUNRT_INT8) continue; /* saves time */
+            if (counts[c] > 1000 && t != CRUNRT_FLOAT32 && t != CRUNRT_INT8) continue;
             crunrt_dtype dtype = (crunrt_dtype) t;
             for (int op = CRUNRT_SUM; op <= CRUNRT_BXOR; op++) {
                 if (op == CRUNRT_AVG && (!is_floating(dtype) || (size & (size - 1)) != 0)) continue;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The store's server (the argument is its pid) hangs, and so does rank 1: rank 0 must not wait for the
- * store's answer. */
+/* The store's server (the argument is its pid) hangs, and so does rank 1: rank 0 must not wait for
+ * the store's answer. */
 void mode_lose_store(void) {
     open_world(20000);
     crunrt_op op = CRUNRT_OP_INIT;
@@ -21,7 +21,8 @@ void mode_lose_store(void) {
     exit(rc == -ETIMEDOUT ? 3 : 1);
 }
 
-/* The store's server (the argument is its pid) dies: each call fails because the connection is lost. */
+/* The store's server (the argument is its pid) dies: each call fails because the connection is
+ * lost. */
 void mode_dead_store(void) {
     open_world(20000);
     crunrt_store *s = crunrt_job_store(rt);
@@ -47,8 +48,8 @@ void mode_dead_store(void) {
     exit(3);
 }
 
-/* Rank 1 stops while the two connect (tests/fake/stop_in_gloo.c): in crunrt_group_new() of rank 0, or
- * right after it, depending on who of them connects and who accepts. */
+/* Rank 1 stops while the two connect (tests/fake/stop_in_gloo.c): in crunrt_group_new() of rank 0,
+ * or right after it, depending on who of them connects and who accepts. */
 void mode_lose_connecting(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.timeout_ms = 2000;
@@ -64,9 +65,10 @@ void mode_lose_connecting(void) {
     exit(3);
 }
 
-/* All-reduces without end. In the tenth, the victim (the second argument, or rank 1) kills, stops or ends
- * itself (the first argument). The other ranks print what they get. They notice a death by the broken
- * connection, far below the timeouts, and a stopped rank by the timeout of that operation. */
+/* All-reduces without end. In the tenth, the victim (the second argument, or rank 1) kills, stops
+ * or ends itself (the first argument). The other ranks print what they get. They notice a death by
+ * the broken connection, far below the timeouts, and a stopped rank by the timeout of that
+ * operation. */
 void mode_lose(void) {
     open_world(60000);
     float x[256] = {0};
@@ -118,7 +120,8 @@ void mode_late(void) {
     exit(3);
 }
 
-/* One rank never comes. The others begin at the same time, so that only one is reported as absent. */
+/* One rank never comes. The others begin at the same time, so that only one is reported as absent.
+ * */
 void mode_absent(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.timeout_ms = 2000;
@@ -192,8 +195,8 @@ void mode_mismatch(void) {
     exit(3);
 }
 
-/* Without CRUNRT_DEBUG: ranks make different calls (the argument). All get an error; none gets a wrong
- * result, and the backend ends no process. */
+/* Without CRUNRT_DEBUG: ranks make different calls (the argument). All get an error; none gets a
+ * wrong result, and the backend ends no process. */
 void mode_differ(void) {
     const char *how = argument[0];
     open_world(20000);
@@ -207,7 +210,7 @@ void mode_differ(void) {
     op.timeout_ms = 1000;
     op.root = 1;
     if (strcmp(how, "reduce") == 0) op.kind = CRUNRT_OP_ALL_REDUCE;
-    if (strcmp(how, "short") == 0) op.kind = CRUNRT_OP_BROADCAST; /* 32 elements are sent, 64 expected */
+    if (strcmp(how, "short") == 0) op.kind = CRUNRT_OP_BROADCAST; /* 32 sent, 64 expected */
     if (strcmp(how, "message") == 0) op.kind = other ? CRUNRT_OP_RECV : CRUNRT_OP_SEND;
     if (strcmp(how, "message") == 0 && other) op.root = 0;
     if (strcmp(how, "counts") == 0) op.kind = CRUNRT_OP_ALL_TO_ALL_COUNTS;

@@ -1,7 +1,7 @@
 /* A worker for the tests of libcrunrt:  crunrt_worker MODE [ARGUMENT…]
  *
- * Each mode proves one promise of the library, and prints what it saw. If a promise is broken it ends with
- * status 1 and a line that names the check. */
+ * Each mode proves one promise of the library, and prints what it saw. If a promise is broken it
+ * ends with status 1 and a line that names the check. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <string.h>

@@ -39,9 +39,9 @@ static float nccl_sum(crunrt_group *g) {
     return x;
 }
 
-/* A group of all ranks, then three that are split from it: the even ranks, the odd ranks, all ranks in
- * reverse. With the argument "absent" the odd ranks do not take part, and only the first one is made. With
- * TEST_DESTROYED, rank 1 has destroyed its group of all ranks. */
+/* A group of all ranks, then three that are split from it: the even ranks, the odd ranks, all ranks
+ * in reverse. With the argument "absent" the odd ranks do not take part, and only the first one is
+ * made. With TEST_DESTROYED, rank 1 has destroyed its group of all ranks. */
 void mode_nccl_split(void) {
     int absent = strcmp(argument[0], "absent") == 0;
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
@@ -85,8 +85,8 @@ void mode_nccl_split(void) {
     printf("split done\n");
 }
 
-/* The first operation fails as FAKE_NCCL says. Then the same processes rejoin, and make a group of all ranks
- * and a part of it in the next round. */
+/* The first operation fails as FAKE_NCCL says. Then the same processes rejoin, and make a group of
+ * all ranks and a part of it in the next round. */
 void mode_nccl_rejoin(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     float x = 1;
@@ -101,7 +101,7 @@ void mode_nccl_rejoin(void) {
     open_runtime();
     crunrt_group *other = NULL;
     REQUIRE(crunrt_group_new(rt, &o, &world) == 0, "world");
-    REQUIRE(crunrt_group_new(rt, &o, &other) == 0, "another group of all ranks, intact when the first one breaks");
+    REQUIRE(crunrt_group_new(rt, &o, &other) == 0, "a second group of all ranks");
     int64_t since = now_ms();
     int rc = crunrt_group_run(world, &op);
     REQUIRE(rc < 0, "the operation passed");

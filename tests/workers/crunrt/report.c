@@ -9,7 +9,8 @@
 #define FLIGHT_DUMPS 100
 
 static void *dump_again_and_again(void *arg) {
-    for (int i = 0; i < FLIGHT_DUMPS && *(int *) arg == 0; i++) *(int *) arg = crunrt_flight_dump(NULL);
+    int *code = arg;
+    for (int i = 0; i < FLIGHT_DUMPS && *code == 0; i++) *code = crunrt_flight_dump(NULL);
     return NULL;
 }
 

@@ -15,7 +15,8 @@ static void print_place(const char *what) {
            crunrt_local_world_size(rt), crunrt_restart_count(rt));
 }
 
-/* All ranks of the round make one group, whether they rejoined or were started: they must use the same keys. */
+/* All ranks of the round make one group, whether they rejoined or were started: they must use the
+ * same keys. */
 static void meet(void) {
     int64_t one = 1;
     if (getenv("TEST_NO_GROUP") != NULL) return;
@@ -39,8 +40,8 @@ static void rejoin(int64_t timeout_ms) {
     meet();
 }
 
-/* Counts steps until a change or the end of the round, and then does what the first argument says: exit,
- * rejoin, or report that it is done. The second argument is the largest number of steps. */
+/* Counts steps until a change or the end of the round, and then does what the first argument says:
+ * exit, rejoin, or report that it is done. The second argument is the largest number of steps. */
 void mode_steps(void) {
     const char *how = argument[0];
     int64_t limit = argument[1][0] != '\0' ? atoll(argument[1]) : INT64_MAX;

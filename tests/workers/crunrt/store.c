@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The operations that only newer stores have: append, several keys at once, queues, lists, barriers. */
+/* The operations that only newer stores have: append, several keys at once, queues, lists,
+ * barriers. */
 static void use_more_of_the_store(crunrt_store *s) {
     char mine[2][16];
     const char *keys[2] = {mine[0], mine[1]};
@@ -42,7 +43,7 @@ static void use_more_of_the_store(crunrt_store *s) {
     for (size_t i = 0; i < count; i++) own += strcmp(names[i], mine[0]) == 0;
     REQUIRE(own == 1 && names[count] == NULL && count >= 2 * (size_t) size + 1, "%zu keys", count);
     crunrt_free(names);
-    REQUIRE(crunrt_store_barrier(view, "alone", size + 1, 100) == -ETIMEDOUT, "no other rank comes");
+    REQUIRE(crunrt_store_barrier(view, "alone", size + 1, 100) == -ETIMEDOUT, "one is missing");
     REQUIRE(crunrt_store_barrier(view, "alone", 0, 100) == -EINVAL, "no world");
     crunrt_store_close(view);
 }

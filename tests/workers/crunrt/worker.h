@@ -1,5 +1,5 @@
-/* What the files of crunrt_worker share: its modes, the runtime and the group that most modes open, and the
- * check that ends the process when a promise of the library is broken. */
+/* What the files of crunrt_worker share: its modes, the runtime and the group that most modes open,
+ * and the check that ends the process when a promise of the library is broken. */
 #ifndef TESTS_CRUNRT_WORKER_H
 #define TESTS_CRUNRT_WORKER_H
 
@@ -52,7 +52,7 @@ extern int rank, size; /* of this process in the job, once open_runtime() has re
 #define REQUIRE(condition, ...)                                                                    \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            printf("FAILED at %s:%d: %s: ", __FILE__, __LINE__, #condition);                               \
+            printf("FAILED at %s:%d: %s: ", __FILE__, __LINE__, #condition);                       \
             printf(__VA_ARGS__);                                                                   \
             printf(" [%s]\n", crunrt_last_error());                                                \
             exit(1);                                                                               \

@@ -154,9 +154,9 @@ static void await_stopped(pid_t pid) {
     }
 }
 
-/* A peer dies in the middle of a message, which is far larger than socket buffers: rank 1 stops itself
- * when rank 0 must be in the message, and rank 0 then kills it. The argument is what rank 0 does, send
- * or receive. */
+/* A peer dies in the middle of a message, which is far larger than socket buffers: rank 1 stops
+ * itself when rank 0 must be in the message, and rank 0 then kills it. The argument is what rank 0
+ * does, send or receive. */
 void mode_lose_message(void) {
     enum { BYTES = 64 << 20 };
     open_world(60000);

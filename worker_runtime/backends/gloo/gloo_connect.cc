@@ -77,13 +77,15 @@ void GroupStore::wait_ms(const std::vector<std::string> &keys, int64_t timeout_m
 
 // ---- the device ----
 
-static std::shared_ptr<gloo::transport::Device> create_device(const gloo::transport::tcp::attr &attr) {
+using Device = gloo::transport::Device;
+
+static std::shared_ptr<Device> create_device(const gloo::transport::tcp::attr &attr) {
     try {
         return gloo::transport::tcp::CreateDevice(attr);
     } catch (const std::exception &e) {
         if (attr.iface.empty()) throw;
-        throw std::runtime_error("GLOO_SOCKET_IFNAME='" + attr.iface + "': " + without_place(e.what()) +
-                                 "; 'ip address' lists what there is");
+        throw std::runtime_error("GLOO_SOCKET_IFNAME='" + attr.iface + "': " +
+                                 without_place(e.what()) + "; 'ip address' lists what there is");
     }
 }
 

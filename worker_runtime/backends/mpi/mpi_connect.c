@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GREETING_TAG 28266 /* on MPI_COMM_WORLD, once per group; every MPI allows tags up to 32767 */
+#define GREETING_TAG 28266 /* on MPI_COMM_WORLD; every MPI allows tags up to 32767 */
 #define GROUP_TAG    28267
 
 struct identity { /* of one rank of the group */

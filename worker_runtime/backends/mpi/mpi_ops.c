@@ -21,7 +21,8 @@ struct mpi_work {
     size_t element; /* bytes */
     int64_t deadline_ms;
     MPI_Request request;
-    int *counts; /* all-to-all with counts: sent, their places, received, their places; [size] each */
+    /* All-to-all with counts: sent, their places, received, their places; [size] each. */
+    int *counts;
     bool is_over;
     struct cr_error outcome; /* valid once it is over */
 };
