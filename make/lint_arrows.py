@@ -69,6 +69,12 @@ CHAMBERS = {
     "worker_runtime/channel": ("channel.h", ["contract", "worker_runtime/report"]),
     "worker_runtime/store": ("store.h", ["store", "worker_runtime/report"]),
     "worker_runtime/backends": ("backend.h", []),
+    "worker_runtime/backends/reduce": ("reduce.h", []),
+    "worker_runtime/backends/gloo": (None, ["worker_runtime/backends",
+                                            "worker_runtime/backends/reduce"]),
+    "worker_runtime/backends/nccl": (None, ["worker_runtime/backends"]),
+    "worker_runtime/backends/mpi": (None, ["worker_runtime/backends",
+                                           "worker_runtime/backends/reduce"]),
     "worker_runtime/modules": ("modules.h", []),
     "worker_runtime/host": ("store_host.h", ["store"]),
     "worker_runtime/group": (None, ["worker_runtime/backends", "worker_runtime/modules",
@@ -109,7 +115,8 @@ PURE = [
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
-    "worker_runtime/channel/packet.c", "worker_runtime/runtime/worker_place.c",
+    "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
+    "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
 ]
 MAY_REACH = {  # they parse JSON and do no I/O
@@ -138,8 +145,8 @@ MAY_SLEEP = {
     "store/client/connect.c": "between two attempts to reach a server that is not there yet",
     "store/client/file_log.c": "while another process holds the lock; flock(2) has no deadline",
     "agent/process/warden.c": "the agent is dead; between two looks for processes that it left",
-    "worker_runtime/backends/mpi.c": "MPI has no event for a request that is done",
-    "worker_runtime/backends/nccl.c": "NCCL has no event for a communicator that is ready",
+    "worker_runtime/backends/mpi/mpi_wait.c": "MPI has no event for a request that is done",
+    "worker_runtime/backends/nccl/nccl_wait.c": "NCCL has no event for a communicator that is ready",
     "examples/elastic.c": "plays a training step that takes time",
 }
 
