@@ -22,7 +22,7 @@ MAY_SEE = {
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.
 PURE = ["store/wire.c", "store/keyspace.c", "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
-        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/worker_group.c",
+        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
         "agent/environment.c", "agent/report/verdict.c"]
 IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
