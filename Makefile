@@ -118,7 +118,7 @@ $(BUILD)/bin/crun: $(call objects,launcher/crun.c) $(call rooms,launcher agent r
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
 
-$(BUILD)/bin/crun-store: $(call objects,store/crun_store.c $(wildcard store/command_*.c)) $(call rooms,store base)
+$(BUILD)/bin/crun-store: $(call objects,$(store_program_SRCS)) $(call rooms,store base)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)

@@ -35,19 +35,25 @@ int cr_buffer_append(struct cr_buffer *b, const void *data, size_t len) {
     return 0;
 }
 
-int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
+int cr_buffer_vprintf(struct cr_buffer *b, const char *fmt, va_list ap) {
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
     if (n < 0) return -ENOMEM;
     int rc = cr_buffer_reserve(b, (size_t) n + 1);
     if (rc < 0) return rc;
-    va_start(ap, fmt);
     (void) vsnprintf(b->data + b->len, (size_t) n + 1, fmt, ap);
-    va_end(ap);
     b->len += (size_t) n;
     return 0;
+}
+
+int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int rc = cr_buffer_vprintf(b, fmt, ap);
+    va_end(ap);
+    return rc;
 }
 
 void cr_buffer_consume(struct cr_buffer *b, size_t n) {

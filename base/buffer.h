@@ -24,6 +24,8 @@ int cr_buffer_append(struct cr_buffer *b, const void *data, size_t len);
 /* Appends formatted text and a NUL behind it that len does not count. Returns 0 or -ENOMEM. */
 int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+int cr_buffer_vprintf(struct cr_buffer *b, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
 
 /* Drops the first n bytes (n <= len) and moves the rest to the front. */
 void cr_buffer_consume(struct cr_buffer *b, size_t n);

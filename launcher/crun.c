@@ -165,7 +165,7 @@ static void on_agent_done(void *arg, const struct agent_result *result) {
 /* A launcher under nohup keeps ignoring SIGHUP unless it is named on the command line. */
 static int is_left_ignored(int signum, const struct options *options) {
     struct sigaction old;
-    return signum == SIGHUP && options->source[OPTION_SIGNALS] == OPTION_FROM_DEFAULT &&
+    return signum == SIGHUP && options->source[OPTION_SIGNALS] == CR_FROM_DEFAULT &&
            sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
@@ -280,22 +280,29 @@ static int launch(const struct options *options) {
     return status;
 }
 
-static int print(int (*write_text)(struct cr_buffer *)) {
+static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
+    switch (wanted) {
+    case OPTIONS_HELP: return cr_command_write_help(&crun_command, b);
+    case OPTIONS_COMPLETION: return cr_program_write_completion(&crun_program, b);
+    case OPTIONS_MANUAL: return cr_program_write_man(&crun_program, b);
+    case OPTIONS_VERSION:
+        return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for "
+                                   "torchrun; not the OCI container runtime of the same name)\n");
+    case OPTIONS_RUN: break;
+    }
+    return -EINVAL;
+}
+
+static int print(enum options_wanted wanted) {
     struct cr_buffer b = {0};
-    int ok =
-        write_text(&b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len && fflush(stdout) == 0;
+    int ok = write_text(wanted, &b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len &&
+             fflush(stdout) == 0;
     int code = errno;
     cr_buffer_done(&b);
     if (ok || code == EPIPE) return ok ? EXIT_OK : EXIT_FAILED;
     struct cr_error err = {0};
     (void) cr_fail(&err, -code, "cannot write to stdout: %s", strerror(code));
     return fail_by(&err);
-}
-
-static int write_version(struct cr_buffer *b) {
-    return cr_buffer_printf(b,
-                            "crun " CRUN_VERSION " (elastic launcher, a drop-in for torchrun; not "
-                            "the OCI container runtime of the same name)\n");
 }
 
 int main(int argc, char **argv) {
@@ -307,11 +314,6 @@ int main(int argc, char **argv) {
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         return fail(EXIT_USAGE, err.text);
     }
-    switch (options.wanted) {
-    case OPTIONS_HELP: return print(options_write_help);
-    case OPTIONS_VERSION: return print(write_version);
-    case OPTIONS_COMPLETION: return print(options_write_completion);
-    case OPTIONS_RUN: break;
-    }
+    if (options.wanted != OPTIONS_RUN) return print(options.wanted);
     return launch(&options);
 }

@@ -39,7 +39,7 @@ static const char *text_of(const struct builder *b, enum option_id id) {
 static int is_on(const struct builder *b, enum option_id id) { return text_of(b, id) != NULL; }
 
 static int is_given(const struct builder *b, enum option_id id) {
-    return b->options->source[id] != OPTION_FROM_DEFAULT;
+    return b->options->source[id] != CR_FROM_DEFAULT;
 }
 
 static const char *variable(const struct builder *b, const char *name) {
@@ -48,7 +48,7 @@ static const char *variable(const struct builder *b, const char *name) {
 
 /* Puts the option's name in front of a failure; passes success through. */
 static int blame(const struct builder *b, enum option_id id, int rc) {
-    char label[OPTION_LABEL_MAX];
+    char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
     return rc;
 }
@@ -250,7 +250,7 @@ static void warn_of_overridden(struct builder *b) {
     static const enum option_id overridden[] = {OPTION_RDZV_BACKEND, OPTION_RDZV_ENDPOINT,
                                                 OPTION_RDZV_ID};
     for (size_t i = 0; i < CR_ARRAY_LEN(overridden); i++) {
-        char label[OPTION_LABEL_MAX];
+        char label[CR_OPTION_LABEL_MAX];
         if (!is_given(b, overridden[i])) continue;
         warn(b, "%s='%.200s' has no effect: --standalone chooses a free port and a random id",
              option_label(b->options, overridden[i], label), text_of(b, overridden[i]));
@@ -457,7 +457,7 @@ static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out)
     if (rc < 0) return blame(b, id, rc);
     if (unknown[0] != '\0') {
         warn(b, "--%s: the signal %s is not known and has no effect; names look like SIGTERM",
-             option_specs[id].name, unknown);
+             crun_command.options[id].name, unknown);
     }
     return 0;
 }
@@ -471,7 +471,7 @@ static int build_signals(struct builder *b) {
     if (rc == 0 && text_of(b, OPTION_PREEMPTION_SIGNALS)[0] != '\0') {
         rc = build_signal_set(b, OPTION_PREEMPTION_SIGNALS, &job->preemption_signals);
     }
-    int by_default = b->options->source[OPTION_PREEMPTION_SIGNALS] == OPTION_FROM_DEFAULT;
+    int by_default = b->options->source[OPTION_PREEMPTION_SIGNALS] == CR_FROM_DEFAULT;
     for (int signum = 1; rc == 0 && signum < NSIG; signum++) {
         if (sigismember(&job->preemption_signals, signum) != 1) continue;
         if (sigismember(&job->signals, signum) != 1) continue;
@@ -499,7 +499,7 @@ static int build_ending(struct builder *b) {
     rc = value_seconds(text_of(b, OPTION_MONITOR_INTERVAL), 0, &unused, b->err);
     if (rc < 0) return blame(b, OPTION_MONITOR_INTERVAL, rc);
     const char *method = text_of(b, OPTION_START_METHOD);
-    rc = value_word(method, option_specs[OPTION_START_METHOD].words, b->err);
+    rc = value_word(method, crun_command.options[OPTION_START_METHOD].words, b->err);
     if (rc < 0) return blame(b, OPTION_START_METHOD, rc);
     a->stop_timeout_ms = STOP_MS;
     rc = build_shutdown_timeout(b);

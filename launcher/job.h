@@ -13,7 +13,7 @@
 
 /* What a job depends on besides its options. */
 struct job_world {
-    options_getenv_fn lookup;
+    cr_getenv_fn lookup;
     void *arg; /* for every function here */
     uint32_t (*cpu_count)(void *arg);
     int (*gpu_count)(void *arg, const char *visible_devices, uint32_t *count, struct cr_error *err);

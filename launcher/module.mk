@@ -1,15 +1,12 @@
-launcher_SRCS := $(filter-out launcher/crun.c launcher/crun_doc.c,$(wildcard launcher/*.c))
+launcher_SRCS := $(filter-out launcher/crun.c,$(wildcard launcher/*.c))
 
-# The man page and the completion are in the tree, so that installing needs no tool; a test holds them
-# to the table.
-$(BUILD)/tools/crun-doc: $(call objects,launcher/crun_doc.c) $(call rooms,launcher base)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
+# Manual pages and completions are in the tree, so that installing runs nothing; a test compares them
+# with the tables of the programs.
+table_programs := crun
 
-docs: $(BUILD)/tools/crun-doc ## write docs/crun.1 and the shell completion anew
+docs: $(table_programs:%=$(BUILD)/bin/%) ## write the manual pages and completions of the programs
 	@mkdir -p docs/completion
-	$(Q)$< man > docs/crun.1
-	$(Q)$< completion > docs/completion/crun.bash
+	$(Q)for p in $(table_programs); do \
+	    $(BUILD)/bin/$$p --print-manual > docs/$$p.1 && \
+	    $(BUILD)/bin/$$p --print-completion bash > docs/completion/$$p.bash || exit 1; done
 .PHONY: docs
-programs: $(BUILD)/tools/crun-doc

@@ -1,277 +1,288 @@
-/* Parsing by the table. What argparse does for torchrun, less its rough edges: the dashed and the
- * underscored spelling of one option never make a prefix ambiguous, and an unknown option is
- * answered with the nearest known one. */
+/* The table of crun's options, and the few rules of torchrun that base/command_line.h does not
+ * have. */
 #include "launcher/options.h"
 
 #include "base/cleanup.h"
-#include "base/parse.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 48
+/* The sections of --help, in order. */
+enum { WORKERS, PROGRAM, RENDEZVOUS, ENDING, LOGS, OTHER };
 
-enum option_group {
-#define X(id, title) GROUP_##id,
-    OPTION_GROUPS(X)
-#undef X
+static const char *const groups[] = {
+    [WORKERS] = "Workers",
+    [PROGRAM] = "What is run",
+    [RENDEZVOUS] = "Rendezvous (who takes part)",
+    [ENDING] = "Restarting and ending",
+    [LOGS] = "Output and logs",
+    [OTHER] = "Other",
 };
 
-const struct option_spec option_specs[OPTION_COUNT] = {
-#define X(id, name, letter, kind, value, def, pet, group, words, help)                             \
-    [OPTION_##id] = {name, letter, OPTION_##kind, value, def, pet, GROUP_##group, words, help},
-    OPTIONS(X)
-#undef X
+/* clang-format off */
+static const struct cr_option table[OPTION_COUNT] = {
+    [OPTION_NNODES] =
+    {.name = "nnodes", .value_name = "N|MIN:MAX", .default_value = "1:1", .has_variable = true,
+     .group = WORKERS,
+     .words = "1 2 1:2",
+     .help = "number of nodes; MIN:MAX is elastic, with the c10d backend"},
+    [OPTION_NPROC] =
+    {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
+     .group = WORKERS,
+     .words = "auto cpu gpu",
+     .help = "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "
+             "visible GPU, auto: GPUs, else CPUs"},
+    [OPTION_NODE_RANK] =
+    {.name = "node-rank", .value_name = "N", .default_value = "0", .has_variable = true,
+     .group = WORKERS,
+     .help = "rank of this node, for the static backend"},
+    [OPTION_ROLE] =
+    {.name = "role", .value_name = "NAME", .default_value = "default", .has_variable = true,
+     .group = WORKERS,
+     .help = "role of this node's workers"},
+    [OPTION_VIRTUAL_LOCAL_RANK] =
+    {.name = "virtual-local-rank", .has_variable = true, .group = WORKERS,
+     .help = "each worker sees LOCAL_RANK=0 and one GPU of its own"},
+    [OPTION_NUMA_BINDING] =
+    {.name = "numa-binding", .value_name = "HOW", .group = WORKERS,
+     .words = "node socket exclusive core-complex",
+     .help = "bind each worker to the CPUs near its GPU"},
+    [OPTION_MODULE] =
+    {.name = "module", .letter = 'm', .has_variable = true, .group = PROGRAM,
+     .help = "PROGRAM is a Python module, as in python -m"},
+    [OPTION_NO_PYTHON] =
+    {.name = "no-python", .has_variable = true, .group = PROGRAM,
+     .help = "PROGRAM is an executable, found through PATH; rarely needed: executables are "
+             "recognised"},
+    [OPTION_RUN_PATH] =
+    {.name = "run-path", .has_variable = true, .group = PROGRAM,
+     .help = "run PROGRAM with Python's runpy; an exception goes to its error file"},
+    [OPTION_START_METHOD] =
+    {.name = "start-method", .value_name = "HOW", .default_value = "spawn", .has_variable = true,
+     .group = PROGRAM,
+     .words = "spawn fork forkserver",
+     .help = "accepted for torchrun's sake; every worker is a new process"},
+    [OPTION_STANDALONE] =
+    {.name = "standalone", .has_variable = true, .group = RENDEZVOUS,
+     .help = "one node, a free port, a random id; what happens anyway if nothing else is asked "
+             "for"},
+    [OPTION_MASTER_ADDR] =
+    {.name = "master-addr", .value_name = "HOST", .default_value = "127.0.0.1",
+     .has_variable = true, .group = RENDEZVOUS,
+     .words = "127.0.0.1 localhost",
+     .help = "address of node 0, for the static backend"},
+    [OPTION_MASTER_PORT] =
+    {.name = "master-port", .value_name = "PORT", .default_value = "29500", .has_variable = true,
+     .group = RENDEZVOUS,
+     .words = "0 29500",
+     .help = "port of node 0, for the static backend; giving it selects that backend; 0: any "
+             "free one"},
+    [OPTION_LOCAL_ADDR] =
+    {.name = "local-addr", .value_name = "HOST", .has_variable = true, .group = RENDEZVOUS,
+     .help = "address that this node tells the others (default: found out)"},
+    [OPTION_RDZV_BACKEND] =
+    {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
+     .has_variable = true, .group = RENDEZVOUS,
+     .words = "c10d static etcd",
+     .help = "how the nodes find each other: c10d, static or etcd"},
+    [OPTION_RDZV_ENDPOINT] =
+    {.name = "rdzv-endpoint", .value_name = "HOST[:PORT]", .default_value = "",
+     .has_variable = true, .group = RENDEZVOUS,
+     .words = "localhost:0 localhost:29400",
+     .help = "where the rendezvous is; c10d: localhost:29400 if empty"},
+    [OPTION_RDZV_ID] =
+    {.name = "rdzv-id", .value_name = "ID", .default_value = "none", .has_variable = true,
+     .group = RENDEZVOUS,
+     .help = "job id; empty: a random one"},
+    [OPTION_RDZV_CONF] =
+    {.name = "rdzv-conf", .value_name = "K=V,...", .default_value = "", .has_variable = true,
+     .group = RENDEZVOUS,
+     .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
+              "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
+              "read_timeout= is_host= timeout=",
+     .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
+             "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
+    [OPTION_MAX_RESTARTS] =
+    {.name = "max-restarts", .value_name = "N", .default_value = "0", .has_variable = true,
+     .group = ENDING,
+     .words = "0 1 3",
+     .help = "failures after which all workers are started again"},
+    [OPTION_MONITOR_INTERVAL] =
+    {.name = "monitor-interval", .value_name = "SECONDS", .default_value = "0.1",
+     .has_variable = true, .group = ENDING,
+     .help = "accepted for torchrun's sake; nothing polls, every exit is an event"},
+    [OPTION_SHUTDOWN_TIMEOUT] =
+    {.name = "shutdown-timeout", .value_name = "SECONDS", .has_variable = true, .group = ENDING,
+     .words = "0 30",
+     .help = "from a handled signal to SIGKILL (default: TORCH_ELASTIC_SHUTDOWN_TIMEOUT, else "
+             "30)"},
+    [OPTION_SIGNALS] =
+    {.name = "signals-to-handle", .value_name = "SIG,...",
+     .default_value = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .has_variable = true, .group = ENDING,
+     .words = "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2",
+     .help = "signals that end the job; the workers get the same one"},
+    [OPTION_PREEMPTION_SIGNALS] =
+    {.name = "preemption-signals", .value_name = "SIG,...", .default_value = "SIGUSR1",
+     .has_variable = true, .group = ENDING,
+     .words = "SIGUSR1 SIGUSR2 SIGTERM",
+     .help = "signals that announce this node's end: workers may save, then the node leaves the "
+             "job"},
+    [OPTION_PREEMPTION_NOTICE] =
+    {.name = "preemption-notice", .value_name = "SECONDS", .default_value = "30",
+     .has_variable = true, .group = ENDING,
+     .words = "30 60 120",
+     .help = "from such a signal to the node's end"},
+    [OPTION_STEP_TIMEOUT] =
+    {.name = "step-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+     .group = ENDING,
+     .words = "0 600",
+     .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
+             "no limit"},
+    [OPTION_LOG_DIR] =
+    {.name = "log-dir", .value_name = "FOLDER", .has_variable = true, .group = LOGS,
+     .help = "where logs and error files go (default: a new folder in the temp directory); "
+             "/dev/null: none at all"},
+    [OPTION_REDIRECTS] =
+    {.name = "redirects", .letter = 'r', .value_name = "MASK|MAP", .default_value = "0",
+     .has_variable = true, .group = LOGS,
+     .words = "0 1 2 3",
+     .help = "worker output to files only: 0 none, 1 stdout, 2 stderr, 3 both; or for some "
+             "local ranks, as in 0:3,1:2"},
+    [OPTION_TEE] =
+    {.name = "tee", .letter = 't', .value_name = "MASK|MAP", .default_value = "0",
+     .has_variable = true, .group = LOGS,
+     .words = "0 1 2 3",
+     .help = "the same, to files and to the console"},
+    [OPTION_LINE_PREFIX] =
+    {.name = "log-line-prefix-template", .value_name = "TEXT", .has_variable = true,
+     .group = LOGS,
+     .help = "prefix of teed lines; ${role_name}, ${local_rank}, ${rank} and ${hostname} are "
+             "replaced (default: $TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE, else "
+             "[${role_name}${local_rank}]:)"},
+    [OPTION_LOCAL_RANKS_FILTER] =
+    {.name = "local-ranks-filter", .value_name = "I,J,...", .default_value = "",
+     .has_variable = true, .group = LOGS,
+     .words = "0",
+     .help = "only these local ranks may write to the console (default: all)"},
+    [OPTION_STDOUT_FILTERS] =
+    {.name = "duplicate-stdout-filters", .value_name = "TEXT,...", .has_variable = true,
+     .group = LOGS,
+     .help = "copy teed stdout lines that hold one of the texts to filtered_stdout.log; ,, is a "
+             "comma"},
+    [OPTION_STDERR_FILTERS] =
+    {.name = "duplicate-stderr-filters", .value_name = "TEXT,...", .has_variable = true,
+     .group = LOGS,
+     .help = "the same for stderr, to filtered_stderr.log"},
+    [OPTION_LOGS_SPECS] =
+    {.name = "logs-specs", .value_name = "NAME", .group = LOGS,
+     .help = "a Python plug-in of torchrun: refused"},
+    [OPTION_EVENT_LOG_HANDLER] =
+    {.name = "event-log-handler", .value_name = "NAME", .default_value = "null",
+     .has_variable = true, .group = LOGS,
+     .words = "null console",
+     .help = "where events go: null (nowhere), or console, one JSON object an event on stderr"},
+    [OPTION_USE_ENV] =
+    {.name = "use-env", .group = OTHER,
+     .help = "accepted for torch.distributed.launch's sake; always so"},
+    [OPTION_PRINT_COMPLETION] =
+    {.name = "print-completion", .value_name = "SHELL", .is_request = true, .group = OTHER,
+     .words = "bash",
+     .help = "print a completion script for the shell (bash)"},
+    [OPTION_PRINT_MANUAL] =
+    {.name = "print-manual", .is_request = true, .is_hidden = true, .group = OTHER,
+     .help = "print crun(1); for the build"},
+    [OPTION_HELP] =
+    {.name = "help", .letter = 'h', .is_request = true, .group = OTHER,
+     .help = "a summary of the options"},
+    [OPTION_VERSION] =
+    {.name = "version", .is_request = true, .group = OTHER,
+     .help = "version, and which crun this is"},
+};
+/* clang-format on */
+
+static const char help_tail[] =
+    "Names may be written with _ for -, and shortened while they stay unique. PET_<NAME> sets an\n"
+    "option's default, as in PET_NPROC_PER_NODE=4. A PROGRAM that is no executable is run with\n"
+    "$PYTHON_EXEC, else python3, else python. "
+    "${local_rank} in an argument becomes the local rank.\n"
+    "\n"
+    "Exit status: 0 all workers ended well; "
+    "1 workers failed, a signal ended the job, or the machine\n"
+    "refused (port in use, log folder not writable); "
+    "2 the command line is wrong, nothing was started.\n"
+    "\n"
+    "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
+    "  crun --nproc-per-node=gpu ./train_digits\n"
+    "\n"
+    "More: man crun";
+
+const struct cr_command crun_command = {
+    .name = "crun",
+    .arguments = "PROGRAM [arguments...]",
+    .description =
+        "Starts PROGRAM once for each rank, watches all of them, restarts or ends them together.\n"
+        "A drop-in for torchrun, for programs in any language. (Not the OCI runtime of the same "
+        "name.)",
+    .help_tail = help_tail,
+    .options = table,
+    .option_count = OPTION_COUNT,
+    .groups = groups,
+    .group_count = CR_ARRAY_LEN(groups),
+    .max_arguments = INT_MAX,
+    .options_end_after = 1, /* the program */
+    .has_short_options = true,
+    .variable_prefix = "PET_",
+    .unknown_option = "unrecognized arguments:", /* torchrun's words */
+    .unknown_advice = "'crun --help' lists the options, and what is meant for the program stands "
+                      "after it",
 };
 
-/* ---- names ---- */
-
-void option_variable(enum option_id id, char out[OPTION_LABEL_MAX]) {
-    size_t n = (size_t) snprintf(out, OPTION_LABEL_MAX, "PET_%s", option_specs[id].name);
-    for (size_t i = 4; i < n; i++) {
-        out[i] = out[i] == '-' ? '_' : (char) toupper((unsigned char) out[i]);
-    }
-}
-
-const char *option_label(const struct options *o, enum option_id id, char out[OPTION_LABEL_MAX]) {
-    if (o->source[id] == OPTION_FROM_VARIABLE) {
-        option_variable(id, out);
-    } else {
-        (void) snprintf(out, OPTION_LABEL_MAX, "--%s", option_specs[id].name);
-    }
+const char *option_label(const struct options *o, enum option_id id,
+                         char out[CR_OPTION_LABEL_MAX]) {
+    if (o->source[id] == CR_FROM_VARIABLE) return cr_option_variable(&crun_command, (int) id, out);
+    (void) snprintf(out, CR_OPTION_LABEL_MAX, "--%s", table[id].name);
     return out;
 }
 
-/* Copies the name in "--name[=value]", underscores as dashes. -EINVAL if no option is that long. */
-static int read_name(const char *arg, char out[NAME_MAX_BYTES]) {
-    size_t n = strcspn(arg + 2, "=");
-    if (n >= NAME_MAX_BYTES) return -EINVAL;
-    for (size_t i = 0; i < n; i++) out[i] = arg[2 + i] == '_' ? '-' : arg[2 + i];
-    out[n] = '\0';
-    return 0;
-}
-
-/* Edit distance, for names shorter than NAME_MAX_BYTES. */
-static size_t distance(const char *a, const char *b) {
-    size_t row[NAME_MAX_BYTES], b_len = strlen(b);
-    for (size_t j = 0; j <= b_len; j++) row[j] = j;
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[b_len];
-}
-
-static int fail_unknown(const char *arg, const char *name, struct cr_error *err) {
-    const char *nearest = NULL;
-    size_t best = NAME_MAX_BYTES;
-    for (int i = 0; name != NULL && i < OPTION_COUNT; i++) {
-        size_t d = distance(name, option_specs[i].name);
-        if (d < best) {
-            best = d;
-            nearest = option_specs[i].name;
-        }
-    }
-    if (nearest != NULL && best <= 1 + strlen(name) / 4) {
-        return cr_fail(err, -EINVAL, "unrecognized arguments: '%.200s'; did you mean '--%s'?", arg,
-                       nearest);
-    }
-    return cr_fail(err, -EINVAL,
-                   "unrecognized arguments: '%.200s'; 'crun --help' lists the options, and what is "
-                   "meant for the program stands after it",
-                   arg);
-}
-
-static int fail_ambiguous(const char *arg, const char *name, struct cr_error *err) {
-    char list[512] = "";
-    size_t n = 0;
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        if (strncmp(option_specs[i].name, name, strlen(name)) != 0) continue;
-        int wrote = snprintf(list + n, sizeof(list) - n, "%s--%s", n == 0 ? "" : ", ",
-                             option_specs[i].name);
-        if (wrote < 0 || (size_t) wrote >= sizeof(list) - n) break;
-        n += (size_t) wrote;
-    }
-    return cr_fail(err, -EINVAL, "ambiguous option '%.60s': it could be %s", arg, list);
-}
-
-/* The option that "--name[=value]" means: the exact name, else the only one that begins so. */
-static int find_long(const char *arg, int *out, struct cr_error *err) {
-    char name[NAME_MAX_BYTES];
-    if (read_name(arg, name) < 0) return fail_unknown(arg, NULL, err);
-    int found = -1, matches = 0;
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        if (strcmp(option_specs[i].name, name) == 0) return *out = i, 0;
-        if (strncmp(option_specs[i].name, name, strlen(name)) == 0) {
-            found = i;
-            matches++;
-        }
-    }
-    if (matches > 1) return fail_ambiguous(arg, name, err);
-    if (matches == 0) return fail_unknown(arg, name, err);
-    *out = found;
-    return 0;
-}
-
-static int find_letter(char letter) {
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        if (option_specs[i].letter == letter) return i;
-    }
-    return -1;
-}
-
-/* ---- the command line ---- */
-
-/* argparse's rule for what cannot be a value: it begins with a dash, is not a lone dash, no
- * negative number, and holds no blank. */
-static int looks_like_option(const char *arg) {
-    double number;
-    if (arg[0] != '-' || arg[1] == '\0' || strchr(arg, ' ') != NULL) return 0;
-    return cr_parse_double(arg, &number) < 0;
-}
-
-/* Notes an option. `inlined` is the text after '=' (or after the letter), NULL if none; otherwise
- * the value is the next argument, and *argv moves on to it. */
-static int take(struct options *o, int id, const char *inlined, char *const **argv,
-                struct cr_error *err) {
-    const struct option_spec *spec = &option_specs[id];
-    o->source[id] = OPTION_FROM_LINE;
-    if (spec->kind == OPTION_FLAG) {
-        if (inlined != NULL) {
-            return cr_fail(err, -EINVAL, "--%s takes no value, but '%.200s' was given", spec->name,
-                           inlined);
-        }
-        o->value[id] = "1";
-        return 0;
-    }
-    if (inlined == NULL) {
-        char *const *next = *argv + 1;
-        if (*next == NULL || looks_like_option(*next)) {
-            return cr_fail(err, -EINVAL, "--%s needs a value: --%s %s", spec->name, spec->name,
-                           spec->value_name);
-        }
-        *argv = next;
-        inlined = *next;
-    }
-    o->value[id] = inlined;
-    return 0;
-}
-
-static int take_long(struct options *o, char *const **argv, struct cr_error *err) {
-    const char *arg = **argv, *equals = strchr(arg, '=');
-    int id = 0;
-    int rc = find_long(arg, &id, err);
-    return rc < 0 ? rc : take(o, id, equals == NULL ? NULL : equals + 1, argv, err);
-}
-
-/* "-m", "-r3", "-r=3", "-mr3". */
-static int take_letters(struct options *o, char *const **argv, struct cr_error *err) {
-    const char *arg = **argv;
-    for (const char *at = arg + 1; *at != '\0'; at++) {
-        int id = find_letter(*at);
-        if (id < 0) return fail_unknown(arg, NULL, err);
-        const char *rest = at[1] == '\0' ? NULL : at + 1;
-        if (option_specs[id].kind == OPTION_FLAG) {
-            int rc = take(o, id, rest != NULL && *rest == '=' ? rest + 1 : NULL, argv, err);
-            if (rc < 0) return rc;
-            continue;
-        }
-        return take(o, id, rest != NULL && *rest == '=' ? rest + 1 : rest, argv, err);
-    }
-    return 0;
-}
-
-/* Is a text asked for instead of a job? */
-static int read_wanted(struct options *o, struct cr_error *err) {
-    const char *shell = o->value[OPTION_PRINT_COMPLETION];
-    if (o->value[OPTION_HELP] != NULL)
-        o->wanted = OPTIONS_HELP;
-    else if (o->value[OPTION_VERSION] != NULL)
-        o->wanted = OPTIONS_VERSION;
-    else if (shell != NULL)
-        o->wanted = OPTIONS_COMPLETION;
-    if (o->wanted != OPTIONS_COMPLETION || strcmp(shell, "bash") == 0) return 0;
+static int check_shell(const char *shell, struct cr_error *err) {
+    if (strcmp(shell, "bash") == 0) return 0;
     return cr_fail(err, -EINVAL, "--print-completion: there is none for '%.200s'; give bash",
                    shell);
 }
 
-static int read_line(struct options *o, char *const *argv, struct cr_error *err) {
-    int swallowed = 0;
-    for (argv++; *argv != NULL; argv++) {
-        const char *arg = *argv;
-        if (strcmp(arg, "--") == 0) {
-            swallowed = 1;
-            argv++;
-            break;
-        }
-        if (arg[0] != '-' || arg[1] == '\0') break;
-        int rc = arg[1] == '-' ? take_long(o, &argv, err) : take_letters(o, &argv, err);
-        if (rc < 0) return rc;
-        rc = read_wanted(o, err);
-        if (rc < 0 || o->wanted != OPTIONS_RUN) return rc;
+/* A text was asked for instead of a job. */
+static int take_request(struct options *o, int request, struct cr_error *err) {
+    switch (request) {
+    case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
+    case OPTION_VERSION: o->wanted = OPTIONS_VERSION; return 0;
+    case OPTION_PRINT_MANUAL: o->wanted = OPTIONS_MANUAL; return 0;
+    default:
+        o->wanted = OPTIONS_COMPLETION;
+        return check_shell(o->value[OPTION_PRINT_COMPLETION], err);
     }
-    if (*argv == NULL) {
+}
+
+/* A "--" directly behind the program is dropped, too, unless one stood in front of it. */
+static int take_program(struct options *o, const struct cr_command_line *line,
+                        struct cr_error *err) {
+    if (line->argument_count == 0) {
         return cr_fail(err, -EINVAL,
                        "no program given; usage: crun [options] PROGRAM [arguments] "
                        "(try 'crun --help')");
     }
-    o->program = *argv++;
-    if (!swallowed && *argv != NULL && strcmp(*argv, "--") == 0) argv++;
-    o->args = argv;
+    o->program = line->arguments[0];
+    o->args = line->arguments + 1;
+    if (!line->dashes_seen && *o->args != NULL && strcmp(*o->args, "--") == 0) o->args++;
     return 0;
 }
 
-/* ---- the environment and the defaults ---- */
-
-static int read_variable(struct options *o, enum option_id id, options_getenv_fn lookup,
-                         void *lookup_arg, struct cr_error *err) {
-    char name[OPTION_LABEL_MAX];
-    option_variable(id, name);
-    const char *text = lookup(lookup_arg, name);
-    if (text == NULL) return 0;
-    int64_t number = 0;
-    if (option_specs[id].kind == OPTION_FLAG &&
-        cr_parse_i64(text, INT64_MIN, INT64_MAX, &number) < 0) {
-        return cr_fail(err, -EINVAL, "%s='%.200s' is not an integer; write 1 for yes, 0 for no",
-                       name, text);
-    }
-    if (o->source[id] == OPTION_FROM_LINE) return 0;
-    o->source[id] = OPTION_FROM_VARIABLE;
-    o->value[id] = option_specs[id].kind == OPTION_VALUE ? text : number != 0 ? "1" : NULL;
-    return 0;
-}
-
-static int fill_in(struct options *o, options_getenv_fn lookup, void *lookup_arg,
-                   struct cr_error *err) {
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        enum option_id id = (enum option_id) i;
-        if (option_specs[i].has_variable) {
-            int rc = read_variable(o, id, lookup, lookup_arg, err);
-            if (rc < 0) return rc;
-        }
-        if (o->source[i] == OPTION_FROM_DEFAULT) o->value[i] = option_specs[i].default_value;
-    }
-    return 0;
-}
-
-int options_parse(char *const *argv, options_getenv_fn lookup, void *lookup_arg,
-                  struct options *out, struct cr_error *err) {
-    struct options o = {.wanted = OPTIONS_RUN};
-    int rc = read_line(&o, argv, err);
+int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct options *out,
+                  struct cr_error *err) {
+    *out = (struct options){.wanted = OPTIONS_RUN};
+    struct cr_command_line line = {.value = out->value, .source = out->source};
+    int rc = cr_command_line_parse(&crun_command, argv, lookup, lookup_arg, &line, err);
     if (rc < 0) return rc;
-    if (o.wanted == OPTIONS_RUN) {
-        rc = fill_in(&o, lookup, lookup_arg, err);
-        if (rc < 0) return rc;
-    }
-    *out = o;
-    return 0;
+    return line.request < 0 ? take_program(out, &line, err) : take_request(out, line.request, err);
 }

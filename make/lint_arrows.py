@@ -21,8 +21,10 @@ MAY_SEE = {
     "examples": {"worker_runtime"},
 }
 # Decisions without I/O; a simulator and the fuzzers drive them.
-PURE = ["store/wire.c", "store/keyspace.c", "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
-        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
+PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c",
+        "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
+        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c",
+        "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
         "agent/environment.c", "agent/report/verdict.c"]
 IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
@@ -31,7 +33,7 @@ IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock
 BANNED = re.compile(r"\b(strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|system|popen|alloca"
                     r"|usleep|sleep)\(")
 # Only main exits and prints.
-MAINS = ("launcher/crun.c", "launcher/crun_doc.c", "store/crun_store.c", "store/command_",
+MAINS = ("launcher/crun.c", "base/program.c", "store/command/",
          "agent/crun_agent.c", "base/assert.h",
          "worker_runtime/mpi/")  # the standard's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")

@@ -12,9 +12,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/way/backend.h"
-#include "rendezvous/host/coordinator_host.h"
+#include "rendezvous/host/host.h"
 #include "rendezvous/way/etcd_election.h"
 #include "rendezvous/member/member.h"
+#include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/stream.h"
 
 #include <errno.h>
@@ -31,12 +32,12 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     struct member *member;
+    struct member_session session; /* our connection to the coordinator, wherever that is */
+    char *run_id;
     char master_host[RDZV_ADDR_MAX]; /* how we reach the coordinator */
 
     /* the coordinator is elsewhere: */
     struct member_link *link; /* NULL on the node that hosts from the start */
-    struct cr_buffer received; /* a frame that is not complete yet */
-    struct cr_buffer *reading; /* what on_link_data goes through; NULL: no more of it */
     struct backend_plan *may_host; /* NULL unless we could not have the port, and reached nobody yet */
     int64_t close_timeout_ms;
 
@@ -51,7 +52,7 @@ struct rendezvous {
     struct coordinator_host *host;       /* NULL elsewhere */
     struct host_peer *peer;              /* its view of us */
     int connecting, hanging_up, hung_up; /* facts for the next turn */
-    struct cr_buffer to_host, to_member;
+    struct cr_buffer to_member;
 
     uv_timer_t timer; /* the member's next deadline */
     uv_idle_t turn;   /* runs once, when something is to be delivered */
@@ -66,10 +67,18 @@ static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->l
 static void on_timer(uv_timer_t *timer);
 static void on_turn(uv_idle_t *turn);
 
+/* What the session wants to send goes out: over the network, or with the next turn of the loop. */
+static void session_flush(struct rendezvous *r) {
+    if (r->link == NULL || r->session.out.len == 0) return;
+    member_link_send(r->link, r->session.out.data, r->session.out.len);
+    cr_buffer_clear(&r->session.out);
+    member_link_flush(r->link);
+}
+
 /* Ends every event: what was said is sent, and the next deadline is set. */
 static void settle(struct rendezvous *r) {
     if (r->closing) return;
-    if (r->link != NULL) member_link_flush(r->link);
+    session_flush(r);
     int64_t when = member_deadline(r->member), now = now_ms(r);
     if (when == CR_FOREVER) (void) uv_timer_stop(&r->timer);
     else (void) uv_timer_start(&r->timer, on_timer, when > now ? (uint64_t) (when - now) : 0, 0);
@@ -98,41 +107,34 @@ static void local_open(struct rendezvous *r) {
     r->hung_up = 0;
     r->peer = coordinator_host_add_local(r->host, local_deliver, r);
     if (r->peer == NULL) {
-        member_unlinked(r->member, now_ms(r), "out of memory");
+        member_disconnected(r->member, now_ms(r), "out of memory");
         return;
     }
-    (void) cr_buffer_append(&r->to_host, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    member_linked(r->member, now_ms(r));
+    member_session_open(&r->session, r->run_id);
+    member_connected(r->member, now_ms(r));
 }
 
 static void local_shut(struct rendezvous *r, const char *why) {
     if (r->peer != NULL) host_peer_gone(r->peer, why);
     r->peer = NULL;
     r->hanging_up = r->hung_up = 0;
-    cr_buffer_clear(&r->to_host);
+    member_session_close(&r->session, why);
+    cr_buffer_clear(&r->session.out);
     cr_buffer_clear(&r->to_member);
 }
 
 static void local_to_host(struct rendezvous *r) {
-    struct cr_buffer data = r->to_host;
-    r->to_host = (struct cr_buffer){0};
+    struct cr_buffer data = r->session.out;
+    r->session.out = (struct cr_buffer){0};
     if (r->peer != NULL) host_peer_receive(r->peer, data.data, data.len);
     cr_buffer_done(&data);
 }
 
-/* Frames that the coordinator sent. The member may hang up, and the agent close us, at any of them. */
+/* The member may hang up, and the agent may close us, at any message. */
 static void local_to_member(struct rendezvous *r) {
-    struct cr_error err = {0};
-    struct rdzv_message m;
-    size_t at = 0, used = 1;
     struct cr_buffer data = r->to_member;
     r->to_member = (struct cr_buffer){0};
-    while (!r->closing && used > 0) {
-        int rc = rdzv_message_decode(data.data + at, data.len - at, &m, &used, &err);
-        CR_ASSERT(rc == 0); /* our own coordinator wrote it */
-        if (used > 0) CR_ASSERT(member_receive(r->member, now_ms(r), &m, &err) == 0);
-        at += used;
-    }
+    member_session_receive(&r->session, data.data, data.len);
     cr_buffer_done(&data);
 }
 
@@ -142,7 +144,7 @@ static void on_turn(uv_idle_t *turn) {
     while (!r->closing) {
         if (r->connecting) {
             local_open(r);
-        } else if (r->to_host.len > 0) {
+        } else if (r->session.out.len > 0) {
             local_to_host(r);
         } else if (r->hanging_up) {
             local_shut(r, "it hung up");
@@ -150,7 +152,7 @@ static void on_turn(uv_idle_t *turn) {
             local_to_member(r);
         } else if (r->hung_up) {
             local_shut(r, "it was hung up on");
-            member_unlinked(r->member, now_ms(r), "the coordinator hung up");
+            member_disconnected(r->member, now_ms(r), "the coordinator hung up");
         } else {
             break;
         }
@@ -203,53 +205,55 @@ static void on_link_open(void *arg, const char *own_addr, const char *peer_addr)
     free(r->may_host);
     r->may_host = NULL;
     (void) snprintf(r->master_host, sizeof(r->master_host), "%s", peer_addr);
-    cr_buffer_clear(&r->received);
-    member_link_send(r->link, RDZV_MAGIC, RDZV_MAGIC_LEN);
+    member_session_open(&r->session, r->run_id);
     member_set_addr(r->member, own_addr);
-    member_linked(r->member, now_ms(r));
+    member_connected(r->member, now_ms(r));
     settle(r);
 }
 
 static void on_link_lost(void *arg, const char *why) {
     struct rendezvous *r = arg;
     if (r->may_host != NULL) host_after_all(r);
-    member_unlinked(r->member, now_ms(r), why);
+    member_session_close(&r->session, why);
+    member_disconnected(r->member, now_ms(r), why);
     settle(r);
 }
 
 /* What a coordinator must not say ends the connection; the member connects anew or gives up. */
-static void link_is_broken(struct rendezvous *r, const char *why) {
-    r->reading = NULL;
-    member_link_shut(r->link);
-    member_unlinked(r->member, now_ms(r), why);
+static void way_is_broken(struct rendezvous *r, const char *why) {
+    member_session_close(&r->session, why);
+    if (r->link != NULL) member_link_shut(r->link);
+    else local_shut(r, why);
+    member_disconnected(r->member, now_ms(r), why);
 }
 
 static void on_link_data(void *arg, const char *data, size_t len) {
     struct rendezvous *r = arg;
-    struct cr_error err = {0};
-    struct rdzv_message m;
-    size_t at = 0, used = 1;
-    if (cr_buffer_append(&r->received, data, len) < 0) {
-        link_is_broken(r, "out of memory");
-        return;
-    }
-    /* Taken, so that a new connection, opened from inside an upcall, starts with nothing. */
-    struct cr_buffer in = r->received;
-    r->received = (struct cr_buffer){0};
-    r->reading = &in;
-    while (!r->closing && r->reading == &in && used > 0) {
-        int rc = rdzv_message_decode(in.data + at, in.len - at, &m, &used, &err);
-        at += used;
-        if (rc == 0 && used > 0) rc = member_receive(r->member, now_ms(r), &m, &err);
-        if (rc < 0) link_is_broken(r, err.text);
-    }
-    if (r->reading == &in) {
-        r->reading = NULL;
-        (void) cr_buffer_append(&r->received, in.data + at, in.len - at);
-    }
-    cr_buffer_done(&in);
+    member_session_receive(&r->session, data, len);
     settle(r);
 }
+
+/* ---- the session's actions ---- */
+
+static void on_welcome(void *arg) {
+    struct rendezvous *r = arg;
+    member_welcomed(r->member);
+}
+
+static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    struct rendezvous *r = arg;
+    return r->closing ? 0 : member_receive(r->member, now_ms(r), m, err);
+}
+
+static void on_broken(void *arg, const char *why) { way_is_broken(arg, why); }
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+}
+
+static const struct member_session_actions session_actions = {
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
 
 static const struct member_link_events link_events = {
     .on_open = on_link_open, .on_data = on_link_data, .on_lost = on_link_lost};
@@ -274,7 +278,7 @@ static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch
     if (r->waits_for_leader) {
         link_connect(r);
     } else if (member_link_is_open(r->link)) {
-        link_is_broken(r, "another node has been elected");
+        way_is_broken(r, "another node has been elected");
         settle(r);
     }
 }
@@ -301,27 +305,20 @@ static void do_connect(void *arg) {
     next_turn(r);
 }
 
-static void link_send(struct rendezvous *r, const struct rdzv_message *m) {
-    struct cr_buffer frame = {0};
-    if (rdzv_message_encode(m, &frame) == 0) member_link_send(r->link, frame.data, frame.len);
-    cr_buffer_done(&frame);
-}
-
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
-    if (r->link != NULL) {
-        link_send(r, m);
-        return;
-    }
-    if (rdzv_message_encode(m, &r->to_host) < 0) r->hung_up = 1;
+    int rc = member_session_send(&r->session, m);
+    if (r->link != NULL) return;
+    if (rc < 0) r->hung_up = 1;
     next_turn(r);
 }
 
 static void do_hang_up(void *arg) {
     struct rendezvous *r = arg;
-    r->reading = NULL; /* what came over that connection does not count any more */
     r->waits_for_leader = 0;
+    member_session_close(&r->session, "this end hung up");
     if (r->link != NULL) {
+        session_flush(r);
         member_link_shut(r->link);
         return;
     }
@@ -402,7 +399,7 @@ static void do_dump(void *arg, const char *why) {
 }
 
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump};
@@ -458,7 +455,7 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
         return cr_fail_errno(err, "cannot draw a random number");
     }
     struct member_settings s = {
-        .run_id = o->run_id, .where = plan->where, .facts = plan->facts, .local = r->link == NULL,
+        .where = plan->where, .facts = plan->facts, .local = r->link == NULL,
         .connect_timeout_ms = plan->connect_timeout_ms,
         .coordinator_wait_ms = plan->coordinator_wait_ms,
         .self = {.host = host, .pid = (uint64_t) getpid(), .instance = instance,
@@ -474,8 +471,9 @@ static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
                  .keep_alive_interval_ms = o->keep_alive_interval_ms,
                  .keep_alive_max_attempt = o->keep_alive_max_attempt,
                  .change_notice_ms = o->change_notice_ms}};
+    r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
-    return r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+    return r->run_id != NULL && r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }
 
 /* Every node can lead: it listens before it campaigns, and reaches itself like any other leader. */
@@ -531,6 +529,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->events = events;
     r->arg = arg;
     r->close_timeout_ms = options->close_timeout_ms;
+    member_session_init(&r->session, &session_actions, r);
     rc = open_way(r, options, &plan, err);
     if (rc < 0 && r->host == NULL) { /* the usual case: nothing is open */
         free(r->may_host);
@@ -558,8 +557,8 @@ static void on_way_closed(void *arg) {
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
     member_free(r->member);
-    cr_buffer_done(&r->received);
-    cr_buffer_done(&r->to_host);
+    member_session_done(&r->session);
+    free(r->run_id);
     cr_buffer_done(&r->to_member);
     free(r->may_host);
     free(r);
@@ -598,9 +597,8 @@ static void on_handle_closed(uv_handle_t *handle) {
 
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {
     CR_ASSERT(!r->closing);
-    if (r->link != NULL) member_link_flush(r->link);
+    session_flush(r);
     r->closing = 1;
-    r->reading = NULL;
     r->on_close = on_close;
     uv_close((uv_handle_t *) &r->timer, on_handle_closed);
     uv_close((uv_handle_t *) &r->turn, on_handle_closed);

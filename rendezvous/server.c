@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "rendezvous/way/backend.h"
-#include "rendezvous/host/coordinator_host.h"
+#include "rendezvous/host/host.h"
 
 #include <errno.h>
 #include <poll.h>

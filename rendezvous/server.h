@@ -4,7 +4,7 @@
 
 #include "base/address.h"
 #include "base/error.h"
-#include "rendezvous/protocol/message.h"
+#include "rendezvous/protocol/protocol.h"
 
 #include <stdint.h>
 #include <uv.h>

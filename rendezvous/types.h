@@ -12,7 +12,7 @@
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
 #define RDZV_NODES_MAX       ((uint32_t) 65536) /* nodes of one job */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 65536) /* workers of one node */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767) /* workers of one node; ranks fit into an int */
 #define RDZV_ADDR_MAX        64                 /* bytes of a numeric address, NUL included */
 
 /* What the command line says about the rendezvous. Times are in milliseconds. Names and defaults of the

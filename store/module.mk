@@ -1,4 +1,4 @@
 # What may live in other people's processes (libcrunrt): no libuv, no jansson, no threads.
-# The pure key space is in it: the hash store is made of it.
-store_client_SRCS := $(filter-out store/server%.c store/client_async%.c store/crun_store.c store/command_%.c,$(wildcard store/*.c))
-store_SRCS        := $(filter-out store/crun_store.c store/command_%.c,$(wildcard store/*.c))
+store_client_SRCS  := $(wildcard store/wire/*.c store/client/*.c) store/keyspace/key_table.c store/keyspace/value.c
+store_SRCS         := $(wildcard store/wire/*.c store/keyspace/*.c store/server/*.c store/client/*.c)
+store_program_SRCS := $(wildcard store/command/*.c)

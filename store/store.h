@@ -19,7 +19,7 @@ struct store_bytes {
 #define STORE_BYTES(text) ((struct store_bytes){(text), strlen(text)})
 
 /* ---- limits: at least torch's own (its libuv server); see docs/protocols/store.md ---- */
-#define STORE_KEY_MAX   ((size_t) 8192)              /* bytes on the wire, leading '/' included */
+#define STORE_KEY_MAX   ((size_t) 64 << 10)          /* bytes of a key, torch's leading '/' not counted */
 #define STORE_VALUE_MAX ((size_t) 64 << 20)          /* bytes of one value in one request */
 #define STORE_LIST_MAX  ((size_t) 131072)            /* keys or pairs in one request */
 
@@ -93,7 +93,7 @@ int store_server_register_magic(struct store_server *server, const void *magic,
 /* Closes all spaces, ends and joins the thread, frees. NULL is fine. */
 void store_server_stop(struct store_server *server);
 
-/* ---- a store: one face for the client, the prefix, the file and the hash store ----
+/* ---- a store: one face for the client and the file store ----
  *
  * Every call takes `timeout_ms` (CR_FOREVER = no limit) for the whole of itself, and returns 0, or
  * -ETIMEDOUT, -ENOMEM, -EINVAL (more than STORE_KEY_MAX, STORE_LIST_MAX…), -ENOTSUP (the server is
@@ -203,7 +203,7 @@ static inline int store_delete(struct store *s, struct store_bytes key, int64_t 
     return s->ops->delete_key(s, key, timeout_ms, deleted, err);
 }
 
-/* All keys of the store, also those outside a prefix and those that the store keeps for itself. */
+/* All keys of the store, also those that the store keeps for itself. */
 static inline int store_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
                                  struct cr_error *err) {
     return s->ops->num_keys(s, timeout_ms, count, err);
@@ -247,7 +247,7 @@ static inline int store_queue_len(struct store *s, struct store_bytes name, int6
     return s->ops->queue_len(s, name, timeout_ms, count, err);
 }
 
-/* The user's keys, in no order; a prefix store lists its own, without the prefix. */
+/* The user's keys, in no order. */
 static inline int store_list_keys(struct store *s, int64_t timeout_ms, struct store_list *keys,
                                   struct cr_error *err) {
     return s->ops->list_keys(s, timeout_ms, keys, err);
@@ -299,20 +299,12 @@ static inline void store_client_close(struct store_client *c) { /* NULL is fine 
     store_close(store_client_store(c));
 }
 
-/* ---- stores that need no server ---- */
-
-/* Every key of the result is "PREFIX/key" in `base`, which is borrowed and must outlive it.
- * `prefix` is copied. */
-int store_prefix_open(struct store *base, struct store_bytes prefix, struct store **out,
-                      struct cr_error *err);
+/* ---- a store that needs no server ---- */
 
 /* A file that any number of processes share, torch's FileStore among them (same bytes). The file
  * is made by the first write. With world_size >= 0, the last of world_size stores to be closed
  * removes it. Queues are not supported. */
 int store_file_open(const char *path, int64_t world_size, struct store **out,
                     struct cr_error *err);
-
-/* In memory, for one process; the only kind that many threads may call at once. */
-int store_hash_open(struct store **out, struct cr_error *err);
 
 #endif

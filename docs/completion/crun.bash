@@ -1,6 +1,6 @@
-# bash completion for crun. Written by `make docs` from launcher/options.h; do not edit.
+# bash completion for crun. Written by `make docs` from its tables; do not edit.
 _crun() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} options
     # "--name=value" comes as three words
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
@@ -36,11 +36,11 @@ _crun() {
         --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
+    options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --log-dir --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "$_crun_options" -- "${cur//_/-}"))
+        COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else
         COMPREPLY=($(compgen -f -- "$cur") $(compgen -c -- "$cur"))
     fi
 }
 complete -o bashdefault -o default -F _crun crun
-_crun_options="--nnodes --nproc-per-node --node-rank --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --log-dir --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --print-completion --help --version"

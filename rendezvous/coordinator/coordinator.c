@@ -19,6 +19,9 @@
 /* Least time that a node gets to stop its workers; more than any grace in use. */
 #define STOP_LIMIT_MS INT64_C(120000)
 
+_Static_assert((uint64_t) RDZV_NODES_MAX * RDZV_LOCAL_WORLD_MAX <= INT32_MAX,
+               "the rank of a worker may not fit into an int");
+
 /* Where a node of the round stands with the announced change. */
 enum seat_change {
     CHANGE_NONE,  /* it was not asked */
@@ -44,7 +47,7 @@ struct coordinator_seat {
     enum seat_state state;
     int local;
     char *host, *addr, *role;
-    uint64_t pid, instance, link;
+    uint64_t pid, instance, connection;
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank; /* in the last round of this coordinator; -1: was not in it */
@@ -238,7 +241,7 @@ static struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, 
     if (s == NULL) return NULL;
     *s = (struct coordinator_seat){
         .peer = peer, .index = c->seat_count, .state = SEAT_JOINED, .local = local,
-        .pid = join->pid, .instance = join->instance, .link = join->link, .node_rank = join->node_rank,
+        .pid = join->pid, .instance = join->instance, .connection = join->connection, .node_rank = join->node_rank,
         .local_world_size = join->local_world_size, .group_rank = -1, .old_rank = join->last_rank,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = NEVER};
     if (seat_copy_texts(s, join) < 0) {
@@ -444,6 +447,7 @@ static void send_round(struct coordinator *c, const struct assignment_node *a, u
     c->actions->send(c->arg, s->peer, &m);
 }
 
+/* Room for the group ranks below n. */
 static int departed_reserve(struct coordinator *c, uint32_t n) {
     if (n <= c->departed_count) return 0;
     char **grown = realloc(c->departed, n * sizeof(*grown));
@@ -484,8 +488,8 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
         describe_seat(chosen[i], &nodes[i]);
         nodes[i].owner = chosen[i];
     }
-    if (departed_reserve(c, n) < 0 ||
-        assignment_make(nodes, n, c->departed, c->departed_count, c->fixed_ranks, &sum) < 0) {
+    if (assignment_make(nodes, n, c->departed, c->departed_count, c->fixed_ranks, &sum) < 0 ||
+        departed_reserve(c, nodes[n - 1].group_rank + 1) < 0) {
         goto no_memory;
     }
     if (c->actions->open_store(c->arg, c->next_round, &store, &err) < 0) {
@@ -570,9 +574,7 @@ static void take_settings(struct coordinator *c, const struct rdzv_join *j, int6
     start_forming(c, now_ms);
 }
 
-/* Everything a JOIN can say wrongly. Returns 0, or refuses. */
-static int check_join(struct coordinator *c, void *peer, const struct rdzv_join *j) {
-    const int64_t day_ms = INT64_C(86400000);
+static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->min_nodes < 1 || j->min_nodes > j->max_nodes || j->max_nodes > RDZV_NODES_MAX) {
         send_refused(c, peer, "cannot join with %" PRIu32 ":%" PRIu32 " nodes", j->min_nodes, j->max_nodes);
         return -EINVAL;
@@ -581,22 +583,76 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
         send_refused(c, peer, "cannot join with %" PRIu32 " workers", j->local_world_size);
         return -EINVAL;
     }
-    if (j->join_timeout_ms < 1 || j->join_timeout_ms > 1000 * day_ms ||
-        j->last_call_timeout_ms < 0 || j->last_call_timeout_ms > 1000 * day_ms ||
-        j->change_notice_ms < 0 || j->change_notice_ms > 1000 * day_ms ||
-        j->keep_alive_interval_ms < 1 || j->keep_alive_interval_ms > day_ms ||
-        j->keep_alive_max_attempt < 1 || j->keep_alive_max_attempt > 1000) {
+    return 0;
+}
+
+static void refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uint32_t nodes) {
+    send_refused(c, peer,
+                 "cannot join as node rank %" PRId64 ": the job has node ranks 0 to %" PRIu32, rank,
+                 nodes - 1);
+}
+
+/* With fixed ranks a round has each node rank once, which takes one number of nodes. */
+static int check_fixed(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    if (j->fixed_ranks == 0) return 0;
+    if (j->min_nodes != j->max_nodes) {
+        send_refused(c, peer,
+                     "cannot join with fixed ranks and %" PRIu32 ":%" PRIu32
+                     " nodes: fixed ranks need one number of nodes",
+                     j->min_nodes, j->max_nodes);
+        return -EINVAL;
+    }
+    if (j->node_rank < 0 || j->node_rank >= j->max_nodes) {
+        refuse_node_rank(c, peer, j->node_rank, j->max_nodes);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int check_times(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    const int64_t longest_ms = INT64_C(1000) * 86400000;
+    if (j->join_timeout_ms < 1 || j->join_timeout_ms > longest_ms ||
+        j->last_call_timeout_ms < 0 || j->last_call_timeout_ms > longest_ms ||
+        j->change_notice_ms < 0 || j->change_notice_ms > longest_ms ||
+        j->keep_alive_interval_ms < 1 || j->keep_alive_interval_ms > RDZV_INTERVAL_MAX_MS ||
+        j->keep_alive_max_attempt < 1 || j->keep_alive_max_attempt > RDZV_ATTEMPTS_MAX) {
         send_refused(c, peer, "cannot join with such timeouts");
         return -EINVAL;
     }
     return 0;
 }
 
-static int check_fixed_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+/* What a node remembers may become ours. More rounds than the bound are believed only if we have
+ * counted as many ourselves. */
+static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->max_restarts;
+    if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
+        send_refused(c, peer, "cannot join after %" PRIu64 " rounds: no job has more than %" PRIu64,
+                     j->rounds_seen, RDZV_ROUNDS_SEEN_MAX);
+        return -ERANGE;
+    }
+    if (j->restarts_seen > budget) {
+        send_refused(c, peer, "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu32
+                     "; give every node the same --max-restarts", j->restarts_seen, budget);
+        return -ERANGE;
+    }
+    return 0;
+}
+
+/* Everything a JOIN can say wrongly. Returns 0, or refuses. */
+static int check_join(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    int rc = check_sizes(c, peer, j);
+    if (rc == 0) rc = check_fixed(c, peer, j);
+    if (rc == 0) rc = check_times(c, peer, j);
+    if (rc == 0) rc = check_memories(c, peer, j);
+    return rc;
+}
+
+/* The job's settings may be other than those that the node brings. */
+static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (!c->fixed_ranks) return 0;
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
-        send_refused(c, peer, "cannot join as node rank %" PRId64 ": the job has node ranks 0 to %" PRIu32,
-                     j->node_rank, c->max_nodes - 1);
+        refuse_node_rank(c, peer, j->node_rank, c->max_nodes);
         return -EINVAL;
     }
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -618,7 +674,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->instance != j->instance || s->local) continue;
-        if (s->link >= j->link) {
+        if (s->connection >= j->connection) {
             send_refused(c, peer, "this node has a newer connection");
             return -ESTALE;
         }
@@ -668,7 +724,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
     }
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, join, now_ms);
     else warn_of_other_settings(c, join);
-    if (check_fixed_rank(c, peer, join) < 0) return NULL;
+    if (check_node_rank(c, peer, join) < 0) return NULL;
     if (c->seat_count >= RDZV_NODES_MAX) {
         send_refused(c, peer, "cannot join: the job has %" PRIu32 " nodes already", c->seat_count);
         return NULL;
@@ -738,6 +794,7 @@ static void node_leaves(struct coordinator *c, int64_t now_ms, struct coordinato
                         const char *why) {
     int was_running = s->state == SEAT_RUNNING;
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
+    if (s->state == SEAT_LEAVING) return; /* saying it again gives it no more time */
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     if (s->group_rank >= 0) c->changed = 1;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;

@@ -22,7 +22,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rendezvous/protocol/message.h"
+#include "rendezvous/protocol/protocol.h"
 #include "rendezvous/types.h"
 
 #include <stdint.h>

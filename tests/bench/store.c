@@ -8,7 +8,7 @@
  * true median with 95 % (order statistics). The operation is GET of an 8-byte value; the echo sends
  * our own request's bytes back. */
 #include "base/clock.h"
-#include "store/wire.h"
+#include "store/wire/wire.h"
 #include "tests/bench/store_peers.h"
 
 #include <arpa/inet.h>
@@ -57,7 +57,7 @@ static void add_text(struct cr_buffer *b, const char *text) { add(b, text, strle
 static struct words words_of(enum peer_kind kind) {
     struct words w = {0};
     bool modern = kind == PEER_OURS || kind == PEER_ECHO;
-    struct store_encoder e = {&w.prepare, modern ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A,
+    struct store_encoder e = {&w.prepare, modern ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY,
                               STORE_BYTES("/")};
     if (kind == PEER_REDIS) {
         add_text(&w.prepare, "*3\r\n$3\r\nSET\r\n$9\r\n/bench/01\r\n$8\r\n12345678\r\n");
@@ -429,7 +429,7 @@ static void bench_storm(void) {
 static void bench_join_one(enum peer_kind kind, size_t clients) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
-    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A;
+    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY;
     struct words w = words_of(kind);
     int *fds = calloc(clients, sizeof(*fds));
     struct cr_buffer out = {0};
@@ -565,7 +565,7 @@ static void bench_wake_one(enum peer_kind kind, size_t waiters) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
     struct words w = words_of(kind);
-    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A;
+    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY;
     int epoll = epoll_create1(EPOLL_CLOEXEC), setter = open_ready(&p, &w);
     int *fds = calloc(waiters, sizeof(*fds));
     for (size_t i = 0; i < waiters; i++) {
@@ -622,7 +622,7 @@ static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set,
                         struct cr_buffer *get, size_t *set_reply, size_t *get_reply) {
     char line[64];
     struct store_encoder e = {
-        set, kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY_A, STORE_BYTES("/")};
+        set, kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY, STORE_BYTES("/")};
     if (kind == PEER_REDIS) {
         (void) snprintf(line, sizeof(line), "$%zu\r\n", size);
         add_text(set, "*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n");

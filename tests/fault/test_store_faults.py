@@ -445,14 +445,14 @@ def test_options_are_limits(tmp):
     limits = ("--max-key", "16", "--max-value", "1K", "--max-list", "3", "--max-client-buffer", "4K")
     with Server(*limits) as server:
         c = Modern(server)
-        c.set("k" * 15, bytes(1024))
-        assert c.get("k" * 15) == bytes(1024)
+        c.set("k" * 16, bytes(1024))
+        assert c.get("k" * 16) == bytes(1024)
         assert c.check("a", "b", "c") == 1
         cases = {
-            b"\x03" + text("/" + "k" * 16): "key too long",
+            b"\x03" + text("/" + "k" * 17): "key too long",
             b"\x01" + text("/k") + text(bytes(1025)): "value too long",
             b"\x05" + listed(["/a"] * 4): "list too long",
-            b"\x09" + text("/" + "k" * 15) + text(bytes(1000)): None,  # appended: 2024 bytes
+            b"\x09" + text("/" + "k" * 16) + text(bytes(1000)): None,  # appended: 2024 bytes
         }
         for request, reason in cases.items():
             c = Modern(server)

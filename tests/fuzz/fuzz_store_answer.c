@@ -4,7 +4,7 @@
  *
  * Input: one byte shape, one byte items asked for, one byte seed of the pieces, then the wire. */
 #include "base/assert.h"
-#include "store/answer_internal.h"
+#include "store/wire/answer.h"
 
 #include <stdlib.h>
 #include <string.h>

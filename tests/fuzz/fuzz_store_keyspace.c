@@ -7,7 +7,7 @@
  * pieces of everybody's list come first; 4: one of what was cleared is freed; 5: the client takes its
  * lists in pieces; 6: all disconnect and the key space is cleared; 7: it disconnects. */
 #include "base/assert.h"
-#include "store/remains_internal.h"
+#include "store/keyspace/remains.h"
 #include "tests/lib/store_peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
  *
  * Input: one byte dialect, one byte seed of the pieces, then the wire. */
 #include "base/assert.h"
-#include "store/wire.h"
+#include "store/wire/wire.h"
 
 #include <string.h>
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What is written about the command line is what the option table says: crun(1) and the completion are
-as `make docs` would write them, docs/usage.md names every option, variable and rdzv key, and the
-completion completes."""
+"""The documents about command lines agree with the tables of the programs.
+
+Manual pages and completions are as `make docs` writes them, docs/usage.md names every option, variable
+and rdzv key of crun, and the completions complete."""
 import os
 import pathlib
 import re
@@ -9,47 +10,54 @@ import subprocess
 import unittest
 
 BUILD = pathlib.Path(os.environ.get("BUILD", "build")).resolve()
-DOC = BUILD / "tools" / "crun-doc"
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAMS = ["crun"]
 
 
-def doc(what):
-    return subprocess.run([DOC, what], stdout=subprocess.PIPE, check=True, text=True).stdout
+def printed(program, *request):
+    return subprocess.run([BUILD / "bin" / program, *request], stdout=subprocess.PIPE, check=True,
+                          text=True).stdout
 
 
 class Documents(unittest.TestCase):
     maxDiff = None
 
-    def test_man_page(self):
-        self.assertEqual((ROOT / "docs/crun.1").read_text(), doc("man"), "run: make docs")
+    def test_manual_pages(self):
+        for program in PROGRAMS:
+            self.assertEqual((ROOT / f"docs/{program}.1").read_text(),
+                             printed(program, "--print-manual"), "run: make docs")
 
-    def test_completion_file(self):
-        self.assertEqual((ROOT / "docs/completion/crun.bash").read_text(), doc("completion"),
-                         "run: make docs")
+    def test_completion_files(self):
+        for program in PROGRAMS:
+            self.assertEqual((ROOT / f"docs/completion/{program}.bash").read_text(),
+                             printed(program, "--print-completion", "bash"), "run: make docs")
 
     def test_usage(self):
         text = (ROOT / "docs/usage.md").read_text()
-        for option in re.search(r'_crun_options="(.*)"', doc("completion")).group(1).split():
+        script = printed("crun", "--print-completion", "bash")
+        for option in re.search(r'options="(.*)"', script).group(1).split():
             self.assertRegex(text, rf"`(-\w`, `)?{option}\b", f"docs/usage.md lacks {option}")
         table = (ROOT / "launcher/values.c").read_text()
         for key, kind in re.findall(r'\{"(\w+)", CONF_(\w+)', table):
             if kind not in ("ACCEPTED", "TAKEN"):
                 self.assertIn(f"| `{key}` |", text)
 
-    def complete(self, *words):
-        script = ('source "$1"; shift; COMP_WORDS=(crun "$@"); COMP_CWORD=$#; _crun; '
+    def complete(self, program, *words):
+        script = ('source "$1"; f=$2; shift 2; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); $f; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
-        out = subprocess.run(["bash", "-c", script, "bash", ROOT / "docs/completion/crun.bash", *words],
+        file = ROOT / f"docs/completion/{program}.bash"
+        function = "_" + program.replace("-", "_")
+        out = subprocess.run(["bash", "-c", script, "bash", file, function, program, *words],
                              stdout=subprocess.PIPE, check=True, text=True).stdout
         return out.split()
 
-    def test_completion(self):
-        self.assertEqual(self.complete("--nproc"), ["--nproc-per-node"])
-        self.assertEqual(self.complete("--nproc_per"), ["--nproc-per-node"])
-        self.assertEqual(self.complete("--nproc_per_node", "a"), ["auto"])
-        self.assertEqual(self.complete("--start-method", "=", "fo"), ["fork", "forkserver"])
-        self.assertEqual(self.complete("-r", ""), ["0", "1", "2", "3"])
-        self.assertIn("--max-restarts", self.complete("-"))
+    def test_completion_of_crun(self):
+        self.assertEqual(self.complete("crun", "--nproc"), ["--nproc-per-node"])
+        self.assertEqual(self.complete("crun", "--nproc_per"), ["--nproc-per-node"])
+        self.assertEqual(self.complete("crun", "--nproc_per_node", "a"), ["auto"])
+        self.assertEqual(self.complete("crun", "--start-method", "=", "fo"), ["fork", "forkserver"])
+        self.assertEqual(self.complete("crun", "-r", ""), ["0", "1", "2", "3"])
+        self.assertIn("--max-restarts", self.complete("crun", "-"))
 
 
 if __name__ == "__main__":

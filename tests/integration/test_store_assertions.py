@@ -10,7 +10,7 @@ PLACES = {
     "server": "tests/integration/test_store_server.py", "faults": "tests/fault/test_store_faults.py",
     "1.13": "tests/interop/test_store_torch.py", "1.13-clients": "tests/interop/test_store_torch_clients.py",
     "modern": "tests/interop/test_store_modern.py",
-    **{w: f"tests/unit/test_store_{w}.c" for w in ("keyspace", "wire", "client", "async", "async_servers", "model")},
+    **{w: f"tests/unit/test_store_{w}.c" for w in ("keyspace", "wire", "client", "model")},
 }
 
 

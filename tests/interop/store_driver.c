@@ -1,15 +1,12 @@
 /* A store on a pipe, for tests in other languages: opens one store, then does what stdin says.
  *
- *   store_driver tcp HOST PORT modern|legacy|probe TIMEOUT_MS [PREFIX...]
- *   store_driver async …the same, with the client on a loop
- *   store_driver file PATH WORLD_SIZE [PREFIX...]
- *   store_driver hash [PREFIX...]
+ *   store_driver tcp HOST PORT modern|legacy|probe TIMEOUT_MS
+ *   store_driver file PATH WORLD_SIZE
  *
  * One command a line: a name, a timeout in ms, then fields; keys and values in hex, "-" is empty.
  * One line back: "ok FIELDS..." or "error CODE TEXT". The first line is the answer to opening. */
 #include "base/clock.h"
 #include "store/store.h"
-#include "tests/interop/async_store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,9 +22,6 @@ struct request {
     size_t byte_count;
     int64_t timeout_ms;
 };
-
-static int (*add_raw)(struct store *s, struct store_bytes raw_key, int64_t delta,
-                      int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
 static struct request request; /* big, and one at a time */
 
@@ -129,6 +123,12 @@ static int run_valued(struct store *s, const char *op, struct cr_error *e) {
     return rc != -ENOSYS;
 }
 
+static int add_raw(struct store *s, struct store_bytes raw_key, int64_t delta,
+                   int64_t timeout_ms, int64_t *total, struct cr_error *err) {
+    return store_client_add_raw((struct store_client *) (void *) s, raw_key, delta, timeout_ms,
+                                total, err);
+}
+
 static int run_counted(struct store *s, const char *op, struct cr_error *e) {
     const struct store_bytes *b = request.bytes;
     int64_t t = request.timeout_ms, n = 0;
@@ -176,63 +176,31 @@ static void run(struct store *s, char *line) {
 
 /* ---- opening ---- */
 
-static int add_raw_blocking(struct store *s, struct store_bytes raw_key, int64_t delta,
-                            int64_t timeout_ms, int64_t *total, struct cr_error *err) {
-    return store_client_add_raw((struct store_client *) (void *) s, raw_key, delta, timeout_ms,
-                                total, err);
-}
-
-static int connect_blocking(const char *host, uint16_t port, enum store_protocol protocol,
-                            int64_t timeout_ms, struct store **out, const char **found,
-                            struct cr_error *err) {
-    struct store_client *c = NULL;
-    int rc = store_client_connect(host, port, protocol, timeout_ms, &c, err);
-    if (rc < 0) return rc;
-    *found = store_client_protocol(c);
-    *out = store_client_store(c);
-    return 0;
-}
-
 static int open_tcp(char **argv, struct store **out, struct cr_error *err) {
     enum store_protocol p = strcmp(argv[4], "modern") == 0   ? STORE_PROTOCOL_MODERN
                             : strcmp(argv[4], "legacy") == 0 ? STORE_PROTOCOL_LEGACY
                                                              : STORE_PROTOCOL_PROBE;
-    int is_async = strcmp(argv[1], "async") == 0;
-    const char *found = "";
-    add_raw = is_async ? async_store_add_raw : add_raw_blocking;
-    int rc = (is_async ? async_store_open : connect_blocking)(argv[2], (uint16_t) atoi(argv[3]), p,
-                                                              atoll(argv[5]), out, &found, err);
-    if (rc == 0) (void) printf("ok %s\n", found);
-    return rc;
+    struct store_client *c = NULL;
+    int rc = store_client_connect(argv[2], (uint16_t) atoi(argv[3]), p, atoll(argv[5]), &c, err);
+    if (rc < 0) return rc;
+    (void) printf("ok %s\n", store_client_protocol(c));
+    *out = store_client_store(c);
+    return 0;
 }
 
-static int open_store(int argc, char **argv, int *used, struct store **out, struct cr_error *err) {
-    if (argc >= 6 && (strcmp(argv[1], "tcp") == 0 || strcmp(argv[1], "async") == 0)) {
-        *used = 6;
-        return open_tcp(argv, out, err);
-    }
-    int rc = -EINVAL;
-    if (argc >= 4 && strcmp(argv[1], "file") == 0) {
-        *used = 4;
-        rc = store_file_open(argv[2], atoll(argv[3]), out, err);
-    } else if (argc >= 2 && strcmp(argv[1], "hash") == 0) {
-        *used = 2;
-        rc = store_hash_open(out, err);
-    } else {
-        (void) cr_fail(err, rc, "read the head of store_driver.c");
-    }
+static int open_store(int argc, char **argv, struct store **out, struct cr_error *err) {
+    if (argc == 6 && strcmp(argv[1], "tcp") == 0) return open_tcp(argv, out, err);
+    if (argc != 4 || strcmp(argv[1], "file") != 0)
+        return cr_fail(err, -EINVAL, "read the head of store_driver.c");
+    int rc = store_file_open(argv[2], atoll(argv[3]), out, err);
     if (rc == 0) (void) puts("ok");
     return rc;
 }
 
 int main(int argc, char **argv) {
-    struct store *stores[16] = {NULL};
+    struct store *store = NULL;
     struct cr_error err = {0};
-    int used = 0, depth = 0;
-    int rc = open_store(argc, argv, &used, &stores[0], &err);
-    for (; rc == 0 && used < argc && depth < 15; used++, depth++) {
-        rc = store_prefix_open(stores[depth], STORE_BYTES(argv[used]), &stores[depth + 1], &err);
-    }
+    int rc = open_store(argc, argv, &store, &err);
     if (rc < 0) {
         (void) printf("error %d %s\n", rc, err.text);
         return 1;
@@ -240,8 +208,8 @@ int main(int argc, char **argv) {
     (void) fflush(stdout);
     char *line = NULL;
     size_t cap = 0;
-    while (getline(&line, &cap, stdin) > 0) run(stores[depth], line);
+    while (getline(&line, &cap, stdin) > 0) run(store, line);
     free(line);
-    for (; depth >= 0; depth--) store_close(stores[depth]);
+    store_close(store);
     return 0;
 }

@@ -12,7 +12,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from crun_test import CRUN, TIMEOUT_S, clean_env, run_tests, skip  # noqa: E402
-from store_interop import (exercise_clients, replay, run_group, run_torch, share_file,  # noqa: E402
+from store_interop import (exercise_client, replay, run_group, run_torch, share_file,  # noqa: E402
                            torch_script, u64, unhex)
 from store_peer import Driver, Raw, Server, TorchServer, to_hex  # noqa: E402
 
@@ -51,11 +51,11 @@ def features(queues):
 
 def test_our_clients_libuv_server(tmp):
     if LIBUV:
-        exercise_clients(libuv, "modern", features(queues=True))
+        exercise_client(libuv, "modern", features(queues=True))
 
 
 def test_our_clients_classic_server(tmp):
-    exercise_clients(classic, "modern", features(queues=False))
+    exercise_client(classic, "modern", features(queues=False))
 
 
 def test_their_client_our_server(tmp):
@@ -275,7 +275,11 @@ CORNERS = {  # libuv, classic, ours
     "ADD to text": (lambda p: ask(p, HELLO + "01" + key("/t") + key("abc") + "04" + key("/t") + u64(1))[0],
                     "end", "end", "end"),
     "key of 8193 bytes": (lambda p: ask(p, HELLO + "01" + key("x" * 8193) + key("") + "0d39300000")[0],
-                          "end", "39300000", "end"),
+                          "end", "39300000", "39300000"),
+    "key of 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65536) + key("") + "0d39300000")[0],
+                      "end", "39300000", "39300000"),
+    "key over 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65537) + key("") + "0d39300000")[0],
+                        "end", "39300000", "end"),
     "length 2^63": (lambda p: ask(p, HELLO + "01" + u64(2 ** 63))[0], "end", "end", "end"),
 }
 QUEUE_CORNERS = {

@@ -7,9 +7,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from crun_test import run_tests, skip, torch_python  # noqa: E402
-from store_interop import (exercise_clients, refused, replay, run_group, run_torch,  # noqa: E402
+from store_interop import (exercise_client, refused, replay, run_group, run_torch,  # noqa: E402
                            share_file)
-from store_peer import CLIENTS, Driver, Server, TorchServer  # noqa: E402
+from store_peer import Driver, Server, TorchServer  # noqa: E402
 
 PYTHON = torch_python()
 if PYTHON is None:
@@ -19,7 +19,7 @@ LEGACY = VERSION.startswith(("1.", "2.0."))
 
 
 def test_our_client_their_server(tmp):
-    exercise_clients(lambda: TorchServer(PYTHON), "legacy" if LEGACY else "modern",
+    exercise_client(lambda: TorchServer(PYTHON), "legacy" if LEGACY else "modern",
                      [] if LEGACY else ["queues", "list_keys"])
 
 
@@ -29,14 +29,13 @@ def test_their_client_our_server(tmp):
 
 
 def test_both_generations_see_the_same(tmp):
-    exercise_clients(Server, "modern", ["queues", "list_keys"])
-    for client in CLIENTS:
-        with Server() as server, Driver(client, server.port, protocol="legacy") as old, \
-                Driver(client, server.port, protocol="modern") as new:
-            assert (old.protocol, new.protocol) == ("legacy", "modern")
-            old.set("both", "1")
-            assert new.get("both") == b"1"
-            assert new.add("count", 1) + old.add("count", 1) == 3
+    exercise_client(Server, "modern", ["queues", "list_keys"])
+    with Server() as server, Driver("tcp", server.port, protocol="legacy") as old, \
+            Driver("tcp", server.port, protocol="modern") as new:
+        assert (old.protocol, new.protocol) == ("legacy", "modern")
+        old.set("both", "1")
+        assert new.get("both") == b"1"
+        assert new.add("count", 1) + old.add("count", 1) == 3
 
 
 # Captured from 1.13.1 (L24 to L27, its watch pushes, are the server's tests). Requests without a
@@ -94,25 +93,23 @@ def test_golden_bytes_of_1_13(tmp):
 
 def test_probing_an_old_server_hurts_nobody(tmp):
     """While an old server misreads our VALIDATE it serves nobody; we let go within seconds."""
-    for client in CLIENTS:
-        with TorchServer(PYTHON) as server, Driver("tcp", server.port) as first:
-            first.set("k", "v")
-            with Driver(client, server.port) as second:
-                assert second.get("k") == b"v"
-            assert first.get("k") == b"v"
+    with TorchServer(PYTHON) as server, Driver("tcp", server.port) as first:
+        first.set("k", "v")
+        with Driver("tcp", server.port) as second:
+            assert second.get("k") == b"v"
+        assert first.get("k") == b"v"
 
 
 def test_dead_server_is_an_error(tmp):
-    for client in CLIENTS:
-        server = TorchServer(PYTHON)
-        with Driver(client, server.port) as store:
-            store.send("wait", "78")
-            server.close()
-            text = refused(store.answer, -104, -32)
-            op = text.split(" 'x' at store 127.0.0.1:")[0]  # an old server may be asked first
-            assert op in ("wait for", "check"), text
-            text = refused(store.num_keys, -104, -32)
-            assert f"the connection was lost before: {op} 'x'" in text, text
+    server = TorchServer(PYTHON)
+    with Driver("tcp", server.port) as store:
+        store.send("wait", "78")
+        server.close()
+        text = refused(store.answer, -104, -32)
+        op = text.split(" 'x' at store 127.0.0.1:")[0]  # an old server may be asked first
+        assert op in ("wait for", "check"), text
+        text = refused(store.num_keys, -104, -32)
+        assert f"the connection was lost before: {op} 'x'" in text, text
 
 
 def test_gloo_groups(tmp):

@@ -3,7 +3,7 @@
 #ifndef TESTS_STORE_PEER_H
 #define TESTS_STORE_PEER_H
 
-#include "store/keyspace_internal.h"
+#include "store/keyspace/keyspace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct peer {
     const char *reason;
 };
 
-static const struct store_limits peer_limits = {STORE_KEY_MAX, STORE_VALUE_MAX, STORE_LIST_MAX,
+static const struct store_limits peer_limits = {STORE_KEY_MAX + 1, STORE_VALUE_MAX, STORE_LIST_MAX,
                                                 STORE_CLIENT_BUFFER_MAX};
 
 static inline void peer_open(struct peer *p, struct store_keyspace *keys,
@@ -36,7 +36,7 @@ static inline void peer_serve(struct peer *p, int64_t now_ms) {
     size_t at = 0;
     if (p->parser.dialect == STORE_DIALECT_NONE) {
         if (store_detect(p->rx.data, p->rx.len, &p->parser.dialect, &at) == 0) return;
-        p->session.legacy = p->parser.dialect == STORE_DIALECT_LEGACY_A;
+        p->session.legacy = p->parser.dialect == STORE_DIALECT_LEGACY;
     }
     while (p->error == 0 && at < p->rx.len && p->session.listing == NULL) {
         struct store_request request;

@@ -16,8 +16,6 @@ TIMEOUT_MS = 30000
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-CLIENTS = ("tcp", "async")  # the blocking client, and the one on a loop
-
 
 class StoreError(Exception):
     def __init__(self, code, text):
@@ -37,11 +35,11 @@ def from_hex(word):
 class Driver:
     """One store of C. Methods return bytes, numbers or lists, or raise StoreError."""
 
-    def __init__(self, kind, *args, protocol="probe", timeout_ms=TIMEOUT_MS, prefixes=()):
-        if kind in CLIENTS:
+    def __init__(self, kind, *args, protocol="probe", timeout_ms=TIMEOUT_MS):
+        if kind == "tcp":
             host, port = ("127.0.0.1", args[0]) if len(args) == 1 else args
             args = (host, port, protocol, timeout_ms)
-        words = [DRIVER, kind, *map(str, args), *prefixes]
+        words = [DRIVER, kind, *map(str, args)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True)
         try:

@@ -57,7 +57,6 @@ struct conn {
     int node_end, host_end;  /* 1 = this end is open */
     int linked;              /* the node was told */
     int expired;             /* the coordinator hung up by itself */
-    int job_greeted;
     int64_t last_arrival[2];
     struct coordinator_seat *seat;
 };
@@ -398,16 +397,13 @@ static const struct coordinator_actions host_actions = {
 
 static void host_got(struct conn *c, const struct rdzv_message *m) {
     struct cr_error err = {0};
-    if (m->type == RDZV_HELLO) {
-        struct rdzv_message welcome = {.type = RDZV_WELCOME};
-        welcome.welcome.version = RDZV_VERSION_MAX;
-        c->job_greeted = 1;
-        transmit(c, TO_NODE, &welcome);
-    } else if (c->seat != NULL) {
+    if (c->seat != NULL) {
         if (coordinator_receive(w.coordinator, host_now(), c->seat, m, &err) < 0) {
             violation("the coordinator refuses node %d: %s", c->node, err.text);
         }
     } else if (m->type == RDZV_JOIN && !c->expired) {
+        struct rdzv_message welcome = {.type = RDZV_WELCOME};
+        transmit(c, TO_NODE, &welcome);
         c->seat = coordinator_join(w.coordinator, host_now(), c, is_local(c), &m->join);
         if (c->seat == NULL) host_hang_up(NULL, c);
     }
@@ -648,7 +644,7 @@ static void node_dump(void *arg, const char *why) {
 }
 
 static const struct member_actions node_actions = {
-    .connect = node_connect, .send = node_send, .hang_up = node_hang_up,
+    .connect = node_connect, .send = node_send, .hang_up = node_hang_up, .log = host_log,
     .on_round = node_round, .on_stop = node_stop, .on_end = node_end,
     .on_change = node_change, .on_change_at = node_change_at, .on_notice = node_notice,
     .on_dump = node_dump};
@@ -666,7 +662,7 @@ static void node_starts(int i) {
     n->gone_at = 0;
     n->tick_at = CR_FOREVER;
     struct member_settings s = {
-        .run_id = "job", .where = "host", .local = i == w.host_with_node,
+        .where = "host", .local = i == w.host_with_node,
         .connect_timeout_ms = 20000, .coordinator_wait_ms = w.wait_ms,
         .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc, .instance = rnd64(),
                  .role = i % 2 ? "odd" : "even", .node_rank = -1,
@@ -794,7 +790,9 @@ static void deliver(struct event *e) {
     }
     struct node *n = &w.nodes[c->node];
     if (!n->up || n->inc != c->node_inc || n->conn != c || !c->node_end) return;
-    if (member_receive(n->member, node_now(n), &m, &err) < 0) {
+    if (m.type == RDZV_WELCOME) {
+        member_welcomed(n->member);
+    } else if (member_receive(n->member, node_now(n), &m, &err) < 0) {
         violation("node %d refuses the coordinator: %s", c->node, err.text);
     }
 }
@@ -812,7 +810,7 @@ static void closed(struct event *e) {
     struct node *n = &w.nodes[c->node];
     if (!n->up || n->inc != c->node_inc || n->conn != c || !c->node_end) return;
     close_end(c, TO_HOST);
-    member_unlinked(n->member, node_now(n), "connection closed");
+    member_disconnected(n->member, node_now(n), "connection closed");
 }
 
 static void linked(struct event *e) {
@@ -821,11 +819,11 @@ static void linked(struct event *e) {
     if (n->conn != c || c->linked != 0) return;
     if (!w.host_up || c->host_inc != w.host_inc) {
         c->linked = -1;
-        member_unlinked(n->member, node_now(n), "connection refused");
+        member_disconnected(n->member, node_now(n), "connection refused");
         return;
     }
     c->linked = c->node_end = c->host_end = 1;
-    member_linked(n->member, node_now(n));
+    member_connected(n->member, node_now(n));
 }
 
 static void succeed(int i) {
@@ -925,7 +923,7 @@ static void step(struct event *e) {
     case EV_REFUSED:
         if (!stale && n->conn == e->conn && e->conn->linked == 0) {
             e->conn->linked = -1;
-            member_unlinked(n->member, node_now(n), "connection refused");
+            member_disconnected(n->member, node_now(n), "connection refused");
         }
         break;
     case EV_WORKERS_END:

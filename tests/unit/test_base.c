@@ -83,7 +83,8 @@ START_TEST(test_take_frames) {
 }
 END_TEST
 
-/* `take` ends the connection that the bytes came from, and the owner uses the buffer for a new one. */
+/* `take` ends the connection that the bytes came from, and the owner uses the buffer for a new
+ * one. */
 static int64_t take_and_reconnect(void *arg, const char *data, size_t len) {
     (void) data, (void) len;
     ck_assert_int_eq(cr_buffer_append(arg, "new", 3), 0);

@@ -477,6 +477,23 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
 }
 END_TEST
 
+START_TEST(leaving_twice_gives_no_more_time) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    say(&b, RDZV_LEAVE, 0);
+    for (int i = 0; i < 59; i++) {
+        pass(10000);
+        beat(&a);
+        say(&b, RDZV_LEAVE, 0);
+    }
+    ck_assert_int_eq(b.hung_up, 0);
+    pass(10000);
+    ck_assert_int_eq(b.hung_up, 1);
+}
+END_TEST
+
 START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     struct peer a = {0}, b = {0}, again = {0}, far = {0};
     setup(2, 2, 0);
@@ -494,6 +511,55 @@ START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     join_as(&b, &j);
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
+}
+END_TEST
+
+START_TEST(fixed_ranks_do_not_depend_on_the_order_of_joining) {
+    static const int64_t order[] = {2, 0, 3, 1};
+    static const char *const hosts[] = {"d", "b", "a", "c"};
+    struct peer p[4] = {0}, again = {0};
+    setup(4, 4, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1;
+    for (int i = 0; i < 4; i++) {
+        j.host = hosts[i], j.node_rank = order[i], j.instance = 820 + (uint64_t) i;
+        join_as(&p[i], &j);
+    }
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(p[i].round.group_rank, order[i]);
+        ck_assert_int_eq(p[i].round.first_rank, 2 * order[i]);
+        ck_assert_uint_eq(p[i].round.world_size, 8);
+    }
+    lose(&p[2]);
+    for (int i = 0; i < 4; i++) {
+        if (i != 2) say(&p[i], RDZV_JOIN, 0);
+    }
+    j.host = "e", j.node_rank = 3, j.instance = 830;
+    join_as(&again, &j);
+    ck_assert_uint_eq(again.round.group_rank, 3);
+    ck_assert_uint_eq(p[0].round.round, 1);
+    ck_assert_uint_eq(p[0].round.group_rank, 2);
+}
+END_TEST
+
+/* The round of that one node would have the group rank 65535. */
+START_TEST(fixed_ranks_need_one_number_of_nodes) {
+    struct peer a = {0}, b = {0};
+    setup(1, 65536, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.node_rank = 65535, j.last_call_timeout_ms = 0, j.instance = 841;
+    join_as(&a, &j);
+    ck_assert_int_eq(a.refused, 1);
+    ck_assert_ptr_null(a.seat);
+    ck_assert_str_eq(a.why, "cannot join with fixed ranks and 1:65536 nodes: fixed ranks need one "
+                            "number of nodes");
+    j.min_nodes = j.max_nodes = 1;
+    join_as(&a, &j);
+    ck_assert_str_eq(a.why, "cannot join as node rank 65535: the job has node ranks 0 to 0");
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY); /* its settings are not the job's */
+    j.node_rank = 0;
+    join_as(&b, &j);
+    ck_assert_int_eq(b.rounds, 1);
 }
 END_TEST
 
@@ -553,12 +619,12 @@ START_TEST(an_older_connection_never_ends_a_newer_one) {
     struct peer first = {0}, second = {0}, stale = {0};
     setup(2, 2, 0);
     struct rdzv_join j = defaults;
-    j.host = "a", j.instance = 5, j.link = 1;
+    j.host = "a", j.instance = 5, j.connection = 1;
     join_as(&first, &j);
-    j.link = 3;
+    j.connection = 3;
     join_as(&second, &j);
     ck_assert_int_eq(first.hung_up, 1);
-    j.link = 2;
+    j.connection = 2;
     join_as(&stale, &j);
     ck_assert_ptr_null(stale.seat);
     ck_assert_int_eq(second.hung_up, 0);
@@ -577,6 +643,32 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
     ck_assert_uint_eq(a.round.restart_count, 2);
     ck_assert_uint_eq(a.round.group_rank, 1);
     ck_assert_uint_eq(b.round.group_rank, 0);
+}
+END_TEST
+
+START_TEST(memories_of_no_possible_job_are_refused) {
+    struct peer a = {0}, b = {0}, far = {0};
+    setup(1, 1, 5);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 1, j.rounds_seen = UINT64_MAX;
+    join_as(&a, &j);
+    ck_assert_str_eq(a.why, "cannot join after 18446744073709551615 rounds: no job has more than "
+                            "4294967296");
+    j.rounds_seen = 0, j.restarts_seen = 6;
+    join_as(&a, &j);
+    ck_assert_str_eq(a.why, "cannot join after 6 restarts: the job has at most 5; give every node "
+                            "the same --max-restarts");
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
+    j.rounds_seen = UINT64_C(1) << 32, j.restarts_seen = 5;
+    join_as(&b, &j);
+    ck_assert_uint_eq(b.round.round, UINT64_C(1) << 32);
+    ck_assert_uint_eq(b.round.restart_count, 5);
+    j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9; /* its own budget does not count */
+    join_as(&far, &j);
+    ck_assert_int_eq(far.refused, 1);
+    j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
+    join_as(&a, &j); /* what it has from us is believed */
+    ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
 }
 END_TEST
 
@@ -957,11 +1049,15 @@ int main(void) {
     tcase_add_test(t, silence_is_judged_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_asleep_judges_nobody);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
+    tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
+    tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
+    tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
     tcase_add_test(t, who_came_is_said_with_node_ranks);
     tcase_add_test(t, what_there_is_to_see);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
+    tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joiner_is_announced_and_all_stop_after_one_step);

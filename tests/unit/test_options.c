@@ -38,7 +38,7 @@ static int parse(const char *const *argv) {
     do kept[n] = argv[n];
     while (argv[n++] != NULL);
     cr_error_clear(&err);
-    return options_parse((char *const *) (void *) kept, lookup, NULL, &o, &err);
+    return options_parse((char **) (void *) kept, lookup, NULL, &o, &err);
 }
 
 #define PARSE(...)    parse((const char *const[]){"crun", __VA_ARGS__, NULL})
@@ -70,7 +70,7 @@ START_TEST(dashes_and_underscores_and_prefixes_are_one_option) {
     for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
         ck_assert_int_eq(PARSE(spellings[i], "7", "x"), 0);
         ck_assert_str_eq(o.value[OPTION_NPROC], "7");
-        ck_assert_int_eq(o.source[OPTION_NPROC], OPTION_FROM_LINE);
+        ck_assert_int_eq(o.source[OPTION_NPROC], CR_FROM_LINE);
     }
 }
 END_TEST
@@ -116,12 +116,12 @@ END_TEST
 START_TEST(defaults_then_variables_then_the_line) {
     ck_assert_int_eq(PARSE("x"), 0);
     ck_assert_str_eq(o.value[OPTION_NPROC], "1");
-    ck_assert_int_eq(o.source[OPTION_NPROC], OPTION_FROM_DEFAULT);
+    ck_assert_int_eq(o.source[OPTION_NPROC], CR_FROM_DEFAULT);
     ck_assert_ptr_null(o.value[OPTION_STANDALONE]);
     WITH_ENV("PET_NPROC_PER_NODE=2", "PET_STANDALONE=1", "PET_MODULE=0", "PET_NNODES=");
     ck_assert_int_eq(PARSE("x"), 0);
     ck_assert_str_eq(o.value[OPTION_NPROC], "2");
-    ck_assert_int_eq(o.source[OPTION_NPROC], OPTION_FROM_VARIABLE);
+    ck_assert_int_eq(o.source[OPTION_NPROC], CR_FROM_VARIABLE);
     ck_assert_str_eq(o.value[OPTION_STANDALONE], "1");
     ck_assert_ptr_null(o.value[OPTION_MODULE]);
     ck_assert_str_eq(o.value[OPTION_NNODES], ""); /* set, if empty */
@@ -144,7 +144,7 @@ START_TEST(flags_from_the_environment_are_integers) {
 END_TEST
 
 START_TEST(labels_say_where_a_value_came_from) {
-    char label[OPTION_LABEL_MAX];
+    char label[CR_OPTION_LABEL_MAX];
     WITH_ENV("PET_RDZV_CONF=a=b");
     ck_assert_int_eq(PARSE("--rdzv_id=7", "x"), 0);
     ck_assert_str_eq(option_label(&o, OPTION_RDZV_CONF, label), "PET_RDZV_CONF");
@@ -205,13 +205,16 @@ END_TEST
 
 START_TEST(every_text_names_every_option) {
     struct cr_buffer help = {0}, man = {0}, completion = {0};
-    ck_assert_int_eq(options_write_help(&help), 0);
-    ck_assert_int_eq(options_write_man(&man), 0);
-    ck_assert_int_eq(options_write_completion(&completion), 0);
+    ck_assert_int_eq(cr_command_write_help(&crun_command, &help), 0);
+    ck_assert_int_eq(cr_program_write_man(&crun_program, &man), 0);
+    ck_assert_int_eq(cr_program_write_completion(&crun_program, &completion), 0);
     for (int i = 0; i < OPTION_COUNT; i++) {
-        char name[OPTION_LABEL_MAX + 4], roff[2 * OPTION_LABEL_MAX];
+        char name[CR_OPTION_LABEL_MAX + 4], roff[2 * CR_OPTION_LABEL_MAX];
         size_t n = 0;
-        (void) snprintf(name, sizeof(name), "--%s", option_specs[i].name);
+        const struct cr_option *option = &crun_command.options[i];
+        ck_assert_ptr_nonnull(option->name);
+        if (option->is_hidden) continue;
+        (void) snprintf(name, sizeof(name), "--%s", option->name);
         for (const char *at = name; *at != '\0'; at++) {
             if (*at == '-') roff[n++] = '\\';
             roff[n++] = *at;

@@ -2,7 +2,7 @@
  * upcall comes from inside a call; that every attempt gets a store of its own. */
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
-#include "rendezvous/protocol/message.h"
+#include "rendezvous/protocol/protocol.h"
 #include "tests/lib/run_suite.h"
 
 #include <arpa/inet.h>

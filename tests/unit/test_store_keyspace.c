@@ -829,7 +829,7 @@ END_TEST
 /* Who watches and never reads is given up within the request that goes too far. */
 START_TEST(test_pushes_are_held_to_the_limits) {
     keys.reply_max = 1000;
-    a.parser.dialect = STORE_DIALECT_LEGACY_A;
+    a.parser.dialect = STORE_DIALECT_LEGACY;
     for (int i = 0; i < 200; i++) peer_send(&a, "\x07\2\0\0\0\0\0\0\0/k", 11);
     ck_assert_uint_eq(a.session.out.pending, 200);
     say_value(&b, STORE_OP_SET, "k", "v");
@@ -856,7 +856,7 @@ static void say_one_that_needs_memory(int which) {
     case 7: say_number(&a, STORE_OP_BARRIER, "k", 2); break;
     case 8: compare_set(&a, "k", "", "some value or other"); break;
     default:
-        a.parser.dialect = STORE_DIALECT_LEGACY_A;
+        a.parser.dialect = STORE_DIALECT_LEGACY;
         peer_send(&a, "\x07\1\0\0\0\0\0\0\0k", 10); /* WATCH */
     }
 }

@@ -354,9 +354,8 @@ static void open_client(int i) {
     peer_open(&peers[i], &keys, &peer_limits);
     model[i].legacy = pick(3) == 0;
     if (model[i].legacy) {
-        peers[i].parser.dialect = STORE_DIALECT_LEGACY_A;
+        peers[i].parser.dialect = STORE_DIALECT_LEGACY;
         peers[i].session.legacy = true;
-        peers[i].parser.seen_other = 1;
     } else {
         peer_send(&peers[i], STORE_VALIDATE_BYTES, STORE_VALIDATE_LEN);
     }

@@ -1,6 +1,6 @@
 /* What a server is, by what it answered: every way through the probe, and what is asked of whom. */
 #include "base/clock.h"
-#include "store/probe_internal.h"
+#include "store/client/probe.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -2,7 +2,7 @@
  * calls from several threads at once. Real sockets on loopback; everything else about the server is
  * tested from outside, in tests/integration and tests/fault. */
 #include "base/clock.h"
-#include "store/server_internal.h"
+#include "store/server/server_internal.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 

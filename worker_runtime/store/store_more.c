@@ -1,6 +1,6 @@
 /* The store's calls that current torch has besides: append, several keys at once, queues, the list
  * of keys, a barrier. Servers that lack one are served by others where that is possible
- * (store/client.c). */
+ * (store/client/client.c). */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/cleanup.h"

@@ -1,0 +1,191 @@
+/* crun-store stat: what a store is doing, and who waits for which key since when.
+ *
+ * Asked in the store's own dialect (STORE_ADMIN_MAGIC); torch's servers do not have it. */
+#include "store/wire/answer.h"
+#include "store/command/command.h"
+#include "store/client/socket.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command_shape shape = {
+    "stat",
+    "",
+    "Shows clients, keys, bytes and operations of a store, and who waits for which key\n"
+    "since when, the longest wait first. Only crun's own stores tell.",
+    0,
+    0,
+    5000};
+
+#define STAT_MAX ((size_t) 64 << 20)
+
+/* ---- asking ---- */
+
+static int ask(struct store_link *l, struct store_answer *a, int64_t deadline_ms) {
+    char request[] = STORE_ADMIN_MAGIC "S";
+    _Static_assert(STORE_ADMIN_STAT == 'S', "the request above");
+    struct iovec iov = {request, sizeof(request) - 1};
+    int rc = store_link_send(l, &iov, 1, deadline_ms);
+    store_answer_begin(a, STORE_REPLY_VALUE, 0);
+    while (rc == 0) {
+        size_t room;
+        void *at = store_answer_room(a, &room);
+        if (at == NULL || a->bytes.len > STAT_MAX) return -ENOMEM;
+        int64_t n = store_link_receive(l, at, room, deadline_ms);
+        rc = n < 0 ? (int) n : store_answer_put(a, (size_t) n);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int fetch(const struct command_line *line, char **text, size_t *len, struct cr_error *err) {
+    struct store_link link = {.fd = -1};
+    struct store_answer a = {0};
+    int64_t deadline = cr_deadline_ms(line->timeout_ms);
+    char where[COMMAND_WHERE_MAX];
+    struct cr_error why = {0};
+    int rc = store_link_dial(&link, line->endpoint.host, line->endpoint.port, deadline, &why);
+    if (rc < 0) {
+        return cr_fail(err, rc, "connect to %s: %s; is it running there?",
+                       command_where(line, where), why.text);
+    }
+    rc = ask(&link, &a, deadline);
+    void *value = NULL;
+    if (rc == 0) rc = store_answer_take_value(&a, &value, len);
+    store_answer_done(&a);
+    store_link_close(&link);
+    *text = value;
+    if (rc == 0) return 0;
+    return cr_fail(err, rc, "%s does not answer: %s; only crun's own stores have stat",
+                   command_where(line, where), rc == -ECONNRESET ? "it hung up" : strerror(-rc));
+}
+
+/* ---- showing ---- */
+
+static long long number(const json_t *stat, const char *name) {
+    return (long long) json_integer_value(json_object_get(stat, name));
+}
+
+static const char *text_of(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text != NULL ? text : "?";
+}
+
+static const char *human_size(char out[32], long long bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double n = (double) bytes;
+    size_t unit = 0;
+    for (; n >= 1024 && unit < 4; unit++) n /= 1024;
+    (void) snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.1f %s", n, units[unit]);
+    return out;
+}
+
+static const char *human_time(char out[32], long long ms) {
+    long long s = ms / 1000;
+    if (s < 60)
+        (void) snprintf(out, 32, "%.1f s", (double) ms / 1000);
+    else if (s < 3600)
+        (void) snprintf(out, 32, "%lld min %02lld s", s / 60, s % 60);
+    else
+        (void) snprintf(out, 32, "%lld h %02lld min", s / 3600, s / 60 % 60);
+    return out;
+}
+
+/* Keys came as one code point a byte; back to bytes, so that UTF-8 keys read as they were. */
+static void print_key(const json_t *key) {
+    const unsigned char *at = (const unsigned char *) json_string_value(key);
+    size_t len = json_string_length(key), n = 0;
+    unsigned char *bytes = malloc(len + 1);
+    if (bytes == NULL) return;
+    for (size_t i = 0; i < len; i++) {
+        bytes[n] = at[i];
+        if (at[i] >= 0xc2 && at[i] <= 0xc3 && i + 1 < len) {
+            bytes[n] = (unsigned char) ((at[i] & 3) << 6 | (at[i + 1] & 0x3f));
+            i++;
+        }
+        n++;
+    }
+    command_put_text(stdout, (struct store_bytes){bytes, n});
+    free(bytes);
+}
+
+static void print_wait(const json_t *wait) {
+    char since[32];
+    const json_t *keys = json_object_get(wait, "keys");
+    long long missing = number(wait, "missing");
+    (void) printf("  %12s  %-24s %-8s", human_time(since, number(wait, "for_ms")),
+                  text_of(wait, "peer"), text_of(wait, "kind"));
+    size_t shown = json_array_size(keys);
+    for (size_t i = 0; i < shown; i++) {
+        (void) printf(" ");
+        print_key(json_array_get(keys, i));
+    }
+    if (missing > (long long) shown) (void) printf(" and %lld more", missing - (long long) shown);
+    (void) printf("\n");
+}
+
+static void print_waits(const json_t *stat) {
+    const json_t *waiting = json_object_get(stat, "waiting");
+    long long all = number(stat, "waiting_clients");
+    if (all == 0) {
+        (void) printf("waiting    nobody\n");
+        return;
+    }
+    (void) printf("waiting    %lld; since, who, how, for which missing keys:\n", all);
+    for (size_t i = 0; i < json_array_size(waiting); i++) print_wait(json_array_get(waiting, i));
+    if (all > (long long) json_array_size(waiting))
+        (void) printf("  and %lld more\n", all - (long long) json_array_size(waiting));
+}
+
+static void print_limit(const char *unit, const char *limit) {
+    (void) printf(limit[0] != '\0' ? " of %s%s\n" : "\n", limit, unit);
+}
+
+static void print_stat(const json_t *stat) {
+    char a[32], b[32], c[32], limit[32] = "";
+    (void) printf("store      %s, version %s, pid %lld, up %s\n", text_of(stat, "address"),
+                  text_of(stat, "version"), number(stat, "pid"),
+                  human_time(a, number(stat, "uptime_ms")));
+    if (number(stat, "clients_max") > 0)
+        (void) snprintf(limit, sizeof(limit), "%lld", number(stat, "clients_max"));
+    (void) printf("clients    %lld", number(stat, "clients"));
+    print_limit("", limit);
+    (void) printf("keys       %lld (%s of keys, %s of values), queues %lld\n", number(stat, "keys"),
+                  human_size(a, number(stat, "key_bytes")),
+                  human_size(b, number(stat, "value_bytes")), number(stat, "queues"));
+    (void) printf("memory     %s", human_size(a, number(stat, "memory")));
+    limit[0] = '\0';
+    if (number(stat, "memory_max") > 0) (void) human_size(limit, number(stat, "memory_max"));
+    print_limit("", limit);
+    (void) printf("operations %lld, %.1f a second; %s in, %s out\n", number(stat, "operations"),
+                  json_number_value(json_object_get(stat, "operations_per_second")),
+                  human_size(b, number(stat, "bytes_in")),
+                  human_size(c, number(stat, "bytes_out")));
+    print_waits(stat);
+}
+
+int command_stat(int argc, char **argv) {
+    struct command_line line;
+    int status;
+    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
+    struct cr_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    if (fetch(&line, &text, &len, &err) < 0) return command_fail(&line, &err);
+    json_error_t why;
+    json_t *stat = json_loadb(text, len, JSON_ALLOW_NUL, &why);
+    if (stat == NULL) {
+        (void) cr_fail(&err, -EPROTO, "the store's answer is not JSON: %s", why.text);
+    } else if (line.json) {
+        (void) printf("%.*s\n", (int) len, text);
+    } else {
+        print_stat(stat);
+    }
+    int rc = stat == NULL ? command_fail(&line, &err) : 0;
+    json_decref(stat);
+    free(text);
+    return rc;
+}

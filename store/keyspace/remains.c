@@ -1,0 +1,76 @@
+#include "store/keyspace/remains.h"
+
+#include "base/assert.h"
+#include "store/keyspace/key_entry.h"
+
+#include <stdlib.h>
+
+/* Work, in eighths of a microsecond or about: an empty bucket is one, a block of memory, far from the
+ * last one, eight; the pages of a big value go back to the kernel one by one. */
+#define WORK_OF_A_BUCKET 1u
+#define WORK_OF_A_BLOCK  8u
+#define PAGE             4096u
+
+/* ---- one entry ---- */
+
+static size_t free_value(struct store_value *v, size_t *memory) {
+    size_t work = WORK_OF_A_BLOCK + store_value_cost(v) / PAGE;
+    store_value_release(v, memory);
+    return work;
+}
+
+static size_t free_queued(struct store_extra *x, size_t *memory) {
+    struct store_queued *q = x->queue_first;
+    x->queue_first = q->next;
+    size_t work = free_value(q->value, memory);
+    *memory -= STORE_QUEUED_COST;
+    free(q);
+    return WORK_OF_A_BLOCK + work;
+}
+
+static void free_extra(struct store_extra *x, size_t *memory) {
+    CR_ASSERT(x->waiter_first == NULL && x->watches == NULL); /* all sessions left */
+    *memory -= STORE_EXTRA_COST;
+    free(x);
+}
+
+/* Of the entry's queue one element, while there is one; then the rest of it, and the entry leaves its
+ * bucket. Returns the work. */
+static size_t free_part(struct store_entry **at, size_t *memory) {
+    struct store_entry *e = *at;
+    size_t work = WORK_OF_A_BLOCK;
+    if (e->extra != NULL && e->extra->queue_first != NULL) return free_queued(e->extra, memory);
+    if (e->extra != NULL) free_extra(e->extra, memory);
+    if (e->value != NULL) work += free_value(e->value, memory);
+    *memory -= store_entry_cost(e->key_len);
+    *at = e->next;
+    free(e);
+    return work;
+}
+
+/* ---- the table ---- */
+
+/* The bucket that comes next, or NULL after the last. */
+static struct store_entry **next_bucket(struct store_remains *r) {
+    struct store_key_table *t = &r->table;
+    if (r->bucket < t->sizes[0]) return &t->buckets[0][r->bucket];
+    size_t at = r->bucket - t->sizes[0];
+    return at < t->sizes[1] ? &t->buckets[1][at] : NULL;
+}
+
+bool store_remains_free_some(struct store_remains *r, size_t *memory, size_t work_max) {
+    size_t work = 0;
+    struct store_entry **at = next_bucket(r);
+    while (at != NULL && work < work_max) {
+        if (*at != NULL) {
+            work += free_part(at, memory);
+        } else {
+            work += WORK_OF_A_BUCKET;
+            r->bucket++;
+            at = next_bucket(r);
+        }
+    }
+    store_heap_settle();
+    if (at == NULL) store_key_table_done(&r->table);
+    return at != NULL;
+}

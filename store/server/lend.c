@@ -1,0 +1,44 @@
+/* Big values to the socket without a copy: their pages go into a pipe by reference, and from the
+ * pipe to the socket. Half of the cost of a big GET is the copy into the socket, which this saves;
+ * see value.c for what makes it safe. The pipe is empty between two calls. */
+#include "store/server/server_internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#define PIPE_SIZE (1 << 20) /* what an unprivileged process may ask for; with less it works too */
+
+static int open_pipe(struct store_server *server) {
+    if (server->lending[0] >= 0) return 0;
+    if (pipe2(server->lending, O_CLOEXEC | O_NONBLOCK) < 0) {
+        server->lending[0] = server->lending[1] = -1;
+        return -1;
+    }
+    (void) fcntl(server->lending[1], F_SETPIPE_SZ, PIPE_SIZE);
+    return 0;
+}
+
+void store_lend_done(struct store_server *server) {
+    cr_close_fd(&server->lending[0]);
+    cr_close_fd(&server->lending[1]);
+}
+
+/* splice() knows no MSG_NOSIGNAL: SIGPIPE is blocked in the server's thread, or ignored. */
+ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, size_t offset) {
+    struct iovec rest = {.iov_base = v->data + offset, .iov_len = v->len - offset};
+    if (open_pipe(server) < 0) return 0;
+    ssize_t in = vmsplice(server->lending[1], &rest, 1, SPLICE_F_NONBLOCK);
+    if (in <= 0) return 0;
+    v->lent = 1;
+    unsigned more = (size_t) in < rest.iov_len ? SPLICE_F_MORE : 0;
+    ssize_t n = splice(server->lending[0], NULL, fd, NULL, (size_t) in, SPLICE_F_NONBLOCK | more);
+    if (n < in) { /* what the socket did not take leaves the pipe with it */
+        int error = errno;
+        store_lend_done(server);
+        errno = error;
+    }
+    return n;
+}

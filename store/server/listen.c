@@ -1,0 +1,170 @@
+/* Listening: one socket a space, dual-stack when no host is asked for. */
+#include "store/server/server_internal.h"
+
+#include "base/address.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The kernel cuts it to net.core.somaxconn; that, not we, should be the limit of a storm. */
+#define BACKLOG 65535
+
+/* ---- binding ---- */
+
+/* What accepted sockets inherit: set once here instead of five system calls a client. */
+static int set_options(int fd) {
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {SOL_SOCKET, SO_REUSEADDR, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, STORE_KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, STORE_KEEPALIVE_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, STORE_KEEPALIVE_PROBES},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int) STORE_USER_TIMEOUT_MS},
+    };
+    for (size_t i = 0; i < CR_ARRAY_LEN(options); i++) {
+        if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) < 0) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+static int open_socket(const union store_peer *address, socklen_t len, int dual_stack, int *out) {
+    CR_AUTO_FD int fd =
+        socket(address->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    int rc = set_options(fd);
+    if (rc < 0) return rc;
+    if (dual_stack) {
+        int off = 0;
+        if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0) return -errno;
+    }
+    if (bind(fd, &address->sa, len) < 0 || listen(fd, BACKLOG) < 0) return -errno;
+    *out = cr_take_fd(&fd);
+    return 0;
+}
+
+/* All interfaces, both families; IPv4 alone where the machine has no IPv6. A port that is in use is
+ * not a reason to fall back. */
+static int open_everywhere(uint16_t port, int *fd) {
+    union store_peer any = {
+        .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
+    int rc = open_socket(&any, sizeof(any.v6), 1, fd);
+    if (rc == 0 || rc == -EADDRINUSE || rc == -EACCES) return rc;
+    any = (union store_peer){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
+    return open_socket(&any, sizeof(any.v4), 0, fd);
+}
+
+static int open_at(const char *host, uint16_t port, int *fd, struct cr_error *err) {
+    struct sockaddr_storage found;
+    socklen_t len;
+    int rc = cr_address_resolve(host, port, &found, &len, err);
+    if (rc < 0) return rc;
+    union store_peer address = {0};
+    memcpy(&address, &found, len < sizeof(address) ? len : sizeof(address));
+    return open_socket(&address, len, 0, fd);
+}
+
+static const char *listen_remedy(int code) {
+    switch (code) {
+    case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
+    case -EACCES: return "; ports below 1024 are for root, give a larger one";
+    default: return ""; /* which option names a port that is in use, the caller knows */
+    }
+}
+
+int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
+                 struct cr_error *err) {
+    int everywhere = host == NULL || host[0] == '\0';
+    struct cr_error why = {0};
+    int rc = everywhere ? open_everywhere(port, fd) : open_at(host, port, fd, &why);
+    if (why.code < 0) return cr_fail(err, rc, "%s", why.text);
+    if (rc < 0) {
+        return cr_fail(err, rc, "cannot listen on '%s:%u': %s%s", everywhere ? "*" : host, port,
+                       strerror(-rc), listen_remedy(rc));
+    }
+    union store_peer bound;
+    socklen_t len = sizeof(bound);
+    if (getsockname(*fd, &bound.sa, &len) < 0) {
+        rc = cr_fail_errno(err, "cannot ask for the bound address");
+        cr_close_fd(fd);
+        return rc;
+    }
+    cr_address_format(&bound.sa, address);
+    *bound_port = ntohs(bound.sa.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
+    return 0;
+}
+
+/* ---- accepting ---- */
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+
+static void on_resume(uv_timer_t *timer) {
+    store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
+}
+
+/* No descriptor left: whoever knocks waits in the kernel's queue until one is free. The timer is
+ * for those that somebody else in this process frees. */
+static void pause_accept(struct store_space *space, int error) {
+    char text[160];
+    (void) snprintf(text, sizeof(text), "cannot accept on '%s': %s; waiting for a free descriptor",
+                    space->address, strerror(error));
+    store_server_log(space->server, NULL, text);
+    space->paused = true;
+    (void) uv_poll_stop(&space->poll);
+    (void) uv_timer_start(&space->resume, on_resume, STORE_RESUME_MS, 0);
+}
+
+void store_listener_resume(struct store_space *space) {
+    if (!space->paused || space->closing) return;
+    space->paused = false;
+    (void) uv_timer_stop(&space->resume);
+    (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
+}
+
+static bool out_of_descriptors(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events) {
+    (void) status, (void) events; /* accept4() says it better */
+    struct store_space *space = CR_CONTAINER_OF(poll, struct store_space, poll);
+    for (int i = 0; i < STORE_ACCEPTS_MAX && !space->paused; i++) {
+        union store_peer peer;
+        socklen_t len = sizeof(peer);
+        int fd = accept4(space->fd, &peer.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            store_connection_open(space, fd, &peer);
+        } else if (out_of_descriptors(errno)) {
+            pause_accept(space, errno);
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return; /* nobody left, or the network's trouble, which is over with that one */
+        }
+    }
+}
+
+void store_listener_turn_away(struct store_space *space) {
+    int fd;
+    while ((fd = accept4(space->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        store_close_softly(fd);
+    }
+}
+
+void store_listener_attach(struct store_space *space) {
+    uv_loop_t *loop = &space->server->loop;
+    (void) uv_poll_init(loop, &space->poll, space->fd); /* cannot fail: a socket of ours */
+    (void) uv_timer_init(loop, &space->resume);
+    (void) uv_idle_init(loop, &space->waking);
+    space->poll.data = space->resume.data = space->waking.data = space;
+    space->users = 3;
+    (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
+}

@@ -1,0 +1,214 @@
+/* libFuzzer target: a hostile coordinator against one member. It says anything that the codec can
+ * carry, in any order, and its connection comes and goes, while the agent makes its calls, from
+ * inside the member's upcalls too. Nothing crashes; the member uses its connection only while it
+ * has one; nothing follows the end; and once it has been told the time, it has nothing left to do
+ * at that time.
+ *
+ * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then steps
+ * of u8 what, and what that takes.  what % 8: 0 the member's deadline comes; 1 u8: so much time
+ * passes; 2 the connection is made; 3 it is lost; 4 u8: the agent calls; 5 to 7: the coordinator
+ * sends a message. An upcall takes a byte too: what the agent calls from inside. */
+#include "base/clock.h"
+#include "rendezvous/member/member.h"
+#include "tests/lib/rdzv_input.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define STEPS_MAX 4096
+#define DAY_MS    UINT64_C(86400000)
+
+struct node {
+    struct member *member;
+    struct input in;
+    int64_t now_ms;
+    int connecting, linked;
+    int calling; /* the agent is in a call: no upcall may come */
+    int leaving, ended;
+};
+
+/* ---- the agent's calls ---- */
+
+static void join(struct node *n) {
+    enum member_state s = member_state(n->member);
+    int has_workers = s == MEMBER_CONNECTING || s == MEMBER_JOINING || s == MEMBER_RUNNING ||
+                      s == MEMBER_SUCCEEDED;
+    if (!has_workers) member_join(n->member, n->now_ms);
+}
+
+static void leave(struct node *n) {
+    n->leaving = 1;
+    member_leave(n->member, n->now_ms, "signal 15");
+}
+
+static void agent_calls(struct node *n) {
+    struct input *in = &n->in;
+    uint64_t round = member_round(n->member);
+    uint8_t which = input_byte(in);
+    if (n->ended) return;
+    n->calling++;
+    switch (which % 8) {
+    case 0: break;
+    case 1: join(n); break;
+    case 2: member_failed(n->member, n->now_ms, round, input_text(in)); break;
+    case 3: member_succeeded(n->member, n->now_ms, round); break;
+    case 4: member_change_answer(n->member, input_u64(in), input_i64(in), input_i64(in)); break;
+    case 5: member_change_ready(n->member, input_u64(in)); break;
+    case 6: member_notice(n->member, input_u32(in), input_i64(in), input_text(in)); break;
+    default: leave(n);
+    }
+    n->calling--;
+}
+
+/* ---- what the member does ---- */
+
+static void on_connect(void *arg) {
+    struct node *n = arg;
+    CR_ASSERT(!n->connecting && !n->linked && !n->ended && !n->leaving);
+    n->connecting = 1;
+}
+
+static void on_send(void *arg, const struct rdzv_message *m) {
+    struct cr_buffer frame = {0};
+    struct rdzv_message heard;
+    const struct node *n = arg;
+    CR_ASSERT(n->linked && !n->ended);
+    cross_the_wire(m, &frame, &heard);
+    cr_buffer_done(&frame);
+}
+
+static void on_hang_up(void *arg) {
+    struct node *n = arg;
+    CR_ASSERT(n->connecting || n->linked);
+    n->connecting = n->linked = 0;
+}
+
+static void upcall(struct node *n) {
+    CR_ASSERT(!n->calling && !n->ended && !n->leaving);
+    agent_calls(n);
+}
+
+static void on_round(void *arg, const struct rdzv_round *round) {
+    struct node *n = arg;
+    CR_ASSERT(member_state(n->member) == MEMBER_RUNNING);
+    CR_ASSERT(member_round(n->member) == round->round);
+    CR_ASSERT(strlen(round->master_addr) < RDZV_TEXT_MAX);
+    upcall(n);
+}
+
+static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
+    struct node *n = arg;
+    CR_ASSERT(grace_max_ms >= 0 && strlen(why) < RDZV_TEXT_MAX);
+    if (!n->leaving) upcall(n);
+    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* it only hastens */
+}
+
+static void on_end(void *arg, int outcome, const char *why) {
+    struct node *n = arg;
+    CR_ASSERT(outcome >= 0 && outcome <= 2 && strlen(why) < RDZV_TEXT_MAX);
+    CR_ASSERT(!n->calling && !n->ended && !n->leaving && !n->connecting && !n->linked);
+    n->ended = 1;
+}
+
+static void on_change(void *arg, const struct rdzv_change *change) {
+    (void) change;
+    upcall(arg);
+}
+
+static void on_change_at(void *arg, const struct rdzv_change_at *at) {
+    (void) at;
+    upcall(arg);
+}
+
+static void on_notice(void *arg, const struct rdzv_ask_notice *notice) {
+    (void) notice;
+    upcall(arg);
+}
+
+static void on_dump(void *arg, const char *why) {
+    (void) why;
+    upcall(arg);
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    (void) level;
+    CR_ASSERT(strlen(text) < RDZV_TEXT_MAX);
+}
+
+static const struct member_actions actions = {
+    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log, .on_round = on_round,
+    .on_stop = on_stop, .on_end = on_end, .on_change = on_change, .on_change_at = on_change_at,
+    .on_notice = on_notice, .on_dump = on_dump};
+
+/* ---- what happens to it ---- */
+
+static void link_up(struct node *n) {
+    if (!n->connecting) return;
+    n->connecting = 0;
+    n->linked = 1;
+    member_connected(n->member, n->now_ms);
+}
+
+static void link_down(struct node *n, const char *why) {
+    if (!n->connecting && !n->linked) return;
+    n->connecting = n->linked = 0;
+    member_disconnected(n->member, n->now_ms, why);
+}
+
+static void hear(struct node *n) {
+    struct cr_error err = {0};
+    struct cr_buffer frame = {0};
+    struct rdzv_message said, m;
+    input_message(&n->in, &said);
+    cross_the_wire(&said, &frame, &m);
+    if (n->linked && m.type == RDZV_WELCOME) member_welcomed(n->member);
+    else if (n->linked && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
+    cr_buffer_done(&frame);
+}
+
+static void pass(struct node *n, int until_deadline) {
+    int64_t deadline = member_deadline(n->member);
+    int rest = 8;
+    uint64_t longest_ms = 1000 * DAY_MS;
+    if (!until_deadline) n->now_ms += (int64_t) (input_number(&n->in) % longest_ms);
+    else if (deadline > n->now_ms && deadline != CR_FOREVER) n->now_ms = deadline;
+    do member_tick(n->member, n->now_ms);
+    while (member_deadline(n->member) <= n->now_ms && rest-- > 0);
+    CR_ASSERT(member_deadline(n->member) > n->now_ms);
+}
+
+static void step(struct node *n) {
+    switch (input_byte(&n->in) % 8) {
+    case 0: pass(n, 1); break;
+    case 1: pass(n, 0); break;
+    case 2: link_up(n); break;
+    case 3: link_down(n, "the connection was closed"); break;
+    case 4: agent_calls(n); break;
+    default: hear(n);
+    }
+}
+
+static struct member *new_member(struct node *n) {
+    struct member_settings s = {
+        .where = "n0:29400", .local = input_byte(&n->in) % 2,
+        .connect_timeout_ms = input_byte(&n->in), .coordinator_wait_ms = input_byte(&n->in),
+        .self = {.host = "n1", .addr = "", .role = "default", .instance = 9, .node_rank = -1,
+                 .local_world_size = 1, .min_nodes = 1, .max_nodes = 2,
+                 .keep_alive_interval_ms = 50, .keep_alive_max_attempt = 3}};
+    return member_new(&s, &actions, n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct node n = {.in = {data, size}, .now_ms = 1000};
+    n.member = new_member(&n);
+    if (n.member == NULL) abort();
+    for (int i = 0; i < STEPS_MAX && n.in.left > 0; i++) {
+        step(&n);
+        CR_ASSERT(n.ended == (member_state(n.member) == MEMBER_ENDED));
+        CR_ASSERT(!n.leaving || n.ended || member_state(n.member) == MEMBER_LEAVING);
+    }
+    member_free(n.member);
+    return 0;
+}

@@ -1,0 +1,210 @@
+/* libFuzzer target: hostile nodes against one coordinator. They join with any settings, say
+ * anything that the codec can carry, in any order, come and go, and let time pass. Nothing
+ * crashes; the coordinator counts its nodes as we do; every round has each rank once; the budget
+ * is kept; and once it has been told the time, it has nothing left to do at that time.
+ *
+ * Input: steps of  u8 what, and what that takes.  what % 8 is the node, what / 8 % 8 the deed:
+ * 0 the coordinator's deadline comes; 1 u8: so much time passes; 2 the node's connection is lost;
+ * 3 u8: its shell does something rare, see shell_acts(); 4 to 7: the node sends a message. */
+#include "base/clock.h"
+#include "rendezvous/coordinator/coordinator.h"
+#include "tests/lib/rdzv_input.h"
+
+#include <errno.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define NODES     8
+#define STEPS_MAX 4096
+#define DAY_MS    INT64_C(86400000)
+
+struct node {
+    struct coordinator_seat *seat; /* NULL: it has none */
+    uint32_t workers;
+};
+
+/* What was told of the newest round. */
+struct told {
+    struct rdzv_round first; /* to the node that heard of it first */
+    uint32_t nodes, workers;
+    uint32_t ranks; /* a bit for each group rank */
+};
+
+struct world {
+    struct coordinator *coordinator;
+    struct node nodes[NODES];
+    struct told told;
+    uint64_t rounds; /* at least so many have been told of */
+    int64_t now_ms;
+    int store_fails;
+};
+
+/* ---- what the coordinator does ---- */
+
+static void check_complete(const struct told *t) {
+    CR_ASSERT(t->nodes == t->first.group_world_size && t->workers == t->first.world_size);
+}
+
+/* The first node of a round to hear of it: the round before was told to all of its nodes. */
+static void begin_told(struct world *w, const struct rdzv_round *r) {
+    check_complete(&w->told);
+    CR_ASSERT(r->round >= w->rounds);
+    w->rounds = r->round + 1;
+    w->told = (struct told){.first = *r};
+}
+
+static void check_round(struct world *w, const struct node *n, const struct rdzv_round *r) {
+    struct told *t = &w->told;
+    if (r->round >= w->rounds) begin_told(w, r);
+    CR_ASSERT(r->round == t->first.round && r->restart_count == t->first.restart_count);
+    CR_ASSERT(r->group_world_size == t->first.group_world_size);
+    CR_ASSERT(r->world_size == t->first.world_size);
+    CR_ASSERT(r->group_rank < r->group_world_size && r->group_world_size <= NODES);
+    CR_ASSERT((t->ranks & 1u << r->group_rank) == 0);
+    CR_ASSERT(r->first_rank + n->workers <= r->world_size);
+    CR_ASSERT(r->first_role_rank + n->workers <= r->role_world_size);
+    CR_ASSERT(r->role_world_size <= r->world_size);
+    t->ranks |= 1u << r->group_rank;
+    t->workers += n->workers;
+    t->nodes++;
+}
+
+/* A member refuses other ones, and the one in the coordinator's own process must not. */
+static void check_accepted(const struct rdzv_accepted *a) {
+    CR_ASSERT(a->keep_alive_interval_ms >= 1 && a->keep_alive_interval_ms <= DAY_MS);
+    CR_ASSERT(a->keep_alive_max_attempt >= 1 && a->keep_alive_max_attempt <= 1000);
+}
+
+static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
+    struct cr_buffer frame = {0};
+    struct rdzv_message heard;
+    cross_the_wire(m, &frame, &heard);
+    if (heard.type == RDZV_ROUND) check_round(arg, peer, &heard.round);
+    if (heard.type == RDZV_ACCEPTED) check_accepted(&heard.accepted);
+    if (heard.type == RDZV_CHANGE) CR_ASSERT(heard.change.left_ms >= 0);
+    if (heard.type == RDZV_CHANGE_AT) CR_ASSERT(heard.change_at.left_ms >= 0);
+    cr_buffer_done(&frame);
+}
+
+static void on_hang_up(void *arg, void *peer) {
+    struct node *n = peer;
+    (void) arg;
+    CR_ASSERT(n->seat != NULL);
+    n->seat = NULL;
+}
+
+static int on_open_store(void *arg, uint64_t round, struct coordinator_store *out,
+                         struct cr_error *err) {
+    const struct world *w = arg;
+    CR_ASSERT(round >= w->rounds);
+    if (w->store_fails) return cr_fail(err, -EMFILE, "no store today");
+    *out = (struct coordinator_store){.addr = "10.0.0.1", .port = 7000};
+    return 0;
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    (void) level;
+    CR_ASSERT(strlen(text) < RDZV_TEXT_MAX);
+}
+
+static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
+
+/* ---- what the nodes do ---- */
+
+static void lose(struct world *w, struct node *n, const char *why) {
+    struct coordinator_seat *seat = n->seat;
+    n->seat = NULL;
+    if (seat != NULL) coordinator_lost(w->coordinator, w->now_ms, seat, why);
+}
+
+/* The first node lives in the coordinator's process. */
+static void join(struct world *w, struct node *n, const struct rdzv_join *j) {
+    n->workers = j->local_world_size;
+    n->seat = coordinator_join(w->coordinator, w->now_ms, n, n == w->nodes, j);
+}
+
+/* Before JOIN the shell passes nothing on. */
+static void send(struct world *w, struct node *n, struct input *in) {
+    struct cr_error err = {0};
+    struct cr_buffer frame = {0};
+    struct rdzv_message said, m;
+    input_message(in, &said);
+    cross_the_wire(&said, &frame, &m);
+    if (n->seat != NULL) {
+        int rc = coordinator_receive(w->coordinator, w->now_ms, n->seat, &m, &err);
+        if (rc < 0) lose(w, n, err.text);
+    } else if (m.type == RDZV_JOIN) {
+        join(w, n, &m.join);
+    }
+    cr_buffer_done(&frame);
+}
+
+static void shell_acts(struct world *w, struct input *in) {
+    struct rdzv_operate o = {.run_id = "job"};
+    switch (input_byte(in) % 4) {
+    case 0: w->store_fails = !w->store_fails; break;
+    case 1: coordinator_abandon(w->coordinator, w->now_ms, input_text(in)); break;
+    default:
+        o.host = input_text(in), o.why = input_text(in);
+        o.kind = input_u32(in), o.left_ms = input_i64(in);
+        CR_ASSERT(coordinator_operate(w->coordinator, &o) <= NODES);
+    }
+}
+
+/* Judging one node may give the next something to wait for, but not without end. */
+static void tick(struct world *w) {
+    int rest = 4 * NODES;
+    do coordinator_tick(w->coordinator, w->now_ms);
+    while (coordinator_deadline(w->coordinator) <= w->now_ms && rest-- > 0);
+    CR_ASSERT(coordinator_deadline(w->coordinator) > w->now_ms);
+}
+
+static void pass(struct world *w, struct input *in, int until_deadline) {
+    int64_t deadline = coordinator_deadline(w->coordinator);
+    if (!until_deadline) w->now_ms += (int64_t) (input_number(in) % (uint64_t) (1000 * DAY_MS));
+    else if (deadline > w->now_ms && deadline != CR_FOREVER) w->now_ms = deadline;
+    tick(w);
+}
+
+static void step(struct world *w, struct input *in) {
+    uint8_t what = input_byte(in);
+    struct node *n = &w->nodes[what % NODES];
+    switch (what / NODES % 8) {
+    case 0: pass(w, in, 1); break;
+    case 1: pass(w, in, 0); break;
+    case 2: lose(w, n, "its connection was closed"); break;
+    case 3: shell_acts(w, in); break;
+    default: send(w, n, in);
+    }
+}
+
+/* ---- what must be true between the steps ---- */
+
+static void check(const struct world *w) {
+    struct coordinator_view v;
+    uint32_t seats = 0, in_states = 0;
+    coordinator_look(w->coordinator, &v);
+    for (int i = 0; i < NODES; i++) seats += w->nodes[i].seat != NULL;
+    for (int i = 0; i < SEAT_STATE_COUNT; i++) in_states += v.in_state[i];
+    CR_ASSERT(v.seats == seats && in_states == seats);
+    CR_ASSERT(v.restart_count <= v.max_restarts);
+    CR_ASSERT(v.next_round >= w->rounds && v.next_round <= (UINT64_C(1) << 32) + STEPS_MAX);
+    if (v.phase == COORDINATOR_EMPTY) CR_ASSERT(seats == 0 && v.max_nodes == 0);
+    if (v.phase == COORDINATOR_ENDED) CR_ASSERT(coordinator_deadline(w->coordinator) == CR_FOREVER);
+    check_complete(&w->told);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct input in = {data, size};
+    struct world w = {.now_ms = 1000};
+    w.coordinator = coordinator_new("job", &actions, &w);
+    if (w.coordinator == NULL) abort();
+    for (int i = 0; i < STEPS_MAX && in.left > 0; i++) {
+        step(&w, &in);
+        check(&w);
+    }
+    coordinator_free(w.coordinator);
+    return 0;
+}
