@@ -240,20 +240,21 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
 }
 
 /* The job's end became known while workers are being stopped: kept ones are stopped, too. They get
- * what is left of the others' grace. While others are still being stopped, the running stop covers
- * them and only the first signal is missing. */
+ * what is left of the others' grace. If others are still being stopped, a second stop() would
+ * signal those again, so only the kept ones get a signal, and node_tick() kills them when the grace
+ * is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
+    int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         if (!is_kept(w->state)) continue;
         any = true;
         if (w->state == WORKER_PARKED) unpark(n, now_ms, w);
-        else worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+        worker_enter(n, w, WORKER_STOPPING, n->processes_gone ? CR_FOREVER : kill_at_ms);
         if (!n->processes_gone) n->actions->signal(n->arg, i, SIGTERM);
     }
     if (!any || !n->processes_gone) return;
-    int64_t kill_at_ms = n->group.kill_at_ms;
     if (kill_at_ms == CR_FOREVER) stop_processes(n, SIGTERM, CR_FOREVER);
     else stop_processes(n, SIGTERM, kill_at_ms > now_ms ? kill_at_ms - now_ms : 0);
 }
@@ -540,14 +541,20 @@ static void break_round(struct node *n, int64_t now_ms) {
     feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
 }
 
-/* The processes that were kept with them are ended, too. */
-static void kill_kept_that_are_late(struct node *n, int64_t now_ms) {
+static void say_not_parked(const struct node *n, const struct node_worker *w) {
+    say(n, CR_LOG_WARN, "local rank %u was left alive to go on in its process and did not call "
+        "crunrt_rejoin() in time; it is ended", index_of(n, w));
+}
+
+/* Workers that were kept and have not parked, or that were kept when the others were stopped.
+ * stop() ends what they started, too. */
+static void kill_late_workers(struct node *n, int64_t now_ms) {
     bool any = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
-        if (w->state != WORKER_KEPT || now_ms < w->until_ms) continue;
-        say(n, CR_LOG_WARN, "local rank %u was left alive to go on in its process and did not call "
-            "crunrt_rejoin() in time; it is ended", i);
+        if (now_ms < w->until_ms) continue;
+        if (w->state != WORKER_KEPT && w->state != WORKER_STOPPING) continue;
+        if (w->state == WORKER_KEPT) say_not_parked(n, w);
         worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
         any = true;
     }
@@ -557,7 +564,7 @@ static void kill_kept_that_are_late(struct node *n, int64_t now_ms) {
 void node_tick(struct node *n, int64_t now_ms) {
     if (now_ms >= n->notice.until_ms) leave_now(n, now_ms);
     if (now_ms >= n->patience_until_ms) break_round(n, now_ms);
-    kill_kept_that_are_late(n, now_ms);
+    kill_late_workers(n, now_ms);
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         if (w->state == WORKER_HUNG && now_ms >= w->until_ms) kill_hung(n, w);

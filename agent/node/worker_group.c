@@ -32,7 +32,8 @@ void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
                        int64_t shutdown_timeout_ms) {
     *g = (struct worker_group){.state = GROUP_JOINING,
                                .stop_timeout_ms = stop_timeout_ms,
-                               .shutdown_timeout_ms = shutdown_timeout_ms};
+                               .shutdown_timeout_ms = shutdown_timeout_ms,
+                               .lease_ms = CR_FOREVER};
 }
 
 /* ---- parts of actions ---- */
@@ -40,12 +41,30 @@ void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
 /* The only writer of the state. */
 static void enter(struct step *s, enum group_state next) { s->g->state = next; }
 
+static int64_t shorter(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t after(int64_t now_ms, int64_t ms) {
+    return now_ms > CR_FOREVER - ms ? CR_FOREVER : now_ms + ms;
+}
+
+/* Whatever the reason for the stop: a node that is cut off has no more than the rest of its
+ * lease. */
 static void stop_all(struct step *s, int signum, int64_t grace_ms) {
-    bool forever = grace_ms == CR_FOREVER || s->event->now_ms > CR_FOREVER - grace_ms;
+    int64_t now_ms = s->event->now_ms;
+    if (s->g->lease_ms != CR_FOREVER) {
+        int64_t rest_ms = s->g->lease_ms > now_ms ? s->g->lease_ms - now_ms : 0;
+        grace_ms = shorter(grace_ms, rest_ms);
+    }
     enter(s, GROUP_STOPPING);
-    s->g->kill_at_ms = forever ? CR_FOREVER : s->event->now_ms + grace_ms;
+    s->g->kill_at_ms = after(now_ms, grace_ms);
     s->todo.stop_signal = signum;
     s->todo.stop_grace_ms = grace_ms;
+}
+
+/* STOP and LEAVE bring a bounded time only to a node that is cut off. */
+static void note_lease(struct step *s) {
+    if (s->event->ms == CR_FOREVER) return;
+    s->g->lease_ms = shorter(s->g->lease_ms, after(s->event->now_ms, s->event->ms));
 }
 
 static void end(struct step *s) {
@@ -67,8 +86,6 @@ static enum group_ending ending_of(enum group_event_type type) {
     if (type == GROUP_EVENT_END_OK) return GROUP_SUCCEEDED;
     return type == GROUP_EVENT_END_FAILED ? GROUP_FAILED : GROUP_LOST;
 }
-
-static int64_t shorter(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void count_exit(struct step *s) {
     CR_ASSERT(s->g->living > 0);
@@ -150,13 +167,15 @@ static void worker_ended_stopping(struct step *s) {
 }
 
 static void stop_for_next_round(struct step *s) {
-    stop_all(s, SIGTERM, shorter(s->g->stop_timeout_ms, s->event->ms));
+    note_lease(s);
+    stop_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
 /* This node is cut off and its lease ends soon: the workers that are left have less time now. */
 static void hasten(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
-    if (s->g->kill_at_ms - s->event->now_ms > s->event->ms) stop_all(s, SIGTERM, s->event->ms);
+    note_lease(s);
+    if (s->g->kill_at_ms > s->g->lease_ms) stop_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
 static void note_end(struct step *s) {
@@ -208,6 +227,7 @@ static void go_on_or_end(struct step *s) {
         end(s);
     } else {
         enter(s, GROUP_JOINING);
+        s->g->lease_ms = CR_FOREVER; /* parked workers have no ranks that could run elsewhere */
         s->todo.join = true;
     }
 }

@@ -99,17 +99,20 @@ struct worker_group {
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     uint32_t living;      /* workers of this round that have neither ended nor parked */
     uint32_t parked;      /* workers that wait in their processes for the next round */
-    uint32_t ended_early; /* workers that ended for a change, or while parked: without them the round
-                             cannot succeed, something else ends it */
+    uint32_t ended_early; /* workers that ended for a change or while parked; without them the
+                             round cannot succeed, and something else ends it */
     uint32_t failures;    /* of this round; workers that failed after our signal do not count */
     uint32_t signals;     /* that the launcher received */
     int signal;           /* the first of them */
     bool rendezvous_over; /* it ended, or we left it: it expects no more reports */
     int64_t kill_at_ms;   /* STOPPING: when the grace ends */
+    int64_t lease_ms;     /* no grace ends later: this node's ranks may then run elsewhere;
+                             CR_FOREVER: it is not cut off */
 };
 
 /* A group that is about to join. */
-void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms, int64_t shutdown_timeout_ms);
+void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
+                       int64_t shutdown_timeout_ms);
 
 struct group_actions worker_group_step(struct worker_group *g, const struct group_event *event);
 

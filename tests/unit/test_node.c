@@ -467,6 +467,22 @@ START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
 }
 END_TEST
 
+/* The grace of the others may be over by then: the kept worker has none left, and no other timer
+ * ends it. */
+START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
+    running();
+    can_rejoin(0);
+    exits(1, 1);
+    forget_what_it_asked();
+    f.now += STOP_MS - 10;
+    job_ends(RENDEZVOUS_FAILED);
+    ASKED("do not keep 0; signal 0 15");
+    ck_assert_int_eq(node_deadline(&f.node), f.now + 10);
+    time_passes(10);
+    ASKED("stop 9 0");
+}
+END_TEST
+
 /* The others are gone already: a stop of its own, with what is left of the grace. */
 START_TEST(test_a_late_kept_worker_gets_the_rest_of_the_grace) {
     running();
@@ -749,6 +765,17 @@ START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
 }
 END_TEST
 
+/* Nor has one whose user presses ^C: the next round may begin elsewhere when the lease is over. */
+START_TEST(test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off) {
+    running();
+    node_stop(&f.node, f.now, 150);
+    forget_what_it_asked();
+    f.now += 50;
+    node_signal(&f.node, f.now, SIGTERM);
+    ASKED("leave; stop 15 100");
+}
+END_TEST
+
 /* ---- signals to the launcher ---- */
 
 START_TEST(test_a_signal_is_passed_on_and_kept_workers_get_it_too) {
@@ -808,6 +835,7 @@ int main(void) {
     tcase_add_test(t, test_a_shorter_grace_holds_for_kept_workers);
     tcase_add_test(t, test_no_worker_is_kept_when_the_job_ends);
     tcase_add_test(t, test_kept_workers_are_stopped_when_the_job_ends_meanwhile);
+    tcase_add_test(t, test_a_kept_worker_that_is_stopped_late_is_killed_in_time);
     tcase_add_test(t, test_a_late_kept_worker_gets_the_rest_of_the_grace);
     tcase_add_test(t, test_a_worker_without_a_channel_is_stopped);
     tcase_add_test(t, test_a_parked_worker_is_handed_the_next_round);
@@ -831,6 +859,7 @@ int main(void) {
     tcase_add_test(t, test_without_a_round_a_node_leaves_at_once);
     tcase_add_test(t, test_a_notice_during_a_stop_is_obeyed_when_it_is_complete);
     tcase_add_test(t, test_a_leaving_node_that_is_cut_off_has_no_more_time);
+    tcase_add_test(t, test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off);
     tcase_add_test(t, test_a_signal_is_passed_on_and_kept_workers_get_it_too);
     tcase_add_test(t, test_a_signal_between_rounds_ends_parked_workers);
     tcase_add_test(t, test_every_state_names_its_limit);
