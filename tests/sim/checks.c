@@ -6,6 +6,7 @@
 
 #define SLACK (4 * KILL_TIME) /* to die of SIGKILL, report the exit, find the processes gone */
 #define DRIFT 40              /* clocks differ by 2 %, of at most 2 s */
+#define CHECK_EVERY 4         /* limits are looked at so often */
 
 /* ---- rounds: what the coordinator sends ---- */
 
@@ -344,23 +345,23 @@ static bool is_late(int64_t now, int64_t limit) {
     return limit != CR_FOREVER && now > limit + SLACK;
 }
 
-static void check_worker_limit(struct sim_node *n, uint32_t i) {
+static void check_worker_limit(struct sim_node *n, uint32_t i, int64_t now) {
     const struct node_worker *k = &n->node.workers[i];
-    if (is_late(node_now(n), k->until_ms)) {
+    if (is_late(now, k->until_ms)) {
         world_violation(n->w, "node %d, worker %u is %s for too long; limit: %s", n->index, i,
                         worker_state_name(k->state), worker_state_limit(k->state));
     }
     if (k->state == WORKER_KEPT && k->until_ms == CR_FOREVER) {
         world_violation(n->w, "node %d, worker %u is kept without a limit", n->index, i);
     }
-    if (k->state == WORKER_HUNG && k->until_ms == CR_FOREVER && n->workers[i].dies_at == CR_FOREVER) {
+    if (k->state == WORKER_HUNG && k->until_ms == CR_FOREVER &&
+        n->workers[i].dies_at == CR_FOREVER) {
         world_violation(n->w, "node %d, worker %u hangs without a limit", n->index, i);
     }
 }
 
-static void check_node_limits(struct sim_node *n) {
+static void check_node_limits(struct sim_node *n, int64_t now) {
     const struct node *node = &n->node;
-    int64_t now = node_now(n);
     bool in_round = node->group.state == GROUP_RUNNING || node->group.state == GROUP_WAITING;
     if (node->group.state == GROUP_STOPPING && is_late(now, node->group.kill_at_ms)) {
         world_violation(n->w, "node %d is STOPPING for too long; limit: %s", n->index,
@@ -378,20 +379,26 @@ static void check_node_limits(struct sim_node *n) {
 }
 
 /* Nothing holds for an agent that does not run, or has just begun to run again. */
-static void check_node(struct sim_node *n) {
-    bool awake = n->w->now >= n->resumed_at + SLACK && (!n->up || n->stalled_until == 0);
-    bool runs = n->up && awake;
+static void check_limits(struct sim_node *n) {
+    struct world *w = n->w;
+    if (w->now < n->resumed_at + SLACK || (n->up && n->stalled_until != 0)) return;
+    int64_t now = node_now(n);
     for (uint32_t i = 0; i < n->worker_count; i++) {
-        if (n->up) check_belief(n, i);
-        if (runs) check_worker_limit(n, i);
-        if (n->workers[i].alive && awake) check_superseded(n, &n->workers[i]);
+        if (n->up) check_worker_limit(n, i, now);
+        if (n->workers[i].alive) check_superseded(n, &n->workers[i]);
     }
-    if (runs) check_node_limits(n);
+    if (n->up) check_node_limits(n, now);
 }
 
-void check_step(struct world *w) {
+/* What a node believes changes only with its own events; limits end with time. */
+void check_step(struct world *w, struct sim_node *touched) {
+    for (uint32_t i = 0; touched != NULL && touched->up && i < touched->worker_count; i++) {
+        check_belief(touched, i);
+    }
+    if (w->now < w->checked_at + CHECK_EVERY) return;
+    w->checked_at = w->now;
     for (int i = 0; i < HOSTS_MAX; i++) check_change_is_over_in_time(&w->hosts[i]);
-    for (int i = 0; i < w->node_count; i++) check_node(&w->nodes[i]);
+    for (int i = 0; i < w->node_count; i++) check_limits(&w->nodes[i]);
 }
 
 /* ---- the end of a schedule ---- */

@@ -108,8 +108,9 @@ static void run_until(struct world *w, int64_t end) {
         if (world_hold(w, &e)) continue;
         happen(w, &e);
         for (int i = 0; i < HOSTS_MAX; i++) host_after_event(&w->hosts[i]);
-        if (e.node >= 0) node_after_event(&w->nodes[e.node]);
-        check_step(w);
+        struct sim_node *touched = e.node >= 0 ? &w->nodes[e.node] : NULL;
+        if (touched != NULL) node_after_event(touched);
+        check_step(w, touched);
         free(e.bytes);
         w->totals.events++;
     }
@@ -208,7 +209,7 @@ static void reset_world(struct world *w) {
     for (int i = 0; i < HOSTS_MAX; i++) reset_host(&w->hosts[i]);
     w->history.round_count = w->history.change_count = 0;
     w->history.top_restarts = 0;
-    w->now = w->leader = w->host_ids = 0;
+    w->now = w->checked_at = w->leader = w->host_ids = 0;
     w->failed = w->calm = false;
 }
 

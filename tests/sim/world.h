@@ -251,6 +251,7 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
+    int64_t checked_at; /* when limits were looked at last */
     bool calm;          /* the faults have stopped */
     bool verbose, failed;
 
@@ -358,7 +359,8 @@ void faults_inject(struct world *w);
 
 /* ---- checks.c ---- */
 
-void check_step(struct world *w); /* after every event */
+/* After every event; `touched` is the node that it happened to, or NULL. */
+void check_step(struct world *w, struct sim_node *touched);
 void check_calm(struct world *w);
 void check_finished(struct world *w);
 
