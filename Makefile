@@ -64,7 +64,7 @@ objects = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(1)))
 rooms = $(patsubst %,$(BUILD)/lib/room/lib%.a,$(1))
 
 include make/detect.mk
-include base/module.mk store/module.mk rendezvous/module.mk agent/module.mk launcher/module.mk
+include base/module.mk store/module.mk rendezvous/module.mk agent/module.mk launcher/module.mk operator/module.mk
 include worker_runtime/module.mk worker_runtime/mpi/module.mk examples/module.mk tests/module.mk
 include make/check.mk make/install.mk
 
@@ -119,11 +119,6 @@ $(BUILD)/bin/crun: $(call objects,launcher/crun.c) $(call rooms,launcher agent r
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
 
 $(BUILD)/bin/crun-store: $(call objects,$(store_program_SRCS)) $(call rooms,store base)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
-
-$(BUILD)/bin/crun-agent: $(call objects,agent/crun_agent.c) $(call rooms,rendezvous store base)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)

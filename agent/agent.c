@@ -59,6 +59,16 @@ static uint32_t worker_count(const struct agent *a) {
     return a->job->rendezvous.local_world_size;
 }
 
+/* What all events of this agent (agent/report) have in common. */
+static struct event_source event_source(const struct agent *a) {
+    return (struct event_source){.enabled = a->job->console_events,
+                                 .run_id = a->job->rendezvous.run_id,
+                                 .role = a->job->rendezvous.role,
+                                 .backend = a->job->rendezvous.backend,
+                                 .entry_point = a->job->title,
+                                 .host = a->host};
+}
+
 static const char *text_of(const struct cr_buffer *b) {
     return b->len > 0 ? b->data : "a worker failed";
 }
@@ -121,9 +131,10 @@ static void on_flushed(void *arg) { close_parts(arg); }
 /* ---- what the node asks for: processes ---- */
 
 static struct attempt attempt_of(struct agent *a) {
-    return (struct attempt){.job = a->job, .host = a->host, .round = &a->round, .logs = &a->logs,
+    return (struct attempt){.job = a->job, .round = &a->round, .logs = &a->logs,
                             .relay = a->relay, .channels = a->channels, .nursery = a->nursery,
-                            .case_file = &a->case_file, .processes = a->processes};
+                            .case_file = &a->case_file, .processes = a->processes,
+                            .events = event_source(a)};
 }
 
 static int do_start(void *arg, bool *starts) {
@@ -260,8 +271,9 @@ static void do_finish(void *arg) {
     } else if (group->failures > 0) {
         warn_of_failure(a);
     }
-    events_agent_ended(a->job, &a->round, a->host, a->result.outcome,
-                       cr_monotonic_ms() - a->began_ms);
+    bool as_planned =
+        a->result.outcome == AGENT_SUCCEEDED || a->result.outcome == AGENT_FAILED;
+    events_agent_ended(event_source(a), &a->round, as_planned, cr_monotonic_ms() - a->began_ms);
     log_relay_flush(a->relay);
 }
 
@@ -302,10 +314,8 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     case_file_add_exit(&a->case_file, local_rank, how);
     log_relay_drain(a->relay, local_rank);
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
-    if (a->job->console_events) {
-        events_worker_ended(a->job, &a->round, a->host, local_rank, how,
-                            cr_monotonic_ms() - a->began_ms);
-    }
+    events_worker_ended(event_source(a), &a->round, local_rank, how,
+                        cr_monotonic_ms() - a->began_ms);
     node_worker_exited(&a->node, cr_monotonic_ms(), local_rank, how->exit_code, how->signal_sent);
     arm_timer(a);
 }
@@ -346,7 +356,7 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     a->round = *round;
     a->rounds++;
     cr_error_clear(&a->error);
-    events_round(a->job, round, a->host, cr_monotonic_ms() - a->began_ms);
+    events_round(event_source(a), round, cr_monotonic_ms() - a->began_ms);
     node_round(&a->node, cr_monotonic_ms(), round);
     arm_timer(a);
 }
@@ -424,6 +434,8 @@ static const struct worker_channel_events channel_events = {
 
 /* ---- the calls of agent.h ---- */
 
+int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
+
 void agent_signal(struct agent *a, int signum) {
     if (a->node.group.state == GROUP_ENDED) {
         log_relay_give_up(a->relay); /* the console is all that we still wait for */
@@ -454,6 +466,22 @@ void agent_free(struct agent *a) {
     free(a);
 }
 
+static int open_relay(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
+    _Static_assert(AGENT_STREAM_OUT == LOG_RELAY_STDOUT && AGENT_STREAM_ERR == LOG_RELAY_STDERR,
+                   "the masks go from one to the other as they are");
+    const struct log_relay_options options = {.workers = worker_count(a),
+                                              .redirects = job->redirects,
+                                              .tee = job->tee,
+                                              .console = job->console,
+                                              .role = job->rendezvous.role,
+                                              .prefix_template = job->log_line_prefix_template,
+                                              .stdout_filters = job->duplicate_stdout_filters,
+                                              .stderr_filters = job->duplicate_stderr_filters,
+                                              .carries_log = job->carries_log};
+    return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
+}
+
 /* The nursery first, because it forks; the log folder last, so that a port that is in use does not
  * leave an empty folder behind. */
 static int open_parts(struct agent *a, struct cr_error *err) {
@@ -470,7 +498,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
-    if (rc == 0) rc = log_relay_open(a->loop, job, &a->logs, on_flushed, a, &a->relay, err);
+    if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
     return rc;
 }

@@ -1,7 +1,6 @@
 #include "agent/attempt.h"
 
 #include "agent/environment.h"
-#include "agent/report/report.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -95,8 +94,8 @@ static int launch_all(struct launch *l, struct cr_error *err) {
     for (uint32_t i = 0; i < l->count; i++) {
         struct worker_process **slot = l->slots[i];
         *slot = l->processes[i];
-        if (*slot == NULL || !a->job->console_events) continue;
-        events_worker_started(a->job, a->round, a->host, (uint32_t) (slot - a->processes),
+        if (*slot == NULL) continue;
+        events_worker_started(a->events, a->round, (uint32_t) (slot - a->processes),
                               worker_pid(*slot));
     }
     return rc;

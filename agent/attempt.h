@@ -3,10 +3,11 @@
 #ifndef AGENT_ATTEMPT_H
 #define AGENT_ATTEMPT_H
 
-#include "agent/agent.h"
+#include "agent/agent_job.h"
 #include "agent/case_file.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
+#include "agent/report/report.h"
 #include "agent/worker_channel.h"
 
 #include <stdbool.h>
@@ -14,13 +15,13 @@
 /* All that a start needs. Everything is borrowed. */
 struct attempt {
     const struct agent_job *job;
-    const char *host;
     const struct rendezvous_round *round;
     struct log_dir *logs;
     struct log_relay *relay;
     struct worker_channels *channels;
     struct nursery *nursery;
     struct case_file *case_file;
+    struct event_source events;
     struct worker_process **processes; /* by local rank; NULL for those without one. A worker's
                                           worker_arg() is its place in this list */
 };

@@ -94,14 +94,12 @@ static void describe(const struct case_file *c, uint32_t local_rank, struct verd
     log_dir_path(c->logs, w->attempt, local_rank, "error.json", e->error_path);
     log_dir_path(c->logs, w->attempt, local_rank, "", e->folder);
     if (e->error_path[0] != '\0') error_file_read(&v->error, e->error_path);
-    if (log_relay_last_words(c->relay, w->attempt, local_rank, &e->last_output) < 0) {
-        cr_buffer_clear(&e->last_output);
-    }
+    int rc = log_relay_last_words(c->relay, w->attempt, local_rank, &e->last_output);
     v->error_path = e->error_path;
     v->log_folder = e->folder[0] != '\0' ? e->folder : NULL;
     v->log_names = names_of_logs(c->job, local_rank);
-    v->last_words = e->last_output.data != NULL ? e->last_output.data : "";
-    v->last_words_len = e->last_output.len;
+    if (rc == 0) v->last_words = e->last_output.data != NULL ? e->last_output.data : "";
+    v->last_words_len = rc == 0 ? e->last_output.len : 0;
 }
 
 static uint64_t oom_kills_since(uint64_t before) {
@@ -133,7 +131,7 @@ static void gather(const struct case_file *c, struct gathered *g) {
 
 static void gathered_done(struct gathered *g) {
     for (size_t i = 0; i < g->verdict.count; i++) {
-        error_file_done(&g->workers[i].error);
+        error_record_done(&g->workers[i].error);
         cr_buffer_done(&g->evidence[i].last_output);
     }
     free(g->workers);

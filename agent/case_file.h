@@ -4,7 +4,7 @@
 #ifndef AGENT_CASE_FILE_H
 #define AGENT_CASE_FILE_H
 
-#include "agent/agent.h"
+#include "agent/agent_job.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
 #include "base/buffer.h"

@@ -42,7 +42,7 @@ install-only: ## install what is built already
 	$(Q)mkdir -p $(BUILD)/completion
 	$(Q)sed -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
 	    -e 's|@version@|$(VERSION)|g' -e 's|@rpath@|$(crunrt_rpath)|' worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
-	$(Q)sed 's|^ExecStart=crun-agent|ExecStart=$(bindir)/$(PROGRAM_PREFIX)crun-agent|' agent/crun-agent.service > $(BUILD)/crun-agent.service
+	$(Q)sed 's|^ExecStart=crun-agent|ExecStart=$(bindir)/$(PROGRAM_PREFIX)crun-agent|' operator/crun-agent.service > $(BUILD)/crun-agent.service
 	$(Q)for c in docs/completion/*.bash; do \
 	    sed 's/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/' $$c > $(BUILD)/completion/$${c##*/}; done
 	$(Q)printf '%s\n' '$(subst $(comma),' ',$(strip $(manifest)))' | make/install.sh '$(DESTDIR)' $(installed_note)

@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/way/backend.h"
 #include "rendezvous/host/host.h"
 
@@ -159,6 +160,14 @@ static int ask(const struct cr_endpoint *where, int64_t timeout_ms, const struct
     int rc = connect_to(where, deadline_ms, &fd, err);
     if (rc == 0) rc = send_question(fd, m, err);
     return rc < 0 ? rc : read_answer(fd, where, deadline_ms, h, err);
+}
+
+const char *rendezvous_phase_name(uint32_t phase) {
+    return coordinator_phase_name((enum coordinator_phase) phase);
+}
+
+const char *rendezvous_state_name(uint32_t state) {
+    return seat_state_name((enum seat_state) state);
 }
 
 int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,

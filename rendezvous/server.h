@@ -27,6 +27,10 @@ struct rendezvous_status_events {
     void (*on_node)(void *arg, const struct rdzv_status_node *node);
 };
 
+/* The names of a job's phase and of a node's state, "RUNNING" and so on; "?" for unknown numbers. */
+const char *rendezvous_phase_name(uint32_t phase);
+const char *rendezvous_state_name(uint32_t state);
+
 /* Asks the coordinator at `where`. Blocking, no loop. Returns 0, or -ECONNREFUSED, -ETIMEDOUT,
  * -EPROTO (no coordinator, or one of another version)… with a text. */
 int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,

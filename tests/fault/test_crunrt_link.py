@@ -167,8 +167,8 @@ def test_rejoin_many_times(store):
 
 def test_rejoin_that_goes_wrong(store):
     for how, text in (("close", "rejoin: the agent is gone; end this process"),
-                      ("rank", "rejoin: the agent told no place that makes sense"),
-                      ("address", "rejoin: the agent told no place that makes sense"),
+                      ("rank", "rejoin: the agent sent a place that makes no sense"),
+                      ("address", "rejoin: the agent sent a place that makes no sense"),
                       ("junk", "rejoin: the agent is gone")):
         worker, _, link = begin(store, "rejoin")
         link.until(lambda: link.step > 0)

@@ -22,8 +22,9 @@ def ask(*argv):
 
 
 def start(ranks, argv, **env):
-    done = subprocess.run([CRUN, "--standalone", f"--nproc-per-node={ranks}", *argv], capture_output=True, text=True,
-                          timeout=300, env=clean_env(**env))
+    done = subprocess.run([CRUN, "--standalone", "--max-restarts=1",
+                           f"--nproc-per-node={ranks}", *argv], capture_output=True,
+                          text=True, timeout=300, env=clean_env(**env))
     return done.returncode, done.stdout + done.stderr
 
 

@@ -20,6 +20,7 @@ for size in (1, 2, 4):
         expect_all(run_workers(store, size, ["crunrt_worker", "works"]), 0, "works right")
 with Store() as store:
     expect_all(run_workers(store, 3, ["crunrt_worker", "arguments"]), 0, "arguments checked")
+    expect_all(run_workers(store, 3, ["crunrt_worker", "again"], CRUN_AGENT=None), 0, "again right")
 with Store() as store:
     expect_all(run_workers(store, 5, ["crunrt_worker", "subgroups"]), 0, "sub-groups right")
 expect_all(run_workers(None, 1, ["crunrt_worker", "spawn"], RANK=None, WORLD_SIZE=None, MASTER_ADDR=None), 0,

@@ -5,12 +5,15 @@
 Tier B: the real libraries, where they are: asked for by name, nccl fails with the CUDA code and never
 falls back. Tier C: a FAKE NCCL, for the state machine only: phases, deadlines, order of teardown, ids.
 Nothing here says anything about NCCL itself."""
+import contextlib
 import os
 import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import BUILD, Store, expect, expect_all, fail, run_workers, skip
+from fake_agent import FakeAgent
+from link_worker import REJOIN
+from workers import BUILD, Store, Worker, contract, expect, expect_all, fail, program, run_workers, skip, wait_for
 
 if not os.path.exists(f"{BUILD}/lib/crunrt/nccl.so"):
     with Store() as store:
@@ -38,6 +41,26 @@ def fake(words, size=2, allow="1", mode=("nccl",), library=FAKE, **extra):
     with Store() as store:
         return run_workers(store, size, ["crunrt_worker", *mode], CRUNRT_NCCL_LIBRARY=library, FAKE_NCCL=words,
                            CRUNRT_CUDART_LIBRARY=library, CRUNRT_ALLOW_FAKE_NCCL=allow, **extra)
+
+
+def fake_rejoin(words, size=2, **extra):
+    """Workers with an agent each; all ask for the next round, which has the same ranks and a new store."""
+    with Store() as first, Store() as second, contextlib.ExitStack() as agents:
+        workers, channels = [], []
+        for r in range(size):
+            agent = agents.enter_context(FakeAgent())
+            workers.append(Worker([program("crunrt_worker"), "nccl-rejoin"], contract(
+                first, r, size, CRUN_AGENT=agent.variable, CRUNRT_NCCL_LIBRARY=FAKE, CRUNRT_CUDART_LIBRARY=FAKE,
+                CRUNRT_ALLOW_FAKE_NCCL="1", FAKE_NCCL=words, **extra)))
+            channels.append(agent.accept())
+        for channel in channels:
+            packet = channel.receive()
+            while packet is not None and packet["type"] != REJOIN:
+                packet = channel.receive()
+        for r, channel in enumerate(channels):
+            with contextlib.suppress(BrokenPipeError):  # it ended: its exit status and text will show
+                channel.round(r, size, 1, second.port, local_rank=r, local_world_size=size)
+        return wait_for(workers)
 
 
 def calls(worker):
@@ -100,7 +123,7 @@ for w in workers:
         fail(workers, "a communicator that does not finalize must be aborted")
 
 # An abort that hangs is left behind, nothing more is asked of CUDA, and the process is told to end.
-workers = fake("op-hang abort-hang", mode=("nccl-rejoin",), CRUNRT_NCCL_ABORT_TIMEOUT_MS="300")
+workers = fake_rejoin("op-hang abort-hang", CRUNRT_NCCL_ABORT_TIMEOUT_MS="300")
 expect_all(workers, 4, "timed out after 1000 ms", "error -5", "could not be aborted", "end the process")
 for w in workers:
     calls(w)
@@ -157,16 +180,16 @@ for words, error in (("split-refused", "NCCL error 5"), ("split-error", "NCCL er
     if aborts != ((1, 2) if words == "child-hang" else (0, 1)) or "ncclCommDestroy" in seen:
         fail(workers, f"{words}: (aborts of the child, of all) {aborts}, then {seen}")
 
-# ---- tier C: crunrt_rejoin, with stand-ins: a new communicator and a new split in the next generation ----
+# ---- tier C: crunrt_rejoin, with stand-ins: a new communicator and a new split in the next round ----
 for words in ("op-hang", "op-error"):
-    workers = fake(words, size=3, mode=("nccl-rejoin",))
+    workers = fake_rejoin(words, size=3)
     expect_all(workers, 0, "error -", "went on as")
     ids = {tuple(re.findall(r"init size 3 ids 1 first (\S+)", w.text())) for w in workers}
     if len(ids) != 1 or len(set(*ids)) != 2:
-        fail(workers, f"ids {ids}: the next generation needs an id of its own, the same on all ranks")
+        fail(workers, f"ids {ids}: the next round needs an id of its own, the same on all ranks")
     for r, w in enumerate(workers):
         if splits(w) != [("0", str(r)), ("0", "0") if r == 0 else ("-1", "0")]:
-            fail(workers, "the part in the next generation must be split from the new world")
+            fail(workers, "the part in the next round must be split from the new world")
         ends = [call for call in re.findall(r"^fake: (ncclComm(?:Abort|Finalize).*)$", w.text(), re.M)]
         done = ["ncclCommFinalize"] * (2 if r == 0 else 1)
         if ends != ["ncclCommAbort", "ncclCommAbort of a child", *done]:

@@ -53,8 +53,15 @@ static void do_log(void *arg, enum cr_log_level level, const char *text) {
     story(h->w, "host %d: %s", h->id, text);
 }
 
+static int wants_log(void *arg, enum cr_log_level level) {
+    const struct host *h = arg;
+    (void) level;
+    return h->w->verbose;
+}
+
 static const struct coordinator_actions coordinator_actions = {
-    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log};
+    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
+    .wants_log = wants_log};
 
 /* ---- the sessions' actions ---- */
 

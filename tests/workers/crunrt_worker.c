@@ -709,7 +709,7 @@ static void mode_dead_store(const char *server) {
     REQUIRE(strstr(crunrt_last_error(), "the connection was lost before") != NULL, "text");
     REQUIRE(crunrt_group_new(rt, NULL, &g) == -ECONNRESET, "a group");
     REQUIRE(crunrt_group_monitored_barrier(world, 1000) == -ECONNRESET, "monitored barrier");
-    REQUIRE(crunrt_rejoin(rt, NULL) == -ECONNRESET, "rejoin");
+    REQUIRE(crunrt_rejoin(rt, NULL) == -ENOTCONN, "rejoin");
     REQUIRE(crunrt_group_barrier(world) == -EPIPE, "a broken group");
     crunrt_group_destroy(world);
     crunrt_destroy(rt);
@@ -758,7 +758,7 @@ static void mode_lose(const char *how, int victim) {
         print_error(rc, since);
         since = now_ms();
         REQUIRE(crunrt_group_barrier(world) == -EPIPE, "a broken group stays broken");
-        REQUIRE(strstr(crunrt_last_error(), "is broken since") != NULL, "text");
+        REQUIRE(strstr(crunrt_last_error(), "is already broken") != NULL, "text");
         REQUIRE(now_ms() - since < 30000, "a broken group answers at once, not after 60,000 ms");
         crunrt_group_destroy(world);
         crunrt_destroy(rt);
@@ -839,40 +839,22 @@ static void mode_spawn(void) {
     printf("spawn right\n");
 }
 
-/* All reduce; the victim dies in the tenth, the others go on in place, and with whoever comes
- * instead. `min` is what the survivors are content with. A second start of the victim's rank does
- * not die. */
-static void mode_rejoin(int min, int victim) {
-    open_world(60000);
-    int64_t sum = 0, since = 0;
-    int anew = getenv("TEST_ANEW") != NULL, rc = 0;
-    for (int i = 0; rc == 0 && i < 100 && !anew; i++) {
-        if (i == 10 && rank == victim) (void) raise(SIGKILL);
-        since = now_ms();
-        sum = 1;
-        rc = crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM);
-    }
-    if (!anew) {
-        REQUIRE(rc < 0, "nobody died");
-        crunrt_group_destroy(world);
+/* Runtimes that one process makes one after the other in the same place: each finds the same ranks,
+ * and none finds keys of the one before. Without an agent there is no rejoining. */
+static void mode_again(void) {
+    for (int i = 0; i < 3; i++) {
+        int64_t sum = 1;
+        open_world(60000);
+        REQUIRE(crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "sum");
+        REQUIRE(sum == size, "the sum is %lld of %d", (long long) sum, size);
         crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
         o.size = 1;
         REQUIRE(crunrt_rejoin(rt, &o) == -EINVAL, "the size of the options");
-        o.size = sizeof(o);
-        o.min_size = min;
-        if (min < size) o.timeout_ms = CRUNRT_FOREVER;
-        REQUIRE(crunrt_rejoin(rt, &o) == 0, "rejoin");
-        REQUIRE(crunrt_group_new(rt, NULL, &world) == 0, "a new world");
+        REQUIRE(crunrt_rejoin(rt, NULL) == -ENOTCONN, "there is no agent");
+        REQUIRE(strstr(crunrt_last_error(), "CRUN_AGENT is not set") != NULL, "the text says so");
+        close_world();
     }
-    int first = rank;
-    rank = crunrt_rank(rt);
-    size = crunrt_world_size(rt);
-    sum = 1;
-    REQUIRE(crunrt_group_all_reduce(world, &sum, &sum, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "go on");
-    REQUIRE(sum == size && size >= min, "the sum is %lld of %d", (long long) sum, size);
-    printf("rank %d goes on as %d of %d after %lld ms\n", first, rank, size,
-           (long long) (anew ? 0 : now_ms() - since));
-    close_world();
+    printf("again right\n");
 }
 
 /* ---- steps under an agent: counts until told otherwise, and then does `how` ---- */
@@ -1367,7 +1349,7 @@ static void mode_flight(const char *path) {
     ops[0].kind = CRUNRT_OP_SEND;
     REFUSED(crunrt_group_batch(world, ops, 2), "operation 0: send in group 'world': the peer is");
     ops[0].kind = CRUNRT_OP_BARRIER;
-    REFUSED(crunrt_group_batch(world, ops, 2), "operation 0: barrier is no send");
+    REFUSED(crunrt_group_batch(world, ops, 2), "operation 0: barrier is neither a send");
     REQUIRE(crunrt_flight_dump(NULL) == 0, "dump");
     pthread_t threads[2];
     int codes[2] = {0, 0};
@@ -1421,8 +1403,8 @@ int main(int argc, char **argv) {
         mode_subgroups();
     else if (strcmp(mode, "lose") == 0)
         mode_lose(argument, argc > 3 ? atoi(argv[3]) : 1);
-    else if (strcmp(mode, "rejoin") == 0)
-        mode_rejoin(atoi(argument), argc > 3 ? atoi(argv[3]) : 1);
+    else if (strcmp(mode, "again") == 0)
+        mode_again();
     else if (strcmp(mode, "steps") == 0)
         mode_steps(argument, argc > 3 ? atoll(argv[3]) : INT64_MAX);
     else if (strcmp(mode, "lose-opening") == 0)
