@@ -51,12 +51,12 @@ static void describe(struct agent *a, const struct worker *w, struct verdict_wor
     log_dir_path(&a->logs, w->attempt, w->local_rank, "error.json", e->error_path);
     log_dir_path(&a->logs, w->attempt, w->local_rank, "", e->folder);
     if (e->error_path[0] != '\0') error_file_read(&v->error, e->error_path);
-    if (log_relay_last_words(a->relay, w->attempt, w->local_rank, &e->words) < 0) cr_buffer_clear(&e->words);
+    int rc = log_relay_last_words(a->relay, w->attempt, w->local_rank, &e->words);
+    if (rc == 0) v->last_words = e->words.data != NULL ? e->words.data : "";
+    v->last_words_len = rc == 0 ? e->words.len : 0;
     v->error_path = e->error_path;
     v->log_folder = e->folder[0] != '\0' ? e->folder : NULL;
     v->log_names = names_of_logs(a, w->local_rank);
-    v->last_words = e->words.data != NULL ? e->words.data : "";
-    v->last_words_len = e->words.len;
 }
 
 static void case_close(struct case_file *c) {

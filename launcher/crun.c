@@ -1,6 +1,12 @@
 /* crun: reads the command line, builds the job, runs the agent on one loop, and turns the agent's
  * result into an exit status.
  *
+<<<<<<< HEAD
+=======
+ *   2  the command line is wrong or the program cannot be run: nothing was started
+ *   1  the machine refused (a port in use, no memory left), workers failed, a handled signal ended
+ *      the job, or this node left it
+>>>>>>> main
  *   0  all workers ended well
  *   1  workers failed, a handled signal ended the job, this node left it, or the machine refused
  *   2  the command line is wrong or the program cannot be run: nothing was started
@@ -275,7 +281,9 @@ static int launch(const struct options *options) {
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
     job.agent.argv = program.argv;
     job.agent.title = program.title;
-    int status = rc < 0 ? fail(EXIT_USAGE, err.text) : run_job(&job, options);
+    int status = rc == -ENOMEM ? fail_by(&err)
+                 : rc < 0      ? fail(EXIT_USAGE, err.text)
+                               : run_job(&job, options);
     program_done(&program);
     job_done(&job);
     return status;

@@ -45,16 +45,22 @@ static int is_executable_file(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Returns the path of the first executable of this name, which the caller frees, or NULL. An
- * empty entry of `path` is the current folder. */
-static char *search_path(const char *name, const char *path) {
+static int fail_no_memory(struct cr_error *err) {
+    return cr_fail(err, -ENOMEM, "no memory left to find the program");
+}
+
+/* Sets *out to the path of the first executable of this name, which the caller frees, or to NULL if
+ * there is none. An empty entry of `path` is the current folder. Returns 0 or -ENOMEM with a text. */
+static int search_path(const char *name, const char *path, char **out, struct cr_error *err) {
     if (path == NULL) path = DEFAULT_PATH;
     for (;;) {
         int n = (int) strcspn(path, ":");
-        char *file = n == 0 ? cr_asprintf("./%s", name) : cr_asprintf("%.*s/%s", n, path, name);
-        if (file == NULL || is_executable_file(file)) return file;
-        free(file);
-        if (path[n] == '\0') return NULL;
+        *out = n == 0 ? cr_asprintf("./%s", name) : cr_asprintf("%.*s/%s", n, path, name);
+        if (*out == NULL) return fail_no_memory(err);
+        if (is_executable_file(*out)) return 0;
+        free(*out);
+        *out = NULL;
+        if (path[n] == '\0') return 0;
         path += n + 1;
     }
 }
@@ -70,8 +76,8 @@ static int fail_path(const char *program, struct cr_error *err) {
 static char *find_executable(const char *name, const char *path, struct cr_error *err) {
     struct stat st;
     if (strchr(name, '/') == NULL) {
-        char *file = search_path(name, path);
-        if (file == NULL) {
+        char *file = NULL;
+        if (search_path(name, path, &file, err) == 0 && file == NULL) {
             (void) cr_fail(err, -ENOENT,
                            "cannot find '%.200s' in PATH; check the name, or write it with a path, "
                            "such as './%.100s'",
@@ -87,7 +93,9 @@ static char *find_executable(const char *name, const char *path, struct cr_error
         (void) cr_fail(err, -EACCES, "cannot run '%.200s': not executable; try: chmod +x '%.200s'",
                        name, name);
     } else {
-        return strdup(name);
+        char *copy = strdup(name);
+        if (copy == NULL) (void) fail_no_memory(err);
+        return copy;
     }
     return NULL;
 }
@@ -98,9 +106,10 @@ static char *find_python(const struct program_request *r, struct cr_error *err) 
         if (file == NULL) (void) cr_wrap(err, "PYTHON_EXEC");
         return file;
     }
-    char *file = search_path("python3", r->path);
-    if (file == NULL) file = search_path("python", r->path);
-    if (file == NULL) {
+    char *file = NULL;
+    int rc = search_path("python3", r->path, &file, err);
+    if (rc == 0 && file == NULL) rc = search_path("python", r->path, &file, err);
+    if (rc == 0 && file == NULL) {
         (void) cr_fail(err, -ENOENT,
                        "cannot run '%.200s': it needs Python, and PATH has neither python3 nor "
                        "python; set PYTHON_EXEC to an interpreter",
@@ -169,7 +178,8 @@ static int is_launcher(const char *interpreter, const struct program_request *r)
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
     if (is_same_file(interpreter, r->self)) return 1;
-    CR_AUTO_FREE char *file = name == interpreter ? search_path(name, r->path) : NULL;
+    CR_AUTO_FREE char *file = NULL;
+    if (name == interpreter) (void) search_path(name, r->path, &file, NULL);
     return is_same_file(file, r->self);
 }
 
@@ -230,7 +240,7 @@ static int classify_head(const struct program_request *r, const char *head, size
 
 static int classify_folder(const char *program, enum program_kind *kind, struct cr_error *err) {
     CR_AUTO_FREE char *main_file = cr_asprintf("%s/__main__.py", program);
-    if (main_file == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+    if (main_file == NULL) return fail_no_memory(err);
     if (access(main_file, R_OK) != 0) {
         return cr_fail(err, -EISDIR,
                        "cannot run '%.200s': it is a folder without a __main__.py; name a program",
@@ -363,14 +373,15 @@ static int resolve_by_kind(struct program *out, const struct program_request *r,
         /* The interpreter would take a file name "-x" as an option. */
         int is_like_option = r->program[0] == '-' && !reads_stdin;
         CR_AUTO_FREE char *path = cr_asprintf("%s%s", is_like_option ? "./" : "", r->program);
-        if (path == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+        if (path == NULL) return fail_no_memory(err);
         return kind == KIND_PYTHON ? build_python(out, (const char *const[4]){"-u", path}, r, err)
                                    : build_executable(out, strdup(path), r, err);
     }
 
-    CR_AUTO_FREE char *file = strchr(r->program, '/') != NULL || r->program[0] == '\0'
-                                  ? NULL
-                                  : search_path(r->program, r->path);
+    CR_AUTO_FREE char *file = NULL;
+    int is_name = strchr(r->program, '/') == NULL && r->program[0] != '\0';
+    if (is_name) rc = search_path(r->program, r->path, &file, err);
+    if (rc < 0) return rc;
     if (file == NULL) return fail_absent(r->program, err);
     if (starts_launcher(file, r)) {
         return build_python(out, (const char *const[4]){"-u", file}, r, err);

@@ -54,6 +54,9 @@ struct rendezvous {
     int connecting, hanging_up, hung_up; /* facts for the next turn */
     struct cr_buffer to_member;
 
+    int lost_message;   /* for lack of memory: the connection is of no use any more */
+    int cannot_connect; /* for lack of memory: the member hears of it with the next turn */
+
     uv_timer_t timer; /* the member's next deadline */
     uv_idle_t turn;   /* runs once, when something is to be delivered */
     int open_handles;
@@ -66,11 +69,12 @@ static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->l
 
 static void on_timer(uv_timer_t *timer);
 static void on_turn(uv_idle_t *turn);
+static void way_is_broken(struct rendezvous *r, const char *why);
 
 /* What the session wants to send goes out: over the network, or with the next turn of the loop. */
 static void session_flush(struct rendezvous *r) {
     if (r->link == NULL || r->session.out.len == 0) return;
-    member_link_send(r->link, r->session.out.data, r->session.out.len);
+    if (member_link_send(r->link, r->session.out.data, r->session.out.len) < 0) r->lost_message = 1;
     cr_buffer_clear(&r->session.out);
     member_link_flush(r->link);
 }
@@ -78,7 +82,9 @@ static void session_flush(struct rendezvous *r) {
 /* Ends every event: what was said is sent, and the next deadline is set. */
 static void settle(struct rendezvous *r) {
     if (r->closing) return;
-    session_flush(r);
+    if (!r->lost_message) session_flush(r);
+    if (r->lost_message) way_is_broken(r, "out of memory");
+    if (r->closing) return;
     int64_t when = member_deadline(r->member), now = now_ms(r);
     if (when == CR_FOREVER) (void) uv_timer_stop(&r->timer);
     else (void) uv_timer_start(&r->timer, on_timer, when > now ? (uint64_t) (when - now) : 0, 0);
@@ -98,7 +104,8 @@ static void next_turn(struct rendezvous *r) {
 
 static void local_deliver(void *arg, const char *data, size_t len) {
     struct rendezvous *r = arg;
-    if (data == NULL || cr_buffer_append(&r->to_member, data, len) < 0) r->hung_up = 1;
+    if (data == NULL) r->hung_up = 1;
+    else if (cr_buffer_append(&r->to_member, data, len) < 0) r->lost_message = 1;
     next_turn(r);
 }
 
@@ -110,14 +117,14 @@ static void local_open(struct rendezvous *r) {
         member_disconnected(r->member, now_ms(r), "out of memory");
         return;
     }
-    member_session_open(&r->session, r->run_id);
+    if (member_session_open(&r->session, r->run_id) < 0) r->lost_message = 1;
     member_connected(r->member, now_ms(r));
 }
 
 static void local_shut(struct rendezvous *r, const char *why) {
     if (r->peer != NULL) host_peer_gone(r->peer, why);
     r->peer = NULL;
-    r->hanging_up = r->hung_up = 0;
+    r->hanging_up = r->hung_up = r->lost_message = 0;
     member_session_close(&r->session, why);
     cr_buffer_clear(&r->session.out);
     cr_buffer_clear(&r->to_member);
@@ -142,8 +149,15 @@ static void on_turn(uv_idle_t *turn) {
     struct rendezvous *r = turn->data;
     uv_update_time(r->loop);
     while (!r->closing) {
-        if (r->connecting) {
+        if (r->cannot_connect) {
+            r->cannot_connect = 0;
+            member_disconnected(r->member, now_ms(r), "out of memory");
+        } else if (r->link != NULL) {
+            break;
+        } else if (r->connecting) {
             local_open(r);
+        } else if (r->lost_message) {
+            way_is_broken(r, "out of memory");
         } else if (r->session.out.len > 0) {
             local_to_host(r);
         } else if (r->hanging_up) {
@@ -205,7 +219,7 @@ static void on_link_open(void *arg, const char *own_addr, const char *peer_addr)
     free(r->may_host);
     r->may_host = NULL;
     (void) snprintf(r->master_host, sizeof(r->master_host), "%s", peer_addr);
-    member_session_open(&r->session, r->run_id);
+    if (member_session_open(&r->session, r->run_id) < 0) r->lost_message = 1;
     member_set_addr(r->member, own_addr);
     member_connected(r->member, now_ms(r));
     settle(r);
@@ -221,6 +235,7 @@ static void on_link_lost(void *arg, const char *why) {
 
 /* What a coordinator must not say ends the connection; the member connects anew or gives up. */
 static void way_is_broken(struct rendezvous *r, const char *why) {
+    r->lost_message = 0;
     member_session_close(&r->session, why);
     if (r->link != NULL) member_link_shut(r->link);
     else local_shut(r, why);
@@ -263,7 +278,9 @@ static const struct member_link_events link_events = {
 /* With an election: as soon as there is a leader. The member's own time limit runs meanwhile. */
 static void link_connect(struct rendezvous *r) {
     r->waits_for_leader = r->election != NULL && r->leader_port == 0;
-    if (!r->waits_for_leader) member_link_open(r->link);
+    if (r->waits_for_leader || member_link_open(r->link) == 0) return;
+    r->cannot_connect = 1;
+    next_turn(r);
 }
 
 static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch, int is_us) {
@@ -307,15 +324,13 @@ static void do_connect(void *arg) {
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
-    int rc = member_session_send(&r->session, m);
-    if (r->link != NULL) return;
-    if (rc < 0) r->hung_up = 1;
-    next_turn(r);
+    if (member_session_send(&r->session, m) < 0) r->lost_message = 1;
+    if (r->link == NULL) next_turn(r);
 }
 
 static void do_hang_up(void *arg) {
     struct rendezvous *r = arg;
-    r->waits_for_leader = 0;
+    r->waits_for_leader = r->cannot_connect = 0;
     member_session_close(&r->session, "this end hung up");
     if (r->link != NULL) {
         session_flush(r);

@@ -49,11 +49,11 @@ say-no-gloo:
 	@echo '  Gloo backend left out: $(if $(filter no,$(GLOO)),GLOO=no,gloo/context.h or a C++ compiler was not found (Debian: libgloo-dev g++))'
 .PHONY: say-no-gloo
 
-$(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc worker_runtime/backends/gloo_watch.cc) $(backend_common)
+$(BUILD)/lib/crunrt/gloo.so: $(call objects,$(wildcard worker_runtime/backends/gloo/*.cc)) $(backend_common)
 $(BUILD)/lib/crunrt/gloo.so: module_LD = $(CXX)
 $(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo
 
-nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
+nccl_objects := $(call objects,$(wildcard worker_runtime/backends/nccl/*.c))
 nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
 $(nccl_objects) $(call objects,tests/fake/fake_nccl.c tests/fake/fake_nccl_old.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
 
@@ -77,7 +77,7 @@ say-no-mpi:
 	@echo '  MPI backend left out: $(no_mpi_why)'
 .PHONY: say-no-mpi
 
-mpi_objects := $(call objects,worker_runtime/backends/mpi.c)
+mpi_objects := $(call objects,$(wildcard worker_runtime/backends/mpi/*.c))
 $(mpi_objects): extra_CPPFLAGS = $(MPI_CPPFLAGS)
 $(BUILD)/lib/crunrt/mpi.so: $(mpi_objects) $(backend_common) $(call objects,base/clock.c base/parse.c)
 $(BUILD)/lib/crunrt/mpi.so: module_LIBS = $(MPI_LIBS)

@@ -1,4 +1,4 @@
-/* torchrun's events as JSON lines. If memory is short, an event is left out. */
+/* torchrun's events as JSON lines. */
 #include "agent/report/events.h"
 
 #include "base/buffer.h"
@@ -56,10 +56,12 @@ static json_t *outer_metadata(const struct event *e, const char *inner) {
                      "duration_ms", (json_int_t) e->ran_ms);
 }
 
-static void write_line(const char *text) {
+static int write_line(const char *text) {
     struct cr_buffer line = {0};
-    if (cr_buffer_printf(&line, "%s\n", text) == 0) cr_log_text(line.data, line.len);
+    int rc = cr_buffer_printf(&line, "%s\n", text);
+    if (rc == 0) cr_log_text(line.data, line.len);
     cr_buffer_done(&line);
+    return rc;
 }
 
 static void emit(const struct event *e) {
@@ -73,7 +75,10 @@ static void emit(const struct event *e) {
                           e->origin, "timestamp", 0, "metadata", metadata);
     }
     char *text = event != NULL ? json_dumps(event, 0) : NULL;
-    if (text != NULL) write_line(text);
+    if (text == NULL || write_line(text) < 0) {
+        cr_warn("cannot write the event %s of the %s: no memory left, or a text in it is not UTF-8",
+                e->state, e->origin);
+    }
     free(text);
     free(inner);
 }

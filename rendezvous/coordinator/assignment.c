@@ -1,4 +1,4 @@
-#include "rendezvous/coordinator/assignment.h"
+#include "rendezvous/coordinator/assignment_internal.h"
 
 #include "base/memory.h"
 

@@ -23,7 +23,12 @@ static void job_hang_up(void *arg, void *peer) {
 
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
-    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+    cr_log(level, "%s", text);
+}
+
+static int job_wants_log(void *arg, enum cr_log_level level) {
+    (void) arg;
+    return cr_log_enabled(level);
 }
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
@@ -64,7 +69,8 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
 }
 
 static const struct coordinator_actions job_actions = {
-    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log};
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
+    .wants_log = job_wants_log};
 
 /* ---- coming and going ---- */
 

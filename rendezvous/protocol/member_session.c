@@ -50,8 +50,7 @@ static void break_off(struct member_session *s, const char *why) {
     s->actions->on_broken(s->arg, why);
 }
 
-/* Without memory for the greeting the coordinator ends the connection, after its time limit. */
-void member_session_open(struct member_session *s, const char *run_id) {
+int member_session_open(struct member_session *s, const char *run_id) {
     struct rdzv_message hello = {.type = RDZV_HELLO};
     hello.hello = (struct rdzv_hello){.version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX,
                                       .software = "crun " CRUN_VERSION, .run_id = run_id,
@@ -60,8 +59,8 @@ void member_session_open(struct member_session *s, const char *run_id) {
     cr_buffer_clear(&s->out);
     s->opened++;
     enter(s, MEMBER_SESSION_GREETING, "connected");
-    (void) cr_buffer_append(&s->out, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    (void) member_session_send(s, &hello);
+    int rc = cr_buffer_append(&s->out, RDZV_MAGIC, RDZV_MAGIC_LEN);
+    return rc == 0 ? member_session_send(s, &hello) : rc;
 }
 
 /* ---- the greeting ---- */

@@ -68,8 +68,9 @@ void member_session_init(struct member_session *s, const struct member_session_a
 /* Frees the buffers. Calls no action. */
 void member_session_done(struct member_session *s);
 
-/* Begins with empty buffers, and queues the magic number and HELLO. */
-void member_session_open(struct member_session *s, const char *run_id);
+/* Begins with empty buffers, and queues the magic number and HELLO. Returns 0 or -ENOMEM; then the
+ * connection must be closed. */
+int member_session_open(struct member_session *s, const char *run_id);
 void member_session_receive(struct member_session *s, const char *data, size_t len);
 /* Queues a message. Returns 0 or -ENOMEM: then a message is missing, and the connection must end. */
 int member_session_send(struct member_session *s, const struct rdzv_message *m);

@@ -167,7 +167,10 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     struct etcd_call *call = arg;
     (void) peer_addr;
     (void) snprintf(call->own_addr, sizeof(call->own_addr), "%s", own_addr);
-    member_link_send(call->link, call->request.data, call->request.len);
+    if (member_link_send(call->link, call->request.data, call->request.len) < 0) {
+        finish(call, "out of memory");
+        return;
+    }
     member_link_flush(call->link);
 }
 
@@ -194,6 +197,8 @@ static void on_lost(void *arg, const char *why) {
 static const struct member_link_events link_events = {
     .on_open = on_open, .on_data = on_data, .on_lost = on_lost};
 
+static void on_never_opened(void *arg) { (void) arg; }
+
 struct etcd_call *etcd_call_start(uv_loop_t *loop, const char *host, uint16_t port, const char *path,
                                   const json_t *body, const struct etcd_call_events *events,
                                   void *arg) {
@@ -210,8 +215,8 @@ struct etcd_call *etcd_call_start(uv_loop_t *loop, const char *host, uint16_t po
     }
     call->link = member_link_new(loop, host, port, &link_events, call);
     if (call->link == NULL) goto fail;
-    member_link_open(call->link);
-    return call;
+    if (member_link_open(call->link) == 0) return call;
+    member_link_close(call->link, on_never_opened, NULL);
 
 fail:
     if (call != NULL) cr_buffer_done(&call->request);

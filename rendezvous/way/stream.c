@@ -284,29 +284,30 @@ static void on_could_not_start(uv_handle_t *handle) {
     lost(a, "cannot start to connect");
 }
 
-void member_link_open(struct member_link *link) {
+int member_link_open(struct member_link *link) {
     CR_ASSERT(link->current == NULL && !link->closing);
     struct attempt *a = calloc(1, sizeof(*a));
-    CR_ASSERT(a != NULL); /* 20 KiB; nothing can be said without it */
+    if (a == NULL) return -ENOMEM;
     a->link = link;
     link->attempts++;
     link->current = a;
-    if (start(a) == 0) return;
+    if (start(a) == 0) return 0;
     if (!a->tcp_open) {
         (void) uv_tcp_init(link->loop, &a->tcp); /* only to have a callback on the loop */
         a->tcp.data = a;
         a->tcp_open = 1;
     }
     uv_close((uv_handle_t *) &a->tcp, on_could_not_start);
+    return 0;
 }
 
 /* ---- the member's calls ---- */
 
 int member_link_is_open(const struct member_link *link) { return link->current != NULL; }
 
-void member_link_send(struct member_link *link, const void *data, size_t len) {
+int member_link_send(struct member_link *link, const void *data, size_t len) {
     struct attempt *a = link->current;
-    if (a != NULL) (void) cr_buffer_append(&a->out, data, len);
+    return a != NULL ? cr_buffer_append(&a->out, data, len) : 0;
 }
 
 void member_link_flush(struct member_link *link) {

@@ -28,14 +28,15 @@ struct member_link *member_link_new(uv_loop_t *loop, const char *host, uint16_t 
 /* Where the next open goes to; `host` is copied. 0 or -ENOMEM. */
 int member_link_aim(struct member_link *link, const char *host, uint16_t port);
 
-/* Starts connecting, trying the host's addresses one after the other; on_open or on_lost follows. */
-void member_link_open(struct member_link *link);
+/* Starts connecting, trying the host's addresses one after the other; on_open or on_lost follows,
+ * unless it returns -ENOMEM. */
+int member_link_open(struct member_link *link);
 
 /* Whether it is connected, or connecting. */
 int member_link_is_open(const struct member_link *link);
 
-/* Queues; member_link_flush() hands it to the kernel. */
-void member_link_send(struct member_link *link, const void *data, size_t len);
+/* Queues; member_link_flush() hands it to the kernel. 0 or -ENOMEM. */
+int member_link_send(struct member_link *link, const void *data, size_t len);
 void member_link_flush(struct member_link *link);
 
 /* Sends what is queued, then closes; or cancels connecting. No event follows. */

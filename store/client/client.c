@@ -1,7 +1,8 @@
-/* The blocking client: the operations of a store, each one or two exchanges.
+/* The TCP client: opening it, and the operations of a store, each one or two exchanges.
  *
- * get is WAIT, then GET, as torch's clients do it: a bare GET of an absent key makes some servers
- * hang up. What an old server lacks is made of what it has (fallback.c), or refused by name. */
+ * get is WAIT, then GET, as torch's clients do it: some servers close the connection on a GET of an
+ * absent key. An operation that an old server lacks is made of other operations (fallback.c), or
+ * refused with an error that names it. */
 #include "store/client/client_internal.h"
 #include "store/client/fallback.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POP_ROUNDS_MAX 100 /* a plain key of the name ends every wait at once */
+#define POP_ROUNDS_MAX 100 /* see client_queue_pop() */
 
 static struct store_client *self(struct store *s) { return (struct store_client *) (void *) s; }
 
@@ -26,7 +27,7 @@ static struct store_call new_call(enum store_op op, const struct store_bytes *ke
                                .deadline_ms = cr_deadline_ms(timeout_ms)};
 }
 
-/* For what answers at once, in a call whose own time may be over. */
+/* For an exchange that is answered at once, in a call whose own time may be up. */
 static struct store_call with_grace(struct store_call call) {
     int64_t grace = cr_deadline_ms(STORE_GRACE_MS);
     if (call.deadline_ms < grace) call.deadline_ms = grace;
@@ -52,10 +53,10 @@ static int fail_encode(const struct store_call *call, int rc, struct cr_error *e
                                   : "out of memory");
 }
 
-static int check_knows(struct store_client *c, const struct store_call *call,
-                       struct cr_error *err) {
-    int knows = store_client_knows(c, call->op, err);
-    return knows == 0 ? fail_encode(call, -ENOTSUP, err) : knows < 0 ? knows : 0;
+static int check_has(struct store_client *c, const struct store_call *call,
+                     struct cr_error *err) {
+    int has = store_client_has(c, call->op, err);
+    return has == 0 ? fail_encode(call, -ENOTSUP, err) : has < 0 ? has : 0;
 }
 
 /* ---- requests of each shape ---- */
@@ -128,7 +129,7 @@ int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int
     return add_with_prefix(c, STORE_BYTES(""), raw_key, delta, timeout_ms, total, err);
 }
 
-/* The value of a finished exchange; releases the answer. */
+/* Takes the value of an exchange that returned `rc`, and releases the answer. */
 static int take_value(struct store_answer *a, int rc, void **value, size_t *len,
                       struct cr_error *err) {
     if (rc == 0 && store_answer_take_value(a, value, len) < 0)
@@ -137,16 +138,15 @@ static int take_value(struct store_answer *a, int rc, void **value, size_t *len,
     return rc;
 }
 
-static int client_compare_set(struct store *s, struct store_bytes key, struct store_bytes expected,
-                              struct store_bytes desired, int64_t timeout_ms, void **value,
-                              size_t *len, struct cr_error *err) {
+static int client_compare_set(struct store *s, const struct store_swap *swap, int64_t timeout_ms,
+                              void **value, size_t *len, struct cr_error *err) {
     struct store_client *c = self(s);
-    struct store_call call = new_call(STORE_OP_COMPARE_SET, &key, 1, timeout_ms);
-    const struct store_bytes values[] = {expected, desired};
+    struct store_call call = new_call(STORE_OP_COMPARE_SET, &swap->key, 1, timeout_ms);
+    const struct store_bytes values[] = {swap->expected, swap->desired};
     int rc = check_limits(&call, values, 2, err);
     if (rc < 0) return rc;
     struct store_encoder e = store_client_encoder(c);
-    rc = store_encode_compare_set(&e, key, expected, desired);
+    rc = store_encode_compare_set(&e, swap->key, swap->expected, swap->desired);
     if (rc < 0) return fail_encode(&call, rc, err);
     struct store_answer a = {0};
     rc = store_client_exchange(c, &call, &a, err);
@@ -196,11 +196,11 @@ static int client_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
 
 /* ---- waiting ---- */
 
-/* Waits for call->keys. Without time it only looks. Before a WAIT, an old server is asked by CHECK:
- * giving a wait up costs such a connection (client_exchange.c), so it should not begin for nothing,
- * and the answer proves that all before it was executed. */
+/* Waits for call->keys. With no time it looks once, by CHECK. An old server is also asked by CHECK
+ * before the WAIT: abandoning a wait costs the connection there (exchange.c), and the answer proves
+ * that the server has carried out all earlier requests. */
 static int wait_keys(struct store_client *c, const struct store_call *call, struct cr_error *err) {
-    int legacy = store_client_dialect(c) != STORE_DIALECT_MODERN;
+    bool legacy = store_client_dialect(c) != STORE_DIALECT_MODERN;
     if (call->timeout_ms <= 0 || legacy) {
         struct store_call look = with_grace(*call);
         int present = 0;
@@ -236,7 +236,7 @@ static int client_get(struct store *s, struct store_bytes key, int64_t timeout_m
 static int client_append(struct store *s, struct store_bytes key, struct store_bytes value,
                          int64_t timeout_ms, struct cr_error *err) {
     struct store_client *c = self(s);
-    if (store_client_knows(c, STORE_OP_APPEND, NULL) == 0)
+    if (store_client_has(c, STORE_OP_APPEND, NULL) == 0)
         return store_fallback_append(s, key, value, timeout_ms, err);
     return call_value(c, STORE_OP_APPEND, key, value, timeout_ms, err);
 }
@@ -244,7 +244,7 @@ static int client_append(struct store *s, struct store_bytes key, struct store_b
 static int client_multi_get(struct store *s, const struct store_bytes *keys, size_t key_count,
                             int64_t timeout_ms, struct store_list *values, struct cr_error *err) {
     struct store_client *c = self(s);
-    if (store_client_knows(c, STORE_OP_MULTI_GET, NULL) == 0)
+    if (store_client_has(c, STORE_OP_MULTI_GET, NULL) == 0)
         return store_fallback_multi_get(s, keys, key_count, timeout_ms, values, err);
     struct store_call call = new_call(STORE_OP_MULTI_GET, keys, key_count, timeout_ms);
     int rc = wait_keys(c, &call, err);
@@ -262,7 +262,7 @@ static int client_multi_set(struct store *s, const struct store_bytes *keys,
                             const struct store_bytes *values, size_t pair_count, int64_t timeout_ms,
                             struct cr_error *err) {
     struct store_client *c = self(s);
-    if (store_client_knows(c, STORE_OP_MULTI_SET, NULL) == 0)
+    if (store_client_has(c, STORE_OP_MULTI_SET, NULL) == 0)
         return store_fallback_multi_set(s, keys, values, pair_count, timeout_ms, err);
     struct store_call call = new_call(STORE_OP_MULTI_SET, keys, pair_count, timeout_ms);
     int rc = check_limits(&call, values, pair_count, err);
@@ -277,7 +277,7 @@ static int client_list_keys(struct store *s, int64_t timeout_ms, struct store_li
                             struct cr_error *err) {
     struct store_client *c = self(s);
     struct store_call call = new_call(STORE_OP_LIST_KEYS, NULL, 0, timeout_ms);
-    int rc = check_knows(c, &call, err);
+    int rc = check_has(c, &call, err);
     struct store_answer a = {0};
     if (rc == 0) rc = call_key(c, &call, &a, err);
     if (rc < 0) return rc;
@@ -292,7 +292,7 @@ static int client_list_keys(struct store *s, int64_t timeout_ms, struct store_li
 static int client_queue_push(struct store *s, struct store_bytes name, struct store_bytes value,
                              int64_t timeout_ms, struct cr_error *err) {
     struct store_call call = new_call(STORE_OP_QUEUE_PUSH, &name, 1, timeout_ms);
-    int rc = check_knows(self(s), &call, err);
+    int rc = check_has(self(s), &call, err);
     return rc < 0 ? rc : call_value(self(s), STORE_OP_QUEUE_PUSH, name, value, timeout_ms, err);
 }
 
@@ -302,27 +302,26 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
     return cr_fail(err, -ENOENT, "%s: %s", what, why);
 }
 
-/* Others may take the element between our wake-up and our pop: then wait again. A plain key of the
- * same name makes every wait end at once, hence the limit. */
+/* Another client may take the element between the end of our wait and our pop; then we wait
+ * again. A plain key of the same name ends every wait at once, so the number of rounds is
+ * limited. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
+    static const char always_empty[] =
+        "the queue is empty each time it is announced; is there a key of the same name?";
     struct store_client *c = self(s);
     struct store_call call = new_call(STORE_OP_QUEUE_POP, &name, 1, timeout_ms);
-    int rc = check_knows(c, &call, err);
+    int rc = check_has(c, &call, err);
     struct store_answer a = {0};
     for (int round = 0; rc == 0; round++) {
         struct store_call pop = with_grace(call);
         rc = call_key(c, &pop, &a, err);
         if (rc < 0 || a.number > 0) break;
-        if (timeout_ms <= 0)
-            rc = fail_empty(&call, "the queue is empty", err);
-        else if (round == POP_ROUNDS_MAX)
-            rc = fail_empty(&call,
-                            "the queue is empty each time it is announced; is there a key "
-                            "of the same name?",
-                            err);
-        else
+        if (timeout_ms > 0 && round < POP_ROUNDS_MAX) {
             rc = wait_keys(c, &call, err);
+        } else {
+            rc = fail_empty(&call, timeout_ms > 0 ? always_empty : "the queue is empty", err);
+        }
     }
     return take_value(&a, rc, value, len, err);
 }
@@ -330,16 +329,16 @@ static int client_queue_pop(struct store *s, struct store_bytes name, int64_t ti
 static int client_queue_len(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             int64_t *count, struct cr_error *err) {
     struct store_call call = new_call(STORE_OP_QUEUE_LEN, &name, 1, timeout_ms);
-    int rc = check_knows(self(s), &call, err);
+    int rc = check_has(self(s), &call, err);
     return rc < 0 ? rc : call_number(self(s), &call, count, err);
 }
 
 static int client_barrier(struct store *s, struct store_bytes key, int64_t world_size,
                           int64_t timeout_ms, struct cr_error *err) {
     struct store_client *c = self(s);
-    int knows = store_client_knows(c, STORE_OP_BARRIER, err);
-    if (knows < 0) return knows;
-    if (knows == 0) return store_fallback_barrier(s, key, world_size, timeout_ms, err);
+    int has = store_client_has(c, STORE_OP_BARRIER, err);
+    if (has < 0) return has;
+    if (has == 0) return store_fallback_barrier(s, key, world_size, timeout_ms, err);
     struct store_call call = new_call(STORE_OP_BARRIER, &key, 1, timeout_ms);
     int rc = check_limits(&call, NULL, 0, err);
     if (rc < 0) return rc;
@@ -351,7 +350,7 @@ static int client_barrier(struct store *s, struct store_bytes key, int64_t world
 
 static void client_close(struct store *s) {
     struct store_client *c = self(s);
-    store_link_close(&c->link);
+    store_socket_close(&c->socket);
     cr_buffer_done(&c->request);
     free(c);
 }
@@ -375,3 +374,30 @@ const struct store_ops store_client_ops = {
     .barrier = client_barrier,
     .close = client_close,
 };
+
+/* ---- opening ---- */
+
+int store_client_connect(const char *host, uint16_t port, enum store_protocol protocol,
+                         int64_t timeout_ms, struct store_client **out, struct cr_error *err) {
+    if (strlen(host) >= CR_HOST_MAX)
+        return cr_fail(err, -EINVAL, "host name '%.64s...' too long", host);
+    struct store_client *c = calloc(1, sizeof(*c));
+    if (c == NULL) return cr_fail(err, -ENOMEM, "connect to the store: out of memory");
+    c->store.ops = &store_client_ops;
+    c->socket.fd = -1;
+    c->port = port;
+    memcpy(c->host, host, strlen(host));
+    struct cr_error why = {0};
+    int rc = store_client_connect_until(c, protocol, cr_deadline_ms(timeout_ms), &why);
+    if (rc < 0) {
+        (void) store_fail_connect(err, rc, host, port, timeout_ms, why.text);
+        store_client_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+const char *store_client_protocol(const struct store_client *c) {
+    return store_handshake_name(c->handshake);
+}

@@ -1,4 +1,5 @@
-/* crun-store's commands: one file each, command_NAME.c, entered through the table in crun_store.c. */
+/* crun-store: main() and the table of commands are in crun_store.c; each command has a file of its
+ * own. print.c and peer.c hold what they share. */
 #ifndef STORE_COMMAND_COMMAND_H
 #define STORE_COMMAND_COMMAND_H
 
@@ -7,8 +8,9 @@
 
 #include <stdio.h>
 
-#define COMMAND_FAILED 1 /* exit status: could not be done; the reason is on stderr */
-#define COMMAND_USAGE  2 /* exit status for a line that cannot be understood */
+/* Exit statuses beside 0. The reason is on stderr. */
+#define COMMAND_FAILED 1 /* the command could not be carried out */
+#define COMMAND_USAGE  2 /* the command line cannot be understood */
 
 /* argv[0] is the command's own name; returns the exit status. */
 typedef int (*command_fn)(int argc, char **argv);
@@ -23,15 +25,29 @@ int command_delete(int argc, char **argv);
 int command_stat(int argc, char **argv);
 int command_ping(int argc, char **argv);
 
-/* "crun-store NAME: TEXT" on stderr, one line whatever stands in the text. */
+/* ---- print.c ---- */
+
+struct command_line;
+
+/* Prints "crun-store NAME: TEXT" on stderr, always as one line. */
 void command_complain(const char *name, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The same, and "; try 'crun-store NAME --help'"; returns COMMAND_USAGE. */
+/* The same with "; try 'crun-store NAME --help'" behind it; returns COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- what the commands that talk to a store share: command_peer.c ---- */
+/* Prints the error of a command and returns COMMAND_FAILED. */
+int command_fail(const struct command_line *line, const struct cr_error *err);
+
+/* Prints bytes for people: everything but printable UTF-8 as \xNN, so that a key cannot send
+ * control sequences to the terminal. */
+void command_put_text(FILE *out, struct store_bytes bytes);
+
+/* Prints bytes as a JSON string, one code point per byte: bytes outside 0x20..0x7e as \u00XX. */
+void command_put_json(FILE *out, struct store_bytes bytes);
+
+/* ---- peer.c: what the commands that talk to a store share ---- */
 
 struct command_shape {
     const char *name;
@@ -45,15 +61,15 @@ struct command_line {
     const struct command_shape *shape;
     struct cr_endpoint endpoint;
     int64_t timeout_ms;
-    int is_limited;      /* --timeout was given, and is not 0: a limit for all that is done */
-    int64_t deadline_ms; /* that limit, from command_open() on; else CR_FOREVER */
+    int is_limited;      /* --timeout was given and is not 0: it limits the whole command */
+    int64_t deadline_ms; /* that limit, set by command_open(); else CR_FOREVER */
     int json;
     char **args;
     int arg_count;
 };
 
-/* Understands "NAME [--json] [--timeout S] HOST:PORT ARGS...". Returns 1 to go on, or 0 with the exit
- * status in *status: --help was shown, or an error was printed. */
+/* Parses "NAME [--json] [--timeout S] HOST:PORT ARGS...". Returns 1 to go on, or 0 with the
+ * exit status in *status: --help was shown, or an error was printed. */
 int command_parse(const struct command_shape *shape, int argc, char **argv,
                   struct command_line *line, int *status);
 
@@ -67,17 +83,9 @@ int64_t command_time_left_ms(const struct command_line *line);
 #define COMMAND_WHERE_MAX (CR_HOST_MAX + 16)
 const char *command_where(const struct command_line *line, char out[COMMAND_WHERE_MAX]);
 
-/* Both, for a command that has nothing to check in between; NULL with the exit status in *status. */
+/* Parses and connects, for a command that checks nothing in between; NULL with the exit status in
+ * *status. */
 struct store *command_begin(const struct command_shape *shape, int argc, char **argv,
                             struct command_line *line, int *status);
-
-/* Prints "crun-store NAME: TEXT" on stderr and returns COMMAND_FAILED. */
-int command_fail(const struct command_line *line, const struct cr_error *err);
-
-/* Bytes as people read them: what is no printable UTF-8 as \xNN, so that no key rules the terminal. */
-void command_put_text(FILE *out, struct store_bytes bytes);
-
-/* Bytes as a JSON string, one code point a byte: outside 0x20..0x7e as \u00XX. */
-void command_put_json(FILE *out, struct store_bytes bytes);
 
 #endif

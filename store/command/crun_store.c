@@ -6,7 +6,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,27 +24,6 @@ static const struct command {
     {"stat", "show clients, keys, traffic, and who waits for what since when", command_stat},
     {"ping", "say what a server speaks and how far away it is", command_ping},
 };
-
-void command_complain(const char *name, const char *fmt, ...) {
-    char text[CR_ERROR_TEXT_MAX];
-    va_list ap;
-    va_start(ap, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    (void) fprintf(stderr, "crun-store%s%s: ", name[0] == '\0' ? "" : " ", name);
-    command_put_text(stderr, STORE_BYTES(text));
-    (void) fputc('\n', stderr);
-}
-
-int command_usage_error(const char *name, const char *fmt, ...) {
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    command_complain(name, "%s; try 'crun-store %s --help'", text, name);
-    return COMMAND_USAGE;
-}
 
 static void print_help(void) {
     (void) printf("usage: crun-store COMMAND [options]\n\ncommands:\n");

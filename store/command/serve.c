@@ -170,8 +170,9 @@ static int run(const struct serve *serve, const sigset_t *ends) {
     if (rc == 0)
         rc = store_server_open(server, serve->host, (uint16_t) serve->port, &space, &port, &err);
     if (rc < 0) {
-        (void) fprintf(stderr, "crun-store serve: %s%s\n", err.text,
-                       err.code == -EADDRINUSE ? "; give another --port, or 0 for any free one" : "");
+        const char *remedy =
+            err.code == -EADDRINUSE ? "; give another --port, or 0 for any free one" : "";
+        (void) fprintf(stderr, "crun-store serve: %s%s\n", err.text, remedy);
     } else {
         rc = announce_and_serve(server, space, ends);
     }

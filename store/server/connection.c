@@ -81,7 +81,7 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     c->fd = fd;
     c->peer = *peer;
     c->parser.limits = &space->server->limits;
-    c->session.patient = true;
+    c->session.lists_in_pieces = true;
     c->spare = has_all_clients(space);
     c->events = EPOLLIN;
     struct epoll_event watch = {.events = c->events, .data.ptr = c};
@@ -180,8 +180,9 @@ void store_connection_close(struct store_connection *c, const char *reason) {
     store_close_softly(c->fd);
 }
 
-/* Counts what the connection holds in the space's memory: what it sent by halves and does not read;
- * values are counted where they are kept. Over the limit it is closed, unless it is hardly to blame. */
+/* Counts what the connection holds in the space's memory: what it sent by halves and does not
+ * read; values are counted where they are kept. Over the limit it is closed, unless it is
+ * hardly to blame. */
 static void charge(struct store_connection *c) {
     struct store_keyspace *keys = &c->space->keys;
     const struct store_output *out = &c->session.out;
@@ -236,8 +237,8 @@ static ssize_t send_chunks(struct store_connection *c) {
     return sendmsg(c->fd, &message, MSG_NOSIGNAL | (len < out->pending ? MSG_MORE : 0));
 }
 
-/* Sends until nothing is left, the kernel has enough, or it is others' turn. 0, or negative when the
- * peer is gone. */
+/* Sends until nothing is left, the kernel has enough, or it is others' turn. 0, or negative
+ * when the peer is gone. */
 static int send_pending(struct store_connection *c) {
     struct store_output *out = &c->session.out;
     size_t before = out->pending;
@@ -273,21 +274,21 @@ static void flush(struct store_connection *c) {
     charge(c);
 }
 
-/* Ten thousand waiters may have been woken at once: some now, the others in the loop's next turns, so
- * that whoever asks something meanwhile is answered in between. */
+/* Ten thousand waiters may have been woken at once: some now, the others in the loop's next
+ * turns, so that whoever asks something meanwhile is answered in between. */
 static void flush_woken(struct store_space *space) {
     for (int i = 0; i < STORE_WAKES_MAX; i++) {
         struct store_session *s = store_keyspace_take_ready(&space->keys);
         if (s == NULL) return;
         flush(CR_CONTAINER_OF(s, struct store_connection, session));
     }
-    if (space->keys.ready_first != NULL) (void) uv_idle_start(&space->waking, on_more_woken);
+    if (!TAILQ_EMPTY(&space->keys.ready)) (void) uv_idle_start(&space->waking, on_more_woken);
 }
 
 static void on_more_woken(uv_idle_t *idle) {
     struct store_space *space = CR_CONTAINER_OF(idle, struct store_space, waking);
     flush_woken(space);
-    if (space->keys.ready_first == NULL) (void) uv_idle_stop(idle);
+    if (TAILQ_EMPTY(&space->keys.ready)) (void) uv_idle_stop(idle);
 }
 
 /* ---- requests ---- */
@@ -382,8 +383,8 @@ static size_t begin_block(struct store_connection *c, const uint8_t *data, size_
     return head;
 }
 
-/* Stops serving a client that lets its replies pile up, until it has read them, and one that asked for
- * so much that it is others' turn: as if it did not read, until the loop's next turn. */
+/* Stops serving a client that lets its replies pile up, until it has read them, and one that
+ * asked for so much that it is others' turn: as if it did not read, until the loop's next turn. */
 static bool stall(struct store_connection *c) {
     struct store_server *server = c->space->server;
     size_t pending = c->session.out.pending;
@@ -513,7 +514,9 @@ static void block_complete(struct store_connection *c) {
     struct store_value *block = c->block;
     c->block = NULL;
     charge(c); /* from now on the key space counts it */
-    store_parser_finish(&c->parser, c->rx.data, block, &request);
+    store_parser_complete(&c->parser, c->rx.data, (struct store_bytes){block->data, block->len},
+                          &request);
+    request.block = block;
     borrow_output(c);
     apply(c, &request);
     store_value_unref(block);
@@ -533,8 +536,8 @@ static void read_block(struct store_connection *c) {
 
 /* ---- events ---- */
 
-/* A client whose keys are being listed is stalled, so woken in each turn of the loop: a piece of its
- * list, then the others. Returns whether there is more to list, or it was closed. */
+/* A client whose keys are being listed is stalled, so woken in each turn of the loop: a piece
+ * of its list, then the others. Returns whether there is more to list, or it was closed. */
 static bool list_on(struct store_connection *c) {
     const char *reason = NULL;
     int rc = store_keyspace_list_on(&c->space->keys, &c->session, &reason);
@@ -573,8 +576,8 @@ static void on_event(struct store_connection *c, uint32_t events) {
     }
 }
 
-/* With thousands of clients each one's state has long left the cache when its turn comes; that of the
- * one after next is fetched while the kernel works for this one. */
+/* With thousands of clients each one's state has long left the cache when its turn comes; that
+ * of the one after next is fetched while the kernel works for this one. */
 static void prefetch(const struct store_connection *c) {
     if (c == NULL) return;
     for (size_t at = 0; at < sizeof(*c); at += 64) __builtin_prefetch((const char *) c + at);

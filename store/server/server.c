@@ -158,8 +158,9 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
     uv_close((uv_handle_t *) &server->clearing, NULL);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     (void) uv_loop_close(&server->loop);
-    return cr_fail(err, rc, "cannot start the store: %s%s", uv_strerror(rc),
-                   rc == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max) or of memory" : "");
+    const char *remedy =
+        rc == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max) or of memory" : "";
+    return cr_fail(err, rc, "cannot start the store: %s%s", uv_strerror(rc), remedy);
 }
 
 int store_server_start(const struct store_server_options *options, struct store_server **out,

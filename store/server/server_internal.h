@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "store/keyspace/keyspace.h"
-#include "store/store.h"
+#include "store/server/server.h"
 #include "store/wire/wire.h"
 
 #include <netinet/in.h>
@@ -27,7 +27,8 @@
 #define STORE_HELD_FREE     ((size_t) 64 << 10)  /* nobody is closed for holding less, full or not */
 #define STORE_SEND_TURN     ((size_t) 4 << 20)   /* to one client, before the others have their turn */
 
-/* What one client may cost the others before it is their turn, in bytes sent or what takes as long. */
+/* What one client may cost the others before it is their turn, in bytes sent or what takes as
+ * long. */
 #define STORE_TURN_COST    ((size_t) 4 << 20)
 #define STORE_COST_OF_NAME ((size_t) 64)       /* one that is looked up, or listed */
 #define STORE_COST_OF_STAT ((size_t) 64 << 10) /* and the length of its text */
@@ -158,8 +159,8 @@ void store_connection_open(struct store_space *space, int fd, const union store_
 /* Says FIN and frees. With a reason it is logged. Nothing of c may be used afterwards, but the
  * memory stays until one of the loop's next turns. */
 void store_connection_close(struct store_connection *c, const char *reason);
-/* Takes it out of the space at once; FIN, and everything that needs system calls, follows in one of the
- * loop's next turns. For many at a time: each of those calls is a few us. */
+/* Takes it out of the space at once; FIN, and everything that needs system calls, follows in
+ * one of the loop's next turns. For many at a time: each of those calls is a few us. */
 void store_connection_dismiss(struct store_connection *c);
 /* Reads away what is unread, which would turn our FIN into a RST, and closes. */
 void store_close_softly(int fd);

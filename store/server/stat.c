@@ -68,7 +68,8 @@ static void put_waiting(struct json *j, const struct store_space *space) {
     put_number(j, "waiting_clients", space->keys.wait_count);
     PUT(j, ",\"waiting\":[");
     size_t shown = 0;
-    for (const struct store_wait *w = space->keys.wait_first; w != NULL; w = w->next) {
+    const struct store_wait *w;
+    TAILQ_FOREACH (w, &space->keys.waits, next) {
         if (shown == STORE_STAT_WAITERS_MAX || j->out->len > STORE_STAT_TEXT_MAX) break;
         if (shown++ > 0) put(j, ",", 1);
         put_wait(j, space, w);

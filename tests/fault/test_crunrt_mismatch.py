@@ -30,7 +30,7 @@ for how, other in (("kind", "broadcast(float32 x 64, root 0)"), ("count", "all_r
 with Store() as store:
     workers = run_workers(store, 3, ["crunrt_worker", "mismatch", "counts"], CRUNRT_DEBUG="1")
 expect_all(workers, 3, "error -71", "mismatched collectives at #11: in all_to_all_counts(float32) rank 2 sends 2 "
-           "elements to rank 1, which awaits 3")
+           "elements to rank 1, which expects 3")
 
 with Store() as store:  # who waits for the others' calls hears of a rank that gave up
     workers = run_workers(store, 3, ["crunrt_worker", "mismatch", "alone"], CRUNRT_DEBUG="1")

@@ -80,7 +80,7 @@ def test_while_a_group_is_made(tmp):
     done = crun("--standalone", "--nproc-per-node=3", "--max-restarts=1", BUILD / "tests" / "workers" / "crunrt_worker",
                 "lose-opening", env=clean_env(OMP_NUM_THREADS=1))
     assert done.returncode == 0, done
-    assert done.stdout.count("the agent says that the round is over") == 2, done
+    assert done.stdout.count("the agent reports that the round is over") == 2, done
     assert "did not call crunrt_rejoin() in time" not in done.stderr, done
     assert sorted(re.findall(r"ends as rank (\d)", done.stdout)) == ["0", "1", "2"], done
     assert done.stdout.count("rejoined rank") == 2, done

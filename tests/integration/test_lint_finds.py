@@ -16,9 +16,9 @@ NEW = "/* A new file. */\n"
 # name: (file, text that is appended, what the report says)
 CASES = {
     "an arrow to a higher room":
-        ("store/wire/wire.c", '#include "agent/agent.h"\n', "store/wire/ may not see agent/"),
+        ("store/wire/parser.c", '#include "agent/agent.h"\n', "store/wire/ may not see agent/"),
     "an arrow between chambers that the table lacks":
-        ("store/wire/wire.c", '#include "store/keyspace/keyspace.h"\n',
+        ("store/wire/parser.c", '#include "store/keyspace/keyspace.h"\n',
          "store/wire/ may not see store/keyspace/"),
     "a private header of another room":
         ("launcher/job.c", '#include "agent/process/nursery.h"\n', "is private to agent/"),
@@ -32,10 +32,10 @@ CASES = {
     "a circle of chambers":
         ("rendezvous/types.h", '#include "rendezvous/member/member.h"\n', "a circle of chambers"),
     "a pure file that includes libuv":
-        ("store/wire/wire.c", "#include <uv.h>\n", "pure, but reaches <uv.h>"),
+        ("store/wire/parser.c", "#include <uv.h>\n", "pure, but reaches <uv.h>"),
     "a pure file that reaches an impure header through another one":
-        ("store/wire/wire.h", "#include <unistd.h>\n",
-         "pure, but reaches <unistd.h>, through store/wire/wire.h"),
+        ("store/wire/parser.h", "#include <unistd.h>\n",
+         "pure, but reaches <unistd.h>, through store/wire/parser.h"),
     "a pure file that looks at the clock":
         ("rendezvous/coordinator/assignment.c", "long now(void) { return time(NULL); }\n",
          "pure, but calls time()"),

@@ -392,8 +392,15 @@ static void host_log(void *arg, enum cr_log_level level, const char *text) {
     story("host: %s", text);
 }
 
+static int host_wants_log(void *arg, enum cr_log_level level) {
+    (void) arg;
+    (void) level;
+    return w.verbose;
+}
+
 static const struct coordinator_actions host_actions = {
-    .send = host_send, .hang_up = host_hang_up, .open_store = host_open_store, .log = host_log};
+    .send = host_send, .hang_up = host_hang_up, .open_store = host_open_store, .log = host_log,
+    .wants_log = host_wants_log};
 
 static void host_got(struct conn *c, const struct rdzv_message *m) {
     struct cr_error err = {0};

@@ -1,5 +1,5 @@
-/* base/error_json.h: what is written is JSON whatever the texts hold, has torch's form, and takes the
- * place of the file that was there. */
+/* base/error_json.h: what is written is JSON whatever the texts hold, has torch's form, and takes
+ * the place of the file that was there. */
 #include "base/cleanup.h"
 #include "base/error_json.h"
 #include "tests/lib/run_suite.h"

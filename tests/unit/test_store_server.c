@@ -3,6 +3,7 @@
  * tested from outside, in tests/integration and tests/fault. */
 #include "base/clock.h"
 #include "store/server/server_internal.h"
+#include "store/store.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
@@ -107,8 +108,8 @@ START_TEST(test_clear_forgets_and_goes_on) {
 }
 END_TEST
 
-/* A process that forks has all descriptors open twice until its child execs, and epoll goes by what is
- * open: a client that was cleared away must not be heard of again. */
+/* A process that forks has all descriptors open twice until its child execs, and epoll goes by
+ * what is open: a client that was cleared away must not be heard of again. */
 START_TEST(test_clearing_while_a_child_has_all_open) {
     uint16_t port;
     struct store_space *space = open_space(&port);

@@ -758,7 +758,7 @@ static void mode_lose(const char *how, int victim) {
         print_error(rc, since);
         since = now_ms();
         REQUIRE(crunrt_group_barrier(world) == -EPIPE, "a broken group stays broken");
-        REQUIRE(strstr(crunrt_last_error(), "is broken since") != NULL, "text");
+        REQUIRE(strstr(crunrt_last_error(), "is already broken") != NULL, "text");
         REQUIRE(now_ms() - since < 30000, "a broken group answers at once, not after 60,000 ms");
         crunrt_group_destroy(world);
         crunrt_destroy(rt);
@@ -1349,7 +1349,7 @@ static void mode_flight(const char *path) {
     ops[0].kind = CRUNRT_OP_SEND;
     REFUSED(crunrt_group_batch(world, ops, 2), "operation 0: send in group 'world': the peer is");
     ops[0].kind = CRUNRT_OP_BARRIER;
-    REFUSED(crunrt_group_batch(world, ops, 2), "operation 0: barrier is no send");
+    REFUSED(crunrt_group_batch(world, ops, 2), "operation 0: barrier is neither a send");
     REQUIRE(crunrt_flight_dump(NULL) == 0, "dump");
     pthread_t threads[2];
     int codes[2] = {0, 0};

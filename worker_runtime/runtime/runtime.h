@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "worker_runtime/channel/channel.h"
-#include "worker_runtime/host/store_host.h"
 #include "worker_runtime/report/report.h"
+#include "worker_runtime/runtime/hosted_store.h"
 #include "worker_runtime/runtime/worker_place.h"
 #include "worker_runtime/store/store.h"
 
@@ -25,10 +25,9 @@ struct rt_whole_group {
 struct crunrt {
     struct worker_place place; /* in the current round */
     struct crunrt_store *store;
-    const struct store_host *host; /* the module, if this process hosts the store */
-    void *host_state;              /* NULL: another process hosts the store */
-    char prefix[64];               /* of this runtime's keys: "crunrt/<restart count>/<n>" */
-    uint64_t group_count;          /* groups made in this round; the same on every rank */
+    struct hosted_store hosted; /* if this process hosts the store */
+    char prefix[64];            /* of this runtime's keys: "crunrt/<restart count>/<n>" */
+    uint64_t group_count;       /* groups made in this round; the same on every rank */
     struct rt_whole_group whole;
     struct worker_channel channel;
     struct cr_error channel_error; /* why there is no channel */

@@ -1,6 +1,7 @@
-/* Work that goes on meanwhile: the backend runs it, this file keeps its name and its outcome, and
- * tells the group, once, when it failed. */
+/* Works: operations that run while the program goes on. The backend runs them; this file keeps each
+ * one's outcome, and breaks the group when one has failed. */
 #include "worker_runtime/group/group.h"
+#include "worker_runtime/group/op_check.h"
 
 #include "base/clock.h"
 
@@ -10,9 +11,9 @@
 struct crunrt_work {
     struct crunrt_group *group;
     struct group_call call;
-    void *state; /* of the backend; NULL: there was nothing to do */
-    int over;
-    struct cr_error outcome; /* code 0: went well */
+    void *state; /* the backend's; NULL: the operation was empty */
+    bool is_over;
+    struct cr_error outcome; /* code 0: it has succeeded */
 };
 
 int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out) {
@@ -26,31 +27,31 @@ int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **o
                      w->call.what, CRUNRT_WORKS_MAX);
     } else if (rc == 0) {
         w->group = group;
-        w->over = group_call_is_empty(&w->call);
+        w->is_over = op_is_empty(&w->call.op);
         rc = group_call_begin(group, &w->call, err);
-        if (rc == 0 && !w->over)
+        if (rc == 0 && !w->is_over)
             rc = group->backend->start(group->state, &w->call.backend, &w->state, err);
-        if (rc < 0 || w->over) rc = group_outcome(group, &w->call, rc, err);
+        if (rc < 0 || w->is_over) rc = group_outcome(group, &w->call, rc, err);
     }
     if (rc < 0) {
         free(w);
         return rc;
     }
     group_call_count(group, &w->call);
-    group->unfinished += !w->over;
+    group->unfinished += !w->is_over;
     *out = w;
     return 0;
 }
 
 static int work_poll(struct crunrt_work *w, int64_t timeout_ms) {
-    if (w->over) {
+    if (w->is_over) {
         if (w->outcome.code != 0) *rt_last_error() = w->outcome;
         return w->outcome.code;
     }
     struct cr_error *err = rt_last_error();
     int rc = w->group->backend->wait(w->state, timeout_ms, err);
     if (rc == -EINPROGRESS) return rc;
-    w->over = 1;
+    w->is_over = true;
     w->group->unfinished--;
     rc = group_outcome(w->group, &w->call, rc, err);
     if (rc < 0) w->outcome = *err;
@@ -79,28 +80,4 @@ void crunrt_work_free(crunrt_work *work) {
     (void) work_poll(work, CR_FOREVER);
     if (work->state != NULL) work->group->backend->release(work->state);
     free(work);
-}
-
-static int start_message(crunrt_group *group, crunrt_op_kind kind, const void *send, void *recv,
-                         size_t count, crunrt_dtype dtype, int peer, uint32_t tag,
-                         crunrt_work **out) {
-    crunrt_op op = CRUNRT_OP_INIT;
-    op.kind = kind;
-    op.send = send;
-    op.recv = recv;
-    op.count = count;
-    op.dtype = dtype;
-    op.root = peer;
-    op.tag = tag;
-    return crunrt_group_start(group, &op, out);
-}
-
-int crunrt_group_isend(crunrt_group *group, const void *buffer, size_t count, crunrt_dtype dtype,
-                       int peer, uint32_t tag, crunrt_work **out) {
-    return start_message(group, CRUNRT_OP_SEND, buffer, NULL, count, dtype, peer, tag, out);
-}
-
-int crunrt_group_irecv(crunrt_group *group, void *buffer, size_t count, crunrt_dtype dtype,
-                       int peer, uint32_t tag, crunrt_work **out) {
-    return start_message(group, CRUNRT_OP_RECV, NULL, buffer, count, dtype, peer, tag, out);
 }

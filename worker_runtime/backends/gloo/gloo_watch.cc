@@ -12,9 +12,9 @@
 //
 // A receive of one byte that nobody ever sends is the question, posted once for each pair that is
 // asked about: Gloo refuses it on a broken pair, and ends it when the pair breaks later.
-#include "worker_runtime/backends/gloo_watch.h"
+#include "worker_runtime/backends/gloo/gloo_watch.h"
 
-#include "worker_runtime/backends/hold_signals.h"
+#include "worker_runtime/backends/gloo/hold_signals.h"
 
 #include <gloo/common/error.h>
 #include <gloo/common/logging.h>

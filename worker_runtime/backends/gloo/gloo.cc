@@ -13,8 +13,8 @@
 // Determinism: Gloo's ring all-reduce splits by the group's size and count alone and reduces in
 // ring order, so a fixed group size gives the same bits in every run.
 #include "worker_runtime/backends/backend.h"
-#include "worker_runtime/backends/gloo_watch.h"
-#include "worker_runtime/backends/hold_signals.h"
+#include "worker_runtime/backends/gloo/gloo_watch.h"
+#include "worker_runtime/backends/gloo/hold_signals.h"
 #include "worker_runtime/backends/reduce.h"
 
 #include <gloo/allgather.h>

@@ -1,6 +1,6 @@
 /* Finding the two libraries: by the name in the environment, by the loader's own search, and where
  * the headers were when this was built. */
-#include "worker_runtime/backends/nccl_api.h"
+#include "worker_runtime/backends/nccl/nccl_api.h"
 
 #include "base/cleanup.h"
 
