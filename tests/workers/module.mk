@@ -1,15 +1,14 @@
 # Programs on libcrunrt that the integration tests start, and the fake that stands in for NCCL.
 test_workers := $(patsubst tests/workers/%.c,$(BUILD)/tests/workers/%,$(wildcard tests/workers/*.c))
-fake_nccl    := $(if $(HAVE_NCCL),$(BUILD)/tests/fake/fake_nccl.so $(BUILD)/tests/fake/fake_nccl_old.so)
+fake_nccl    := $(BUILD)/tests/fake/fake_nccl.so $(BUILD)/tests/fake/fake_nccl_old.so
+fake_nccl    := $(if $(HAVE_NCCL),$(fake_nccl))
 test_programs += $(test_workers) $(fake_nccl)
 
 test-workers: $(test_workers) $(fake_nccl) backends
 .PHONY: test-workers
 
 $(BUILD)/tests/workers/%: $(BUILD)/obj/tests/workers/%.o $(BUILD)/lib/libcrunrt.so
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)
+	$(call link_crunrt,../../lib)
 
 $(BUILD)/tests/fake/fake_nccl.so: $(call objects,tests/fake/fake_nccl.c)
 $(BUILD)/tests/fake/fake_nccl_old.so: $(call objects,tests/fake/fake_nccl_old.c)
