@@ -284,7 +284,7 @@ def check_circles(files):
                 within.setdefault(file.folder, {}).setdefault(stem, set()).add(other)
     circle = find_circle(between)
     if circle:
-        yield f"{circle[0]}/: a circle of chambers: {' -> '.join(circle)}"
+        yield f"{circle[0]}: a circle of chambers: {' -> '.join(circle)}"
     for folder, graph in sorted(within.items()):
         circle = find_circle(graph)
         if circle:
@@ -305,7 +305,7 @@ def check_reach(file, by_path):
         yield f"{file.path}:1: the compiler cannot list the headers that it reaches"
         return
     ours = [by_path[p] for p in reached if p in by_path]
-    for header in set(IMPURE_HEADERS) - MAY_REACH.get(file.path, set()):
+    for header in sorted(set(IMPURE_HEADERS) - MAY_REACH.get(file.path, set())):
         if not any(p.endswith("/" + header) and p not in by_path for p in reached):
             continue
         by = [f.path for f in ours if any(h == header for _, h in f.others)]
