@@ -83,8 +83,8 @@ endef
 define link_crunrt
 $(call say,LINK,$@)
 @mkdir -p $(@D)
-$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/$(1)' -o $@ $< \
-    -L$(BUILD)/lib -lcrunrt $(2) $(LDLIBS)
+$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/$(1)' \
+    -o $@ $(filter %.o,$^) -L$(BUILD)/lib -lcrunrt $(2) $(LDLIBS)
 endef
 
 include make/detect.mk

@@ -1,14 +1,9 @@
 /* crun: reads the command line, builds the job, runs the agent on one loop, and turns the agent's
  * result into an exit status.
  *
-<<<<<<< HEAD
-=======
- *   2  the command line is wrong or the program cannot be run: nothing was started
- *   1  the machine refused (a port in use, no memory left), workers failed, a handled signal ended
- *      the job, or this node left it
->>>>>>> main
  *   0  all workers ended well
  *   1  workers failed, a handled signal ended the job, this node left it, or the machine refused
+ *      (a port in use, no memory left)
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
  * Signals are handled before the first worker starts. A signal that comes before any worker has
