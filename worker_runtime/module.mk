@@ -31,8 +31,8 @@ OBJCOPY ?= objcopy
 
 # ---- backends: modules with one exported table each, worker_runtime/backends/backend.h ----
 
-backend_common := $(call objects,base/error.c worker_runtime/backends/reduce.c)
-$(call objects,worker_runtime/backends/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
+backend_common := $(call objects,base/error.c worker_runtime/backends/reduce/reduce.c)
+$(call objects,worker_runtime/backends/reduce/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
 
 module_LD = $(CC)
 $(BUILD)/lib/crunrt/%.so:

@@ -1,6 +1,6 @@
-/* What every chamber of the store speaks of: byte strings, lists of them, and the limits. */
-#ifndef STORE_TYPES_H
-#define STORE_TYPES_H
+/* What every chamber of the store uses: byte strings, lists of them, and the limits. */
+#ifndef STORE_BYTES_BYTES_H
+#define STORE_BYTES_BYTES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +24,18 @@ struct store_list {
 };
 
 void store_list_done(struct store_list *list);
+
+/* Builds a list of copies, one item at a time. Zero-initialise. */
+struct store_list_builder {
+    struct store_list list; /* `data` of the items is an offset until the list is built */
+    char *block;
+    size_t block_len, block_cap, item_cap;
+};
+
+int store_list_add(struct store_list_builder *b, const void *data, size_t len); /* 0 or -ENOMEM */
+/* Moves the list out of the builder. */
+struct store_list store_list_build(struct store_list_builder *b);
+void store_list_drop(struct store_list_builder *b);
 
 /* Limits of our server (options can change them) and of our client. None is smaller than the limit
  * of torch's libuv server; docs/protocols/store.md, section 7, compares them. */

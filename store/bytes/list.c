@@ -1,7 +1,14 @@
-#include "store/client/list.h"
+/* Lists of byte strings: one block for the bytes, one array that points into it. */
+#include "store/bytes/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+void store_list_done(struct store_list *list) {
+    free(list->items);
+    free(list->block);
+    *list = (struct store_list){0};
+}
 
 static int grow(void **block, size_t *cap, size_t need, size_t unit) {
     if (need <= *cap) return 0;

@@ -3,7 +3,7 @@
  * get is WAIT, then GET, as torch's clients do it: some servers close the connection on a GET of an
  * absent key. An operation that an old server lacks is made of other operations (fallback.c), or
  * refused with an error that names it. */
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 #include "store/client/fallback.h"
 
 #include "base/clock.h"

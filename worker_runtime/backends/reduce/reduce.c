@@ -1,9 +1,9 @@
-/* The reductions, generated from one list of types and one of operations.
+/* The reductions, generated from a list of types and a list of operations.
  *
- * Integers wrap: they are added as unsigned. Half-width floats are widened to float for one
- * operation and rounded to nearest even, so that every step of a ring rounds the same way on every
- * machine. */
-#include "worker_runtime/backends/reduce.h"
+ * Integers wrap around: they are added as unsigned numbers. Half-width floats are widened to float
+ * for each operation and rounded to nearest even, so that every step of a ring gives the same bits
+ * on every machine. */
+#include "worker_runtime/backends/reduce/reduce.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -55,8 +55,8 @@ static uint16_t to_bfloat(float f) {
 
 /* ---- the loops ---- */
 
-/* out is a, b, or neither, never shifted. gcc takes that word; clang checks the addresses at run
- * time, and warns where it is told to vectorise and cannot. */
+/* Lets gcc vectorise the loops: out is the same as a or b, or does not overlap them. clang checks
+ * the addresses at run time instead, and would warn about such a pragma. */
 #ifdef __clang__
 #define NO_ALIASES
 #else
@@ -76,7 +76,7 @@ static uint16_t to_bfloat(float f) {
 
 #define AS_IS(v) (v)
 
-/* `sum` is the type in which the addition cannot overflow into undefined behaviour. */
+/* `sum` is a type in which an addition that overflows is defined. */
 #define ARITHMETIC(t, type, sum, wide, load, store)                                                \
     LOOP(t##_sum, type, sum, load, store, x + y)                                                   \
     LOOP(t##_product, type, sum, load, store, x *y)                                                \

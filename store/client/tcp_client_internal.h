@@ -1,12 +1,12 @@
 /* The TCP client, in layers; each file calls only those below it:
  *
- *   client.c      the operations, and opening a client
+ *   tcp_client.c  the operations, and opening a client
  *   connect.c     tries until the time is up      exchange.c   one request and its reply
  *   question.c    which operations the server has
  *   handshake.c   connecting and shaking hands once, receiving one reply
  *   socket.c      one connection with deadlines   probe.c      what a server is (pure) */
-#ifndef STORE_CLIENT_CLIENT_INTERNAL_H
-#define STORE_CLIENT_CLIENT_INTERNAL_H
+#ifndef STORE_CLIENT_TCP_CLIENT_INTERNAL_H
+#define STORE_CLIENT_TCP_CLIENT_INTERNAL_H
 
 #include "store/client/client.h"
 #include "store/client/probe.h"
@@ -24,7 +24,7 @@ struct store_client {
     int8_t known[STORE_OP_COUNT];   /* 1 = the server has it, -1 = it has not, 0 = not asked */
 };
 
-/* ---- client.c ---- */
+/* ---- tcp_client.c ---- */
 
 extern const struct store_ops store_client_ops; /* for tests that make a client of a socket pair */
 
