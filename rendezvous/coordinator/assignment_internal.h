@@ -1,10 +1,10 @@
 /* Which node gets which ranks. Pure.
  *
- * Ranks stay where they were: a node of the last round keeps its group rank, a node that returns gets
- * its old one back if it is free, and only then are the free ones filled, lowest first, by node rank
- * asked for, then by host and address in natural order ("n2" before "n10"), then by process id.
- * Global ranks are contiguous a node and follow the group ranks; role ranks count nodes of the same
- * role only. */
+ * Ranks stay where they were: a node of the last round keeps its group rank, a node that returns
+ * gets its old one back if it is free, and only then are the free ones filled, lowest first, by
+ * node rank asked for, then by host and address in natural order ("n2" before "n10"), then by
+ * process id. Global ranks are contiguous a node and follow the group ranks; role ranks count
+ * nodes of the same role only. */
 #ifndef RENDEZVOUS_ASSIGNMENT_H
 #define RENDEZVOUS_ASSIGNMENT_H
 
