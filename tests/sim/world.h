@@ -251,6 +251,7 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
+    int events_now;     /* so many events at this moment so far */
     int64_t checked_at; /* when limits were looked at last */
     bool calm;          /* the faults have stopped */
     bool verbose, failed;
