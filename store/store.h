@@ -1,6 +1,6 @@
 /* The store: a server that speaks the protocol of torch's TCPStore, and clients of it.
  *
- *   store/types.h           byte strings, lists, limits
+ *   store/bytes/bytes.h           byte strings, lists, limits
  *   store/server/server.h   the server: key spaces on a thread of their own
  *   store/client/client.h   `struct store` and its calls; the TCP client; the file store
  *
@@ -12,6 +12,6 @@
 
 #include "store/client/client.h"
 #include "store/server/server.h"
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 
 #endif

@@ -48,9 +48,12 @@ int console_open(struct console *c, uv_loop_t *loop, int stream_fd, void (*on_ro
                  void *arg) {
     struct stat st;
     *c = (struct console){.fd = stream_fd, .poll_fd = -1, .on_room = on_room, .arg = arg};
-    if (fstat(stream_fd, &st) < 0) c->dead = true;
-    else if (S_ISSOCK(st.st_mode)) c->can_block = c->is_socket = true;
-    else if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)) c->can_block = true;
+    if (fstat(stream_fd, &st) < 0)
+        c->dead = true;
+    else if (S_ISSOCK(st.st_mode))
+        c->can_block = c->is_socket = true;
+    else if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
+        c->can_block = true;
     if (c->can_block && !c->is_socket) open_private(c, stream_fd);
     int rc = watch(c, loop);
     if (rc == 0) {
@@ -94,9 +97,12 @@ static size_t write_now(struct console *c, const char *data, size_t len) {
     size_t done = 0;
     while (done < len && !c->dead) {
         ssize_t n = write_some(c, data + done, len - done);
-        if (n >= 0) done += (size_t) n;
-        else if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-        else if (errno != EINTR) give_up(c, errno);
+        if (n >= 0)
+            done += (size_t) n;
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            break;
+        else if (errno != EINTR)
+            give_up(c, errno);
     }
     return done;
 }

@@ -16,7 +16,7 @@
 #define CONSOLE_EMPTY ((size_t) 64 << 10) /* bytes kept below which it has room again */
 
 struct console {
-    int fd;         /* opened by us if is_private, else 1 or 2 */
+    int fd;          /* opened by us if is_private, else 1 or 2 */
     bool is_private; /* fd is an open file of our own, so O_NONBLOCK affects no other process */
     bool is_socket;
     bool can_block; /* a pipe, a terminal or a socket; files cannot */

@@ -51,8 +51,8 @@ static bool is_writable_folder(const char *path) {
 /* The first folder that can be written, of those where Python's tempfile looks, in its order. If
  * none can be written, the first of them, for the error text. */
 static const char *temp_folder(void) {
-    const char *const places[] = {getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"),
-                                  "/tmp", "/var/tmp", "/usr/tmp", "."};
+    const char *const places[] = {
+        getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."};
     const char *first = NULL;
     for (size_t i = 0; i < CR_ARRAY_LEN(places); i++) {
         if (places[i] == NULL || places[i][0] == '\0') continue;
@@ -194,8 +194,10 @@ int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const u
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err) {
     char at[64];
-    if (local_rank < 0) (void) snprintf(at, sizeof(at), "%s", name);
-    else (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
+    if (local_rank < 0)
+        (void) snprintf(at, sizeof(at), "%s", name);
+    else
+        (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
     *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (*fd >= 0) return 0;
     return cr_fail_errno(err, "cannot create the log file '%s/attempt_%" PRIu32 "/%s'", d->path,

@@ -48,12 +48,12 @@ struct log_relay {
     bool warned_of_memory;   /* output was lost because memory was short; said once */
     bool stderr_is_terminal; /* ours */
     bool flushing;
-    uv_idle_t flush_turn;    /* runs on_flushed from the loop, never from inside a call */
-    bool carries_log;        /* the process's log comes here … */
-    uv_async_t log_ready;    /* … and other threads have written lines */
-    pthread_t thread;        /* the loop's */
-    struct cr_buffer lines;  /* teed lines with their prefixes, until they are written at once */
-    char *chunk;             /* STREAM_READ_MAX bytes */
+    uv_idle_t flush_turn;   /* runs on_flushed from the loop, never from inside a call */
+    bool carries_log;       /* the process's log comes here … */
+    uv_async_t log_ready;   /* … and other threads have written lines */
+    pthread_t thread;       /* the loop's */
+    struct cr_buffer lines; /* teed lines with their prefixes, until they are written at once */
+    char *chunk;            /* STREAM_READ_MAX bytes */
     void (*on_flushed)(void *arg);
     void (*on_close)(void *arg);
     void *arg;

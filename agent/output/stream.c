@@ -54,8 +54,7 @@ static bool contains_any(const char *line, size_t len, char *const *texts) {
 static void write_filtered(struct stream *s, const char *line, size_t len, const char *whole,
                            size_t whole_len) {
     struct log_relay *r = s->relay;
-    char *const *texts =
-        s->which == OUT ? r->options.stdout_filters : r->options.stderr_filters;
+    char *const *texts = s->which == OUT ? r->options.stdout_filters : r->options.stderr_filters;
     if (r->filtered_fds[s->which] < 0 || !contains_any(line, len, texts)) return;
     if (write(r->filtered_fds[s->which], whole, whole_len) == (ssize_t) whole_len) return;
     warn_of_file(r, stream_filtered_names[s->which], s->local_rank);

@@ -81,8 +81,8 @@ static int open_pipe(int *ours, int *theirs) {
 /* Only our end is non-blocking: a worker waits while its pipe is full. */
 static int open_through_us(struct stream *s, int *theirs) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
-    bool terminal = s->which == ERR && s->relay->stderr_is_terminal &&
-                    open_terminal(&s->fd, theirs) == 0;
+    bool terminal =
+        s->which == ERR && s->relay->stderr_is_terminal && open_terminal(&s->fd, theirs) == 0;
     int rc = terminal ? 0 : open_pipe(&s->fd, theirs);
     if (rc < 0) return rc;
     (void) fcntl(s->fd, F_SETFL, O_NONBLOCK);

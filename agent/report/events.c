@@ -46,13 +46,12 @@ static json_t *worker_id(const struct event *e) {
 }
 
 static json_t *outer_metadata(const struct event *e, const char *inner) {
-    return json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:i, s:s, s:n, s:s, s:i, s:I}",
-                     "run_id", e->source->run_id, "global_rank", global_rank(e),
-                     "group_rank", (int) e->round->group_rank, "worker_id", worker_id(e),
-                     "role", e->source->role, "hostname", e->source->host, "state", e->state,
-                     "total_run_time", (int) (e->ran_ms / 1000),
-                     "rdzv_backend", e->source->backend, "raw_error", "metadata", inner,
-                     "agent_restarts", (int) e->round->restart_count,
+    return json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:i, s:s, s:n, s:s, s:i, s:I}", "run_id",
+                     e->source->run_id, "global_rank", global_rank(e), "group_rank",
+                     (int) e->round->group_rank, "worker_id", worker_id(e), "role", e->source->role,
+                     "hostname", e->source->host, "state", e->state, "total_run_time",
+                     (int) (e->ran_ms / 1000), "rdzv_backend", e->source->backend, "raw_error",
+                     "metadata", inner, "agent_restarts", (int) e->round->restart_count,
                      "duration_ms", (json_int_t) e->ran_ms);
 }
 
@@ -85,11 +84,8 @@ static void emit(const struct event *e) {
 
 void events_round(struct event_source source, const struct rendezvous_round *round,
                   int64_t took_ms) {
-    struct event e = {.origin = "AGENT",
-                      .source = &source,
-                      .round = round,
-                      .ran_ms = took_ms,
-                      .local_rank = -1};
+    struct event e = {
+        .origin = "AGENT", .source = &source, .round = round, .ran_ms = took_ms, .local_rank = -1};
     e.state = "RENDEZVOUS";
     emit(&e);
     e.state = "ASSIGN_WORKER_RANKS";

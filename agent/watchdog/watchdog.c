@@ -41,8 +41,10 @@ static void on_timer(uv_timer_t *timer);
 /* Runs the loop's timer until the earliest expiration; without timers it is stopped. */
 static void arm(struct watchdog *w) {
     int64_t next = timers_next_ms(&w->timers), now = wall_ms();
-    if (next == INT64_MAX) (void) uv_timer_stop(&w->timer);
-    else (void) uv_timer_start(&w->timer, on_timer, next > now ? (uint64_t) (next - now) : 0, 0);
+    if (next == INT64_MAX)
+        (void) uv_timer_stop(&w->timer);
+    else
+        (void) uv_timer_start(&w->timer, on_timer, next > now ? (uint64_t) (next - now) : 0, 0);
 }
 
 void watchdog_forget(struct watchdog *w, pid_t pid) {
@@ -159,8 +161,10 @@ int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *ar
     w->arg = arg;
     int rc = open_pipe(path, &w->fd, err);
     if (rc == 0) rc = start_handles(w, loop, err);
-    if (rc < 0) watchdog_free(w);
-    else *out = w;
+    if (rc < 0)
+        watchdog_free(w);
+    else
+        *out = w;
     return rc;
 }
 

@@ -1,8 +1,10 @@
-/* The end of a round with notice: a node waits to be let in, or a node has given notice that it leaves.
+/* The end of a round with notice: a node waits to be let in, or a node has given notice that it
+ * leaves.
  *
- *   announced: CHANGE to all nodes of the round ──all have answered──► set: CHANGE_AT, one step for all
- *        │ no worker counts steps, or the time is up                     │ all ready, or the time is up
- *        └────────────────────────────► STOP ◄───────────────────────────┘
+ *   announced: CHANGE to all nodes ───── all have answered ──────► set: CHANGE_AT, one agreed step
+ *        │                                                               │ all are ready,
+ *        │ no worker counts steps, or the time is up                     │ or the time is up
+ *        └───────────────────────────► STOP ◄────────────────────────────┘
  *
  * A failure or a lost node meanwhile stops the round at once, and the change ends with it. */
 #include "rendezvous/coordinator/coordinator_internal.h"
@@ -37,7 +39,8 @@ void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, 
     coordinator_wake_by(c, c->change.until_ms);
 }
 
-/* Of two changes at a time the first one stays, but it must be over when the second one has to be. */
+/* Of two changes at a time the first one stays, but it must be over when the second one has to
+ * be. */
 static void hasten(struct coordinator *c, int64_t until_ms) {
     c->change.is_hard = true;
     if (until_ms < c->change.until_ms) c->change.until_ms = until_ms;
@@ -55,14 +58,14 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
     }
     seat_name(s, name);
     coordinator_set_why(c, "%s leaves: %s", name, n->why);
-    coordinator_announce(c, now_ms,
-                         cr_change_kind_is_leave(n->kind) ? n->kind : RENDEZVOUS_CHANGE_LEAVE, left_ms);
+    coordinator_announce(
+        c, now_ms, cr_change_kind_is_leave(n->kind) ? n->kind : RENDEZVOUS_CHANGE_LEAVE, left_ms);
 }
 
 /* ---- the nodes' answers ---- */
 
-/* Workers may need time after the agreed step, for a checkpoint. They get it if nodes only wait to be let
- * in, up to the join timeout, and if they asked for it within the notice. */
+/* Workers may need time after the agreed step, for a checkpoint. They get it if nodes only wait
+ * to be let in, up to the join timeout, and if they asked for it within the notice. */
 static void extend(struct coordinator *c, int64_t now_ms, int64_t needs_ms) {
     struct coordinator_change *change = &c->change;
     if (needs_ms > c->join_timeout_ms) needs_ms = c->join_timeout_ms;
@@ -90,8 +93,8 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
 
 /* ---- the story ---- */
 
-/* The agreed step is one more than that of the furthest worker: it may have begun one more step since
- * it was asked, and no worker is beyond that. */
+/* The agreed step is one more than that of the furthest worker: it may have begun one more step
+ * since it was asked, and no worker is beyond that. */
 static void set_step(struct coordinator *c, int64_t now_ms) {
     struct rdzv_message m = {.type = RDZV_CHANGE_AT};
     m.change_at = (struct rdzv_change_at){.id = c->change.id,

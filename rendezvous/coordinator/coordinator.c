@@ -1,6 +1,6 @@
-/* The rules of coordinator.h: the phases, the messages of seated nodes, and coordinator_reconcile(),
- * which is the story: it looks at what is true, and takes the step that follows.
- * coordinator_internal.h says what is in the other files. */
+/* The rules of coordinator.h: the phases, the messages of seated nodes, and
+ * coordinator_reconcile(), which is the story: it looks at what is true, and takes the step that
+ * follows. coordinator_internal.h says what is in the other files. */
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
@@ -153,8 +153,8 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
     if (s->state == SEAT_RUNNING) seat_enter(c, s, SEAT_SUCCEEDED, now_ms);
 }
 
-/* The node's workers may still run, so the next round waits until the node has hung up. A second LEAVE
- * does not give it more time for that. */
+/* The node's workers may still run, so the next round waits until the node has hung up. A second
+ * LEAVE does not give it more time for that. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;
@@ -173,13 +173,15 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
                           struct cr_error *err) {
     if (c->phase == COORDINATOR_ENDED) return 0; /* END crossed this JOIN */
     if (s->state != SEAT_STOPPING) {
-        return cr_fail(err, -EPROTO, "refuse a JOIN from a node that is %s", seat_state_name(s->state));
+        return cr_fail(err, -EPROTO, "refuse a JOIN from a node that is %s",
+                       seat_state_name(s->state));
     }
     seat_enter(c, s, SEAT_JOINED, now_ms);
     return 0;
 }
 
-static void answer_beat(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_beat *b) {
+static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
+                        const struct rdzv_beat *b) {
     struct rdzv_message ack = {.type = RDZV_BEAT_ACK};
     ack.beat_ack.sent_ms = b->sent_ms;
     c->actions->send(c->arg, s->peer, &ack);

@@ -1,6 +1,6 @@
-/* The coordinator of one job: who takes part, in which round, with which rank; the restart budget; the
- * outcome. Pure: every function gets the time, and what is to be done goes out through
- * `struct coordinator_actions`. docs/rendezvous.md has the rules.
+/* The coordinator of one job: who takes part, in which round, with which rank; the restart
+ * budget; the outcome. Pure: every function gets the time, and what is to be done goes out
+ * through `struct coordinator_actions`. docs/rendezvous.md has the rules.
  *
  *            first JOIN                     store opened, ROUND sent
  *   EMPTY ──────────────► FORMING ────────────────────────────────────► RUNNING
@@ -8,8 +8,8 @@
  *                            └──────────────── STOP sent ────────────────────┘ │
  *                 any phase ── budget spent, all succeeded, time up ───────────┴──► ENDED
  *
- * A seat is the record of one node, from its JOIN until its connection is gone. change.c shows how a
- * round ends with notice. This header is the door of rendezvous/coordinator. */
+ * A seat is the record of one node, from its JOIN until its connection is gone. change.c shows
+ * how a round ends with notice. This header is the door of rendezvous/coordinator. */
 #ifndef RENDEZVOUS_COORDINATOR_H
 #define RENDEZVOUS_COORDINATOR_H
 
@@ -30,11 +30,12 @@ struct coordinator_store {
     uint16_t port;
 };
 
-/* None of these may call the coordinator. Texts are borrowed for the call. `peer` is what was given to
- * coordinator_join(). */
+/* None of these may call the coordinator. Texts are borrowed for the call. `peer` is what was
+ * given to coordinator_join(). */
 struct coordinator_actions {
     void (*send)(void *arg, void *peer, const struct rdzv_message *m);
-    /* Nothing more is sent to this node. Its seat is gone: do not call coordinator_lost() for it. */
+    /* Nothing more is sent to this node. Its seat is gone: do not call coordinator_lost() for
+     * it. */
     void (*hang_up)(void *arg, void *peer);
     /* Opens an empty key space for `round`, then closes that of the last round. Returns 0, or a
      * negative errno with a text: the job ends. */
@@ -53,15 +54,15 @@ void coordinator_free(struct coordinator *c); /* NULL is fine */
 
 /* ---- events; the time never runs backwards ---- */
 
-/* A node without a seat has sent JOIN. Returns its seat, or NULL: then the node was sent the reason
- * (REFUSED or END), and the connection is to be closed. A `local` node lives in this process and has no
- * lease. The first node's settings become the job's. */
+/* A node without a seat has sent JOIN. Returns its seat, or NULL: then the node was sent the
+ * reason (REFUSED or END), and the connection is to be closed. A `local` node lives in this
+ * process and has no lease. The first node's settings become the job's. */
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join);
 
 /* A later message of a node with a seat: JOIN again, FAILED, SUCCEEDED, LEAVE, BEAT, NOTICE,
- * CHANGE_ANSWER or CHANGE_READY. Returns 0, or -EPROTO with a text for a message that no member sends:
- * then call coordinator_lost(). */
+ * CHANGE_ANSWER or CHANGE_READY. Returns 0, or -EPROTO with a text for a message that no member
+ * sends: then call coordinator_lost(). */
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
@@ -73,8 +74,9 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
 void coordinator_tick(struct coordinator *c, int64_t now_ms);
 int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER: none */
 
-/* An operator's order to the nodes of a host, or to all nodes if the host is "". Each of them is sent
- * ASK_NOTICE and gives its notice itself; if kind is 0: ASK_DUMP. Returns how many were asked. */
+/* An operator's order to the nodes of a host, or to all nodes if the host is "". Each of them is
+ * sent ASK_NOTICE and gives its notice itself; if kind is 0: ASK_DUMP. Returns how many were
+ * asked. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
 /* The coordinator's own host leaves: ends the job with the outcome LOST. */
@@ -86,12 +88,12 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
 /* P(NAME) — what limits the time in this phase. */
 #define COORDINATOR_PHASES(P) \
     P(EMPTY)   /* no node has joined yet: none */ \
-    P(FORMING) /* join_timeout of each node that waits; last_call_timeout once the minimum waits */ \
+    P(FORMING) /* join_timeout of each waiting node; last_call_timeout once the minimum waits */ \
     P(RUNNING) /* a round runs: none, but for the time of an announced change */ \
     P(ENDED)   /* none here; the host closes connections after close_timeout */
 
-/* S(NAME) — what limits the time in this state, beside the lease: a remote node that is silent for a
- * lease, and for an eighth of it more, is lost in every state. */
+/* S(NAME) — what limits the time in this state, beside the lease: a remote node that is silent
+ * for a lease, and for an eighth of it more, is lost in every state. */
 #define SEAT_STATES(S) \
     S(JOINED)    /* waits for a round: join_timeout while FORMING. A spare while RUNNING: none */ \
     S(RUNNING)   /* is in the round: none */ \
@@ -138,8 +140,8 @@ struct seat_view {
 void coordinator_visit(const struct coordinator *c,
                        void (*visit)(void *arg, const struct seat_view *seat), void *arg);
 
-/* "FORMING" and so on; "?" for a number that stands for no state. The numbers also come over the wire,
- * in STATUS_JOB and STATUS_NODE. */
+/* "FORMING" and so on; "?" for a number that stands for no state. The numbers also come over the
+ * wire, in STATUS_JOB and STATUS_NODE. */
 const char *coordinator_phase_name(uint32_t phase);
 const char *seat_state_name(uint32_t state);
 

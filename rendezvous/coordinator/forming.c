@@ -1,5 +1,5 @@
-/* When a round forms, with which nodes, and what each node gets to know of it. assignment.c decides the
- * ranks. */
+/* When a round forms, with which nodes, and what each node gets to know of it. assignment.c
+ * decides the ranks. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/assert.h"
@@ -123,7 +123,8 @@ static void log_assignment(struct coordinator *c, const struct forming *f) {
     describe_ranks(f, text, sizeof(text));
     coordinator_log(c, CR_LOG_INFO,
                     "round %" PRIu64 ": %" PRIu32 " nodes, %" PRIu32 " workers, restart %" PRIu32
-                    "; nodes kept %" PRIu32 ", returned %" PRIu32 ", moved %" PRIu32 ", new %" PRIu32 ":%s",
+                    "; nodes kept %" PRIu32 ", returned %" PRIu32 ", moved %" PRIu32
+                    ", new %" PRIu32 ":%s",
                     c->round, f->count, f->sum.world_size, c->budget.restart_count, f->sum.kept,
                     f->sum.returned, f->sum.moved, f->sum.fresh, text);
 }

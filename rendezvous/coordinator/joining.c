@@ -1,5 +1,5 @@
-/* A node's JOIN: what it must fulfil, and what follows from it. A JOIN comes from the network, so every
- * number in it is checked before any of it counts. */
+/* A node's JOIN: what it must fulfil, and what follows from it. A JOIN comes from the network,
+ * so every number in it is checked before any of it counts. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join
 }
 
 static int refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uint32_t nodes) {
-    return refuse(c, peer, "cannot join as node rank %" PRId64 ": the job has node ranks 0 to %" PRIu32,
+    return refuse(c, peer,
+                  "cannot join as node rank %" PRId64 ": the job has node ranks 0 to %" PRIu32,
                   rank, nodes - 1);
 }
 
@@ -71,17 +72,20 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
     return ok ? 0 : refuse(c, peer, "cannot join with such timeouts");
 }
 
-/* What a node remembers may become the coordinator's own counts. A number of rounds above the bound is
- * believed only if this coordinator has counted as many itself. */
+/* What a node remembers may become the coordinator's own counts. A number of rounds above the
+ * bound is believed only if this coordinator has counted as many itself. */
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
     if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
-        return refuse(c, peer, "cannot join after %" PRIu64 " rounds: no job has more than %" PRIu64,
+        return refuse(c, peer,
+                      "cannot join after %" PRIu64 " rounds: no job has more than %" PRIu64,
                       j->rounds_seen, RDZV_ROUNDS_SEEN_MAX);
     }
     if (j->restarts_seen > budget) {
-        return refuse(c, peer, "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu32
-                      "; give every node the same --max-restarts", j->restarts_seen, budget);
+        return refuse(c, peer,
+                      "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu32
+                      "; give every node the same --max-restarts",
+                      j->restarts_seen, budget);
     }
     return 0;
 }
@@ -96,7 +100,8 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
 
 /* ---- what it must fulfil in this job ---- */
 
-/* The job's settings may differ from those in this JOIN, so the rank is checked against the job's. */
+/* The job's settings may differ from those in this JOIN, so the rank is checked against the
+ * job's. */
 static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (!c->fixed_ranks) return 0;
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
@@ -106,22 +111,24 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
         const struct coordinator_seat *s = c->seats[i];
         if (s->node_rank != j->node_rank) continue;
         return refuse(c, peer,
-                      "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64 ") has it; give "
+                      "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
+                      ") has it; give "
                       "every node a --node-rank of its own",
                       j->node_rank, s->host, s->pid);
     }
     return 0;
 }
 
-/* The same launcher may connect again before the coordinator notices that its old connection is dead:
- * then the old seat goes. A JOIN that arrives late over an older connection must not end the newer
- * one. */
+/* The same launcher may connect again before the coordinator notices that its old connection is
+ * dead: then the old seat goes. A JOIN that arrives late over an older connection must not end
+ * the newer one. */
 static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
                             const struct rdzv_join *j) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->instance != j->instance || s->local) continue;
-        if (s->connection >= j->connection) return refuse(c, peer, "this node has a newer connection");
+        if (s->connection >= j->connection)
+            return refuse(c, peer, "this node has a newer connection");
         c->actions->hang_up(c->arg, s->peer);
         coordinator_lost(c, now_ms, s, "it has a new connection");
         break;
@@ -154,8 +161,8 @@ static void warn_of_other_settings(struct coordinator *c, const struct rdzv_join
                     "node '%.200s' asks for %" PRIu32 ":%" PRIu32 " nodes and %" PRIu32
                     " restarts, the job's first node asked for %" PRIu32 ":%" PRIu32 " and %" PRIu32
                     ", which counts",
-                    j->host, j->min_nodes, j->max_nodes, j->max_restarts, c->min_nodes, c->max_nodes,
-                    c->budget.max_restarts);
+                    j->host, j->min_nodes, j->max_nodes, j->max_restarts, c->min_nodes,
+                    c->max_nodes, c->budget.max_restarts);
 }
 
 /* The nodes' memories count if this coordinator is new and its predecessor is lost. */
@@ -174,14 +181,14 @@ static void send_accepted(struct coordinator *c, void *peer) {
 
 static int refuse_after_the_end(struct coordinator *c, void *peer) {
     char why[RDZV_TEXT_MAX];
-    (void) snprintf(why, sizeof(why), "job '%.64s' has ended and takes no more nodes: %.800s", c->run_id,
-                    c->why);
+    (void) snprintf(why, sizeof(why), "job '%.64s' has ended and takes no more nodes: %.800s",
+                    c->run_id, c->why);
     coordinator_send_end(c, peer, RENDEZVOUS_LOST, why);
     return -EPERM;
 }
 
-/* Returns 0 if the node may have a seat; else it has been sent the reason. The settings of the first
- * JOIN become the job's. */
+/* Returns 0 if the node may have a seat; else it has been sent the reason. The settings of the
+ * first JOIN become the job's. */
 static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
@@ -206,9 +213,9 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
     take_memories(c, join);
     send_accepted(c, peer);
     coordinator_log(c, CR_LOG_INFO,
-                    "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32 " waiting, %" PRIu32
-                    ":%" PRIu32 " wanted", s->host, s->addr, s->pid, c->in_state[SEAT_JOINED],
-                    c->min_nodes, c->max_nodes);
+                    "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
+                    " waiting, %" PRIu32 ":%" PRIu32 " wanted",
+                    s->host, s->addr, s->pid, c->in_state[SEAT_JOINED], c->min_nodes, c->max_nodes);
     coordinator_reconcile(c, now_ms);
     return s;
 }

@@ -1,5 +1,5 @@
-/* Everything that time decides: the lease of each node, the time to join, the time to stop workers, and
- * when the coordinator wants to be called next. */
+/* Everything that time decides: the lease of each node, the time to join, the time to stop
+ * workers, and when the coordinator wants to be called next. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -56,7 +56,8 @@ static void describe_timeout(const struct coordinator *c, const struct coordinat
     (void) snprintf(why, RDZV_TEXT_MAX,
                     "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
                     " nodes came: %s; start the missing ones, or raise join_timeout in --rdzv-conf",
-                    (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes, here);
+                    (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes,
+                    here);
 }
 
 static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
@@ -77,9 +78,10 @@ static int64_t lease_limit(const struct coordinator *c, const struct coordinator
     return s->heard_ms + c->lease_ms;
 }
 
-/* A silent node is judged in two looks, an eighth of the lease apart. If this process was stopped or
- * slow, the node's messages are waiting to be read; they are read between the two looks. A second look
- * that comes late itself counts as a first one. Returns whether the node is lost. */
+/* A silent node is judged in two looks, an eighth of the lease apart. If this process was
+ * stopped or slow, the node's messages are waiting to be read; they are read between the two
+ * looks. A second look that comes late itself counts as a first one. Returns whether the node is
+ * lost. */
 static bool lease_is_over(struct coordinator *c, struct coordinator_seat *s, int64_t now_ms) {
     if (now_ms < lease_limit(c, s)) return false;
     bool is_first = s->suspected_ms == COORDINATOR_NEVER;
@@ -92,7 +94,8 @@ static bool lease_is_over(struct coordinator *c, struct coordinator_seat *s, int
 
 static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     char why[100];
-    (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms", now_ms - s->heard_ms);
+    (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
+                    now_ms - s->heard_ms);
     c->actions->hang_up(c->arg, s->peer);
     coordinator_lost(c, now_ms, s, why);
 }
@@ -106,7 +109,8 @@ void coordinator_find_deadline(struct coordinator *c) {
         coordinator_wake_by(c, state_limit(c, c->seats[i]));
         coordinator_wake_by(c, lease_limit(c, c->seats[i]));
     }
-    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER && !c->had_stopping) {
+    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
+        !c->had_stopping) {
         coordinator_wake_by(c, c->last_call_ms);
     }
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
@@ -114,7 +118,8 @@ void coordinator_find_deadline(struct coordinator *c) {
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     if (now_ms < c->wake_ms) return;
-    /* The last call comes first: a node whose time to join ends in the same moment is in the round. */
+    /* The last call comes first: a node whose time to join ends in the same moment is in the
+     * round. */
     coordinator_reconcile(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
         if (i >= c->seat_count) continue; /* seats move when one is vacated */

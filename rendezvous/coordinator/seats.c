@@ -1,5 +1,5 @@
-/* The table of nodes: one seat for each, from its JOIN until it is gone. Counts of the seats in each
- * state are kept beside the table, because reconcile() asks for them after every event. */
+/* The table of nodes: one seat for each, from its JOIN until it is gone. Counts of the seats in
+ * each state are kept beside the table, because reconcile() asks for them after every event. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]) {
-    (void) snprintf(out, SEAT_NAME_MAX, "node '%.200s' (%.60s, process %" PRIu64 ")", s->host, s->addr,
-                    s->pid);
+    (void) snprintf(out, SEAT_NAME_MAX, "node '%.200s' (%.60s, process %" PRIu64 ")", s->host,
+                    s->addr, s->pid);
 }
 
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next) {
@@ -21,8 +21,8 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
 
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms) {
-    coordinator_log(c, CR_LOG_DEBUG, "node '%.200s' (process %" PRIu64 "): %s -> %s", s->host, s->pid,
-                    seat_state_name(s->state), seat_state_name(next));
+    coordinator_log(c, CR_LOG_DEBUG, "node '%.200s' (process %" PRIu64 "): %s -> %s", s->host,
+                    s->pid, seat_state_name(s->state), seat_state_name(next));
     seat_take_part(c, s, CHANGE_NONE);
     c->in_state[s->state]--;
     c->in_state[next]++;

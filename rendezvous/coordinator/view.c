@@ -23,8 +23,8 @@ const char *seat_state_name(uint32_t state) {
     }
 }
 
-/* How many nodes are missing before a round can form: those that are stopping their workers, and those
- * that the minimum needs beyond them. */
+/* How many nodes are missing before a round can form: those that are stopping their workers, and
+ * those that the minimum needs beyond them. */
 static uint32_t count_awaited(const struct coordinator *c) {
     uint32_t stopping = c->in_state[SEAT_STOPPING], here = c->in_state[SEAT_JOINED] + stopping;
     if (c->phase != COORDINATOR_FORMING) return 0;
@@ -32,11 +32,18 @@ static uint32_t count_awaited(const struct coordinator *c) {
 }
 
 void coordinator_look(const struct coordinator *c, struct coordinator_view *out) {
-    *out = (struct coordinator_view){
-        .phase = c->phase, .next_round = c->next_round, .restart_count = c->budget.restart_count,
-        .max_restarts = c->budget.max_restarts, .min_nodes = c->min_nodes, .max_nodes = c->max_nodes,
-        .group_world_size = c->group_size, .world_size = c->world_size, .seats = c->seat_count,
-        .awaited = count_awaited(c), .outcome = c->outcome, .why = c->why};
+    *out = (struct coordinator_view){.phase = c->phase,
+                                     .next_round = c->next_round,
+                                     .restart_count = c->budget.restart_count,
+                                     .max_restarts = c->budget.max_restarts,
+                                     .min_nodes = c->min_nodes,
+                                     .max_nodes = c->max_nodes,
+                                     .group_world_size = c->group_size,
+                                     .world_size = c->world_size,
+                                     .seats = c->seat_count,
+                                     .awaited = count_awaited(c),
+                                     .outcome = c->outcome,
+                                     .why = c->why};
     memcpy(out->in_state, c->in_state, sizeof(out->in_state));
 }
 

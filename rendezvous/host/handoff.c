@@ -1,8 +1,8 @@
 /* Connections of nodes, from the store's thread to the agent's loop.
  *
- * Nodes connect to the store's port. The store's server passes on every connection that opens with the
- * magic number of the rendezvous, on its own thread. The connection is put into a queue here, and an
- * async handle wakes the loop. */
+ * Nodes connect to the store's port. The store's server passes on every connection that opens
+ * with the magic number of the rendezvous, on its own thread. The connection is put into a queue
+ * here, and an async handle wakes the loop. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/cleanup.h"

@@ -1,9 +1,9 @@
-/* What the files of rendezvous/host share. host.c opens and closes, and ends every event; jobs.c has the
- * coordinators and their stores; peers.c the connected nodes; operators.c the questions and orders from
- * outside; handoff.c brings connections from the store's thread.
+/* What the files of rendezvous/host share. host.c opens and closes, and ends every event; jobs.c
+ * has the coordinators and their stores; peers.c the connected nodes; operators.c the questions
+ * and orders from outside; handoff.c brings connections from the store's thread.
  *
- * A coordinator never frees a peer: its actions only queue bytes and mark the peer. host_end_event(),
- * the last call of every event, sends the bytes and closes what is over. */
+ * A coordinator never frees a peer: its actions only queue bytes and mark the peer.
+ * host_end_event(), the last call of every event, sends the bytes and closes what is over. */
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 

@@ -1,4 +1,5 @@
-/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its round. */
+/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its
+ * round. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -110,7 +111,8 @@ struct host_job *host_get_job(struct coordinator_host *host, const char *run_id)
 }
 
 void host_drop_job(struct host_job *job) {
-    if (--job->peers == 0) job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
+    if (--job->peers == 0)
+        job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
 }
 
 void host_free_jobs(struct coordinator_host *host) {

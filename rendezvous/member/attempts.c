@@ -23,8 +23,8 @@ void attempts_start(struct attempts *a, int64_t now_ms, int64_t limit_ms) {
 
 void attempts_connected(struct attempts *a) { a->until_ms = CR_FOREVER; }
 
-/* Returns 50 % to 100 % of `ms`, so that many nodes do not come back at the same moment. The generator
- * is splitmix64. */
+/* Returns 50 % to 100 % of `ms`, so that many nodes do not come back at the same moment. The
+ * generator is splitmix64. */
 static int64_t jittered(struct attempts *a, int64_t ms) {
     uint64_t z = (a->jitter += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -131,7 +131,8 @@ static void start_attempt(struct member *m, int64_t now_ms) {
 }
 
 static void start_connecting(struct member *m, int64_t now_ms, const char *why) {
-    int64_t patience_ms = m->had_coordinator ? m->set.coordinator_wait_ms : m->set.connect_timeout_ms;
+    int64_t patience_ms =
+        m->had_coordinator ? m->set.coordinator_wait_ms : m->set.connect_timeout_ms;
     enter(m, MEMBER_CONNECTING, why);
     attempts_begin(&m->attempts, now_ms, patience_ms);
     start_attempt(m, now_ms);
@@ -146,10 +147,11 @@ static void give_up(struct member *m, const char *why) {
                         m->set.where, (double) m->set.connect_timeout_ms / 1000, why,
                         m->set.facts[0] != '\0' ? " " : "", m->set.facts);
     } else {
-        (void) snprintf(text, sizeof(text),
-                        "lost the coordinator at '%.200s' (%.300s), and it did not come back: %.200s; "
-                        "coordinator_wait=SECONDS in --rdzv-conf waits longer",
-                        m->set.where, m->lost_why, why);
+        (void) snprintf(
+            text, sizeof(text),
+            "lost the coordinator at '%.200s' (%.300s), and it did not come back: %.200s; "
+            "coordinator_wait=SECONDS in --rdzv-conf waits longer",
+            m->set.where, m->lost_why, why);
     }
     end(m, RENDEZVOUS_LOST, text);
 }
@@ -195,8 +197,8 @@ void member_welcomed(struct member *m) {
 
 /* ---- losing the connection ---- */
 
-/* A coordinator that welcomed this node may be back at once. Another program that has the port, or a
- * coordinator that does not want us, will not: then the series of attempts goes on. */
+/* A coordinator that welcomed this node may be back at once. Another program that has the port,
+ * or a coordinator that does not want us, will not: then the series of attempts goes on. */
 static void cut_off_while_joining(struct member *m, int64_t now_ms, const char *why) {
     if (m->welcomed) {
         start_connecting(m, now_ms, why);
@@ -218,7 +220,8 @@ static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     case MEMBER_FAILED:
     case MEMBER_STOPPING:
     case MEMBER_LEAVING:
-        (void) snprintf(text, sizeof(text), "lost the coordinator at '%.200s': %.500s", m->set.where, why);
+        (void) snprintf(text, sizeof(text), "lost the coordinator at '%.200s': %.500s",
+                        m->set.where, why);
         if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING, why);
         m->actions->on_stop(m->arg, keep_alive_left(&m->keep_alive, now_ms), text);
         break;
@@ -300,7 +303,8 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
     uint32_t attempts = a->keep_alive_max_attempt;
     if (interval_ms < 1 || interval_ms > RDZV_INTERVAL_MAX_MS || attempts < 1 ||
         attempts > RDZV_ATTEMPTS_MAX) {
-        return cr_fail(err, -EPROTO, "refuse a keep-alive interval of %" PRId64 " ms, %" PRIu32 " times",
+        return cr_fail(err, -EPROTO,
+                       "refuse a keep-alive interval of %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
@@ -354,7 +358,9 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ROUND: got_round(m, &msg->round); return 0;
     case RDZV_STOP: got_stop(m, &msg->stop); return 0;
     case RDZV_END: got_end(m, &msg->end); return 0;
-    case RDZV_BEAT_ACK: keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms); return 0;
+    case RDZV_BEAT_ACK:
+        keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);
+        return 0;
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;

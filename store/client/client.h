@@ -12,7 +12,7 @@
 #define STORE_CLIENT_CLIENT_H
 
 #include "base/error.h"
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 
 struct store;
 

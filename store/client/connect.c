@@ -3,7 +3,7 @@
  * The server may not be running yet (refused), its queue of new connections may overflow
  * (reset, also in the middle of the handshake), its name may not resolve yet: these are all
  * tried again. What is tried next, and what an answer proves, is decided in probe.c. */
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
 

@@ -8,7 +8,7 @@
  * set, in the middle of other replies. So the client makes a new connection instead. Nothing is
  * lost by that: such a server answered a CHECK right before the WAIT, so it has carried out
  * everything that was sent before. */
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
 

@@ -1,9 +1,11 @@
+/* Operations made of other operations: append by compare_set, the multi calls one key at a time, a
+ * barrier by add and wait. The keys of the barrier are those of torch's base class. */
 #include "store/client/fallback.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "store/client/list.h"
+#include "store/bytes/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>

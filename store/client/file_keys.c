@@ -1,3 +1,4 @@
+/* A tsearch(3) tree for finding keys, and a list of all keys for listing and freeing them. */
 #include "store/client/file_keys.h"
 
 #include <errno.h>

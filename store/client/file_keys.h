@@ -5,7 +5,7 @@
 #ifndef STORE_CLIENT_FILE_KEYS_H
 #define STORE_CLIENT_FILE_KEYS_H
 
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 
 #include <sys/queue.h>
 

@@ -1,3 +1,4 @@
+/* Reading, locking and appending to the file of a file store. */
 #include "store/client/file_log.h"
 
 #include "base/cleanup.h"

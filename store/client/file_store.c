@@ -11,11 +11,11 @@
 #include "store/client/client.h"
 #include "store/client/fallback.h"
 #include "store/client/file_log.h"
-#include "store/client/list.h"
+#include "store/bytes/bytes.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "store/wire/call_text.h"
+#include "store/wire/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* The lowest layer of the client above its socket: one attempt to connect and shake hands, and the
  * receiving of one reply. */
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 
 #include <errno.h>
 #include <string.h>

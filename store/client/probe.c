@@ -1,3 +1,4 @@
+/* What a server is, as a function of what it answered. The diagram is in probe.h. */
 #include "store/client/probe.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* Asking a server whether it has an operation, over a connection of its own: a server closes the
  * connection on an operation that it does not know. */
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
 

@@ -1,5 +1,5 @@
 /* Asking one of our servers for its statistics, in the administration dialect. */
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
 

@@ -1,40 +1,12 @@
-/* What the commands print: error lines on stderr, bytes as text or JSON. */
-#include "store/command/command.h"
+/* What the commands print: errors on stderr, bytes as text or as JSON. */
+#include "store/command/command_internal.h"
 
 #include "base/text.h"
 
-#include <stdarg.h>
-#include <string.h>
-
-/* ---- errors ---- */
-
-void command_complain(const char *name, const char *fmt, ...) {
-    char text[CR_ERROR_TEXT_MAX];
-    va_list ap;
-    va_start(ap, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    (void) fprintf(stderr, "crun-store%s%s: ", name[0] == '\0' ? "" : " ", name);
-    command_put_text(stderr, STORE_BYTES(text));
-    (void) fputc('\n', stderr);
+int command_fail(const struct command_target *target, const struct cr_error *err) {
+    cr_complain(target->command->name, "%s", err->text);
+    return CR_EXIT_FAILED;
 }
-
-int command_usage_error(const char *name, const char *fmt, ...) {
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    command_complain(name, "%s; try 'crun-store %s --help'", text, name);
-    return COMMAND_USAGE;
-}
-
-int command_fail(const struct command_line *line, const struct cr_error *err) {
-    command_complain(line->shape->name, "%s", err->text);
-    return COMMAND_FAILED;
-}
-
-/* ---- bytes ---- */
 
 void command_put_text(FILE *out, struct store_bytes bytes) {
     const char *at = bytes.data;

@@ -1,20 +1,11 @@
 /* crun-store stat: shows what a store is doing, and which clients wait for which keys since
  * when. Only our own servers can be asked for it. */
-#include "store/command/command.h"
+#include "store/command/command_internal.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct command_shape shape = {
-    "stat",
-    "",
-    "Shows clients, keys, bytes and operations of a store, and who waits for which key\n"
-    "since when, the longest wait first. Only crun's own stores tell.",
-    0,
-    0,
-    5000};
 
 /* ---- showing ---- */
 
@@ -38,12 +29,13 @@ static const char *human_size(char out[32], long long bytes) {
 
 static const char *human_time(char out[32], long long ms) {
     long long s = ms / 1000;
-    if (s < 60)
+    if (s < 60) {
         (void) snprintf(out, 32, "%.1f s", (double) ms / 1000);
-    else if (s < 3600)
+    } else if (s < 3600) {
         (void) snprintf(out, 32, "%lld min %02lld s", s / 60, s % 60);
-    else
+    } else {
         (void) snprintf(out, 32, "%lld h %02lld min", s / 3600, s / 60 % 60);
+    }
     return out;
 }
 
@@ -121,27 +113,54 @@ static void print_stat(const json_t *stat) {
     print_waits(stat);
 }
 
-int command_stat(int argc, char **argv) {
-    struct command_line line;
-    int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
+static int show(const struct command_target *target, const char *text, size_t len) {
     struct cr_error err = {0};
-    char *text = NULL;
-    size_t len = 0;
-    int rc = store_client_stat(line.endpoint.host, line.endpoint.port, line.timeout_ms, &text, &len,
-                               &err);
-    if (rc < 0) return command_fail(&line, &err);
     json_error_t why;
     json_t *stat = json_loadb(text, len, JSON_ALLOW_NUL, &why);
     if (stat == NULL) {
-        (void) cr_fail(&err, -EPROTO, "the store's answer is not JSON: %s", why.text);
-    } else if (line.json) {
+        /* jansson reports a failed allocation in various ways, also as a mistake in the text. */
+        (void) cr_fail(&err, -EPROTO,
+                       "cannot read the store's answer: %s; it is not JSON, or memory is short",
+                       why.text[0] != '\0' ? why.text : "no reason known");
+        return command_fail(target, &err);
+    }
+    if (target->json) {
         (void) printf("%.*s\n", (int) len, text);
     } else {
         print_stat(stat);
     }
-    rc = stat == NULL ? command_fail(&line, &err) : 0;
     json_decref(stat);
-    free(text);
-    return rc;
+    return 0;
 }
+
+static int run(const struct cr_command *command, const struct cr_command_line *line) {
+    struct command_target target;
+    int status = command_read_target(command, line, &target);
+    if (status != 0) return status;
+    struct cr_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    if (store_client_stat(target.endpoint.host, target.endpoint.port, target.timeout_ms, &text,
+                          &len, &err) < 0)
+        return command_fail(&target, &err);
+    status = show(&target, text, len);
+    free(text);
+    return status;
+}
+
+static const struct cr_option options[TARGET_OPTION_COUNT] = TARGET_OPTIONS("5");
+
+const struct cr_command command_stat = {
+    .name = "crun-store stat",
+    .summary = "show clients, keys, traffic, and which clients wait for which keys",
+    .arguments = "HOST:PORT",
+    .description =
+        "Shows clients, keys, bytes and operations of a store, and which clients wait for which "
+        "keys since when, the longest wait first. Only crun's own stores can be asked.",
+    .options = options,
+    .option_count = TARGET_OPTION_COUNT,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .options_end_after = TARGET_OPTIONS_END_AFTER,
+    .run = run,
+};

@@ -1,7 +1,8 @@
+/* Freeing a cleared table in pieces, measured in the work that freeing takes. */
 #include "store/keyspace/remains.h"
 
 #include "base/assert.h"
-#include "store/keyspace/keyspace_internal.h"
+#include "store/keyspace/key_entry.h"
 
 /* Work is measured in eighths of a microsecond, approximately: an empty bucket is 1, a block of
  * memory far from the last one 8. The pages of a big value go back to the kernel one by one. */

@@ -7,7 +7,7 @@
 #define STORE_SERVER_SERVER_H
 
 #include "base/error.h"
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 
 struct store_server;
 struct store_space;

@@ -43,12 +43,6 @@ void store_answer_begin(struct store_answer *a, enum store_reply shape, size_t i
     a->item_count = shape == STORE_REPLY_VALUES ? item_count : shape == STORE_REPLY_VALUE;
 }
 
-void store_list_done(struct store_list *list) {
-    free(list->items);
-    free(list->block);
-    *list = (struct store_list){0};
-}
-
 /* ---- receiving ---- */
 
 static bool has_items(const struct store_answer *a) {

@@ -15,7 +15,7 @@
 #define STORE_WIRE_ANSWER_H
 
 #include "base/buffer.h"
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 #include "store/wire/operation.h"
 
 struct store_answer {

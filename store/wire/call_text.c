@@ -1,3 +1,4 @@
+/* A request in words. Names at most three keys, and of each at most 80 bytes. */
 #include "store/wire/call_text.h"
 
 #include "base/text.h"

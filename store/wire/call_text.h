@@ -3,7 +3,7 @@
 #ifndef STORE_WIRE_CALL_TEXT_H
 #define STORE_WIRE_CALL_TEXT_H
 
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 #include "store/wire/operation.h"
 
 #define STORE_CALL_TEXT_MAX 400

@@ -1,3 +1,4 @@
+/* Each encoder makes room for the whole request first, so that a failure changes nothing. */
 #include "store/wire/encoder.h"
 
 #include "store/wire/number.h"

@@ -3,7 +3,7 @@
 #define STORE_WIRE_ENCODER_H
 
 #include "base/buffer.h"
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 #include "store/wire/operation.h"
 
 /* Each function below appends one whole request, or changes nothing and returns -ENOMEM, or

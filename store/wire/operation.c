@@ -1,3 +1,4 @@
+/* The table of operations in both directions, and the dialect of a connection. */
 #include "store/wire/operation.h"
 
 #include "store/wire/number.h"

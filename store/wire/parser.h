@@ -2,7 +2,7 @@
 #ifndef STORE_WIRE_PARSER_H
 #define STORE_WIRE_PARSER_H
 
-#include "store/types.h"
+#include "store/bytes/bytes.h"
 #include "store/wire/operation.h"
 
 struct store_limits {

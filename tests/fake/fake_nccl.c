@@ -148,7 +148,9 @@ static void give_child(ncclComm_t parent) {
     if (gift != NULL) {
         *gift = (struct gift){parent->child_out, parent->child};
         parent->child_out = NULL;
-        if (pthread_create(&thread, NULL, give_child_late, gift) == 0) (void) pthread_detach(thread);
+        if (pthread_create(&thread, NULL, give_child_late, gift) == 0) {
+            (void) pthread_detach(thread);
+        }
         return;
     }
     *parent->child_out = parent->child;

@@ -84,7 +84,8 @@ for how, operation in (("send", "send"), ("receive", "recv")):  # in the middle 
 
 with tempfile.TemporaryDirectory() as tmp:  # while they connect; who connects and who accepts is chance
     library = f"{tmp}/stop_in_gloo.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, "tests/fake/stop_in_gloo.c"], check=True)
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-o", library,
+                    "tests/fake/stop_in_gloo.c"], check=True)
     for _ in range(0 if os.path.basename(BUILD) in ("asan", "tsan") else 4):  # which want to be loaded first
         with Store() as store:
             argv = [program("crunrt_worker"), "lose-connecting"]

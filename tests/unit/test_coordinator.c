@@ -104,7 +104,8 @@ static void join(struct peer *p, const char *host) {
 static void say(struct peer *p, enum rdzv_message_type type, uint64_t round) {
     struct rdzv_message m = {.type = type};
     if (type == RDZV_JOIN) m.join = defaults;
-    if (type == RDZV_FAILED) m.failed = (struct rdzv_failed){.round = round, .what = "rank 3 on b: exit code 7"};
+    if (type == RDZV_FAILED)
+        m.failed = (struct rdzv_failed){.round = round, .what = "rank 3 on b: exit code 7"};
     if (type == RDZV_SUCCEEDED) m.succeeded.round = round;
     if (type == RDZV_LEAVE) m.leave.why = "signal 15";
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
@@ -129,7 +130,8 @@ static void beat(struct peer *p) { say(p, RDZV_BEAT, 0); }
 
 static void answer(struct peer *p, int64_t step, int64_t needs_ms) {
     struct rdzv_message m = {.type = RDZV_CHANGE_ANSWER};
-    m.change_answer = (struct rdzv_change_answer){.id = p->change.id, .step = step, .needs_ms = needs_ms};
+    m.change_answer =
+        (struct rdzv_change_answer){.id = p->change.id, .step = step, .needs_ms = needs_ms};
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
@@ -316,8 +318,9 @@ START_TEST(each_change_of_phase_is_one_log_line) {
     say(&a, RDZV_FAILED, 0);
     say(&a, RDZV_JOIN, 0);
     say(&a, RDZV_FAILED, 1);
-    ck_assert_str_eq(phases, "EMPTY -> FORMING FORMING -> RUNNING RUNNING -> FORMING FORMING -> RUNNING "
-                             "RUNNING -> ENDED ");
+    ck_assert_str_eq(phases,
+                     "EMPTY -> FORMING FORMING -> RUNNING RUNNING -> FORMING FORMING -> RUNNING "
+                     "RUNNING -> ENDED ");
 }
 END_TEST
 

@@ -2,7 +2,7 @@
  * every kind of answer: in pieces, wrong, late, cut off, too long. */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_script.h"
 

@@ -54,7 +54,11 @@ END_TEST
 
 START_TEST(test_lines_that_are_not_requests) {
     static const char *const lines[] = {
-        "", "x", "[]", "{}", "{\"pid\": 2",
+        "",
+        "x",
+        "[]",
+        "{}",
+        "{\"pid\": 2",
         "{\"pid\": 1, \"scope_id\": \"a\", \"expiration_time\": 1, \"signal\": 9}",
         "{\"pid\": 2.5, \"scope_id\": \"a\", \"expiration_time\": 1, \"signal\": 9}",
         "{\"pid\": 4294967298, \"scope_id\": \"a\", \"expiration_time\": 1, \"signal\": 9}",

@@ -1,5 +1,6 @@
-/* worker_runtime/channel/channel.h and crunrt_step() against an agent of our own on a thread: who is
- * believed, what a change does, and above all that no worker runs past the step that was agreed. */
+/* worker_runtime/channel/channel.h and crunrt_step() against an agent of our own on a thread: who
+ * is believed, what a change does, and above all that no worker runs past the step that was agreed.
+ * */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -116,8 +117,8 @@ static void expect_no_channel(const char *variable, const char *why) {
     if (variable != NULL) ck_assert_int_eq(setenv(CHANNEL_VARIABLE, variable, 1), 0);
     open_channel();
     ck_assert_ptr_null(rt.channel.page);
-    ck_assert_msg(strstr(rt.channel_error.text, why) != NULL, "'%s' lacks '%s'", rt.channel_error.text,
-                  why);
+    ck_assert_msg(strstr(rt.channel_error.text, why) != NULL, "'%s' lacks '%s'",
+                  rt.channel_error.text, why);
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* and all goes on without */
     ck_assert_int_eq(crunrt_can_rejoin(&rt, 1), 0);
     ck_assert_int_eq(crunrt_watch_steps(&rt, 100), 0);

@@ -697,6 +697,7 @@ START_TEST(test_the_loop_runs_while_an_orphan_executes) {
     struct place p, other;
     struct ticker t = {.timer = {.data = &t}};
     struct worker_process *w;
+    choose_containment(0);
     orphans_hooks.environ_has = environ_has;
     place_open(&p);
     place_open(&other);

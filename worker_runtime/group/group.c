@@ -73,7 +73,7 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .timeout_ms = g->timeout_ms,
         .device = o->device >= 0 ? o->device : g->rt->place.local_rank,
         .stream = o->stream,
-        .foreign = g->is_foreign,
+        .is_foreign = g->is_foreign,
         .bind_address = address,
         .store = group_backend_store(g),
     };
@@ -94,7 +94,7 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     } else {
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
     }
-    for (char *p = g->name; *p != '\0'; p++) { /* the name occurs in error texts, which are one line */
+    for (char *p = g->name; *p != '\0'; p++) { /* error texts are one line */
         if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
     }
     char prefix[96];

@@ -11,6 +11,7 @@
  * This costs four requests per rank and call. The last rank compares the counts. The keys of a call
  * are deleted two calls later. */
 #include "worker_runtime/group/group.h"
+#include "worker_runtime/group/op_check.h"
 
 #include "base/memory.h"
 
@@ -130,7 +131,7 @@ static void delete_check_keys(struct crunrt_group *g, uint32_t seq) {
 }
 
 int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err) {
-    if (!g->compares_calls || call->op.kind == CRUNRT_OP_SEND || call->op.kind == CRUNRT_OP_RECV) return 0;
+    if (!g->compares_calls || op_is_p2p(call->op.kind)) return 0;
     uint32_t seq = call->backend.seq;
     char key[64];
     void *value = NULL;

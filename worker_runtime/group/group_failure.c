@@ -104,8 +104,9 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
     find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
     if (cause.code == -ETIMEDOUT) find_others(g, doing, others, sizeof(others));
 
-    (void) cr_fail(&g->broken, cause.code, "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s",
-                   what, g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
+    (void) cr_fail(&g->broken, cause.code,
+                   "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s", what,
+                   g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
                    first[0] != '\0' ? "; first seen by " : "", first);
     *err = g->broken;
     (void) flight_dump(NULL, g->broken.text); /* does nothing if there is no path for it */

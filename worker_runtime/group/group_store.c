@@ -71,7 +71,8 @@ static int on_get(void *arg, const char *key, int64_t timeout_ms, void **value, 
     char full[128];
     int rc = backend_key(g, key, full, err);
     if (rc == 0) rc = group_wait_for_key(g, full, timeout_ms, err);
-    return rc < 0 ? rc : group_store_failure(crunrt_store_get(g->store, full, timeout_ms, value, len), err);
+    if (rc < 0) return rc;
+    return group_store_failure(crunrt_store_get(g->store, full, timeout_ms, value, len), err);
 }
 
 static int on_wait(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,

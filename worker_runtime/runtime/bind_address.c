@@ -1,5 +1,5 @@
-/* The address of this host at which the other ranks can reach it: the one from which the kernel would
- * send packets to the store, because all ranks reach the store.
+/* The address of this host at which the other ranks can reach it: the one from which the kernel
+ * would send packets to the store, because all ranks reach the store.
  *
  * On the store's own host that address may be loopback although other hosts take part; for example,
  * Debian writes "127.0.1.1 <host name>" into /etc/hosts. The first interface that is up is taken
@@ -32,7 +32,8 @@ static void format_host(const struct sockaddr_storage *a, char out[RT_ADDRESS_MA
     (void) inet_ntop(a->ss_family, host, out, RT_ADDRESS_MAX);
 }
 
-/* Connecting a datagram socket sends no packet; it only chooses the route, and so the own address. */
+/* Connecting a datagram socket sends no packet; it only chooses the route, and so the own address.
+ * */
 static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
                          struct sockaddr_storage *own, struct cr_error *err) {
     CR_AUTO_FD int fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

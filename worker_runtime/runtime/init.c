@@ -89,8 +89,8 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
-/* A rank 0 that hosts the store leaves last, so that the last call of another rank does not find the
- * store gone. It waits only a short time, because a rank that has died never leaves. */
+/* A rank 0 that hosts the store leaves last, so that the last call of another rank does not find
+ * the store gone. It waits only a short time, because a rank that has died never leaves. */
 static void leave(struct crunrt *rt) {
     bool is_in_file = rt->place.file[0] != '\0';
     if (rt->place.agent_hosts_store || is_in_file) return;

@@ -39,9 +39,9 @@ bool rt_round_is_over(const struct crunrt *rt);
 
 /* Sets rt->prefix, so that this runtime never reads keys that were left in the store before: the
  * restart count is in it, because torchrun keeps one store for all restarts of a job; and so is how
- * often a runtime of this rank has been made on this store before, because a program may make another
- * runtime, or a user may start the program again on a store that goes on. All ranks get the same
- * prefix if they were started equally often. 0, or the store's failure. */
+ * often a runtime of this rank has been made on this store before, because a program may make
+ * another runtime, or a user may start the program again on a store that goes on. All ranks get the
+ * same prefix if they were started equally often. 0, or the store's failure. */
 int rt_take_prefix(struct crunrt *rt);
 
 #define RT_ADDRESS_MAX 64 /* bytes of a numeric address, NUL included */

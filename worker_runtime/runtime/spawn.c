@@ -1,8 +1,8 @@
 /* Workers without a launcher: forks one child per worker, hosts their store, waits for all of them,
  * and ends the others when one fails.
  *
- * The children are forked before the store is opened, because the store has a thread and fork() does
- * not copy threads. They wait for the store's port on a pipe. */
+ * The children are forked before the store is opened, because the store has a thread and fork()
+ * does not copy threads. They wait for the store's port on a pipe. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -95,7 +95,8 @@ static int open_store(struct spawn *s) {
     return rc;
 }
 
-/* Waits for a child to end. Returns its number; -1: no child is left; -2: the deadline has passed. */
+/* Waits for a child to end. Returns its number; -1: no child is left; -2: the deadline has passed.
+ * */
 static int wait_for_one(struct spawn *s, int64_t deadline_ms) {
     struct pollfd fds[SPAWN_MAX];
     int left = 0;

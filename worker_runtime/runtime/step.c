@@ -1,8 +1,8 @@
 /* Steps, and changes with notice. contract/channel.h has the protocol and why it is correct.
  *
- * A step without news costs two stores and one load in shared memory. Only if the agent has rung the
- * bell does a step make a system call: it reads the packets, and if a change is announced whose step
- * is not agreed yet, the worker waits for the agreement here. */
+ * A step without news costs two stores and one load in shared memory. Only if the agent has rung
+ * the bell does a step make a system call: it reads the packets, and if a change is announced whose
+ * step is not agreed yet, the worker waits for the agreement here. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* The calls on one key or one queue. Each takes its turn on the connection and passes the call to the
- * room store's client. */
+/* The calls on one key or one queue. Each takes its turn on the connection and passes the call to
+ * the room store's client. */
 #include "worker_runtime/store/store_internal.h"
 
 #include <errno.h>

@@ -1,17 +1,31 @@
-// The story of a broken connection:
+// How a wait ends when its peer is gone. There are three parts:
 //
-//   kernel: RDHUP or ERR ─▶ the watch wakes, and looks, a few times with growing pauses:
-//                           Gloo's own thread reads what had come before the end, and closes then
-//   look(): for each peer that somebody waits for: does its pair still take a receive? ─▶ gone
-//           gone ─▶ each wait for it is ended ─▶ Buffer::finish(): was the message whole after all?
-//                                                  no ─▶ IoException
+//   Buffer             wraps Gloo's buffer, and knows for which peers each direction waits. For
+//                      each message it uses a buffer of Gloo's own, because a buffer with several
+//                      messages under way does not tell which of them are complete.
+//   Watch              has a thread, which sleeps in epoll on all connections of the group.
+//   WatchedTransport   is Gloo's transport context, but makes Buffers.
 //
-// The thread watches duplicates of Gloo's descriptors: an event of a descriptor that Gloo has closed
-// already would be lost. They must not outlive the connection, or the peers would not hear of our
-// end: one is closed when it has told, and all when a wait fails or the group is given up.
+// When a connection breaks:
 //
-// A receive of one byte that nobody ever sends is the question, posted once for each pair that is
-// asked about: Gloo refuses it on a broken pair, and ends it when the pair breaks later.
+//   1. The kernel reports RDHUP or ERR, and the thread wakes. The event does not say which peer it
+//      was, because Gloo does not tell which descriptor belongs to which peer.
+//   2. The thread calls look(), at once and then several times with growing pauses: Gloo's own
+//      thread first reads what had arrived before the end, and only then closes the connection.
+//   3. look() goes through all peers for which a Buffer waits, and probes each: it posts a receive
+//      of one byte that is never sent, once per peer. Gloo refuses it if the connection is broken,
+//      and ends it if the connection breaks later. A peer that fails the probe is gone.
+//   4. look() ends the waits for peers that are gone (end_lost_waits). In the waiting thread,
+//      Buffer::wait() then looks whether the message was complete after all (finish_wait), and
+//      throws IoException if it was not.
+//
+// Descriptors: the thread watches duplicates of Gloo's descriptors, because epoll drops the events
+// of a descriptor that is closed. But while a duplicate is open, the peer does not see the end of
+// our side. So a duplicate is closed as soon as it has reported, and all of them when a wait fails
+// or the group is aborted.
+//
+// Locks: Watch::mutex protects the set of buffers, their messages and `gone`. It is never held
+// while Gloo waits for a message.
 #include "worker_runtime/backends/gloo/gloo_watch.h"
 
 #include "worker_runtime/backends/gloo/hold_signals.h"
@@ -52,9 +66,9 @@ using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using Transport = gloo::transport::Context;
 
-constexpr int first_pause_ms = 1, last_pause_ms = 1000; // between looks, doubling
-constexpr int looks_max = 16;                           // some six seconds in all
-constexpr uint64_t question_slot = ~UINT64_C(0);        // no tag and no collective has this one
+constexpr int first_pause_ms = 1, last_pause_ms = 1000; // between two looks; it doubles
+constexpr int looks_max = 16;                           // about six seconds in total
+constexpr uint64_t probe_slot = ~UINT64_C(0);           // no message and no collective uses it
 
 [[noreturn]] void throw_errno(const char *what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -74,9 +88,9 @@ class Descriptor {
     int fd_;
 };
 
-// ---- our connections, which Gloo does not hand out ----
+// ---- finding the connections, because Gloo does not return them ----
 
-// The connected TCP sockets of this process: descriptor by inode.
+// The connected TCP sockets of this process: inode -> descriptor.
 std::map<ino_t, int> connected_sockets() {
     std::map<ino_t, int> found;
     std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), &closedir);
@@ -106,45 +120,44 @@ class Watch {
     ~Watch();
 
     const std::shared_ptr<Transport> inner;
-    std::mutex mutex; // of the buffers and who is gone; never held while a pair or a buffer waits
+    std::mutex mutex;
     std::set<Buffer *> buffers;
-    std::vector<char> gone; // by peer
+    std::vector<char> gone; // [peer]
 
-    void give_up_all();
-    void let_go(); // of all connections
+    void end_all_waits();
+    void close_duplicates();
 
     bool is_gone(int peer) const { return gone[static_cast<size_t>(peer)] != 0; }
-    bool have_gone(const std::vector<int> &peers) const {
+    bool are_gone(const std::vector<int> &peers) const {
         return std::all_of(peers.begin(), peers.end(), [this](int r) { return is_gone(r); });
     }
 
   private:
     void watch(int socket);
     void run();
-    void tell_gone(int fd);
+    void close_duplicate(int fd);
     void look();
-    bool breaks(int peer);
-    void ask_whether_gone(const std::vector<int> &peers);
+    bool is_broken(int peer);
+    void probe_peers(const std::vector<int> &peers);
 
     Descriptor epoll_, end_;
-    std::set<int> watched_; // under the mutex, too
-    std::vector<std::unique_ptr<UnboundBuffer>> questions_; // by peer; the thread's alone
+    std::set<int> duplicates_; // protected by the mutex
+    std::vector<std::unique_ptr<UnboundBuffer>> probes_; // [peer]; used by the thread alone
     char nothing_ = 0;
     std::thread thread_;
 };
 
-// One message, on a buffer of Gloo's own over the same memory: a buffer that has several under way
-// would not tell which of them is whole.
+// One message, with a buffer of Gloo's own on the same memory.
 struct Message {
     std::unique_ptr<UnboundBuffer> inner;
-    std::vector<int> peers; // several: from whoever sends
+    std::vector<int> peers; // several: a receive from any of them
 };
 
-// Messages of one direction; the first is waited for first.
+// The messages of one direction; they are waited for in the order in which they were begun.
 struct Waiting {
     std::deque<Message> messages;
-    std::unique_ptr<UnboundBuffer> spare; // of a message that is whole
-    bool inside = false;                  // somebody is in the wait
+    std::unique_ptr<UnboundBuffer> spare; // of a message that is complete, to be used again
+    bool is_inside = false;               // a thread is in Gloo's wait
 };
 
 class Buffer : public UnboundBuffer {
@@ -177,11 +190,11 @@ class Buffer : public UnboundBuffer {
         return wait(receives, rank, timeout, &UnboundBuffer::waitRecv);
     }
 
-    // Nobody calls these: the group's end is WatchedContext::abort().
+    // Not used: WatchedContext::abort() ends all waits.
     void abortWaitSend() override {}
     void abortWaitRecv() override {}
 
-    // Under the watch's mutex.
+    // Protected by the watch's mutex.
     Waiting sends, receives;
     void end_lost_waits() {
         if (is_lost(sends)) sends.messages.front().inner->abortWaitSend();
@@ -192,7 +205,7 @@ class Buffer : public UnboundBuffer {
     using Wait = bool (UnboundBuffer::*)(int *, milliseconds);
 
     bool is_lost(const Waiting &w) const {
-        return w.inside && watch_->have_gone(w.messages.front().peers);
+        return w.is_inside && watch_->are_gone(w.messages.front().peers);
     }
 
     UnboundBuffer *begin(Waiting &w, std::vector<int> peers) {
@@ -206,35 +219,35 @@ class Buffer : public UnboundBuffer {
 
     bool enter(Waiting &w) {
         std::lock_guard<std::mutex> lock(watch_->mutex);
-        w.inside = !watch_->have_gone(w.messages.front().peers);
-        return w.inside;
+        w.is_inside = !watch_->are_gone(w.messages.front().peers);
+        return w.is_inside;
     }
 
     void leave(Waiting &w) {
         std::lock_guard<std::mutex> lock(watch_->mutex);
-        w.inside = false;
+        w.is_inside = false;
         w.spare = std::move(w.messages.front().inner);
         w.messages.pop_front();
     }
 
-    // A wait that was ended early means: look again at who is gone, and perhaps go on.
+    // Gloo's wait also ends when look() has ended it; then the peer's state is looked at again.
     bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
         GLOO_ENFORCE(!w.messages.empty(), "wait for a message that was not begun");
         UnboundBuffer *message = w.messages.front().inner.get();
         try {
             for (bool done = false; !done;) {
-                done = enter(w) ? (message->*inner)(rank, timeout) : finish(w, rank, inner);
+                done = enter(w) ? (message->*inner)(rank, timeout) : finish_wait(w, rank, inner);
             }
         } catch (...) {
-            watch_->let_go();
+            watch_->close_duplicates();
             throw;
         }
         leave(w);
         return true;
     }
 
-    // The peer is gone. A message that had arrived whole before is well.
-    bool finish(const Waiting &w, int *rank, Wait inner) {
+    // The peer is gone. A message that was complete before is a success.
+    bool finish_wait(const Waiting &w, int *rank, Wait inner) {
         const Message &message = w.messages.front();
         try {
             return (message.inner.get()->*inner)(rank, milliseconds(1));
@@ -249,7 +262,7 @@ class Buffer : public UnboundBuffer {
 
 namespace {
 
-// Gloo's own context of the transport, with our buffers.
+// Gloo's transport context, but with our buffers.
 class WatchedTransport : public Transport {
   public:
     explicit WatchedTransport(std::shared_ptr<Watch> watch)
@@ -278,13 +291,14 @@ Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &b
     : inner(std::move(transport)), gone(static_cast<size_t>(inner->size)),
       epoll_(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"),
       end_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"),
-      questions_(static_cast<size_t>(inner->size)) {
+      probes_(static_cast<size_t>(inner->size)) {
     epoll_event event = {};
     event.events = EPOLLIN;
     event.data.fd = end_.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_.get(), &event) < 0) throw_errno("epoll_ctl");
     for (const auto &socket : connected_sockets()) {
-        // Another thread may have closed its own meanwhile, or opened one: watched for nothing.
+        // Not in `before`: one of this group's, or one that another thread has opened meanwhile,
+        // which does no harm.
         if (before.count(socket.first) == 0) watch(socket.second);
     }
     HoldSignals hold;
@@ -296,15 +310,15 @@ Watch::~Watch() {
     while (write(end_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
     }
     thread_.join();
-    let_go();
+    close_duplicates();
 }
 
-// Not at the program's cost: what is left of its descriptors is for itself.
+// Does nothing if descriptors are scarce: the last quarter of the limit is left to the program.
 void Watch::watch(int socket) {
     rlimit limit = {};
     int fd = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     epoll_event event = {};
-    event.events = EPOLLRDHUP; // ERR and HUP come unasked
+    event.events = EPOLLRDHUP; // EPOLLERR and EPOLLHUP are always reported
     event.data.fd = fd;
     if (fd < 0) return;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || static_cast<rlim_t>(fd) > limit.rlim_cur / 4 * 3 ||
@@ -312,18 +326,18 @@ void Watch::watch(int socket) {
         close(fd);
         return;
     }
-    watched_.insert(fd);
+    duplicates_.insert(fd);
 }
 
-void Watch::let_go() {
+void Watch::close_duplicates() {
     std::lock_guard<std::mutex> lock(mutex);
-    for (int fd : watched_) close(fd);
-    watched_.clear();
+    for (int fd : duplicates_) close(fd);
+    duplicates_.clear();
 }
 
-void Watch::tell_gone(int fd) {
+void Watch::close_duplicate(int fd) {
     std::lock_guard<std::mutex> lock(mutex);
-    if (watched_.erase(fd) > 0) close(fd);
+    if (duplicates_.erase(fd) > 0) close(fd);
 }
 
 void Watch::run() {
@@ -334,7 +348,7 @@ void Watch::run() {
         if (n < 0 && errno != EINTR) return;
         if (n == 1 && event.data.fd == end_.get()) return;
         if (n == 1) {
-            tell_gone(event.data.fd);
+            close_duplicate(event.data.fd);
             looks = looks_max;
             pause_ms = first_pause_ms;
         } else if (n == 0) {
@@ -345,37 +359,37 @@ void Watch::run() {
     }
 }
 
-bool Watch::breaks(int peer) {
-    auto &question = questions_[static_cast<size_t>(peer)];
+bool Watch::is_broken(int peer) {
+    auto &probe = probes_[static_cast<size_t>(peer)];
     try {
-        if (question == nullptr) {
-            question = inner->createUnboundBuffer(&nothing_, sizeof(nothing_));
-            question->recv(peer, question_slot);
+        if (probe == nullptr) {
+            probe = inner->createUnboundBuffer(&nothing_, sizeof(nothing_));
+            probe->recv(peer, probe_slot);
         }
-        question->abortWaitRecv(); // so that the wait only looks
-        (void) question->waitRecv(nullptr, milliseconds(1));
+        probe->abortWaitRecv(); // so that the wait returns at once
+        (void) probe->waitRecv(nullptr, milliseconds(1));
         return false;
     } catch (const std::exception &) {
         return true;
     }
 }
 
-void Watch::ask_whether_gone(const std::vector<int> &peers) {
+void Watch::probe_peers(const std::vector<int> &peers) {
     for (int peer : peers) {
-        if (!is_gone(peer) && breaks(peer)) gone[static_cast<size_t>(peer)] = 1;
+        if (!is_gone(peer) && is_broken(peer)) gone[static_cast<size_t>(peer)] = 1;
     }
 }
 
 void Watch::look() {
     std::lock_guard<std::mutex> lock(mutex);
     for (Buffer *buffer : buffers) {
-        for (const Message &m : buffer->sends.messages) ask_whether_gone(m.peers);
-        for (const Message &m : buffer->receives.messages) ask_whether_gone(m.peers);
+        for (const Message &m : buffer->sends.messages) probe_peers(m.peers);
+        for (const Message &m : buffer->receives.messages) probe_peers(m.peers);
     }
     for (Buffer *buffer : buffers) buffer->end_lost_waits();
 }
 
-void Watch::give_up_all() {
+void Watch::end_all_waits() {
     std::lock_guard<std::mutex> lock(mutex);
     std::fill(gone.begin(), gone.end(), 1);
     for (Buffer *buffer : buffers) buffer->end_lost_waits();
@@ -389,7 +403,7 @@ WatchedContext::~WatchedContext() = default;
 
 void WatchedContext::connect(gloo::rendezvous::Store &store,
                              std::shared_ptr<gloo::transport::Device> &device) {
-    if (size == 1) return connectFullMesh(store, device); // nobody to wait for
+    if (size == 1) return connectFullMesh(store, device); // there is no peer
     const auto before = connected_sockets();
     connectFullMesh(store, device);
     watch_ = std::make_shared<Watch>(transportContext_, before);
@@ -399,8 +413,8 @@ void WatchedContext::connect(gloo::rendezvous::Store &store,
 void WatchedContext::abort() {
     closeConnections();
     if (watch_ == nullptr) return;
-    watch_->let_go();
-    watch_->give_up_all();
+    watch_->close_duplicates();
+    watch_->end_all_waits();
 }
 
 } // namespace crunrt_gloo

@@ -1,10 +1,10 @@
-// Gloo's connections, watched: a wait whose peer is gone ends at once.
+// A Gloo context whose waits end at once when the peer is gone.
 //
-// Gloo ends the waits that still stand in its queues when a connection breaks, but forgets the
-// message that is under way on it: whose bytes were partly sent, or partly received. Whoever waits
-// for that one, waits out its timeout. So buffers are handed out in a wrapper that knows whom each
-// waits for, and a thread of the group's sleeps on the connections themselves. When the kernel says
-// that one broke, it asks Gloo which peer that was, and ends the waits for it.
+// When a connection breaks, Gloo ends the waits for messages that are still in its queues. It
+// forgets the message of which a part has already been sent or received: a wait for that one lasts
+// until its timeout. Measured: a peer killed in the middle of 64 MiB was noticed after the group's
+// timeout instead of within 105 ms. The cause is inside libgloo, so it is worked around from
+// outside: see gloo_watch.cc.
 #ifndef WORKER_RUNTIME_BACKENDS_GLOO_WATCH_H
 #define WORKER_RUNTIME_BACKENDS_GLOO_WATCH_H
 
@@ -23,11 +23,12 @@ class WatchedContext : public gloo::rendezvous::Context {
     WatchedContext(int rank, int size);
     ~WatchedContext() override;
 
-    // connectFullMesh(), and watched from then on. Throws what that throws, and std::system_error.
+    // Connects as connectFullMesh() does, and watches the connections from then on. Throws what
+    // connectFullMesh() throws, and std::system_error.
     void connect(gloo::rendezvous::Store &store,
                  std::shared_ptr<gloo::transport::Device> &device);
 
-    // Closes all connections and ends all waits, of any thread; after connect().
+    // Closes all connections and ends all waits in all threads. To be called after connect().
     void abort();
 
   private:

@@ -1,4 +1,5 @@
-// Threads that are made while this lives get no signals: those are for the program's own.
+// Blocks all signals while it lives, so that a thread that is started meanwhile never receives the
+// program's signals.
 #ifndef WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 #define WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 

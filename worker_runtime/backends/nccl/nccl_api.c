@@ -1,5 +1,5 @@
-/* Finding the two libraries: by the name in the environment, by the loader's own search, and where
- * the headers were when this was built. */
+/* Loading the two libraries. Each is looked for at the path in the environment; or else where the
+ * dynamic loader looks, and then beside the headers with which this was built. */
 #include "worker_runtime/backends/nccl/nccl_api.h"
 
 #include "base/cleanup.h"
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static void *try_open(const char *path, char reason[512]) {
     return handle;
 }
 
-/* `hints`: folders separated by ':'. */
+/* `hints` are folders separated by ':'. */
 static void *open_library(const char *variable, const char *soname, const char *hints) {
     char reason[512] = "";
     const char *given = getenv(variable);
@@ -53,8 +54,8 @@ static void *open_library(const char *variable, const char *soname, const char *
     return handle;
 }
 
-/* POSIX lets dlsym's result be read as a function pointer through memory. */
-static int find(void *library, const char *name, void *slot) {
+/* Copies the address to a function pointer: POSIX allows that, but C has no cast for it. */
+static bool find(void *library, const char *name, void *slot) {
     void *symbol = dlsym(library, name);
     memcpy(slot, &symbol, sizeof(symbol));
     return symbol != NULL;
@@ -83,7 +84,7 @@ static int refuse_fake(void *nccl) {
     const char *allowed = getenv("CRUNRT_ALLOW_FAKE_NCCL");
     if (dlsym(nccl, "fake_nccl") == NULL) return 0;
     if (allowed != NULL && strcmp(allowed, "1") == 0) return 0;
-    return cr_fail(&load_error, -ENOENT, "load NCCL: this library is a fake for tests, no NCCL");
+    return cr_fail(&load_error, -ENOENT, "load NCCL: this library is a fake for tests, not NCCL");
 }
 
 static void load(void) {
@@ -97,7 +98,7 @@ static void load(void) {
         open_library("CRUNRT_NCCL_LIBRARY", "libnccl.so." TEXT(NCCL_MAJOR), NCCL_LIBRARY_HINTS);
     if (nccl == NULL || refuse_fake(nccl) < 0 || find_all(cuda, nccl) < 0) return;
     if (api.ncclGetVersion(&api.nccl_version) != ncclSuccess) {
-        (void) cr_fail(&load_error, -ENOENT, "load NCCL: it does not tell its version");
+        (void) cr_fail(&load_error, -ENOENT, "load NCCL: it does not report its version");
     }
 }
 

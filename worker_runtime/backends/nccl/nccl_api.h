@@ -1,6 +1,6 @@
-/* NCCL and the CUDA runtime, loaded when the first group asks for them, behind one table of
- * functions: nothing links them, so that a program on libcrunrt starts on a machine without a
- * GPU. */
+/* The functions of NCCL and the CUDA runtime, as one table. The libraries are loaded when the first
+ * group needs them. Nothing is linked with them, so that a program with libcrunrt also starts on a
+ * machine without a GPU. */
 #ifndef BACKENDS_NCCL_API_H
 #define BACKENDS_NCCL_API_H
 
@@ -9,7 +9,7 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-/* ncclBfloat16: up to NCCL 2.2x its header names it for CUDA C++ only, with this number. */
+/* ncclBfloat16. The headers of older NCCL releases define the name only for CUDA C++. */
 #define NCCL_BFLOAT16 ((ncclDataType_t) 9)
 
 #define CUDA_FUNCTIONS(X)                                                                          \
@@ -63,9 +63,10 @@ struct nccl_api {
 #endif
 };
 
-/* The table, loaded once. CRUNRT_NCCL_LIBRARY and CRUNRT_CUDART_LIBRARY name other files. A library
- * that says of itself that it is a fake is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1".
- * 0 or -ENOENT with a text that names the library, the places and the loader's reason. */
+/* Loads the table, once per process. CRUNRT_NCCL_LIBRARY and CRUNRT_CUDART_LIBRARY name other files
+ * to load. A fake for tests, which exports the symbol fake_nccl, is refused unless
+ * CRUNRT_ALLOW_FAKE_NCCL is "1". 0, or -ENOENT with a text that names the library, the places and
+ * the loader's reason. */
 int nccl_api_load(const struct nccl_api **out, struct cr_error *err);
 
 #endif

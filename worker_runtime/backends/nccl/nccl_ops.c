@@ -161,7 +161,8 @@ static int put_on_stream(struct nccl_state *s, const struct backend_call *calls,
         if (rc < 0) return rc;
     }
     e = s->api->cudaEventRecord(event, c.stream);
-    return e == cudaSuccess ? 0 : fail_cuda(s->api, e, -EIO, err, "record the end of the operation");
+    if (e == cudaSuccess) return 0;
+    return fail_cuda(s->api, e, -EIO, err, "record the end of the operation");
 }
 
 int nccl_batch(void *arg, const struct backend_call *calls, size_t count,
