@@ -299,9 +299,9 @@ def test_agents_that_are_not_there(store):
     with tempfile.TemporaryDirectory() as folder:
         for variable, fact in (
             (None, "none is named"),
-            ("rubbish", "is no address"),
-            (":", "is no address"),
-            ("x" * 5000, "is no address"),
+            ("rubbish", "is not an address"),
+            (":", "is not an address"),
+            ("x" * 5000, "is not an address"),
             ("nobody:" + "0" * 32, "refused"),
             ("no\nbo\"dy:" + "0" * 32, "refused"),
         ):
