@@ -145,7 +145,8 @@ static int read_answer(int fd, const struct cr_endpoint *where, int64_t deadline
             rc = cr_fail(err, -EPROTO, "'%s:%u' hung up; is a crun coordinator there?", where->host, where->port);
         } else {
             rc = cr_buffer_append(&in, chunk, (size_t) n);
-            if (rc == 0) rc = pass_on(&in, h, err);
+            if (rc < 0) (void) cr_fail(err, rc, "no memory left for what the coordinator sends");
+            else rc = pass_on(&in, h, err);
         }
     }
     cr_buffer_done(&in);

@@ -29,7 +29,10 @@ int command_wait(int argc, char **argv) {
     size_t count = (size_t) line.arg_count;
     struct cr_error err = {0};
     struct store_bytes *keys = calloc(count, sizeof(*keys));
-    if (keys == NULL) return COMMAND_FAILED;
+    if (keys == NULL) {
+        (void) cr_fail(&err, -ENOMEM, "no memory left");
+        return command_fail(&line, &err);
+    }
     for (size_t i = 0; i < count; i++) keys[i] = STORE_BYTES(line.args[i]);
     struct store *s = command_open(&line);
     int64_t start = cr_monotonic_ms();
