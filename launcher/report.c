@@ -1,3 +1,4 @@
+/* Reports of crun's own failures: see launcher/report.h. */
 #include "launcher/report.h"
 
 #include "base/clock.h"

@@ -1,19 +1,9 @@
 /* crun-agent status: what a coordinator knows of its jobs and of their nodes. */
 #include "operator/operator_internal.h"
 
-#include "rendezvous/coordinator/coordinator.h"
-
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-
-static const char *phase_name(uint32_t phase) {
-    return coordinator_phase_name((enum coordinator_phase) phase);
-}
-
-static const char *state_name(uint32_t state) {
-    return seat_state_name((enum seat_state) state);
-}
 
 /* ---- as text ---- */
 
@@ -21,8 +11,8 @@ static void print_job(void *arg, const struct rdzv_status_job *j) {
     ++*(int *) arg;
     (void) printf("job '%s': %s, round %" PRId64 ", %" PRIu32 " of %" PRIu32 ":%" PRIu32
                   " nodes, %" PRIu32 " workers, restart %" PRIu32 " of %" PRIu32,
-                  j->run_id, phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes, j->min_nodes,
-                  j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
+                  j->run_id, rendezvous_phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes,
+                  j->min_nodes, j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
     if (j->awaited > 0) (void) printf(", %" PRIu32 " awaited", j->awaited);
     (void) printf("%s%s\n", j->why[0] != '\0' ? "; last: " : "", j->why);
 }
@@ -30,7 +20,7 @@ static void print_job(void *arg, const struct rdzv_status_job *j) {
 static void print_node(void *arg, const struct rdzv_status_node *n) {
     (void) arg;
     (void) printf("  %s (%s, process %" PRIu64 "): %s", n->host, n->addr, n->pid,
-                  state_name(n->state));
+                  rendezvous_state_name(n->state));
     if (n->group_rank >= 0) {
         (void) printf(", group rank %" PRId64 ", ranks %" PRIu32 "-%" PRIu32, n->group_rank,
                       n->first_rank, n->first_rank + n->local_world_size - 1);
@@ -51,7 +41,7 @@ static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
 static void add_job(void *arg, const struct rdzv_status_job *j) {
     json_t *job = json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:[]}", "id", j->run_id, "phase",
-        phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
+        rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
         (json_int_t) j->restart_count, "max_restarts", (json_int_t) j->max_restarts, "min_nodes",
         (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
         (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
@@ -64,9 +54,10 @@ static void add_node(void *arg, const struct rdzv_status_node *n) {
     size_t jobs = json_array_size(arg);
     json_t *node = json_pack(
         "{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr, "pid",
-        (json_int_t) n->pid, "role", n->role, "state", state_name(n->state), "group_rank",
-        (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank, "local_world_size",
-        (json_int_t) n->local_world_size, "heard_s_ago", (double) n->silent_ms / 1000);
+        (json_int_t) n->pid, "role", n->role, "state", rendezvous_state_name(n->state),
+        "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
+        "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
+        (double) n->silent_ms / 1000);
     if (node == NULL || jobs == 0) return;
     (void) json_array_append_new(json_object_get(json_array_get(arg, jobs - 1), "members"), node);
 }

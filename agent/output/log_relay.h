@@ -4,12 +4,13 @@
  *                                 process. stderr: is passed on byte by byte as it comes, and its
  *                                 end is remembered for the failure report
  *   redirected                    goes to the worker's log file, which the worker writes itself
- *   teed                          passes through us: to the log file byte by byte, and to the console
+ *   teed                          passes through us: to the log file byte by byte, and to the
+ *   console
  *                                 line by line, each line whole and after a prefix
  *   hidden from the console       stdout: goes to /dev/null. stderr: is only remembered
  *
- * If the job asks for it, the process's own log (base/log.h) goes to stderr through the same queue: it
- * never waits for a reader, and it never breaks a worker's line.
+ * If the job asks for it, the process's own log (base/log.h) goes to stderr through the same
+ * queue: it never waits for a reader, and it never breaks a worker's line.
  *
  * If our stderr is a terminal, the workers' stderr is one too (a pseudo terminal), because programs
  * draw progress bars on terminals only. Source: torchrun's --redirects, --tee, --local-ranks-filter
@@ -53,8 +54,9 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
  * and opens the attempt's filtered files. */
 int log_relay_begin(struct log_relay *r, struct cr_error *err);
 
-/* Opens the stdout and stderr of a worker that is about to be started: fds[0] and fds[1], -1 = inherit
- * ours. log_relay_started() closes them once the worker has them, or could not be started. */
+/* Opens the stdout and stderr of a worker that is about to be started: fds[0] and fds[1], -1 =
+ * inherit ours. log_relay_started() closes them once the worker has them, or could not be
+ * started. */
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err);
 void log_relay_started(int fds[2]);
@@ -63,8 +65,8 @@ void log_relay_started(int fds[2]);
  * still write. */
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 
-/* With keep = true the worker's streams and files stay open when the attempt ends, because the worker
- * goes on in its process. keep = false takes that back. */
+/* With keep = true the worker's streams and files stay open when the attempt ends, because the
+ * worker goes on in its process. keep = false takes that back. */
 void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
 
 /* A kept worker has another rank now, which its prefix may show. */

@@ -126,8 +126,10 @@ static void on_turn(uv_timer_t *timer) { nursery_turn(timer->data); }
 /* A turn looks at orphans only when no worker is left; undecided ones are looked at before that. */
 static void on_retry(uv_timer_t *timer) {
     struct nursery *n = timer->data;
-    if (is_ending(n) && has_living(n, false)) (void) signal_orphans(n, false);
-    else nursery_turn(n);
+    if (is_ending(n) && has_living(n, false))
+        (void) signal_orphans(n, false);
+    else
+        nursery_turn(n);
 }
 
 void nursery_on_deaths(uv_poll_t *poll, int status, int events) {
@@ -191,8 +193,10 @@ static void ask_all_to_end(struct nursery *n, int signum) {
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {
     CR_ASSERT(n->state != NURSERY_CLOSING);
     ask_all_to_end(n, signum);
-    if (grace_ms <= 0) kill_all(n);
-    else (void) uv_timer_start(&n->grace, on_grace_over, (uint64_t) grace_ms, 0);
+    if (grace_ms <= 0)
+        kill_all(n);
+    else
+        (void) uv_timer_start(&n->grace, on_grace_over, (uint64_t) grace_ms, 0);
     nursery_schedule_turn(n);
 }
 

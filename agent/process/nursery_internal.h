@@ -3,7 +3,7 @@
  *
  *   nursery_open.c   opens and closes a nursery
  *   worker_start.c   starts workers
- *   nursery.c        the state machine: one function tells what happens in a turn of the loop
+ *   nursery.c        the state machine: nursery_turn() does all that a turn of the loop needs
  *   deaths.c         reads which processes died, in the kernel's order
  *   guard.c          keeps a warden beside the nursery
  *   orphans.c        finds, signals and reaps what dead workers left behind
@@ -124,7 +124,8 @@ struct nursery {
 
 /* ---- watch.c ---- */
 
-/* Watches `fd` for `events` of epoll(7); *what says what it stands for. 0 or a negative errno. */
+/* Watches `fd` for `events` of epoll(7); *what is the kind of object behind it. Returns 0 or a
+ * negative errno. */
 int nursery_watch(struct nursery *n, int fd, uint32_t events, enum watched *what);
 /* Stops watching and closes *fd, which becomes -1. Does nothing if it is -1. */
 void nursery_unwatch(struct nursery *n, int *fd);

@@ -39,8 +39,8 @@ static int make_token(struct nursery *n, struct cr_error *err) {
 }
 
 static int map_roster(struct nursery *n, struct cr_error *err) {
-    void *roster = mmap(NULL, sizeof *n->roster, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0);
+    void *roster =
+        mmap(NULL, sizeof *n->roster, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (roster == MAP_FAILED) {
         return cr_fail(err, -ENOMEM, "cannot open a nursery: out of memory");
     }

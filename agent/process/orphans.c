@@ -3,7 +3,7 @@
  *
  * A child of ours is an orphan if nothing here started it and it is in another session than we are:
  * every worker gets a session of its own, and no descendant of it can come back into ours. If this
- * process has several nurseries, the token in the orphan's environment tells which one it belongs
+ * process has several nurseries, the token in the orphan's environment shows which one it belongs
  * to. In the middle of execve a process has no environment; it is then undecided, and the caller
  * looks again a moment later instead of waiting here, on the loop. */
 #include "agent/process/known_children.h"
@@ -197,8 +197,10 @@ static void signal_below(struct pass *p, pid_t parent, int depth) {
     if (rc == -ENOMEM) p->found.undecided++;
     if (rc < 0) return;
     for (size_t i = 0; i < count; i++) {
-        if (parent == self) signal_if_ours(p, children[i], depth);
-        else signal_one(p, children[i], parent, depth);
+        if (parent == self)
+            signal_if_ours(p, children[i], depth);
+        else
+            signal_one(p, children[i], parent, depth);
     }
     free(children);
 }

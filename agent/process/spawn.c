@@ -167,7 +167,7 @@ static long place_stdio(const int wanted[3]) {
     for (int i = 0; i < 3; i++) {
         if (from[i] < 0) continue;
         long rc = from[i] == i ? kernel_call(SYS_fcntl, i, F_SETFD, 0, 0)
-                                 : kernel_call(SYS_dup3, from[i], i, 0, 0);
+                               : kernel_call(SYS_dup3, from[i], i, 0, 0);
         if (rc < 0) return rc;
     }
     return 0;
@@ -225,7 +225,7 @@ static void child_main(struct spawn_slot *slot) {
     }
     reset_signals();
     rc = kernel_call(SYS_execve, (long) request->path, (long) request->argv, (long) request->envp,
-                       0);
+                     0);
     child_fail(slot, SPAWN_EXEC, rc);
 }
 
@@ -332,8 +332,10 @@ static void read_report(struct spawn_slot *slot) {
 }
 
 int spawn_finish(struct spawn_slot *slot, const char **what) {
-    if (slot->report_in >= 0) read_report(slot);
-    else await_exec(slot);
+    if (slot->report_in >= 0)
+        read_report(slot);
+    else
+        await_exec(slot);
     *what = step_name[slot->report.step];
     int rc = slot->report.rc;
     /* Linux 6.18 kills a process that is started in a cgroup on which cgroup.kill was used more

@@ -86,8 +86,10 @@ static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (all[middle].pid < pid) low = middle + 1;
-        else high = middle;
+        if (all[middle].pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < count && all[low].pid == pid && all[low].ours;
 }
@@ -120,8 +122,10 @@ static int kill_process(const struct process *p) {
         cr_close_fd(&fd);
         return -1;
     }
-    if (fd < 0) (void) kill(p->pid, SIGKILL);
-    else (void) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+    if (fd < 0)
+        (void) kill(p->pid, SIGKILL);
+    else
+        (void) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
     return fd;
 }
 
@@ -149,8 +153,10 @@ static struct found kill_round(struct process *all, const char *token,
         found.ours++;
         int fd = kill_process(&all[i]);
         if (fd < 0) continue;
-        if (waiting < WAIT_MAX) dying[waiting++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        else (void) close(fd);
+        if (waiting < WAIT_MAX)
+            dying[waiting++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        else
+            (void) close(fd);
     }
     if (found.ours > 0 && waiting == 0) pause_for(1); /* a kernel without pidfds */
     await_deaths(dying, waiting);

@@ -1,4 +1,4 @@
-/* torchrun's events as JSON lines. If memory is short, an event is left out. */
+/* torchrun's events as JSON lines. */
 #include "agent/report/events.h"
 
 #include "base/buffer.h"
@@ -46,20 +46,21 @@ static json_t *worker_id(const struct event *e) {
 }
 
 static json_t *outer_metadata(const struct event *e, const char *inner) {
-    return json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:i, s:s, s:n, s:s, s:i, s:I}",
-                     "run_id", e->source->run_id, "global_rank", global_rank(e),
-                     "group_rank", (int) e->round->group_rank, "worker_id", worker_id(e),
-                     "role", e->source->role, "hostname", e->source->host, "state", e->state,
-                     "total_run_time", (int) (e->ran_ms / 1000),
-                     "rdzv_backend", e->source->backend, "raw_error", "metadata", inner,
-                     "agent_restarts", (int) e->round->restart_count,
+    return json_pack("{s:s, s:o, s:i, s:o, s:s, s:s, s:s, s:i, s:s, s:n, s:s, s:i, s:I}", "run_id",
+                     e->source->run_id, "global_rank", global_rank(e), "group_rank",
+                     (int) e->round->group_rank, "worker_id", worker_id(e), "role", e->source->role,
+                     "hostname", e->source->host, "state", e->state, "total_run_time",
+                     (int) (e->ran_ms / 1000), "rdzv_backend", e->source->backend, "raw_error",
+                     "metadata", inner, "agent_restarts", (int) e->round->restart_count,
                      "duration_ms", (json_int_t) e->ran_ms);
 }
 
-static void write_line(const char *text) {
+static int write_line(const char *text) {
     struct cr_buffer line = {0};
-    if (cr_buffer_printf(&line, "%s\n", text) == 0) cr_log_text(line.data, line.len);
+    int rc = cr_buffer_printf(&line, "%s\n", text);
+    if (rc == 0) cr_log_text(line.data, line.len);
     cr_buffer_done(&line);
+    return rc;
 }
 
 static void emit(const struct event *e) {
@@ -73,18 +74,18 @@ static void emit(const struct event *e) {
                           e->origin, "timestamp", 0, "metadata", metadata);
     }
     char *text = event != NULL ? json_dumps(event, 0) : NULL;
-    if (text != NULL) write_line(text);
+    if (text == NULL || write_line(text) < 0) {
+        cr_warn("cannot write the event %s of the %s: no memory left, or a text in it is not UTF-8",
+                e->state, e->origin);
+    }
     free(text);
     free(inner);
 }
 
 void events_round(struct event_source source, const struct rendezvous_round *round,
                   int64_t took_ms) {
-    struct event e = {.origin = "AGENT",
-                      .source = &source,
-                      .round = round,
-                      .ran_ms = took_ms,
-                      .local_rank = -1};
+    struct event e = {
+        .origin = "AGENT", .source = &source, .round = round, .ran_ms = took_ms, .local_rank = -1};
     e.state = "RENDEZVOUS";
     emit(&e);
     e.state = "ASSIGN_WORKER_RANKS";

@@ -30,8 +30,7 @@ static bool find_cgroup(const char *controller, char out[PLACE_MAX]) {
     return found;
 }
 
-static bool read_counter(const char *mount, const char *cgroup, const char *file,
-                         uint64_t *out) {
+static bool read_counter(const char *mount, const char *cgroup, const char *file, uint64_t *out) {
     char path[PLACE_MAX + 128], line[128];
     bool found = false;
     (void) snprintf(path, sizeof(path), "%s%s/%s", mount, cgroup, file);

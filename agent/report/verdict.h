@@ -21,11 +21,11 @@ struct verdict_worker {
     pid_t pid;
     int exit_code; /* 0 to 255, or minus the signal that killed it */
     bool core_dumped;
-    int signal_sent;    /* the last signal that crun sent it before it ended, or 0 */
-    bool timer_expired; /* the watchdog killed it: a timer that it had set expired */
-    int64_t hung_ms;    /* crun killed it: it had made no step for so long; 0 = no */
-    uint64_t hung_step; /* the last step before that */
-    uint64_t order;     /* 1, 2, 3 … in the kernel's order of death */
+    int signal_sent;             /* the last signal that crun sent it before it ended, or 0 */
+    bool timer_expired;          /* the watchdog killed it: a timer that it had set expired */
+    int64_t hung_ms;             /* crun killed it: it had made no step for so long; 0 = no */
+    uint64_t hung_step;          /* the last step before that */
+    uint64_t order;              /* 1, 2, 3 … in the kernel's order of death */
     int64_t started_ns, died_ns; /* wall clock */
     struct error_record error;
     const char *error_path; /* "" if it was given none */

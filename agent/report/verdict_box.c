@@ -69,7 +69,7 @@ static int append_block(struct cr_buffer *out, const struct verdict *v, size_t i
 
 /* Workers that crun stopped are not listed. The number of a failure is its place in the list. */
 static int append_blocks(struct cr_buffer *others, struct cr_buffer *root, const struct verdict *v,
-                        size_t first) {
+                         size_t first) {
     size_t number = 0;
     for (size_t i = 0; i < v->count; i++) {
         if (i != first && verdict_is_victim(&v->workers[i])) continue;

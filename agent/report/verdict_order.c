@@ -41,8 +41,9 @@ static int64_t death_ns(const struct verdict_worker *workers, size_t count,
     return latest;
 }
 
-/* Whether a signal that means a fault of its own killed it. SIGABRT does not count: libraries abort
- * when their peers are gone. */
+/* Whether it died of a fault of its own, or was killed from outside by SIGKILL (by the kernel when
+ * memory is short, for example). SIGABRT does not count: libraries abort when their peers are
+ * gone. */
 static bool has_crashed(const struct verdict_worker *w) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
     if (w->signal_sent != 0) return false;

@@ -23,8 +23,8 @@ static int append_exit_code(struct cr_buffer *out, int code) {
     TRY(cr_buffer_printf(out, "exit code %d", code));
     if (code == 126) return cr_buffer_printf(out, " (a shell's: found but not executable)");
     if (code == 127) {
-        return cr_buffer_printf(
-            out, " (a shell's: command not found; or a shared library is missing)");
+        return cr_buffer_printf(out,
+                                " (a shell's: command not found; or a shared library is missing)");
     }
     if (code <= 128 || sigabbrev_np(code - 128) == NULL) return 0;
     TRY(cr_buffer_printf(out, " (a shell's: killed by signal "));

@@ -59,7 +59,8 @@ static void host_free(struct coordinator_host *host) {
     free(host);
 }
 
-static struct coordinator_host *host_new(uv_loop_t *loop, const struct coordinator_host_options *o) {
+static struct coordinator_host *host_new(uv_loop_t *loop,
+                                         const struct coordinator_host_options *o) {
     struct coordinator_host *host = calloc(1, sizeof(*host));
     if (host == NULL) return NULL;
     host->loop = loop;
@@ -81,8 +82,8 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
     return !o->alone && (o->store_port != 0 || o->listen_host != NULL);
 }
 
-/* Handoffs are accepted before the first port is open. So a node that connects at once is kept until
- * the host listens, and is not turned away. */
+/* Handoffs are accepted before the first port is open. So a node that connects at once is kept
+ * until the host listens, and is not turned away. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
     int rc = store_server_start(NULL, &host->store, err);
@@ -152,7 +153,7 @@ static void close_handles(struct coordinator_host *host) {
     host->closing_handles = true;
     close_stores(host);
     uv_close((uv_handle_t *) &host->timer, on_handle_closed);
-    if (host->listens) uv_close((uv_handle_t *) &host->knock, on_handle_closed);
+    if (host->listens) uv_close((uv_handle_t *) &host->wake, on_handle_closed);
 }
 
 static void on_close_timeout(uv_timer_t *timer) {
@@ -180,7 +181,8 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
     host->on_close_arg = arg;
     host->closing = true;
     if (why == NULL) host->terms.leads = false;
-    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms, 0);
+    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
+                          0);
     if (why != NULL) coordinator_host_abandon(host, why);
     else if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
     else host_end_event(host);

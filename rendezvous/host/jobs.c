@@ -1,4 +1,5 @@
-/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its round. */
+/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its
+ * round. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -23,7 +24,12 @@ static void job_hang_up(void *arg, void *peer) {
 
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
-    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+    cr_log(level, "%s", text);
+}
+
+static int job_wants_log(void *arg, enum cr_log_level level) {
+    (void) arg;
+    return cr_log_enabled(level);
 }
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
@@ -64,7 +70,8 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
 }
 
 static const struct coordinator_actions job_actions = {
-    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log};
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
+    .wants_log = job_wants_log};
 
 /* ---- coming and going ---- */
 
@@ -104,7 +111,8 @@ struct host_job *host_get_job(struct coordinator_host *host, const char *run_id)
 }
 
 void host_drop_job(struct host_job *job) {
-    if (--job->peers == 0) job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
+    if (--job->peers == 0)
+        job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
 }
 
 void host_free_jobs(struct coordinator_host *host) {

@@ -44,17 +44,20 @@ void host_answer_status(struct host_peer *peer) {
 
 /* ---- orders ---- */
 
-int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o, struct cr_error *err) {
+int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
+                        struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
     struct host_job *job = host_find_job(peer->host, o->run_id);
     if (job == NULL) {
-        return cr_fail(err, -ENOENT, "there is no job '%.200s'; crun-agent status shows what there is",
+        return cr_fail(err, -ENOENT,
+                       "there is no job '%.200s'; crun-agent status shows what there is",
                        o->run_id);
     }
     m.operated.nodes = coordinator_operate(job->coordinator, o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
-                       "the job has no such node: '%.200s'; crun-agent status shows what there is", o->host);
+                       "the job has no such node: '%.200s'; crun-agent status shows what there is",
+                       o->host);
     }
     host_peer_send(peer, &m);
     return 0;

@@ -1,5 +1,6 @@
-/* The connected nodes of a host: a session each, and around it the transport. A remote node has a TCP
- * connection; a node of this process has two queues of bytes, which rendezvous/way empties. */
+/* The connected nodes of a host: a session each, and around it the transport. A remote node has
+ * a TCP connection; a node of this process has two queues of bytes, which rendezvous/way
+ * empties. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -42,8 +43,8 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
 
 static int on_join(void *arg, const struct rdzv_join *join) {
     struct host_peer *peer = arg;
-    peer->seat = coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local,
-                                  join);
+    peer->seat =
+        coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local, join);
     return peer->seat != NULL ? 0 : -EACCES;
 }
 
@@ -85,7 +86,8 @@ static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
     peer->local = local;
     peer->armed_ms = CR_FOREVER;
     LIST_INSERT_HEAD(&host->peers, peer, entry);
-    host_session_open(&peer->session, host_now_ms(host), local, &host->terms, &session_actions, peer);
+    host_session_open(&peer->session, host_now_ms(host), local, &host->terms, &session_actions,
+                      peer);
     mark_unsent(peer);
     return peer;
 }

@@ -1,6 +1,7 @@
-/* One node's side of the rendezvous: it keeps the connection to the coordinator, sends what its agent
- * reports, and calls the agent with what the coordinator decides. Pure: every function gets the time,
- * and what is to be done goes out through `struct member_actions`. rendezvous/protocol has the bytes.
+/* One node's side of the rendezvous: it keeps the connection to the coordinator, sends what its
+ * agent reports, and calls the agent with what the coordinator decides. Pure: every function
+ * gets the time, and what is to be done goes out through `struct member_actions`.
+ * rendezvous/protocol has the bytes.
  *
  *   IDLE ─join─► CONNECTING ─connected─► JOINING ─ROUND─► RUNNING ─succeeded─► SUCCEEDED
  *                   ▲                       ▲                │ failed              │
@@ -8,9 +9,9 @@
  *                   └────────── join ───────┴─── STOPPING ◄─ FAILED ◄──── STOP ────┘
  *   any ─leave─► LEAVING     any ─END, REFUSED, time up─► ENDED
  *
- * A node is cut off when its connection is closed, or when the coordinator has not answered for 5/6 of
- * the lease. It then ends its workers before the lease is over, because the coordinator may give their
- * ranks to other nodes after that. */
+ * A node is cut off when its connection is closed, or when the coordinator has not answered for
+ * 5/6 of the lease. It then ends its workers before the lease is over, because the coordinator
+ * may give their ranks to other nodes after that. */
 #ifndef RENDEZVOUS_MEMBER_H
 #define RENDEZVOUS_MEMBER_H
 
@@ -25,15 +26,16 @@ struct member;
 
 struct member_settings {
     const char *where;     /* the coordinator, for messages: "host:port" */
-    const char *facts;     /* what is known of its address and ours, for messages; may be "" or NULL */
-    struct rdzv_join self; /* what this node reports about itself; what it says of rounds is ignored */
+    const char *facts;     /* about its address and ours, for messages; may be "" or NULL */
+    struct rdzv_join self; /* what this node reports about itself; its fields of rounds are ignored */
     bool local;            /* the coordinator runs in this process: no keep-alive, no lease */
-    int64_t connect_timeout_ms;  /* for the first connection, all attempts together */
-    int64_t coordinator_wait_ms; /* for later ones; one attempt is always made */
+    int64_t connect_timeout_ms;  /* for the first connection, all tries together */
+    int64_t coordinator_wait_ms; /* for later ones; one try is always made */
 };
 
-/* The on_… actions are upcalls to the agent: the member has taken its new state already, and may be
- * called again from inside. None of the others may call the member. Texts are borrowed for the call. */
+/* The on_… actions are upcalls to the agent: the member has taken its new state already, and may
+ * be called again from inside. None of the others may call the member. Texts are borrowed for
+ * the call. */
 struct member_actions {
     /* Starts to connect. Answered later by member_connected() or member_disconnected(). */
     void (*connect)(void *arg);
@@ -79,18 +81,19 @@ void member_connected(struct member *m, int64_t now_ms);
 void member_welcomed(struct member *m);
 /* The connection could not be made, or is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, const char *why);
-/* Any message after WELCOME, or REFUSED. Returns 0, or -EPROTO with a text if a coordinator never sends
- * this message: then hang up and call member_disconnected(). */
+/* Any message after WELCOME, or REFUSED. Returns 0, or -EPROTO with a text if a coordinator
+ * never sends this message: then hang up and call member_disconnected(). */
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* early calls do nothing */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER: none */
 
 /* clang-format off */
-/* S(NAME) — what limits the time in this state. "The fence" is 5/6 of the lease without an answer. */
+/* S(NAME) — what limits the time in this state. "The fence" is 5/6 of the lease without an
+ * answer. */
 #define MEMBER_STATES(S) \
     S(IDLE)       /* before the first join: none */ \
-    S(CONNECTING) /* connect_timeout_ms at first, coordinator_wait_ms later; a lease per attempt */ \
+    S(CONNECTING) /* connect_timeout_ms at first, later coordinator_wait_ms; each try: a lease */ \
     S(JOINING)    /* waits for a round: the coordinator's join_timeout; the fence */ \
     S(RUNNING)    /* the fence */ \
     S(SUCCEEDED)  /* waits for the other nodes: the fence */ \

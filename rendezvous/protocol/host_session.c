@@ -22,7 +22,8 @@ const char *host_session_state_name(enum host_session_state s) {
 }
 
 /* When the time in the state `next`, which begins now, is up. */
-static int64_t limit_of(const struct host_session *s, enum host_session_state next, int64_t now_ms) {
+static int64_t limit_of(const struct host_session *s, enum host_session_state next,
+                        int64_t now_ms) {
     if (s->local) return CR_FOREVER;
     switch (next) {
     case HOST_SESSION_MAGIC: return now_ms + SESSION_GREETING_MS;
@@ -41,8 +42,8 @@ static int64_t limit_of(const struct host_session *s, enum host_session_state ne
 static void enter(struct host_session *s, int64_t now_ms, enum host_session_state next,
                   const char *why) {
     char text[300];
-    (void) snprintf(text, sizeof(text), "session: %s -> %s (%.200s)", host_session_state_name(s->state),
-                    host_session_state_name(next), why);
+    (void) snprintf(text, sizeof(text), "session: %s -> %s (%.200s)",
+                    host_session_state_name(s->state), host_session_state_name(next), why);
     s->actions->log(s->arg, CR_LOG_DEBUG, text);
     s->limit_ms = limit_of(s, next, now_ms);
     s->state = next;
@@ -100,31 +101,34 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
 /* ---- the greeting ---- */
 
 /* Returns whether both builds support a common version. Refuses the connection if not. */
-static bool check_versions(struct host_session *s, int64_t now_ms, const char *who, uint32_t min,
+static bool check_versions(struct host_session *s, int64_t now_ms, const char *software, uint32_t min,
                            uint32_t max) {
     char why[512];
     if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) return true;
     (void) snprintf(why, sizeof(why),
                     "the node ('%.100s') speaks rendezvous protocol %" PRIu32 " to %" PRIu32
                     ", the coordinator ('crun " CRUN_VERSION "') %d to %d; use builds that overlap",
-                    who, min, max, RDZV_VERSION_MIN, RDZV_VERSION_MAX);
+                    software, min, max, RDZV_VERSION_MIN, RDZV_VERSION_MAX);
     refuse(s, now_ms, 0, why);
     return false;
 }
 
-/* An elected coordinator serves only nodes that have not obeyed a newer one. A refused node asks the
- * election again; REFUSED.epoch says which coordinators it may obey. Returns whether it may stay. */
+/* An elected coordinator serves only nodes that have not obeyed a newer one. A refused node asks
+ * the election again; REFUSED.epoch is the smallest epoch that it may obey. Returns whether it may
+ * stay. */
 static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed) {
     const struct host_session_terms *t = s->terms;
     char why[200];
     if (t->leads && obeyed <= t->epoch) return true;
     if (t->leads) {
         (void) snprintf(why, sizeof(why),
-                        "this coordinator has epoch %" PRIu64 ", the node has obeyed epoch %" PRIu64,
+                        "this coordinator has epoch %" PRIu64
+                        ", the node has obeyed epoch %" PRIu64,
                         t->epoch, obeyed);
     } else {
-        (void) snprintf(why, sizeof(why), "this node is not the elected coordinator (its epoch was %" PRIu64
-                        ")", t->epoch);
+        (void) snprintf(why, sizeof(why),
+                        "this node is not the elected coordinator (its epoch was %" PRIu64 ")",
+                        t->epoch);
     }
     refuse(s, now_ms, obeyed > t->epoch ? obeyed : t->epoch + 1, why);
     return false;
@@ -178,7 +182,8 @@ static void got_seated(struct host_session *s, int64_t now_ms, const struct rdzv
 static void refuse_out_of_order(struct host_session *s, int64_t now_ms, unsigned type,
                                 const char *expected) {
     char why[100];
-    (void) snprintf(why, sizeof(why), "refuse a %s message before %s", rdzv_message_name(type), expected);
+    (void) snprintf(why, sizeof(why), "refuse a %s message before %s", rdzv_message_name(type),
+                    expected);
     refuse(s, now_ms, 0, why);
 }
 
@@ -239,7 +244,8 @@ void host_session_receive(struct host_session *s, int64_t now_ms, const char *da
     }
     if (s->state == HOST_SESSION_MAGIC) take_magic(s, now_ms);
     if (s->state == HOST_SESSION_MAGIC || !takes_input(s)) return;
-    if (rdzv_messages_take(&s->in, got_message, &a, &err) == -EPROTO) refuse(s, now_ms, 0, err.text);
+    if (rdzv_messages_take(&s->in, got_message, &a, &err) == -EPROTO)
+        refuse(s, now_ms, 0, err.text);
 }
 
 /* ---- the end, and time ---- */

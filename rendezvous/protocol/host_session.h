@@ -1,5 +1,5 @@
-/* One connection of a node or an operator, as the coordinator's end sees it. Pure: the transport gives
- * bytes and the time, and gets bytes back in `out`.
+/* One connection of a node or an operator, as the coordinator's end sees it. Pure: the transport
+ * gives bytes and the time, and gets bytes back in `out`.
  *
  *         magic       HELLO       JOIN              END sent
  *   MAGIC ─────► HELLO ─────► JOIN ─────► SEATED ──────────────► ENDING
@@ -16,14 +16,15 @@
  *     host_session_tick()       at host_session_deadline()
  *     host_session_lost()       when the connection is gone
  *
- * After each of these calls, and after each call of the coordinator, which may have sent something to
- * any session, the transport looks at three things:
+ * After each of these calls, and after each call of the coordinator, which may have sent
+ * something to any session, the transport looks at three things:
  *
  *     out.len > 0       send these bytes, then remove them from `out`
  *     state CLOSING     once `out` is sent: send end-of-file, and wait for the other end to close
  *     state CLOSED      close the connection; nothing follows
  *
- * A session never calls the transport. It calls its actions only from inside the functions below. */
+ * A session never calls the transport. It calls its actions only from inside the functions
+ * below. */
 #ifndef RENDEZVOUS_HOST_SESSION_H
 #define RENDEZVOUS_HOST_SESSION_H
 
@@ -32,12 +33,13 @@
 
 #include <stdbool.h>
 
-#define SESSION_GREETING_MS INT64_C(10000) /* from opening to the seat, or to the operator's answer */
+#define SESSION_GREETING_MS                                                                        \
+    INT64_C(10000) /* from opening to the seat, or to the operator's answer */
 #define SESSION_LINGER_MS   INT64_C(2000)  /* for the other end to close after our last message */
 
 /* clang-format off */
-/* S(NAME) — what limits the time in this state. A session in the coordinator's own process (`local`)
- * has no limits. */
+/* S(NAME) — what limits the time in this state. A session in the coordinator's own process
+ * (`local`) has no limits. */
 #define HOST_SESSION_STATES(S) \
     S(NEW)      /* not opened yet: none */ \
     S(MAGIC)    /* waits for the magic number: SESSION_GREETING_MS from opening */ \
@@ -63,8 +65,8 @@ struct host_session_terms {
     int64_t close_timeout_ms;
 };
 
-/* All texts and messages are borrowed for the call. The error of an action that fails is sent to the
- * node as REFUSED. */
+/* All texts and messages are borrowed for the call. The error of an action that fails is sent to
+ * the node as REFUSED. */
 struct host_session_actions {
     /* A node names its job. Returns 0, or a negative errno with a text. */
     int (*on_hello)(void *arg, const struct rdzv_hello *hello, struct cr_error *err);

@@ -52,8 +52,10 @@ static void break_off(struct member_session *s, const char *why) {
 
 int member_session_open(struct member_session *s, const char *run_id) {
     struct rdzv_message hello = {.type = RDZV_HELLO};
-    hello.hello = (struct rdzv_hello){.version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX,
-                                      .software = "crun " CRUN_VERSION, .run_id = run_id,
+    hello.hello = (struct rdzv_hello){.version_min = RDZV_VERSION_MIN,
+                                      .version_max = RDZV_VERSION_MAX,
+                                      .software = "crun " CRUN_VERSION,
+                                      .run_id = run_id,
                                       .epoch = s->epoch};
     cr_buffer_clear(&s->in);
     cr_buffer_clear(&s->out);
@@ -68,14 +70,15 @@ int member_session_open(struct member_session *s, const char *run_id) {
 static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) {
     char why[160];
     if (w->epoch < s->epoch) {
-        (void) snprintf(why, sizeof(why), "it has epoch %" PRIu64 ", but epoch %" PRIu64 " has taken over",
-                        w->epoch, s->epoch);
+        (void) snprintf(why, sizeof(why),
+                        "it has epoch %" PRIu64 ", but epoch %" PRIu64 " has taken over", w->epoch,
+                        s->epoch);
         break_off(s, why);
         return;
     }
     if (w->version < RDZV_VERSION_MIN || w->version > RDZV_VERSION_MAX) {
-        (void) snprintf(why, sizeof(why), "it chose protocol version %" PRIu32 ", which was not offered",
-                        w->version);
+        (void) snprintf(why, sizeof(why),
+                        "it chose protocol version %" PRIu32 ", which was not offered", w->version);
         break_off(s, why);
         return;
     }
@@ -84,12 +87,14 @@ static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) 
     s->actions->on_welcome(s->arg);
 }
 
-/* Returns whether the node may try again; else the refusal is final, and is the member's to report. */
+/* Returns whether the node may try again; else the refusal is final, and is the member's to
+ * report. */
 static bool refused_for_now(struct member_session *s, const struct rdzv_refused *r) {
     char why[RDZV_TEXT_MAX + 100];
     if (r->epoch == 0) return false;
-    (void) snprintf(why, sizeof(why), "refused: %s; a coordinator of epoch %" PRIu64 " or later is needed",
-                    r->why, r->epoch);
+    (void) snprintf(why, sizeof(why),
+                    "refused: %s; a coordinator of epoch %" PRIu64 " or later is needed", r->why,
+                    r->epoch);
     break_off(s, why);
     return true;
 }

@@ -1,6 +1,6 @@
-/* A node's connection to the coordinator, as the member's end sees it. Pure: the transport gives bytes
- * and gets bytes back in `out`. The object lives as long as its node and serves one connection after
- * the other, because it remembers the newest epoch that the node has obeyed.
+/* A node's connection to the coordinator, as the member's end sees it. Pure: the transport gives
+ * bytes and gets bytes back in `out`. The object lives as long as its node and serves one
+ * connection after the other, because it remembers the newest epoch that the node has obeyed.
  *
  *                opened                WELCOME
  *   CLOSED ────────────────► GREETING ─────────► WELCOMED
@@ -9,13 +9,13 @@
  *
  * How a transport drives it, be it a socket, the memory of one process or a simulated network:
  *
- *     member_session_open()       when the connection is there; then member_connected() of the member
+ *     member_session_open()       when the connection is there; then member_connected()
  *     member_session_receive()    for all bytes that arrive, in pieces of any size
  *     member_session_close()      when the connection is gone, or is closed by this end
  *
  * After each of these calls, and after each call of the member, send `out` and remove the bytes.
- * A session calls its actions only from inside member_session_receive(). Inside an action the owner may
- * close the session and open it for another connection. */
+ * A session calls its actions only from inside member_session_receive(). Inside an action the
+ * owner may close the session and open it for another connection. */
 #ifndef RENDEZVOUS_MEMBER_SESSION_H
 #define RENDEZVOUS_MEMBER_SESSION_H
 
@@ -39,11 +39,11 @@ const char *member_session_state_name(enum member_session_state s);
 struct member_session_actions {
     /* The coordinator wants this node: call member_welcomed(). */
     void (*on_welcome)(void *arg);
-    /* Any later message, and REFUSED if it is final: call member_receive(). Returns 0, or -EPROTO with a
-     * text: on_broken follows. */
+    /* Any later message, and REFUSED if it is final: call member_receive(). Returns 0, or
+     * -EPROTO with a text: on_broken follows. */
     int (*on_message)(void *arg, const struct rdzv_message *m, struct cr_error *err);
-    /* The session is CLOSED: the bytes were not understood, the coordinator is older than one that this
-     * node has obeyed, or it refuses the node for now. Close the connection and call
+    /* The session is CLOSED: the bytes were not understood, the coordinator is older than one
+     * that this node has obeyed, or it refuses the node for now. Close the connection and call
      * member_disconnected(). */
     void (*on_broken)(void *arg, const char *why);
     /* One line for each change of state. */
@@ -72,7 +72,8 @@ void member_session_done(struct member_session *s);
  * connection must be closed. */
 int member_session_open(struct member_session *s, const char *run_id);
 void member_session_receive(struct member_session *s, const char *data, size_t len);
-/* Queues a message. Returns 0 or -ENOMEM: then a message is missing, and the connection must end. */
+/* Queues a message. Returns 0 or -ENOMEM: then a message is missing, and the connection must
+ * end. */
 int member_session_send(struct member_session *s, const struct rdzv_message *m);
 /* Calls no action. What is in `out` may still be sent. */
 void member_session_close(struct member_session *s, const char *why);

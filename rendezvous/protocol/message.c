@@ -1,5 +1,5 @@
-/* Encodes and decodes the messages. All functions for single messages are generated from the lists in
- * message.h. The decoder checks every read: the bytes come from the network. */
+/* Encodes and decodes the messages. All functions for single messages are generated from the
+ * lists in message.h. The decoder checks every read: the bytes come from the network. */
 #include "rendezvous/protocol/message.h"
 
 #include "base/assert.h"

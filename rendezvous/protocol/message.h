@@ -1,16 +1,16 @@
 /* The messages between members, coordinators and operators, and how they lie on the wire.
  *
- * A connection opens with the 8 bytes of RDZV_MAGIC, sent by the end that connects. Then frames follow
- * in both directions:
+ * A connection opens with the 8 bytes of RDZV_MAGIC, sent by the end that connects. Then frames
+ * follow in both directions:
  *
  *     u32 length of the rest | u8 type | fields in the order of the lists below
  *
- * Integers are big-endian. A text is a u16 length, its bytes and a NUL, which the length counts, so
- * that a decoded text is a C string inside the frame. The lists below are the only definition of the
- * messages: structs, encoder and decoder are generated from them.
+ * Integers are big-endian. A text is a u16 length, its bytes and a NUL, which the length counts,
+ * so that a decoded text is a C string inside the frame. The lists below are the only definition
+ * of the messages: structs, encoder and decoder are generated from them.
  *
- * HELLO and REFUSED never change, so that any two builds can at least exchange why they cannot work
- * together. All other messages belong to the protocol version that WELCOME names. */
+ * HELLO and REFUSED never change, so that any two builds can at least exchange why they cannot
+ * work together. All other messages belong to the protocol version that WELCOME names. */
 #ifndef RENDEZVOUS_MESSAGE_H
 #define RENDEZVOUS_MESSAGE_H
 
@@ -44,7 +44,7 @@
 #define RDZV_JOIN_FIELDS(F) /* asks to be in the next round */ \
     F(text, host) F(text, addr) F(u64, pid) \
     F(u64, instance)            /* random number of this launcher; the same after a reconnect */ \
-    F(u64, connection)          /* 1, 2 … within this launcher; a higher one replaces a lower one */ \
+    F(u64, connection)          /* 1, 2 … within this launcher; a higher one replaces a lower */ \
     F(text, role) \
     F(i64, node_rank)           /* asked for by the user or the scheduler; -1 = none */ \
     F(u32, local_world_size) \
@@ -58,9 +58,9 @@
 #define RDZV_FAILED_FIELDS(F)    F(u64, round) F(text, what)
 #define RDZV_SUCCEEDED_FIELDS(F) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F)     F(text, why)
-#define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms) /* the member's clock; BEAT_ACK returns it unchanged */
+#define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms) /* the member's clock; BEAT_ACK returns it */
 #define RDZV_CHANGE_ANSWER_FIELDS(F) /* answers CHANGE */ \
-    F(u64, id) F(i64, step)     /* of the furthest worker; -1 = none counts steps: stop at any time */ \
+    F(u64, id) F(i64, step)     /* of the furthest worker; -1 = none counts steps */ \
     F(i64, needs_ms)            /* the time that the slowest worker needs after that step */
 #define RDZV_CHANGE_READY_FIELDS(F) F(u64, id) /* this node's workers are ready for the change */
 #define RDZV_NOTICE_FIELDS(F) /* this node will leave within left_ms */ \
@@ -78,7 +78,7 @@
 /* ---- from the coordinator ---- */
 #define RDZV_WELCOME_FIELDS(F) /* answers HELLO */ \
     F(u32, version) F(u64, epoch)
-#define RDZV_ACCEPTED_FIELDS(F) /* answers JOIN; the job's settings, which its first node brought */ \
+#define RDZV_ACCEPTED_FIELDS(F) /* answers JOIN with the settings of the job's first node */ \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
 #define RDZV_ROUND_FIELDS(F) /* the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
@@ -96,8 +96,8 @@
 #define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the workers write their flight records */
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; never changes */ \
     F(u32, version_min) F(u32, version_max) \
-    F(u64, epoch)               /* the node may try again: it looks for a coordinator of at least this \
-                                   epoch. 0 = the refusal is final */ \
+    F(u64, epoch)               /* the node may try again, with a coordinator of at least this \
+                                   epoch; 0 = the refusal is final */ \
     F(text, why)
 
 /* ---- to an operator ---- */
@@ -110,7 +110,7 @@
 #define RDZV_STATUS_NODE_FIELDS(F) \
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
-    F(i64, silent_ms)           /* since its last message; -1: it runs in the coordinator's process */
+    F(i64, silent_ms)           /* since its last message; -1 = in the coordinator's process */
 #define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F)   F(u32, nodes) /* how many nodes the order was sent to */
 
@@ -179,21 +179,21 @@ const char *rdzv_message_name(unsigned type);
 /* Appends one frame. Texts longer than RDZV_TEXT_MAX - 1 bytes are cut. Returns 0 or -ENOMEM. */
 int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out);
 
-/* Decodes the frame at the start of data. *used gets its size, or 0 if the frame is not complete yet.
- * Texts in *m point into data.
- * Returns 0, or -EPROTO with a text: unknown type, a frame too long or too short, a malformed text.
- * After an error nothing in the rest of the stream can be trusted. */
+/* Decodes the frame at the start of data. *used gets its size, or 0 if the frame is not complete
+ * yet. Texts in *m point into data. Returns 0, or -EPROTO with a text: unknown type, a frame too
+ * long or too short, a malformed text. After an error nothing in the rest of the stream can be
+ * trusted. */
 int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
                         struct cr_error *err);
 
-/* Handles one message. Texts in *m are valid during the call. Returns 0 to go on with the next frame,
- * or anything else to stop (with a text in err if it is an error). */
+/* Handles one message. Texts in *m are valid during the call. Returns 0 to go on with the next
+ * frame, or anything else to stop (with a text in err if it is an error). */
 typedef int (*rdzv_take_fn)(void *arg, const struct rdzv_message *m, struct cr_error *err);
 
-/* Takes all complete frames off the front of `in` and calls `take` for each. The rest of a frame that
- * is not complete stays in `in`. `take` may reuse or free `in` if it then returns a negative value.
- * Returns 0 when more bytes are needed, -EPROTO (see above), or what `take` returned to stop: after a
- * positive value the frames behind it are still in `in`. */
+/* Takes all complete frames off the front of `in` and calls `take` for each. The rest of a frame
+ * that is not complete stays in `in`. `take` may reuse or free `in` if it then returns a
+ * negative value. Returns 0 when more bytes are needed, -EPROTO (see above), or what `take`
+ * returned to stop: after a positive value the frames behind it are still in `in`. */
 int rdzv_messages_take(struct cr_buffer *in, rdzv_take_fn take, void *arg, struct cr_error *err);
 
 #endif

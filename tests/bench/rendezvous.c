@@ -1,12 +1,13 @@
-/* Rendezvous at scale: K members, the real state machines over real sockets, in this process, against
- * one coordinator in another.
+/* Rendezvous at scale: K members, the real state machines over real sockets, in this process,
+ * against one coordinator in another.
  *
  *     rendezvous [K…]        default 16 256 1024 4096 10000 (as far as descriptors allow)
  *
- * Prints, for each K: from the first join until the last member has its round; the same when 1 % come
- * 500 ms late, less those 500 ms; a failure pushed, from the call until the last member is told to
- * stop; the next round; bytes and messages a member. The published figure for torchelastic is 10 s
- * for 4,000 hosts, on 4,000 hosts: one machine does all the work here, but no network is in between. */
+ * Prints, for each K: from the first join until the last member has its round; the same when 1 %
+ * come 500 ms late, less those 500 ms; a failure pushed, from the call until the last member is
+ * told to stop; the next round; bytes and messages a member. The published figure for
+ * torchelastic is 10 s for 4,000 hosts, on 4,000 hosts: one machine does all the work here, but
+ * no network is in between. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -14,7 +15,7 @@
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/stream.h"
+#include "rendezvous/way/tcp_stream_internal.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -31,7 +32,7 @@
 
 struct node {
     struct member *member;
-    struct member_link *link;
+    struct tcp_stream *stream;
     uv_timer_t timer;
     struct member_session session;
     int late;
@@ -97,10 +98,10 @@ static void on_timer(uv_timer_t *timer);
 
 static void settle(struct node *n) {
     int64_t when = member_deadline(n->member), t = now();
-    member_link_send(n->link, n->session.out.data, n->session.out.len);
+    tcp_stream_send(n->stream, n->session.out.data, n->session.out.len);
     bytes += n->session.out.len;
     cr_buffer_clear(&n->session.out);
-    member_link_flush(n->link);
+    tcp_stream_flush(n->stream);
     if (when == CR_FOREVER) (void) uv_timer_stop(&n->timer);
     else (void) uv_timer_start(&n->timer, on_timer, when > t ? (uint64_t) (when - t) : 0, 0);
 }
@@ -151,7 +152,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) text;
 }
 
-static const struct member_session_actions session_actions = {on_welcome, on_message, on_broken, on_log};
+static const struct member_session_actions session_actions = {on_welcome, on_message, on_broken,
+                                                              on_log};
 
 static void on_lost(void *arg, const char *why) {
     struct node *n = arg;
@@ -160,10 +162,10 @@ static void on_lost(void *arg, const char *why) {
     settle(n);
 }
 
-static const struct member_link_events link_events = {on_open, on_data, on_lost};
+static const struct tcp_stream_events stream_events = {on_open, on_data, on_lost};
 
-static void do_connect(void *arg) { member_link_open(((struct node *) arg)->link); }
-static void do_hang_up(void *arg) { member_link_shut(((struct node *) arg)->link); }
+static void do_connect(void *arg) { tcp_stream_open(((struct node *) arg)->stream); }
+static void do_hang_up(void *arg) { tcp_stream_shut(((struct node *) arg)->stream); }
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct node *n = arg;
@@ -213,8 +215,8 @@ static void make_nodes(uint16_t port, const char *job) {
                      .keep_alive_max_attempt = 3}};
         member_session_init(&n->session, &session_actions, n);
         n->member = member_new(&s, &member_actions, n);
-        n->link = member_link_new(&loop, "127.0.0.1", port, &link_events, n);
-        if (n->member == NULL || n->link == NULL) die("out of memory");
+        n->stream = tcp_stream_new(&loop, "127.0.0.1", port, &stream_events, n);
+        if (n->member == NULL || n->stream == NULL) die("out of memory");
         (void) uv_timer_init(&loop, &n->timer);
         n->timer.data = n;
     }
@@ -277,7 +279,7 @@ static void succeed(uint64_t round) {
     (void) run_phase();
 }
 
-static void on_link_closed(void *arg) {
+static void on_stream_closed(void *arg) {
     (void) arg;
     arrived();
 }
@@ -286,7 +288,7 @@ static void free_nodes(void) {
     begin(count);
     for (int i = 0; i < count; i++) {
         uv_close((uv_handle_t *) &nodes[i].timer, NULL);
-        member_link_close(nodes[i].link, on_link_closed, NULL);
+        tcp_stream_close(nodes[i].stream, on_stream_closed, NULL);
     }
     (void) run_phase();
     (void) uv_run(&loop, UV_RUN_NOWAIT);
@@ -320,7 +322,8 @@ static void measure(int k) {
     free_nodes();
 
     (void) printf("%6d  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f\n", k, first,
-                  late_extra_ms, push, again, first_bytes, first_messages, again_bytes, again_messages);
+                  late_extra_ms, push, again, first_bytes, first_messages, again_bytes,
+                  again_messages);
     (void) fflush(stdout);
     (void) uv_loop_close(&loop);
     (void) kill(pid, SIGKILL);
@@ -344,7 +347,9 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; argc == 1 && i < CR_ARRAY_LEN(usual); i++) {
         if ((rlim_t) usual[i] + 100 < fds.rlim_max) measure(usual[i]);
-        else (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i], (unsigned long long) fds.rlim_max);
+        else
+            (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i],
+                          (unsigned long long) fds.rlim_max);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as the packets that an agent sends to its worker, one after the other.
- * Whatever they hold, the worker's state keeps its rules:
+/* libFuzzer target: any bytes as the packets that an agent sends to its worker, one after the
+ * other. Whatever they hold, the worker's state keeps its rules:
  *
  *   - a text ends with a NUL within its packet;
  *   - a worker is frozen only by an announced change, and its wait then has a deadline;

@@ -5,7 +5,8 @@
  *   rounds       many groups one after the other; threads and descriptors must not grow
  *   broken       an operation that cannot end in time, then a new group in the same process
  *   split        groups split from the world's communicator, used, then the world again
- *   rejoin       the same failure, then crunrt_rejoin() and a world and a split in the next round */
+ *   rejoin       the same failure, then crunrt_rejoin() and a world and a split in the next round
+ *                */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>

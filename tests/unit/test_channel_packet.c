@@ -1,5 +1,5 @@
-/* What a worker makes of its agent's packets: which bytes are a packet, when a worker is frozen and when
- * it must stop, and how long it waits. */
+/* What a worker makes of its agent's packets: which bytes are a packet, when a worker is frozen and
+ * when it must stop, and how long it waits. */
 #include "worker_runtime/channel/packet.h"
 
 #include "base/clock.h"

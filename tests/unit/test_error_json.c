@@ -1,5 +1,5 @@
-/* base/error_json.h: what is written is JSON whatever the texts hold, has torch's form, and takes the
- * place of the file that was there. */
+/* base/error_json.h: what is written is JSON whatever the texts hold, has torch's form, and takes
+ * the place of the file that was there. */
 #include "base/cleanup.h"
 #include "base/error_json.h"
 #include "tests/lib/run_suite.h"
@@ -40,9 +40,9 @@ START_TEST(test_bytes_that_are_not_utf8_are_replaced) {
     static const char *const cases[][2] = {
         {"h\xc3\xa9llo", "h\xc3\xa9llo"},
         {"\xff", "\xef\xbf\xbd"},
-        {"a\xc3", "a\xef\xbf\xbd"},                         /* cut off */
+        {"a\xc3", "a\xef\xbf\xbd"},                               /* cut off */
         {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
-        {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},           /* overlong */
+        {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},                 /* overlong */
     };
     for (size_t i = 0; i < CR_ARRAY_LEN(cases); i++) {
         const char *message;

@@ -1,4 +1,5 @@
-/* The member's rules on a virtual clock: keeping alive, being cut off, connecting again, giving up. */
+/* The member's rules on a virtual clock: keeping alive, being cut off, connecting again, giving
+ * up. */
 #include "base/clock.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/rendezvous.h"
@@ -45,16 +46,25 @@ static void on_end(void *arg, int outcome, const char *text) {
     (void) snprintf(why, sizeof(why), "%s", text);
 }
 static void on_change(void *arg, const struct rdzv_change *ch) { (void) arg; (void) ch; changes++; }
-static void on_change_at(void *arg, const struct rdzv_change_at *at) { (void) arg; (void) at; sets++; }
-static void on_notice(void *arg, const struct rdzv_ask_notice *n) { (void) arg; (void) n; notices++; }
+static void on_change_at(void *arg, const struct rdzv_change_at *at) {
+    (void) arg;
+    (void) at;
+    sets++;
+}
+static void on_notice(void *arg, const struct rdzv_ask_notice *n) {
+    (void) arg;
+    (void) n;
+    notices++;
+}
 static void on_dump(void *arg, const char *text) { (void) arg; (void) text; dumps++; }
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
     (void) level;
     (void) snprintf(last_log, sizeof(last_log), "%s", text);
 }
-static const struct member_actions actions = {on_connect, on_send, on_hang_up, on_log, on_round, on_stop, on_end,
-                                              on_change, on_change_at, on_notice, on_dump};
+static const struct member_actions actions = {on_connect,   on_send,   on_hang_up, on_log,
+                                              on_round,     on_stop,   on_end,     on_change,
+                                              on_change_at, on_notice, on_dump};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
@@ -84,7 +94,8 @@ static void hear(const struct rdzv_message *msg) {
 
 static void hear_round(uint64_t round) {
     struct rdzv_message msg = {.type = RDZV_ROUND};
-    msg.round = (struct rdzv_round){.round = round, .restart_count = 4, .group_rank = 1, .master_addr = "x"};
+    msg.round = (struct rdzv_round){
+        .round = round, .restart_count = 4, .group_rank = 1, .master_addr = "x"};
     hear(&msg);
 }
 
@@ -119,8 +130,8 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
 }
 END_TEST
 
-/* The coordinator counts from when it received the beat, so this end must count from no later moment:
- * else the workers could still run when their ranks start elsewhere. */
+/* The coordinator counts from when it received the beat, so this end must count from no later
+ * moment: else the workers could still run when their ranks start elsewhere. */
 START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
@@ -161,7 +172,8 @@ END_TEST
 START_TEST(the_coordinators_settings_count) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_ACCEPTED};
-    msg.accepted = (struct rdzv_accepted){.keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3};
+    msg.accepted =
+        (struct rdzv_accepted){.keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3};
     hear(&msg);
     pass(100);
     ck_assert_int_eq(beats, 1);
@@ -217,7 +229,8 @@ START_TEST(the_first_connection_is_tried_until_its_time_is_up) {
     }
     ck_assert_int_ge(now, 1000 + 1500);
     ck_assert_int_gt(connects, 5);
-    ck_assert_ptr_nonnull(strstr(why, "cannot reach the rendezvous at 'n0:29400' within 3 s: connection refused"));
+    ck_assert_ptr_nonnull(
+        strstr(why, "cannot reach the rendezvous at 'n0:29400' within 3 s: connection refused"));
 }
 END_TEST
 
@@ -250,7 +263,8 @@ START_TEST(who_takes_the_call_and_hangs_up_is_not_called_again_at_once) {
         if (ends == 0) pass(member_deadline(m) - now);
     }
     ck_assert_int_le(now, 1000 + 3000);
-    ck_assert_ptr_nonnull(strstr(why, "cannot reach the rendezvous at 'n0:29400' within 3 s: the connection was closed"));
+    ck_assert_ptr_nonnull(strstr(
+        why, "cannot reach the rendezvous at 'n0:29400' within 3 s: the connection was closed"));
 }
 END_TEST
 
@@ -298,7 +312,8 @@ END_TEST
 
 static void hear_change(uint64_t round) {
     struct rdzv_message msg = {.type = RDZV_CHANGE};
-    msg.change = (struct rdzv_change){.round = round, .id = 3, .kind = 1, .left_ms = 5000, .why = "more"};
+    msg.change =
+        (struct rdzv_change){.round = round, .id = 3, .kind = 1, .left_ms = 5000, .why = "more"};
     hear(&msg);
 }
 
@@ -383,8 +398,8 @@ START_TEST(a_refusal_is_the_end_and_says_of_whom) {
 }
 END_TEST
 
-/* Connected, and nothing heard yet: the connection breaks after the welcome, so the join is said again
- * on the next one, at once. */
+/* Connected, and nothing heard yet: the connection breaks after the welcome, so the join is said
+ * again on the next one, at once. */
 START_TEST(who_is_cut_off_while_joining_joins_again) {
     setup(0);
     member_join(m, now);

@@ -42,7 +42,8 @@ START_TEST(a_message_comes_back_as_it_was_at_every_split) {
 END_TEST
 
 START_TEST(the_wire_is_big_endian_and_fixed) {
-    static const unsigned char stop[] = {0, 0, 0, 15, 68, 0, 0, 0, 0, 0, 0, 0, 7, 0, 4, 'w', 'h', 'y', 0};
+    static const unsigned char stop[] = {0, 0, 0, 15, 68, 0,   0,   0,   0, 0,
+                                         0, 0, 7, 0,  4,  'w', 'h', 'y', 0};
     struct cr_buffer b = {0};
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){.round = 7, .why = "why"};
@@ -54,8 +55,9 @@ START_TEST(the_wire_is_big_endian_and_fixed) {
 END_TEST
 
 START_TEST(a_change_is_understood_on_both_sides) {
-    static const unsigned char answer[] = {0, 0, 0, 25, 8, 0, 0, 0, 0, 0, 0, 0, 3, 255, 255, 255, 255, 255, 255, 255, 255,
-                                           0, 0, 0, 0, 0, 0, 1, 0};
+    static const unsigned char answer[] = {0,   0, 0, 25,  8,   0,   0,   0,   0,   0,
+                                           0,   0, 3, 255, 255, 255, 255, 255, 255, 255,
+                                           255, 0, 0, 0,   0,   0,   0,   1,   0};
     struct cr_buffer b = {0};
     struct rdzv_message in = {.type = RDZV_CHANGE_ANSWER}, out;
     size_t used;

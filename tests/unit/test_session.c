@@ -1,5 +1,5 @@
-/* Both ends of a session on a virtual clock: greeting, versions, epochs, time limits, broken bytes. The
- * transport is this test: it moves bytes from one `out` to the other end by hand. */
+/* Both ends of a session on a virtual clock: greeting, versions, epochs, time limits, broken
+ * bytes. The transport is this test: it moves bytes from one `out` to the other end by hand. */
 #include "base/clock.h"
 #include "rendezvous/protocol/protocol.h"
 #include "tests/lib/run_suite.h"
@@ -147,7 +147,8 @@ static void to_node(void) {
 
 static void node_sends(enum rdzv_message_type type) {
     struct rdzv_message m = {.type = type};
-    if (type == RDZV_JOIN) m.join = (struct rdzv_join){.host = "n1", .addr = "n1", .role = "default"};
+    if (type == RDZV_JOIN)
+        m.join = (struct rdzv_join){.host = "n1", .addr = "n1", .role = "default"};
     if (type == RDZV_STATUS) m.status = (struct rdzv_status){RDZV_VERSION_MIN, RDZV_VERSION_MAX};
     if (type == RDZV_OPERATE) {
         m.operate.version_min = RDZV_VERSION_MIN;
@@ -207,7 +208,8 @@ END_TEST
 START_TEST(bytes_may_come_one_by_one) {
     setup();
     node_sends(RDZV_JOIN);
-    for (size_t i = 0; i < node.out.len; i++) host_session_receive(&host, now, node.out.data + i, 1);
+    for (size_t i = 0; i < node.out.len; i++)
+        host_session_receive(&host, now, node.out.data + i, 1);
     ck_assert_int_eq(host.state, HOST_SESSION_SEATED);
     for (size_t i = 0; i < host.out.len; i++) member_session_receive(&node, host.out.data + i, 1);
     ck_assert_int_eq(welcomes, 1);
@@ -243,7 +245,8 @@ END_TEST
 START_TEST(builds_without_a_common_version_part_with_both_ranges) {
     setup();
     struct rdzv_message hello = {.type = RDZV_HELLO};
-    hello.hello = (struct rdzv_hello){.version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
+    hello.hello = (struct rdzv_hello){
+        .version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
     cr_buffer_clear(&node.out);
     ck_assert_int_eq(cr_buffer_append(&node.out, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
     ck_assert_int_eq(member_session_send(&node, &hello), 0);
@@ -517,7 +520,8 @@ END_TEST
 
 START_TEST(each_change_of_state_is_one_log_line) {
     seat();
-    ck_assert_int_eq(transitions, 4 + 2); /* NEW MAGIC HELLO JOIN SEATED; CLOSED GREETING WELCOMED */
+    ck_assert_int_eq(transitions,
+                     4 + 2); /* NEW MAGIC HELLO JOIN SEATED; CLOSED GREETING WELCOMED */
     host_session_hang_up(&host, now);
     ck_assert_str_eq(last_transition, "session: SEATED -> CLOSING (hung up)");
 }

@@ -31,8 +31,8 @@ int worker_channel_send(struct worker_channel *c, enum channel_type type, uint64
 int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms, struct channel_packet *p);
 
 /* Reads all packets that are there into c->round, and goes on waiting for more while the worker is
- * frozen. If the agent lets the change's time pass without an agreed step, or is gone, the change is
- * dropped and the worker goes on. */
+ * frozen. If the agent lets the change's time pass without an agreed step, or is gone, the change
+ * is dropped and the worker goes on. */
 void worker_channel_read_all(struct worker_channel *c);
 
 /* Begins a round with no step made and no change announced; the connection stays. */

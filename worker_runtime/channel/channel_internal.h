@@ -11,7 +11,8 @@
  * Returns its number, or 0 if there is no handler of ours. */
 int dump_install_handler(void);
 
-/* The handler reports to the agent on this connection. Both must stay valid until dump_disconnect(). */
+/* The handler reports to the agent on this connection. Both must stay valid until
+ * dump_disconnect(). */
 void dump_connect(int fd, struct channel_page *page);
 
 /* Afterwards no handler uses the descriptor any more. Waits for a handler on another thread. Does

@@ -29,7 +29,7 @@ static struct {
 static void report(int fd, const struct channel_page *page, int rc) {
     struct channel_packet p = {.type = CHANNEL_DUMPED, .id = atomic_load(&page->dump_id)};
     const char *text = rc == 0 ? flight_path() : "nowhere: there is no place for it";
-    (void) strncpy(p.text, text, sizeof(p.text) - 1); /* p.text was all zeros: its last byte stays NUL */
+    (void) strncpy(p.text, text, sizeof(p.text) - 1); /* the last byte stays NUL */
     (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

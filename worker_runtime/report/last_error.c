@@ -1,5 +1,5 @@
-/* The text of the last failure, one a thread, in fixed storage: it works when memory is short. */
-
+/* The text of the last failure of each thread, in static storage, so that it works when memory is
+ * short; and the few exported functions that need nothing else. */
 #include "worker_runtime/report/report.h"
 
 #include <errno.h>

@@ -2,7 +2,6 @@
  * it if no agent does), and opens the channel to the agent. */
 #include "worker_runtime/runtime/runtime.h"
 
-#include "worker_runtime/modules/modules.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,16 +30,10 @@ static int read_options(const crunrt_init_options *given, crunrt_init_options *o
 }
 
 static int host_store(struct crunrt *rt) {
-    struct cr_error *err = rt_last_error();
-    void *table = NULL;
-    int rc = module_load("store_host", STORE_HOST_SYMBOL, &table, err);
-    if (rc == 0) {
-        rt->host = table;
-        uint16_t bound = 0;
-        rc = rt->host->open(rt->place.master_port, &rt->host_state, &bound, err);
-    }
+    uint16_t bound = 0;
+    int rc = hosted_store_open(&rt->hosted, rt->place.master_port, &bound, rt_last_error());
     if (rc == 0) return 0;
-    return cr_wrap(err, "host the store at port %u as rank 0 (no agent hosts it)",
+    return cr_wrap(rt_last_error(), "host the store at port %u as rank 0 (no agent hosts it)",
                    rt->place.master_port);
 }
 
@@ -96,15 +89,15 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
-/* A rank 0 that hosts the store leaves last, so that the last call of another rank does not find the
- * store gone. It waits only a short time, because a rank that has died never leaves. */
+/* A rank 0 that hosts the store leaves last, so that the last call of another rank does not find
+ * the store gone. It waits only a short time, because a rank that has died never leaves. */
 static void leave(struct crunrt *rt) {
     bool is_in_file = rt->place.file[0] != '\0';
     if (rt->place.agent_hosts_store || is_in_file) return;
     if (rt->store == NULL || rt->place.world_size == 1) return;
     const char *all = "crunrt/left/all";
     int64_t left = 0;
-    if (rt->host_state != NULL) {
+    if (rt->hosted.state != NULL) {
         (void) crunrt_store_wait(rt->store, &all, 1, HOST_WAITS_MS);
     } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
                left == rt->place.world_size - 1) {
@@ -119,7 +112,7 @@ void crunrt_destroy(crunrt *rt) {
     leave(rt);
     worker_channel_close(&rt->channel);
     crunrt_store_close(rt->store);
-    if (rt->host_state != NULL) rt->host->close(rt->host_state);
+    hosted_store_close(&rt->hosted);
     free(rt);
 }
 

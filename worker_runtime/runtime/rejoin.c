@@ -1,10 +1,10 @@
 /* Rejoining: a worker goes on in its process in the next round.
  *
  * The worker sends REJOIN to its agent and waits. The agent answers with ROUND once the next round
- * begins: the worker's new place, and the address of that round's store, which is empty. Workers that
- * the launcher starts for the same round get the same values in their environment, so all ranks of
- * the round use the same keys, whether they rejoined or were started. Without an agent nothing could
- * number the ranks, so there is no rejoining then. */
+ * begins: the worker's new place, and the address of that round's store, which is empty. Workers
+ * that the launcher starts for the same round get the same values in their environment, so all
+ * ranks of the round use the same keys, whether they rejoined or were started. Without an agent
+ * nothing could number the ranks, so there is no rejoining then. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "worker_runtime/channel/channel.h"
-#include "worker_runtime/host/store_host.h"
 #include "worker_runtime/report/report.h"
+#include "worker_runtime/runtime/hosted_store.h"
 #include "worker_runtime/runtime/worker_place.h"
 #include "worker_runtime/store/store.h"
 
@@ -25,10 +25,9 @@ struct rt_whole_group {
 struct crunrt {
     struct worker_place place; /* in the current round */
     struct crunrt_store *store;
-    const struct store_host *host; /* the module, if this process hosts the store */
-    void *host_state;              /* NULL: another process hosts the store */
-    char prefix[64];               /* of this runtime's keys: "crunrt/<restart count>/<n>" */
-    uint64_t group_count;          /* groups made in this round; the same on every rank */
+    struct hosted_store hosted; /* if this process hosts the store */
+    char prefix[64];            /* of this runtime's keys: "crunrt/<restart count>/<n>" */
+    uint64_t group_count;       /* groups made in this round; the same on every rank */
     struct rt_whole_group whole;
     struct worker_channel channel;
     struct cr_error channel_error; /* why there is no channel */
@@ -40,9 +39,9 @@ bool rt_round_is_over(const struct crunrt *rt);
 
 /* Sets rt->prefix, so that this runtime never reads keys that were left in the store before: the
  * restart count is in it, because torchrun keeps one store for all restarts of a job; and so is how
- * often a runtime of this rank has been made on this store before, because a program may make another
- * runtime, or a user may start the program again on a store that goes on. All ranks get the same
- * prefix if they were started equally often. 0, or the store's failure. */
+ * often a runtime of this rank has been made on this store before, because a program may make
+ * another runtime, or a user may start the program again on a store that goes on. All ranks get the
+ * same prefix if they were started equally often. 0, or the store's failure. */
 int rt_take_prefix(struct crunrt *rt);
 
 #define RT_ADDRESS_MAX 64 /* bytes of a numeric address, NUL included */

@@ -207,9 +207,9 @@ static int read_file(const char *method, struct worker_place *out, int *rank, in
     return path[len] == '?' ? read_query(path + len + 1, method, rank, world_size, err) : 0;
 }
 
-/* The agent hosts the store if TORCHELASTIC_USE_AGENT_STORE is "True" and the place's address is the
- * one in the environment. A program under a launcher may also open another store by tcp://; rank 0
- * hosts that one. */
+/* The agent hosts the store if TORCHELASTIC_USE_AGENT_STORE is "True" and the place's address is
+ * the one in the environment. A program under a launcher may also open another store by tcp://;
+ * rank 0 hosts that one. */
 static bool agent_hosts(const struct environment *env, const struct worker_place *place) {
     const char *agent = look_up(env, "TORCHELASTIC_USE_AGENT_STORE");
     const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
@@ -267,7 +267,7 @@ int worker_place_from_packet(const struct channel_packet *p, struct worker_place
     out->restart_count = (int) p->place.restart_count;
     out->master_port = (uint16_t) p->place.master_port;
     (void) stpcpy(out->master_addr, p->place.master_addr);
-    out->agent_hosts_store = true; /* in every round after the first, whatever hosted the first store */
+    out->agent_hosts_store = true; /* in all rounds but the first it always does */
     out->file[0] = '\0';
     return 0;
 }

@@ -26,7 +26,8 @@ struct crunrt_store {
  * next calls go to the new server. On failure nothing changes. */
 int rt_store_move(crunrt_store *store, const char *host, uint16_t port, int64_t timeout_ms);
 
-/* Opens a store in a file that world_size processes share; the last to close it removes the file. */
+/* Opens a store in a file that world_size processes share; the last to close it removes the file.
+ * */
 int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out);
 
 /* Returns timeout_ms, or fallback_ms if it is CRUNRT_TIMEOUT_DEFAULT. */

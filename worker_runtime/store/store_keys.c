@@ -1,5 +1,5 @@
-/* The calls on one key or one queue. Each takes its turn on the connection and passes the call to the
- * room store's client. */
+/* The calls on one key or one queue. Each takes its turn on the connection and passes the call to
+ * the room store's client. */
 #include "worker_runtime/store/store_internal.h"
 
 #include <errno.h>
@@ -91,9 +91,8 @@ int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *e
     rc = check_value(key, expected, expected_len);
     if (rc == 0) rc = check_value(key, desired, desired_len);
     if (rc == 0) {
-        rc = store_compare_set(t.base, t.key, (struct store_bytes){expected, expected_len},
-                               (struct store_bytes){desired, desired_len}, store->timeout_ms, &held,
-                               &n, rt_last_error());
+        struct store_swap swap = {t.key, {expected, expected_len}, {desired, desired_len}};
+        rc = store_compare_set(t.base, &swap, store->timeout_ms, &held, &n, rt_last_error());
     }
     turn_end(&t);
     if (rc < 0) return rc;

@@ -1,5 +1,5 @@
-/* The calls on several keys, and the list of keys. An operation that an older server lacks is made of
- * others by the room store's client. */
+/* The calls on several keys, and the list of keys. An operation that an older server lacks is made
+ * of others by the room store's client. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/memory.h"
