@@ -76,7 +76,7 @@ bool rt_round_is_over(const struct crunrt *rt) {
 int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt == NULL) return rt_fail_null("answer changes", "the runtime");
     if ((unsigned) how > CRUNRT_NEEDS || (how == CRUNRT_NEEDS && needs_ms < 0)) {
-        return cr_fail(rt_last_error(), -EINVAL, "answer changes: %d with %lld ms is no answer",
+        return cr_fail(rt_last_error(), -EINVAL, "answer changes: %d with %lld ms is not an answer",
                        (int) how, (long long) needs_ms);
     }
     if (rt->channel.page == NULL) return 0;
@@ -101,7 +101,7 @@ int crunrt_change_done(crunrt *rt) {
 int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
     if (rt == NULL) return rt_fail_null("watch steps", "the runtime");
     if (limit_ms < 0) {
-        return cr_fail(rt_last_error(), -EINVAL, "watch steps: %lld ms is no limit",
+        return cr_fail(rt_last_error(), -EINVAL, "watch steps: %lld ms is not a limit",
                        (long long) limit_ms);
     }
     if (rt->channel.page == NULL) return 0;
