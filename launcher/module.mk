@@ -1,7 +1,7 @@
 launcher_SRCS := $(filter-out launcher/crun.c,$(wildcard launcher/*.c))
 
-# Manual pages and completions are in the tree, so that installing runs nothing; a test compares them
-# with the tables of the programs.
+# Manual pages and completions are in the tree, so that installing runs nothing. A test compares
+# them with the tables of the programs.
 table_programs := crun crun-agent crun-store
 
 docs: $(table_programs:%=$(BUILD)/bin/%) ## write the manual pages and completions of the programs

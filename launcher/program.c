@@ -49,8 +49,8 @@ static int fail_no_memory(struct cr_error *err) {
     return cr_fail(err, -ENOMEM, "no memory left to find the program");
 }
 
-/* Sets *out to the path of the first executable of this name, which the caller frees, or to NULL. An
- * empty entry of `path` is the current folder. Returns 0, or -ENOMEM with a text. */
+/* Sets *out to the path of the first executable of this name, which the caller frees, or to NULL.
+ * An empty entry of `path` is the current folder. Returns 0, or -ENOMEM with a text. */
 static int search_path(const char *name, const char *path, char **out, struct cr_error *err) {
     if (path == NULL) path = DEFAULT_PATH;
     for (;;) {

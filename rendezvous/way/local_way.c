@@ -9,12 +9,14 @@
 
 #include <stdlib.h>
 
+#define OUT_OF_MEMORY "out of memory"
+
 struct local_way {
     struct way way;
     struct host_peer *peer; /* the coordinator's end; NULL: not connected */
     bool connecting;        /* the member wants to connect */
     bool hanging_up;        /* the member has hung up */
-    bool hung_up; /* the coordinator has hung up, or bytes were lost: nothing may follow them */
+    const char *lost;       /* why the connection is lost: no bytes may follow. NULL: it is not */
     struct cr_buffer to_host, to_member;
     uv_idle_t turn;         /* active while there is something to do */
 };
@@ -27,15 +29,17 @@ static void next_turn(struct local_way *l) {
 
 static void deliver(void *arg, const char *data, size_t len) {
     struct local_way *l = arg;
-    if (l->hung_up) return;
-    if (data == NULL || cr_buffer_append(&l->to_member, data, len) < 0) l->hung_up = true;
+    if (l->lost != NULL) return;
+    if (data == NULL) l->lost = "the coordinator hung up";
+    else if (cr_buffer_append(&l->to_member, data, len) < 0) l->lost = OUT_OF_MEMORY;
     next_turn(l);
 }
 
 static void disconnect(struct local_way *l, const char *why) {
     struct host_peer *peer = l->peer;
     l->peer = NULL;
-    l->hanging_up = l->hung_up = false;
+    l->hanging_up = false;
+    l->lost = NULL;
     cr_buffer_clear(&l->to_host);
     if (peer != NULL) host_peer_gone(peer, why);
     cr_buffer_clear(&l->to_member);
@@ -44,10 +48,11 @@ static void disconnect(struct local_way *l, const char *why) {
 /* ---- one turn: one of these after the other, until nothing is left to do ---- */
 
 static void open_peer(struct local_way *l) {
-    l->connecting = l->hung_up = false;
+    l->connecting = false;
+    l->lost = NULL;
     l->peer = coordinator_host_add_local(l->way.host, deliver, l);
     if (l->peer != NULL) l->way.events->on_open(l->way.arg, "");
-    else l->way.events->on_lost(l->way.arg, "out of memory");
+    else l->way.events->on_lost(l->way.arg, OUT_OF_MEMORY);
 }
 
 static void bring_to_host(struct local_way *l) {
@@ -64,9 +69,10 @@ static void bring_to_member(struct local_way *l) {
     cr_buffer_done(&data);
 }
 
-static void report_hung_up(struct local_way *l) {
-    disconnect(l, "it was hung up on");
-    l->way.events->on_lost(l->way.arg, "the coordinator hung up");
+static void report_lost(struct local_way *l) {
+    const char *why = l->lost;
+    disconnect(l, why);
+    l->way.events->on_lost(l->way.arg, why);
 }
 
 /* Returns whether there was something to do. What the member sent before it hung up still
@@ -76,7 +82,7 @@ static bool do_one(struct local_way *l) {
     else if (l->hanging_up) disconnect(l, "it hung up");
     else if (l->connecting) open_peer(l);
     else if (l->to_member.len > 0) bring_to_member(l);
-    else if (l->hung_up) report_hung_up(l);
+    else if (l->lost != NULL) report_lost(l);
     else return false;
     return true;
 }
@@ -99,8 +105,8 @@ static void local_connect(struct way *w) {
 
 static void local_send(struct way *w, const void *data, size_t len) {
     struct local_way *l = (struct local_way *) w;
-    if (l->hung_up) return;
-    if (cr_buffer_append(&l->to_host, data, len) < 0) l->hung_up = true;
+    if (l->lost != NULL) return;
+    if (cr_buffer_append(&l->to_host, data, len) < 0) l->lost = OUT_OF_MEMORY;
     next_turn(l);
 }
 

@@ -16,8 +16,8 @@ static const char man_description[] =
     "torch's.\n"
     ".PP\n"
     "With \\-\\-json a command prints one line of JSON; bytes of keys and values outside\n"
-    "printable ASCII stand in it as \\eu00XX, one per byte. In text, bytes of a key that are not printable\n"
-    "UTF\\-8 are shown as \\exNN; values are printed as they are.\n"
+    "printable ASCII stand in it as \\eu00XX, one per byte. In text, bytes of a key that are not\n"
+    "printable UTF\\-8 are shown as \\exNN; values are printed as they are.\n"
     ".PP\n"
     "Options stand in front of the first key. A key that begins with dashes needs\n"
     "\\-\\- in front.\n";

@@ -118,7 +118,10 @@ static int show(const struct command_target *target, const char *text, size_t le
     json_error_t why;
     json_t *stat = json_loadb(text, len, JSON_ALLOW_NUL, &why);
     if (stat == NULL) {
-        (void) cr_fail(&err, -EPROTO, "the store's answer is not JSON: %s", why.text);
+        /* jansson reports a failed allocation in various ways, also as a mistake in the text. */
+        (void) cr_fail(&err, -EPROTO,
+                       "cannot read the store's answer: %s; it is not JSON, or memory is short",
+                       why.text[0] != '\0' ? why.text : "no reason known");
         return command_fail(target, &err);
     }
     if (target->json) {

@@ -1,4 +1,5 @@
-# The real programs with an allocator that fails on demand, for tests/fault/test_failing_allocator.py.
+# The real programs with an allocator that fails on demand, for
+# tests/fault/test_failing_allocator.py.
 failing_functions := malloc calloc realloc posix_memalign aligned_alloc strdup strndup vasprintf \
                      asprintf fopen fdopen open_memstream opendir fdopendir getaddrinfo
 failing_LDFLAGS   := $(foreach f,$(failing_functions),-Wl,--wrap=$(f))

@@ -5,17 +5,18 @@
  * step is not agreed yet, the worker waits for the agreement here. */
 #include "worker_runtime/runtime/runtime.h"
 
+#include "base/change_kind.h"
 #include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert((int) CRUNRT_CHANGE_JOIN == (int) CHANNEL_CHANGE_JOIN &&
-                   (int) CRUNRT_CHANGE_LEAVE == (int) CHANNEL_CHANGE_LEAVE &&
-                   (int) CRUNRT_CHANGE_PREEMPTION == (int) CHANNEL_CHANGE_PREEMPTION &&
-                   (int) CRUNRT_CHANGE_MAINTENANCE == (int) CHANNEL_CHANGE_MAINTENANCE,
-               "the kinds of change have the same numbers in crunrt.h and contract/channel.h");
+/* For each kind of change: the public header has the same number. */
+#define K(NAME, number, word, phrase)                                                              \
+    _Static_assert((int) CRUNRT_CHANGE_##NAME == (number), "crunrt.h has another number for " #NAME);
+CR_CHANGE_KINDS(K)
+#undef K
 _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
                    (int) CRUNRT_NOW == (int) CHANNEL_NOW &&
                    (int) CRUNRT_NEEDS == (int) CHANNEL_NEEDS,
