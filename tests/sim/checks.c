@@ -208,7 +208,7 @@ void check_end_heard(struct sim_node *n, int outcome) {
 
 /* A worker that died of our signal is no failure. Nor is one that parked for a change. */
 void check_failure_told(struct sim_node *n) {
-    bool right = n->something_failed;
+    bool right = n->failures > 0;
     for (uint32_t i = 0; n->node.is_broken && i < n->worker_count; i++) {
         const struct sim_worker *k = &n->workers[i];
         if (i == n->node.gave_up && (k->waits || !k->alive)) right = true;
@@ -216,6 +216,47 @@ void check_failure_told(struct sim_node *n) {
     if (!right) world_violation(n->w, "node %d reports a failure that was none", n->index);
     if (n->failed_told) world_violation(n->w, "node %d reports two failures", n->index);
     n->failed_told = true;
+}
+
+/* A worker that stopped for a change and ended has not finished its program. */
+void check_success_told(struct sim_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (k->alive || k->exit_code != 0 || atomic_load(&k->page.stopped_for) != 0) {
+            world_violation(n->w, "node %d reports success, but worker %u has not finished",
+                            n->index, i);
+        }
+    }
+}
+
+/* Nothing of the last round is left when a node asks for the next one, but parked workers. */
+void check_join(struct sim_node *n) {
+    if (n->node.notice.given) {
+        world_violation(n->w, "node %d joins after it gave notice", n->index);
+    }
+    if (n->stopping) world_violation(n->w, "node %d joins while processes live", n->index);
+    if (n->node.change.id != 0) {
+        world_violation(n->w, "node %d joins and still takes part in a change", n->index);
+    }
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (k->alive && !k->waits) {
+            world_violation(n->w, "node %d joins while worker %u runs", n->index, i);
+        }
+        if (!k->reported && !k->alive) {
+            world_violation(n->w, "node %d joins with the dead worker %u", n->index, i);
+        }
+    }
+}
+
+/* Every worker that learned the agreed step has made it, or is dead. */
+void check_ready(struct sim_node *n, uint64_t change) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (!k->alive || k->change != change || k->agreed == 0) continue;
+        if (atomic_load(&k->page.stopped_for) == change) continue;
+        world_violation(n->w, "node %d is ready, but worker %u has not made the step", n->index, i);
+    }
 }
 
 /* A restart is charged exactly when the first failure of a running round is heard, and at no other
@@ -319,6 +360,14 @@ static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
     }
 }
 
+/* A worker that died of our signal does not count as a failure, nor does one of the last round. */
+static void check_failure_count(struct sim_node *n) {
+    if (n->node.group.failures > n->failures + (n->node.is_broken ? 1 : 0)) {
+        world_violation(n->w, "node %d counts %u failures, there were %u", n->index,
+                        n->node.group.failures, n->failures);
+    }
+}
+
 /* What the node believes of a worker is what the worker does. */
 static void check_belief(struct sim_node *n, uint32_t i) {
     const struct sim_worker *k = &n->workers[i];
@@ -333,6 +382,9 @@ static void check_belief(struct sim_node *n, uint32_t i) {
     }
     if (state == WORKER_RUNNING && k->alive && k->record != n->record) {
         world_violation(n->w, "node %d, worker %u runs in an old round", n->index, i);
+    }
+    if (kept && n->node.notice.given && n->node.group.state == GROUP_STOPPING) {
+        world_violation(n->w, "node %d leaves and keeps worker %u", n->index, i);
     }
     if (state == WORKER_ABSENT && k->alive) {
         world_violation(n->w, "node %d, worker %u is forgotten and lives", n->index, i);
@@ -395,6 +447,7 @@ void check_step(struct world *w, struct sim_node *touched) {
     for (uint32_t i = 0; touched != NULL && touched->up && i < touched->worker_count; i++) {
         check_belief(touched, i);
     }
+    if (touched != NULL && touched->up) check_failure_count(touched);
     if (w->now < w->checked_at + CHECK_EVERY) return;
     w->checked_at = w->now;
     for (int i = 0; i < HOSTS_MAX; i++) check_change_is_over_in_time(&w->hosts[i]);

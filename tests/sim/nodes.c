@@ -16,6 +16,7 @@ static struct host *own_host(const struct sim_node *n) {
 
 static void do_join(void *arg) {
     struct sim_node *n = arg;
+    check_join(n);
     member_join(n->member, node_now(n));
 }
 
@@ -29,6 +30,7 @@ static void do_failed(void *arg, uint64_t round) {
 static void do_succeeded(void *arg, uint64_t round) {
     struct sim_node *n = arg;
     story(n->w, "node %d: all workers ended well", n->index);
+    check_success_told(n);
     n->w->history.rounds[n->record].succeeded |= 1U << n->group_rank;
     member_succeeded(n->member, node_now(n), round);
 }
@@ -58,6 +60,7 @@ static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs
 static void do_change_ready(void *arg, uint64_t id) {
     struct sim_node *n = arg;
     story(n->w, "node %d: is ready", n->index);
+    check_ready(n, id);
     member_change_ready(n->member, id);
 }
 
@@ -234,7 +237,8 @@ void node_start(struct sim_node *n) {
                                      .log_level = w->verbose ? CR_LOG_DEBUG : CR_LOG_OFF};
     n->inc++;
     n->up = true;
-    n->ended = n->finished = n->stopping = n->gave_notice = n->something_failed = false;
+    n->ended = n->finished = n->stopping = n->gave_notice = false;
+    n->failures = 0;
     n->failed_told = false;
     n->stalled_until = n->resumed_at = 0;
     n->timer_at = CR_FOREVER;

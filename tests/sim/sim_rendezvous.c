@@ -20,6 +20,8 @@
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
 
+#define EVENTS_NOW_MAX 10000 /* at one moment */
+
 static struct world the_world;
 
 /* ---- one event ---- */
@@ -101,9 +103,16 @@ static void happen(struct world *w, const struct event *e) {
     if (n->up && n->inc == e->inc) happen_at_node(w, n, e);
 }
 
+/* A timer that is set to the past for ever, or two machines that call each other. */
+static void check_time_passes(struct world *w, int64_t now) {
+    w->events_now = now == w->now ? w->events_now + 1 : 0;
+    if (w->events_now > EVENTS_NOW_MAX) world_violation(w, "time stands still");
+}
+
 static void run_until(struct world *w, int64_t end) {
     while (!w->failed && w->heap_len > 0 && w->heap[0].at <= end) {
         struct event e = world_pop(w);
+        check_time_passes(w, e.at);
         w->now = e.at;
         if (world_hold(w, &e)) continue;
         happen(w, &e);

@@ -140,7 +140,7 @@ void worker_exit_reported(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     if (k->life != e->id || k->reported) return;
     k->reported = true;
-    if (k->exit_code != 0 && k->signal_sent == 0) n->something_failed = true;
+    if (k->exit_code != 0 && k->signal_sent == 0) n->failures++;
     node_worker_exited(&n->node, node_now(n), (uint32_t) e->worker, k->exit_code, k->signal_sent);
     check_gone(n);
 }
@@ -179,7 +179,8 @@ static void meet_fate(struct sim_node *n, struct sim_worker *k) {
 int workers_start(void *arg, bool *starts) {
     struct sim_node *n = arg;
     draw_fate(n);
-    n->something_failed = n->failed_told = false;
+    n->failures = 0;
+    n->failed_told = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct sim_worker *k = &n->workers[i];
         if (!starts[i]) continue;
@@ -367,7 +368,11 @@ void worker_acts(struct sim_node *n, const struct event *e) {
         return;
     case ACT_HANG: hang(n, k); return;
     case ACT_PARK: park(n, k); return;
-    case ACT_READY: report_in(n, k, rnd(n->w, 3), PACKET_READY); return;
+    case ACT_READY: /* it may be in its next round by now */
+        if (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change) {
+            report_in(n, k, rnd(n->w, 3), PACKET_READY);
+        }
+        return;
     case ACT_STOP_FOR_CHANGE:
         if (e->at == k->stops_at) stop_for_change(n, k); /* else it is that of an earlier change */
         return;
@@ -383,7 +388,9 @@ void worker_packet(struct sim_node *n, const struct event *e) {
     if (k->life != e->id || k->reported) return; /* else it may be dead: the packet came before */
     int64_t now = node_now(n);
     switch ((enum packet) e->what) {
-    case PACKET_READY: node_worker_ready(&n->node, now, i, k->change); return;
+    case PACKET_READY:
+        node_worker_ready(&n->node, now, i, atomic_load(&k->page.stopped_for));
+        return;
     case PACKET_REJOIN:
         if (k->waits) node_worker_rejoin(&n->node, now, i);
         return;

@@ -191,7 +191,7 @@ struct sim_node {
     uint64_t round;
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
-    bool something_failed; /* in this round a worker ended badly without our signal */
+    uint32_t failures;     /* workers of this round that ended badly without our signal */
     bool failed_told, gave_notice;
     int64_t notice_until;
     int64_t answer;        /* to the last change; -2: none in this round */
@@ -251,6 +251,7 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
+    int events_now;     /* so many events at this moment so far */
     int64_t checked_at; /* when limits were looked at last */
     bool calm;          /* the faults have stopped */
     bool verbose, failed;
@@ -377,6 +378,11 @@ void check_charge(struct host *h, const struct coordinator_view *before,
 /* What a node is told. */
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
+
+/* What a node asks for. */
 void check_failure_told(struct sim_node *n);
+void check_success_told(struct sim_node *n);
+void check_join(struct sim_node *n);
+void check_ready(struct sim_node *n, uint64_t change);
 
 #endif

@@ -286,6 +286,18 @@ START_TEST(test_a_worker_that_does_not_start_ends_the_job) {
 }
 END_TEST
 
+START_TEST(test_a_new_round_begins_without_failures) {
+    running();
+    exits(1, 3);
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    round_begins(1);
+    ASKED("failed 0; stop 15 30000; join; start 0 1 2");
+    ck_assert_uint_eq(f.node.group.failures, 0);
+}
+END_TEST
+
 /* ---- a change: freeze, agree, ready ---- */
 
 /* The worker makes a step between the first look at its page and the packet. The answer has to
@@ -393,6 +405,20 @@ START_TEST(test_a_worker_that_parks_for_a_change_is_ready) {
     rejoins(0);
     ASKED("keep 0; ready 1");
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER); /* it did what it was asked to do */
+}
+END_TEST
+
+START_TEST(test_a_change_ends_with_its_round) {
+    running();
+    is_at_step(0, 5);
+    change_comes(1);
+    round_is_over();
+    for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
+    processes_are_gone();
+    round_begins(1);
+    forget_what_it_asked();
+    agreed_step_is(1, 6); /* late */
+    ASKED("");
 }
 END_TEST
 
@@ -590,6 +616,7 @@ START_TEST(test_a_failure_that_comes_in_time_is_the_reason) {
     f.now += NODE_PATIENCE_MS / 2;
     exits(0, 1);
     ASKED("failed 0; stop 15 30000");
+    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
     time_passes(NODE_PATIENCE_MS);
     ASKED(""); /* one failure, reported once */
     ck_assert(!f.node.is_broken);
@@ -711,6 +738,22 @@ START_TEST(test_a_leaving_node_keeps_no_worker_and_does_not_come_back) {
 }
 END_TEST
 
+/* Something fails before the others have stopped together: this node ends what it has, and
+ * leaves. */
+START_TEST(test_a_leaving_node_whose_worker_fails_leaves) {
+    running();
+    can_rejoin(0);
+    notice(9000);
+    forget_what_it_asked();
+    exits(1, 1);
+    ASKED("failed 0; stop 15 30000");
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    ASKED("leave; finish");
+}
+END_TEST
+
 START_TEST(test_a_node_leaves_by_its_deadline) {
     running();
     notice(9000);
@@ -821,6 +864,7 @@ int main(void) {
     tcase_add_test(t, test_a_worker_that_dies_of_our_signal_is_no_failure);
     tcase_add_test(t, test_nothing_joins_before_all_processes_are_gone);
     tcase_add_test(t, test_a_worker_that_does_not_start_ends_the_job);
+    tcase_add_test(t, test_a_new_round_begins_without_failures);
     tcase_add_test(t, test_freezing_sends_first_and_reads_after);
     tcase_add_test(t, test_the_furthest_worker_and_the_longest_need_are_answered);
     tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
@@ -829,6 +873,7 @@ int main(void) {
     tcase_add_test(t, test_ending_for_a_change_is_no_success);
     tcase_add_test(t, test_a_worker_that_ends_is_not_awaited);
     tcase_add_test(t, test_a_worker_that_parks_for_a_change_is_ready);
+    tcase_add_test(t, test_a_change_ends_with_its_round);
     tcase_add_test(t, test_a_change_outside_of_a_round_is_answered_at_once);
     tcase_add_test(t, test_a_worker_that_can_rejoin_is_kept);
     tcase_add_test(t, test_the_grace_of_a_kept_worker_ends);
@@ -854,6 +899,7 @@ int main(void) {
     tcase_add_test(t, test_an_operator_gets_the_records_of_all);
     tcase_add_test(t, test_a_notice_is_announced_and_the_round_goes_on);
     tcase_add_test(t, test_a_leaving_node_keeps_no_worker_and_does_not_come_back);
+    tcase_add_test(t, test_a_leaving_node_whose_worker_fails_leaves);
     tcase_add_test(t, test_a_node_leaves_by_its_deadline);
     tcase_add_test(t, test_only_the_first_notice_counts);
     tcase_add_test(t, test_without_a_round_a_node_leaves_at_once);
