@@ -46,7 +46,8 @@ struct answer {
 };
 
 static void add(struct answer *a, json_t *list, json_t *item) {
-    if (json_array_append_new(list, item) < 0) a->incomplete = true; /* also if one of them is NULL */
+    /* json_array_append_new() also fails if `list` or `item` is NULL. */
+    if (json_array_append_new(list, item) < 0) a->incomplete = true;
 }
 
 static void add_job(void *arg, const struct rdzv_status_job *j) {
