@@ -9,4 +9,5 @@ docs: $(table_programs:%=$(BUILD)/bin/%) ## write the manual pages and completio
 	$(Q)for p in $(table_programs); do \
 	    $(BUILD)/bin/$$p --print-manual > docs/$$p.1 && \
 	    $(BUILD)/bin/$$p --print-completion bash > docs/completion/$$p.bash || exit 1; done
+	$(Q)make/lint_arrows.py --document
 .PHONY: docs

@@ -7,7 +7,7 @@ those of the table, and there is no circle: neither between chambers nor between
 chamber. Pure files reach no header that could do I/O. docs/architecture.md explains why.
 
     make/lint_arrows.py [FOLDER]         report what is wrong, one line each (default: this folder)
-    make/lint_arrows.py --picture        print the chambers as docs/architecture.md shows them
+    make/lint_arrows.py --document       write the list of arrows into docs/architecture.md
 """
 import os
 import pathlib
@@ -22,8 +22,8 @@ import sys
 # faces; a face is therefore a node of its own in the picture, beside the other files of its folder.
 FACES = {
     "base": "*",
-    "contract": ["channel.h"],
-    "store": ["store.h", "types.h"],
+    "contract": ["channel.h", "packet.h"],
+    "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "types.h"],
     "agent": ["agent.h", "agent_job.h"],
     "launcher": [],
@@ -109,7 +109,7 @@ PURE = [
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
     "rendezvous/coordinator/view.c",
-    "rendezvous/member/attempts.c", "rendezvous/member/keep_alive.c",
+    "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_fields.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
@@ -117,7 +117,7 @@ PURE = [
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
-    "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
+    "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
 ]
@@ -207,6 +207,10 @@ def node_of(header):
 
 
 def check_folders(files):
+    for room, faces in FACES.items():
+        for face in faces if faces != "*" else []:
+            if not pathlib.Path(room, face).exists():
+                yield f"{room}/{face}: in the table of faces, but there is no such header"
     for folder in sorted({f.folder for f in files}):
         if folder not in CHAMBERS:
             yield f"{folder}/: not in the table of chambers (make/lint_arrows.py)"
@@ -377,31 +381,49 @@ def source_files():
 def problems():
     files = source_files()
     for check in (check_folders, check_includes, check_exceptions, check_arrows_are_used,
-                  check_circles, check_pure, check_calls, check_openings):
+                  check_circles, check_pure, check_calls, check_openings, check_document):
         yield from check(files)
     yield from check_width()
 
 
-# ---- the picture ----
+# ---- the list of arrows in docs/architecture.md ----
+
+DOCUMENT = pathlib.Path("docs/architecture.md")
+BEGIN, END = "<!-- chambers -->\n", "<!-- end of chambers -->\n"
 
 
-def picture():
-    """A table of the chambers, from the includes."""
-    rows = ["| chamber | files | door | sees |", "| --- | ---: | --- | --- |"]
+def arrows():
+    """A table of the chambers with their doors and arrows, from the includes."""
+    rows = ["| chamber | door or faces | includes |", "| --- | --- | --- |"]
     files = source_files()
     for chamber, (door, _) in CHAMBERS.items():
         own = [f for f in files if f.folder == chamber]
+        if not own:
+            continue
         sees = sorted({node_of(h) for f in own for _, h in f.ours} - {chamber, "base", own[0].room})
-        faces = FACES.get(chamber)
-        shown = "each header" if faces == "*" else ", ".join(f"`{f}`" for f in faces or [door] if f)
-        rows.append(f"| `{chamber}/` | {len(own)} | {shown} | "
-                    f"{', '.join(f'`{s}/`' for s in sees)} |")
-    return "\n".join(rows)
+        faces = FACES.get(chamber, [door] if door else [])
+        shown = "each header" if faces == "*" else ", ".join(f"`{f}`" for f in faces)
+        rows.append(f"| `{chamber}` | {shown} | {', '.join(f'`{s}`' for s in sees)} |")
+    return "\n".join(rows) + "\n"
+
+
+def documented():
+    """docs/architecture.md with the list as it should be."""
+    text = DOCUMENT.read_text()
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:begin] + arrows() + text[end:]
+
+
+def check_document(_):
+    if not DOCUMENT.exists():
+        return  # a tree without documents
+    if documented() != DOCUMENT.read_text():
+        yield f"{DOCUMENT}: the list of arrows is not up to date; run: make docs"
 
 
 def main():
-    if sys.argv[1:] == ["--picture"]:
-        print(picture())
+    if sys.argv[1:] == ["--document"]:
+        DOCUMENT.write_text(documented())
         return 0
     if len(sys.argv) > 1:
         os.chdir(sys.argv[1])

@@ -35,7 +35,7 @@ struct rendezvous_options {
     int64_t read_timeout_ms;     /* for the first connection to the coordinator; 60 s */
     int64_t change_notice_ms;    /* notice before a joining node's round; 30 s; 0 = none */
     int64_t coordinator_wait_ms; /* how long to wait for a lost coordinator to come back; 0 */
-    int is_host; /* 1 = this node hosts, 0 = it does not, -1 = decide by addresses */
+    int is_host;                 /* 1 = this node hosts, 0 = it does not, -1 = by addresses */
 };
 
 /* What a node needs to start its workers. The ranks of one node are contiguous. */

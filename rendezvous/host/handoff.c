@@ -22,7 +22,7 @@ static void on_handoff(void *arg, const struct store_handoff *from) {
     memcpy(h->data, from->data, from->len);
     uv_mutex_lock(&host->lock);
     STAILQ_INSERT_TAIL(&host->handoffs, h, entry);
-    if (host->listens) (void) uv_async_send(&host->knock);
+    if (host->listens) (void) uv_async_send(&host->wake);
     uv_mutex_unlock(&host->lock);
 }
 
@@ -34,8 +34,8 @@ static struct handoff *take_handoff(struct coordinator_host *host) {
     return h;
 }
 
-static void on_knock(uv_async_t *knock) {
-    struct coordinator_host *host = knock->data;
+static void on_wake(uv_async_t *wake) {
+    struct coordinator_host *host = wake->data;
     for (struct handoff *h; (h = take_handoff(host)) != NULL; free(h)) {
         if (host->closing_handles) (void) close(h->fd);
         else host_add_remote(host, h->fd, h->data, h->len);
@@ -49,13 +49,13 @@ int host_accept_handoffs(struct coordinator_host *host, struct cr_error *err) {
 }
 
 int host_start_listening(struct coordinator_host *host, struct cr_error *err) {
-    int rc = uv_async_init(host->loop, &host->knock, on_knock);
+    int rc = uv_async_init(host->loop, &host->wake, on_wake);
     if (rc < 0) return cr_fail(err, rc, "cannot listen for nodes: %s", uv_strerror(rc));
-    host->knock.data = host;
+    host->wake.data = host;
     host->open_handles++;
     uv_mutex_lock(&host->lock);
     host->listens = true;
-    if (!STAILQ_EMPTY(&host->handoffs)) (void) uv_async_send(&host->knock);
+    if (!STAILQ_EMPTY(&host->handoffs)) (void) uv_async_send(&host->wake);
     uv_mutex_unlock(&host->lock);
     return 0;
 }

@@ -153,7 +153,7 @@ static void close_handles(struct coordinator_host *host) {
     host->closing_handles = true;
     close_stores(host);
     uv_close((uv_handle_t *) &host->timer, on_handle_closed);
-    if (host->listens) uv_close((uv_handle_t *) &host->knock, on_handle_closed);
+    if (host->listens) uv_close((uv_handle_t *) &host->wake, on_handle_closed);
 }
 
 static void on_close_timeout(uv_timer_t *timer) {

@@ -74,10 +74,10 @@ struct coordinator_host {
     LIST_HEAD(host_peers, host_peer) peers;
     LIST_HEAD(host_unsent, host_peer) unsent;
 
-    uv_mutex_t lock; /* of the next two */
+    uv_mutex_t lock;   /* of the next two */
     STAILQ_HEAD(host_handoffs, handoff) handoffs;
-    bool listens;    /* `knock` exists */
-    uv_async_t knock;
+    bool listens;      /* `wake` exists */
+    uv_async_t wake;   /* from the store's thread */
     uv_timer_t timer; /* the jobs' next deadline; while closing: the end of the wait */
     char read_buffer[65536];
 
@@ -123,7 +123,7 @@ void host_peer_hang_up(struct host_peer *peer);
 void host_peer_flush(struct host_peer *peer);
 /* A remote peer: closes the connection. The node's seat is empty from now on. */
 void host_peer_close(struct host_peer *peer, const char *why);
-/* The same, but the coordinator is not told: it goes as well. */
+/* The same, but without coordinator_lost(), because the coordinator is freed as well. */
 void host_peer_forget(struct host_peer *peer, const char *why);
 
 /* ---- operators.c ---- */

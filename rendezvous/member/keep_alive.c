@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 
-void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t attempts) {
+void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t intervals) {
     k->interval_ms = interval_ms;
-    k->lease_ms = interval_ms * attempts;
+    k->lease_ms = interval_ms * intervals;
 }
 
 void keep_alive_start(struct keep_alive *k, int64_t now_ms) {

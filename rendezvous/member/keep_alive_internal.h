@@ -14,8 +14,8 @@ struct keep_alive {
     int64_t beat_ms;  /* when the next beat is due; CR_FOREVER = stopped */
 };
 
-/* The lease is `attempts` intervals long. Takes effect with the next beat. */
-void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t attempts);
+/* The lease is so many intervals long. Takes effect with the next beat. */
+void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t intervals);
 
 /* Stopped: no beat is due, and there is no fence. */
 void keep_alive_start(struct keep_alive *k, int64_t now_ms);

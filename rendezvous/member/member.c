@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "rendezvous/member/attempts_internal.h"
+#include "rendezvous/member/connecting_internal.h"
 #include "rendezvous/member/keep_alive_internal.h"
 #include "rendezvous/types.h"
 
@@ -31,7 +31,7 @@ struct member {
     uint32_t restarts_seen;
     int64_t last_rank;
 
-    struct attempts attempts;     /* to connect */
+    struct connecting connecting;     /* to connect */
     struct keep_alive keep_alive; /* stopped while not connected, or if the coordinator is local */
     char lost_why[512];           /* how the last connection was lost */
 };
@@ -85,8 +85,8 @@ struct member *member_new(const struct member_settings *settings,
     m->actions = actions;
     m->arg = arg;
     m->last_rank = -1;
-    m->attempts.jitter = settings->self.instance;
-    attempts_stop(&m->attempts);
+    m->connecting.jitter = settings->self.instance;
+    connecting_stop(&m->connecting);
     keep_alive_set(&m->keep_alive, settings->self.keep_alive_interval_ms,
                    settings->self.keep_alive_max_attempt);
     keep_alive_stop(&m->keep_alive);
@@ -114,19 +114,19 @@ static void enter(struct member *m, enum member_state next, const char *why) {
 /* The last thing that a function does: the agent may call the member again from inside on_end. */
 static void end(struct member *m, int outcome, const char *why) {
     bool was_leaving = m->state == MEMBER_LEAVING;
-    bool has_connection = m->connected || attempts_is_trying(&m->attempts);
+    bool has_connection = m->connected || connecting_is_trying(&m->connecting);
     enter(m, MEMBER_ENDED, why);
     if (has_connection) m->actions->hang_up(m->arg);
     m->connected = false;
     keep_alive_stop(&m->keep_alive);
-    attempts_stop(&m->attempts);
+    connecting_stop(&m->connecting);
     if (!was_leaving) m->actions->on_end(m->arg, outcome, why);
 }
 
 /* ---- connecting ---- */
 
-static void start_attempt(struct member *m, int64_t now_ms) {
-    attempts_start(&m->attempts, now_ms, m->keep_alive.lease_ms);
+static void start_try(struct member *m, int64_t now_ms) {
+    connecting_try(&m->connecting, now_ms, m->keep_alive.lease_ms);
     m->actions->connect(m->arg);
 }
 
@@ -134,8 +134,8 @@ static void start_connecting(struct member *m, int64_t now_ms, const char *why) 
     int64_t patience_ms =
         m->had_coordinator ? m->set.coordinator_wait_ms : m->set.connect_timeout_ms;
     enter(m, MEMBER_CONNECTING, why);
-    attempts_begin(&m->attempts, now_ms, patience_ms);
-    start_attempt(m, now_ms);
+    connecting_begin(&m->connecting, now_ms, patience_ms);
+    start_try(m, now_ms);
 }
 
 static void give_up(struct member *m, const char *why) {
@@ -156,8 +156,8 @@ static void give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
-static void attempt_failed(struct member *m, int64_t now_ms, const char *why) {
-    if (!attempts_failed(&m->attempts, now_ms)) give_up(m, why);
+static void try_failed(struct member *m, int64_t now_ms, const char *why) {
+    if (!connecting_failed(&m->connecting, now_ms)) give_up(m, why);
 }
 
 static void send_join(struct member *m, const char *why) {
@@ -180,7 +180,7 @@ void member_set_addr(struct member *m, const char *addr) {
 
 void member_connected(struct member *m, int64_t now_ms) {
     if (m->state != MEMBER_CONNECTING) return;
-    attempts_connected(&m->attempts);
+    connecting_connected(&m->connecting);
     m->welcomed = false;
     m->connected = true;
     m->connections++;
@@ -192,20 +192,20 @@ void member_connected(struct member *m, int64_t now_ms) {
 void member_welcomed(struct member *m) {
     if (!m->connected) return;
     m->welcomed = m->had_coordinator = true;
-    attempts_stop(&m->attempts);
+    connecting_stop(&m->connecting);
 }
 
 /* ---- losing the connection ---- */
 
 /* A coordinator that welcomed this node may be back at once. Another program that has the port,
- * or a coordinator that does not want us, will not: then the series of attempts goes on. */
+ * or a coordinator that does not want us, will not: then the series of tries goes on. */
 static void cut_off_while_joining(struct member *m, int64_t now_ms, const char *why) {
     if (m->welcomed) {
         start_connecting(m, now_ms, why);
         return;
     }
     enter(m, MEMBER_CONNECTING, why);
-    attempt_failed(m, now_ms, why);
+    try_failed(m, now_ms, why);
 }
 
 static void cut_off(struct member *m, int64_t now_ms, const char *why) {
@@ -232,7 +232,7 @@ static void cut_off(struct member *m, int64_t now_ms, const char *why) {
 }
 
 void member_disconnected(struct member *m, int64_t now_ms, const char *why) {
-    if (m->state == MEMBER_CONNECTING) attempt_failed(m, now_ms, why);
+    if (m->state == MEMBER_CONNECTING) try_failed(m, now_ms, why);
     else if (m->connected) cut_off(m, now_ms, why);
 }
 
@@ -286,8 +286,8 @@ void member_notice(struct member *m, uint32_t kind, int64_t left_ms, const char 
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
     (void) now_ms;
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
-    if (attempts_is_trying(&m->attempts)) m->actions->hang_up(m->arg);
-    attempts_stop(&m->attempts);
+    if (connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
+    connecting_stop(&m->connecting);
     enter(m, MEMBER_LEAVING, why);
     if (!m->connected) return;
     struct rdzv_message msg = {.type = RDZV_LEAVE};
@@ -395,17 +395,17 @@ void member_tick(struct member *m, int64_t now_ms) {
         fence(m, now_ms);
     } else if (now_ms >= m->keep_alive.beat_ms) {
         send_beat(m, now_ms);
-    } else if (now_ms >= m->attempts.until_ms) {
+    } else if (now_ms >= m->connecting.until_ms) {
         m->actions->hang_up(m->arg);
-        attempt_failed(m, now_ms, "no answer");
-    } else if (now_ms >= m->attempts.retry_ms) {
-        start_attempt(m, now_ms);
+        try_failed(m, now_ms, "no answer");
+    } else if (now_ms >= m->connecting.retry_ms) {
+        start_try(m, now_ms);
     }
 }
 
 static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t member_deadline(const struct member *m) {
-    int64_t connecting = min_ms(m->attempts.until_ms, m->attempts.retry_ms);
+    int64_t connecting = min_ms(m->connecting.until_ms, m->connecting.retry_ms);
     return min_ms(connecting, min_ms(m->keep_alive.beat_ms, keep_alive_fence(&m->keep_alive)));
 }

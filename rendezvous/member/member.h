@@ -26,12 +26,11 @@ struct member;
 
 struct member_settings {
     const char *where;     /* the coordinator, for messages: "host:port" */
-    const char *facts; /* what is known of its address and ours, for messages; may be "" or NULL */
-    struct rdzv_join
-        self; /* what this node reports about itself; what it says of rounds is ignored */
+    const char *facts;     /* about its address and ours, for messages; may be "" or NULL */
+    struct rdzv_join self; /* what this node reports about itself; its fields of rounds are ignored */
     bool local;            /* the coordinator runs in this process: no keep-alive, no lease */
-    int64_t connect_timeout_ms;  /* for the first connection, all attempts together */
-    int64_t coordinator_wait_ms; /* for later ones; one attempt is always made */
+    int64_t connect_timeout_ms;  /* for the first connection, all tries together */
+    int64_t coordinator_wait_ms; /* for later ones; one try is always made */
 };
 
 /* The on_… actions are upcalls to the agent: the member has taken its new state already, and may

@@ -101,20 +101,20 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
 /* ---- the greeting ---- */
 
 /* Returns whether both builds support a common version. Refuses the connection if not. */
-static bool check_versions(struct host_session *s, int64_t now_ms, const char *who, uint32_t min,
+static bool check_versions(struct host_session *s, int64_t now_ms, const char *software, uint32_t min,
                            uint32_t max) {
     char why[512];
     if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) return true;
     (void) snprintf(why, sizeof(why),
                     "the node ('%.100s') speaks rendezvous protocol %" PRIu32 " to %" PRIu32
                     ", the coordinator ('crun " CRUN_VERSION "') %d to %d; use builds that overlap",
-                    who, min, max, RDZV_VERSION_MIN, RDZV_VERSION_MAX);
+                    software, min, max, RDZV_VERSION_MIN, RDZV_VERSION_MAX);
     refuse(s, now_ms, 0, why);
     return false;
 }
 
 /* An elected coordinator serves only nodes that have not obeyed a newer one. A refused node asks
- * the election again; REFUSED.epoch says which coordinators it may obey. Returns whether it may
+ * the election again; REFUSED.epoch is the smallest epoch that it may obey. Returns whether it may
  * stay. */
 static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed) {
     const struct host_session_terms *t = s->terms;

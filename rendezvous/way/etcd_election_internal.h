@@ -1,6 +1,6 @@
-/* Who is the coordinator, by etcd: every node campaigns under a lease of its own, and watches
- * who leads. The revision at which a leader's key was made is the leader's epoch, so a later
- * leader has a larger one. */
+/* Which node is the coordinator, as elected by etcd: every node campaigns under a lease of its
+ * own, and watches who leads. The revision at which a leader's key was made is the leader's
+ * epoch, so a later leader has a larger one. */
 #ifndef RENDEZVOUS_ETCD_ELECTION_INTERNAL_H
 #define RENDEZVOUS_ETCD_ELECTION_INTERNAL_H
 

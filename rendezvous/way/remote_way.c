@@ -14,7 +14,7 @@ static void try_to_host(struct remote_way *r) {
     struct cr_error err = {0};
     if (way_open_host(r->way.loop, r->may_host, r->close_timeout_ms, &r->way.host, &err) < 0)
         return;
-    cr_info("nobody listened at '%s': the coordinator is this node", r->may_host->where);
+    cr_info("no process listened at '%s': the coordinator is this node", r->may_host->where);
     free(r->may_host);
     r->may_host = NULL;
 }

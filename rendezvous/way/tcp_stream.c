@@ -1,9 +1,9 @@
 /* A TCP connection that can be opened again and again: see tcp_stream_internal.h.
  *
- * Each connection is an object of its own, `struct attempt`, from resolving to the last close
+ * Each connection is an object of its own, `struct connection`, from resolving to the last close
  * callback. So a connection that is still being closed is not mixed up with the next one. The
- * stream knows only the current attempt; an attempt that is not the current one reports no event
- * any more. */
+ * stream knows only the current connection; a connection that is not the current one reports no
+ * event any more. */
 #include "rendezvous/way/tcp_stream_internal.h"
 
 #include "base/assert.h"
@@ -19,7 +19,7 @@
 
 #define READ_MAX 16384
 
-struct attempt {
+struct connection {
     struct tcp_stream *stream;
     uv_getaddrinfo_t resolve;
     struct addrinfo *found, *next;   /* all addresses; the next one to try */
@@ -43,9 +43,9 @@ struct tcp_stream {
     uint16_t port;
     const struct tcp_stream_events *events;
     void *arg;
-    struct attempt *current; /* NULL: not open */
-    int attempts;            /* that exist, current or not */
-    const char *failed;      /* why the attempt is over; reported by `idle`. NULL: it is not */
+    struct connection *current; /* NULL: not open */
+    int connections;            /* that exist, current or not */
+    const char *failed;      /* why the current one is over; reported by `idle`. NULL: it is not */
     bool closing;
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -79,12 +79,12 @@ int tcp_stream_aim(struct tcp_stream *s, const char *host, uint16_t port) {
     return 0;
 }
 
-/* ---- the end of an attempt ---- */
+/* ---- the end of a connection ---- */
 
-static bool is_current(const struct attempt *a) { return a->stream->current == a; }
+static bool is_current(const struct connection *a) { return a->stream->current == a; }
 
 static void free_if_done(struct tcp_stream *s) {
-    if (!s->closing || s->attempts > 0) return;
+    if (!s->closing || s->connections > 0) return;
     void (*on_close)(void *) = s->on_close;
     void *arg = s->on_close_arg;
     free(s->host);
@@ -92,44 +92,44 @@ static void free_if_done(struct tcp_stream *s) {
     on_close(arg);
 }
 
-static void attempt_free(struct attempt *a) {
+static void connection_free(struct connection *a) {
     struct tcp_stream *s = a->stream;
     if (a->found != NULL) uv_freeaddrinfo(a->found);
     cr_buffer_done(&a->out);
     cr_buffer_done(&a->writing);
     free(a);
-    s->attempts--;
+    s->connections--;
     free_if_done(s);
 }
 
-static void connect_next(struct attempt *a);
+static void connect_next(struct connection *a);
 
 static void on_tcp_closed(uv_handle_t *handle) {
-    struct attempt *a = handle->data;
+    struct connection *a = handle->data;
     a->tcp_open = false;
     if (a->retry) {
         a->retry = false;
         connect_next(a);
     } else if (!a->resolving) {
-        attempt_free(a);
+        connection_free(a);
     }
 }
 
-static void close_tcp(struct attempt *a) {
+static void close_tcp(struct connection *a) {
     if (a->tcp_open && !uv_is_closing((uv_handle_t *) &a->tcp)) {
         uv_close((uv_handle_t *) &a->tcp, on_tcp_closed);
     }
 }
 
-/* The attempt is not the current one any more. Its last callback frees it. */
-static void discard(struct attempt *a) {
+/* The connection is not the current one any more. Its last callback frees it. */
+static void discard(struct connection *a) {
     if (is_current(a)) a->stream->current = NULL;
     a->retry = false;
     if (a->tcp_open) close_tcp(a);
-    else if (!a->resolving) attempt_free(a);
+    else if (!a->resolving) connection_free(a);
 }
 
-static void lost(struct attempt *a, const char *why) {
+static void lost(struct connection *a, const char *why) {
     struct tcp_stream *s = a->stream;
     bool report = is_current(a);
     discard(a);
@@ -140,12 +140,12 @@ static void lost(struct attempt *a, const char *why) {
 
 static void on_shut(uv_shutdown_t *req, int status) {
     (void) status;
-    close_tcp(CR_CONTAINER_OF(req, struct attempt, shutdown));
+    close_tcp(CR_CONTAINER_OF(req, struct connection, shutdown));
 }
 
 static void on_written(uv_write_t *req, int status);
 
-static void flush(struct attempt *a) {
+static void flush(struct connection *a) {
     uv_stream_t *tcp = (uv_stream_t *) &a->tcp;
     if (!a->connected || a->write_busy || a->out.len == 0) return;
     struct cr_buffer spare = a->writing;
@@ -156,13 +156,13 @@ static void flush(struct attempt *a) {
     if (!a->write_busy) close_tcp(a);
 }
 
-static void shut_when_written(struct attempt *a) {
+static void shut_when_written(struct connection *a) {
     if (a->write_busy || a->out.len > 0 || uv_is_closing((uv_handle_t *) &a->tcp)) return;
     if (uv_shutdown(&a->shutdown, (uv_stream_t *) &a->tcp, on_shut) < 0) close_tcp(a);
 }
 
 static void on_written(uv_write_t *req, int status) {
-    struct attempt *a = CR_CONTAINER_OF(req, struct attempt, write);
+    struct connection *a = CR_CONTAINER_OF(req, struct connection, write);
     a->write_busy = false;
     cr_buffer_clear(&a->writing);
     if (uv_is_closing((uv_handle_t *) &a->tcp)) return;
@@ -178,12 +178,12 @@ static void on_written(uv_write_t *req, int status) {
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     (void) suggested;
-    struct attempt *a = handle->data;
+    struct connection *a = handle->data;
     *buf = uv_buf_init(a->read_buffer, READ_MAX);
 }
 
 static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
-    struct attempt *a = tcp->data;
+    struct connection *a = tcp->data;
     struct tcp_stream *s = a->stream;
     if (n > 0 && is_current(a)) s->events->on_data(s->arg, buf->base, (size_t) n);
     else if (n == UV_EOF) lost(a, "the connection was closed");
@@ -210,7 +210,7 @@ static void write_address(const uv_tcp_t *tcp, bool peer, char out[RDZV_ADDR_MAX
     }
 }
 
-static void report_open(struct attempt *a) {
+static void report_open(struct connection *a) {
     char own[RDZV_ADDR_MAX], peer[RDZV_ADDR_MAX];
     struct tcp_stream *s = a->stream;
     (void) uv_tcp_nodelay(&a->tcp, 1);
@@ -221,7 +221,7 @@ static void report_open(struct attempt *a) {
 }
 
 static void on_connected(uv_connect_t *req, int status) {
-    struct attempt *a = CR_CONTAINER_OF(req, struct attempt, connect);
+    struct connection *a = CR_CONTAINER_OF(req, struct connection, connect);
     if (uv_is_closing((uv_handle_t *) &a->tcp)) return;
     if (status < 0 && a->next != NULL) {
         a->retry = true;
@@ -233,7 +233,7 @@ static void on_connected(uv_connect_t *req, int status) {
     else report_open(a);
 }
 
-static int start_connect(struct attempt *a, const struct sockaddr *addr) {
+static int start_connect(struct connection *a, const struct sockaddr *addr) {
     int rc = uv_tcp_init(a->stream->loop, &a->tcp);
     if (rc < 0) return rc;
     a->tcp.data = a;
@@ -241,10 +241,10 @@ static int start_connect(struct attempt *a, const struct sockaddr *addr) {
     return uv_tcp_connect(&a->connect, &a->tcp, addr, on_connected);
 }
 
-static void connect_next(struct attempt *a) {
+static void connect_next(struct connection *a) {
     const struct addrinfo *to = a->next;
     if (!is_current(a)) {
-        attempt_free(a);
+        connection_free(a);
         return;
     }
     a->next = to->ai_next;
@@ -253,11 +253,11 @@ static void connect_next(struct attempt *a) {
 }
 
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found) {
-    struct attempt *a = CR_CONTAINER_OF(req, struct attempt, resolve);
+    struct connection *a = CR_CONTAINER_OF(req, struct connection, resolve);
     a->resolving = false;
     a->found = a->next = found;
     if (!is_current(a)) {
-        attempt_free(a);
+        connection_free(a);
     } else if (status < 0) {
         char why[400];
         (void) snprintf(why, sizeof(why), "cannot resolve host '%s': %s", a->stream->host,
@@ -268,7 +268,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
     }
 }
 
-static int start_resolving(struct attempt *a) {
+static int start_resolving(struct connection *a) {
     char service[8];
     const struct tcp_stream *s = a->stream;
     (void) snprintf(service, sizeof(service), "%u", s->port);
@@ -281,7 +281,7 @@ static int start_resolving(struct attempt *a) {
 }
 
 /* A numeric host needs no resolver, and so no thread of libuv's pool. */
-static int start(struct attempt *a) {
+static int start(struct connection *a) {
     struct sockaddr_in *v4 = (struct sockaddr_in *) &a->numeric;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) &a->numeric;
     if (uv_ip4_addr(a->stream->host, a->stream->port, v4) == 0 ||
@@ -291,11 +291,11 @@ static int start(struct attempt *a) {
     return start_resolving(a);
 }
 
-static struct attempt *attempt_new(struct tcp_stream *s) {
-    struct attempt *a = calloc(1, sizeof(*a));
+static struct connection *connection_new(struct tcp_stream *s) {
+    struct connection *a = calloc(1, sizeof(*a));
     if (a == NULL) return NULL;
     a->stream = s;
-    s->attempts++;
+    s->connections++;
     s->current = a;
     return a;
 }
@@ -316,7 +316,7 @@ static void report_later(struct tcp_stream *s, const char *why) {
 
 void tcp_stream_open(struct tcp_stream *s) {
     CR_ASSERT(!tcp_stream_is_open(s) && !s->closing);
-    struct attempt *a = attempt_new(s);
+    struct connection *a = connection_new(s);
     if (a == NULL || start(a) < 0) report_later(s, "cannot start to connect");
 }
 
@@ -336,7 +336,7 @@ void tcp_stream_flush(struct tcp_stream *s) {
 }
 
 void tcp_stream_shut(struct tcp_stream *s) {
-    struct attempt *a = s->current;
+    struct connection *a = s->current;
     (void) uv_idle_stop(&s->idle);
     s->failed = NULL;
     if (a == NULL) return;
@@ -353,7 +353,7 @@ void tcp_stream_shut(struct tcp_stream *s) {
 
 static void on_idle_closed(uv_handle_t *handle) {
     struct tcp_stream *s = handle->data;
-    s->attempts--;
+    s->connections--;
     free_if_done(s);
 }
 
@@ -361,7 +361,7 @@ void tcp_stream_close(struct tcp_stream *s, void (*on_close)(void *arg), void *a
     s->closing = true;
     s->on_close = on_close;
     s->on_close_arg = arg;
-    s->attempts++; /* for the idle handle */
+    s->connections++; /* for the idle handle */
     tcp_stream_shut(s);
     uv_close((uv_handle_t *) &s->idle, on_idle_closed);
 }

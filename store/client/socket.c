@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/connect.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -19,18 +20,6 @@
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
 #define UNSENT_MAX_MS        120000 /* for sent bytes to be acknowledged (TCP_USER_TIMEOUT) */
-
-/* Returns 0 when one of `events` is there, or an error that the next call will return;
- * -ETIMEDOUT. */
-static int wait_ready(int fd, short events, int64_t deadline_ms) {
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = events};
-        int n = poll(&p, 1, cr_poll_timeout(deadline_ms));
-        if (n > 0) return 0;
-        if (n < 0 && errno != EINTR) return -errno;
-        if (deadline_ms != CR_FOREVER && cr_monotonic_ms() >= deadline_ms) return -ETIMEDOUT;
-    }
-}
 
 /* ---- connecting ---- */
 
@@ -48,32 +37,10 @@ static void set_options(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNSENT_MAX_MS);
 }
 
-/* Connecting to a free port of the ephemeral range can connect a socket to itself (simultaneous
- * open). Such a connection is no server. */
-static bool is_connected_to_itself(int fd) {
-    struct sockaddr_storage mine = {0}, theirs = {0};
-    socklen_t a = sizeof(mine), b = sizeof(theirs);
-    if (getsockname(fd, (struct sockaddr *) &mine, &a) < 0) return false;
-    if (getpeername(fd, (struct sockaddr *) &theirs, &b) < 0) return false;
-    return a == b && memcmp(&mine, &theirs, a) == 0;
-}
-
 static int connect_one(const struct addrinfo *to, int64_t deadline_ms, int *out_fd) {
-    CR_AUTO_FD int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -errno;
-    set_options(fd);
-    if (connect(fd, to->ai_addr, to->ai_addrlen) < 0) {
-        if (errno != EINPROGRESS && errno != EINTR) return -errno;
-        int rc = wait_ready(fd, POLLOUT, deadline_ms);
-        if (rc < 0) return rc;
-        int failed = 0;
-        socklen_t len = sizeof(failed);
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0) return -errno;
-        if (failed != 0) return -failed;
-    }
-    if (is_connected_to_itself(fd)) return -ECONNREFUSED;
-    *out_fd = cr_take_fd(&fd);
-    return 0;
+    int rc = cr_connect(to->ai_addr, to->ai_addrlen, deadline_ms, out_fd);
+    if (rc == 0) set_options(*out_fd);
+    return rc;
 }
 
 static int64_t share_of(int64_t deadline_ms, size_t addresses_left) {
@@ -142,7 +109,7 @@ int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
         }
         if (errno == EINTR) continue;
         if (errno != EAGAIN) return -errno;
-        int rc = wait_ready(s->fd, POLLOUT, deadline_ms);
+        int rc = cr_wait_ready(s->fd, POLLOUT, deadline_ms);
         if (rc < 0) return rc;
     }
     return 0;
@@ -151,7 +118,7 @@ int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
 int64_t store_socket_receive(struct store_socket *s, void *at, size_t room, int64_t deadline_ms) {
     for (;;) {
         if (!s->probably_more) {
-            int rc = wait_ready(s->fd, POLLIN, deadline_ms);
+            int rc = cr_wait_ready(s->fd, POLLIN, deadline_ms);
             if (rc < 0) return rc;
         }
         ssize_t n = recv(s->fd, at, room, 0);

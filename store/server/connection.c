@@ -186,7 +186,7 @@ static void on_readable(struct store_connection *c) {
 
 static void on_event(struct store_connection *c, uint32_t events) {
     if (c->closing) return; /* it was dismissed */
-    store_turn_begin(c->space->server);
+    c->space->server->turn_cost = 0;
     if (events & EPOLLERR) {
         store_connection_close(c, NULL);
         return;

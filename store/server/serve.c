@@ -10,7 +10,8 @@
 static void apply(struct store_connection *c, const struct store_request *request) {
     struct store_space *space = c->space;
     const char *reason = NULL;
-    store_turn_add(c, request);
+    bool is_list = request->op == STORE_OP_LIST_KEYS;
+    store_turn_add(space->server, is_list ? space->keys.table.count : request->item_count);
     int64_t now = (int64_t) uv_now(&space->server->loop);
     space->operations++;
     int rc = store_keyspace_apply(&space->keys, &c->session, request, now, &reason);
@@ -105,7 +106,8 @@ struct store_progress store_serve(struct store_connection *c, const uint8_t *dat
     size_t at = 0;
     if (c->parser.dialect == STORE_DIALECT_NONE) at = greet(c, data, len);
     while (at < len && !c->closing) {
-        if (c->parser.dialect == STORE_DIALECT_NONE || store_turn_stall(c)) break;
+        if (c->parser.dialect == STORE_DIALECT_NONE) break;
+        if (!store_turn_goes_on(c) && store_turn_stall(c)) break;
         if (c->parser.dialect == STORE_DIALECT_ADMIN) {
             serve_admin(c, data[at++]);
             continue;

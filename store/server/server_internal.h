@@ -163,11 +163,23 @@ void store_serve_block(struct store_connection *c);
 
 /* ---- turn.c ---- */
 
-void store_turn_begin(struct store_server *server);
-/* Counts what carrying out the request costs the other clients. */
-void store_turn_add(struct store_connection *c, const struct store_request *request);
+/* Costs are in bytes sent, or what takes as long. */
+#define STORE_TURN_COST    ((size_t) 4 << 20) /* of the requests of one client in one turn */
+#define STORE_COST_OF_NAME ((size_t) 64)      /* a name that is looked up or listed */
+
+/* Counts what looking up `names` costs the other clients. */
+static inline void store_turn_add(struct store_server *server, size_t names) {
+    server->turn_cost += STORE_COST_OF_NAME * names;
+}
 void store_turn_add_stat(struct store_server *server, size_t text_len);
-/* Whether no further request of this client may be carried out now; it may close the connection. */
+
+/* Whether the next request of this client may be carried out now. */
+static inline bool store_turn_goes_on(const struct store_connection *c) {
+    return c->session.listing == NULL && c->space->server->turn_cost <= STORE_TURN_COST &&
+           c->session.out.pending < STORE_OUTPUT_PAUSE;
+}
+/* If it may not: stalls the client and returns true, or finds that it may after all because its
+ * replies could be sent. It may close the connection. */
 bool store_turn_stall(struct store_connection *c);
 /* Continues a LIST_KEYS by one piece. Returns whether there is more to list, or it was closed. */
 bool store_turn_list_on(struct store_connection *c);

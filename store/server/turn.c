@@ -1,10 +1,10 @@
 /* Fairness: all clients share one thread, so what one of them asks for at once is done in turns.
  *
- * - The requests of one client are carried out until their cost reaches TURN_COST, about the time
- *   of sending so many bytes. Then the client is stalled: it waits to be writable, and the next
- *   turn of the loop continues with it. A request of one byte can be expensive: a quarter of a
- *   million LIST_KEYS or stat requests fit into one read, and without a limit they delayed all
- *   other clients by seconds.
+ * - The requests of one client are carried out until their cost reaches STORE_TURN_COST, about
+ *   the time of sending so many bytes. Then the client is stalled: it waits to be writable, and
+ *   the next turn of the loop continues with it. A request of one byte can be expensive: a quarter
+ *   of a million LIST_KEYS or stat requests fit into one read, and without a limit they delayed
+ *   all other clients by seconds.
  * - A client that does not read its replies is stalled, too, at STORE_OUTPUT_PAUSE unread bytes.
  * - A long LIST_KEYS is made in pieces (store/keyspace/listing.c has the figure).
  * - Of many clients that one request wakes, WAKES_MAX are answered at once and the others in the
@@ -14,23 +14,11 @@
 
 #include "base/cleanup.h"
 
-/* Costs are in bytes sent, or what takes as long. */
-#define TURN_COST    ((size_t) 4 << 20)
-#define COST_OF_NAME ((size_t) 64)       /* a name that is looked up or listed */
-#define COST_OF_STAT ((size_t) 64 << 10) /* a stat, beside the length of its text */
+#define COST_OF_STAT ((size_t) 64 << 10) /* beside the length of its text */
 
 #define WAKES_MAX 512
 
 /* ---- the cost of requests ---- */
-
-void store_turn_begin(struct store_server *server) { server->turn_cost = 0; }
-
-void store_turn_add(struct store_connection *c, const struct store_request *request) {
-    const struct store_space *space = c->space;
-    bool is_list = request->op == STORE_OP_LIST_KEYS;
-    size_t names = is_list ? space->keys.table.count : request->item_count;
-    space->server->turn_cost += COST_OF_NAME * names;
-}
 
 void store_turn_add_stat(struct store_server *server, size_t text_len) {
     server->turn_cost += COST_OF_STAT + text_len;
@@ -40,7 +28,7 @@ bool store_turn_stall(struct store_connection *c) {
     struct store_server *server = c->space->server;
     size_t pending = c->session.out.pending;
     if (c->session.listing != NULL) return c->stalled = true;
-    if (server->turn_cost > TURN_COST) return c->stalled = true;
+    if (server->turn_cost > STORE_TURN_COST) return c->stalled = true;
     if (pending < STORE_OUTPUT_PAUSE) return false;
     if (store_send_pending(c) < 0) {
         store_connection_close(c, NULL);

@@ -1,6 +1,5 @@
-/* worker_runtime/channel/channel.h and crunrt_step() against an agent of our own on a thread: who
- * is believed, what a change does, and above all that no worker runs past the step that was agreed.
- * */
+/* A worker's channel and crunrt_step(), with an agent that this test plays in a thread: which
+ * agents the worker accepts, what a change does, and that no worker passes the agreed step. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -111,7 +110,7 @@ static void open_good_channel(void (*play)(struct agent *a)) {
     ck_assert_msg(rt.channel.page != NULL, "%s", rt.channel_error.text);
 }
 
-/* ---- who is believed ---- */
+/* ---- which agents are accepted ---- */
 
 static void expect_no_channel(const char *variable, const char *why) {
     if (variable != NULL) ck_assert_int_eq(setenv(CHANNEL_VARIABLE, variable, 1), 0);
@@ -119,7 +118,7 @@ static void expect_no_channel(const char *variable, const char *why) {
     ck_assert_ptr_null(rt.channel.page);
     ck_assert_msg(strstr(rt.channel_error.text, why) != NULL, "'%s' lacks '%s'",
                   rt.channel_error.text, why);
-    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* and all goes on without */
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* the worker goes on without an agent */
     ck_assert_int_eq(crunrt_can_rejoin(&rt, 1), 0);
     ck_assert_int_eq(crunrt_watch_steps(&rt, 100), 0);
     ck_assert_int_eq(crunrt_answer_changes(&rt, CRUNRT_NEEDS, 100), 0);
@@ -130,14 +129,14 @@ START_TEST(test_no_agent) {
     (void) unsetenv(CHANNEL_VARIABLE);
     expect_no_channel(NULL, "CRUN_AGENT is not set");
     expect_no_channel("", "CRUN_AGENT is not set");
-    expect_no_channel("nonsense", "is no address");
-    expect_no_channel(":" TOKEN, "is no address");
-    expect_no_channel("crun-nobody:short", "is no address");
+    expect_no_channel("nonsense", "is not an address");
+    expect_no_channel(":" TOKEN, "is not an address");
+    expect_no_channel("crun-nobody:short", "is not an address");
     expect_no_channel("crun-nobody-is-here:" TOKEN, "refused");
     char longest[200];
     memset(longest, 'x', sizeof(longest));
     (void) strcpy(longest + 100, ":" TOKEN);
-    expect_no_channel(longest, "is no address");
+    expect_no_channel(longest, "is not an address");
 }
 END_TEST
 
@@ -145,11 +144,11 @@ static void refuse(struct agent *a) {
     struct channel_packet p = {.type = CHANNEL_REFUSED, .text = "for this reason"};
     send_packet(a, &p);
 }
-static void say_nonsense(struct agent *a) {
+static void send_nonsense(struct agent *a) {
     struct channel_packet p = {.type = CHANNEL_ROUND};
     send_packet(a, &p);
 }
-static void say_half(struct agent *a) { ck_assert_int_eq(send(a->fd, "half", 4, 0), 4); }
+static void send_half(struct agent *a) { ck_assert_int_eq(send(a->fd, "half", 4, 0), 4); }
 static void welcome_without_page(struct agent *a) {
     struct channel_packet p = {.type = CHANNEL_WELCOME};
     send_packet(a, &p);
@@ -157,7 +156,7 @@ static void welcome_without_page(struct agent *a) {
 static void hang_up(struct agent *a) { (void) a; }
 
 START_TEST(test_agents_that_make_no_sense) {
-    static void (*const plays[])(struct agent *) = {refuse, say_nonsense, say_half,
+    static void (*const plays[])(struct agent *) = {refuse, send_nonsense, send_half,
                                                     welcome_without_page, hang_up};
     static const char *const why[] = {"for this reason", "something else", "hung up",
                                       "something else", "hung up"};
@@ -171,7 +170,8 @@ END_TEST
 
 /* ---- changes ---- */
 
-/* The agent's half of the argument: announce, ring, then read the step. */
+/* What the agent does for the protocol to be correct: announce, ring the bell, then read the step.
+ * */
 static void announce_many(struct agent *a) {
     unsigned seed = 7;
     welcome(a);
@@ -207,12 +207,12 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
         ck_assert_str_eq(change.reason, "more nodes");
         ck_assert_uint_eq(change.step, rt.channel.round.steps);
         ck_assert_uint_eq(rt.channel.round.steps, rt.channel.round.stop_at);
-        rt.channel.round.change = (struct channel_packet){0}; /* what a new round does */
+        rt.channel.round.change = (struct channel_packet){0}; /* as at the beginning of a round */
         rt.channel.round.stop_at = 0;
         ck_assert_int_eq(worker_channel_send(&rt.channel, CHANNEL_READY, changes), 0);
     }
     join_agent();
-    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* it is gone: on without it */
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* the agent is gone */
     worker_channel_close(&rt.channel);
 }
 END_TEST
@@ -232,7 +232,7 @@ START_TEST(test_an_agent_that_dies_frees_the_frozen) {
 }
 END_TEST
 
-static void say_over(struct agent *a) {
+static void send_over(struct agent *a) {
     struct channel_packet p = {.type = CHANNEL_OVER};
     welcome(a);
     send_packet(a, &p);
@@ -245,7 +245,7 @@ static void say_over(struct agent *a) {
 }
 
 START_TEST(test_the_end_of_a_round_and_what_a_worker_says) {
-    open_good_channel(say_over);
+    open_good_channel(send_over);
     ck_assert_int_eq(crunrt_change_done(&rt), -EINVAL);
     ck_assert_int_eq(crunrt_answer_changes(&rt, (crunrt_answer) 9, 0), -EINVAL);
     ck_assert_int_eq(crunrt_answer_changes(&rt, CRUNRT_NEEDS, -1), -EINVAL);
@@ -273,7 +273,7 @@ static void ask_for_record(struct agent *a) {
     struct channel_packet p = receive_packet(a);
     ck_assert_uint_eq(p.type, CHANNEL_DUMPED);
     ck_assert_uint_eq(p.id, 5);
-    ck_assert_ptr_nonnull(strstr(p.text, "nowhere")); /* no launcher gave us a place */
+    ck_assert_ptr_nonnull(strstr(p.text, "nowhere")); /* no launcher has set a path */
 }
 
 START_TEST(test_the_flight_record_on_request) {
@@ -281,7 +281,7 @@ START_TEST(test_the_flight_record_on_request) {
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0);
     join_agent();
     worker_channel_close(&rt.channel);
-    ck_assert_int_eq(kill(getpid(), the_agent.hello_signal), 0); /* late: harmless */
+    ck_assert_int_eq(kill(getpid(), the_agent.hello_signal), 0); /* a late one does no harm */
 }
 END_TEST
 

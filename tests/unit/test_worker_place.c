@@ -76,7 +76,7 @@ START_TEST(other_launchers_in_order) {
     ck_assert_str_eq(p.source, "Slurm");
     ck_assert_int_eq(p.rank, 5);
     ck_assert_int_eq(p.local_rank, 1);
-    ck_assert_int_eq(p.local_world_size, -1); /* a hint that is not a number is no hint */
+    ck_assert_int_eq(p.local_world_size, -1); /* it was not a number */
     ck_assert_int_eq(
         READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "PMI_RANK=1", "PMI_SIZE=2"), 0);
     ck_assert_str_eq(p.source, "PMI");
@@ -151,7 +151,7 @@ START_TEST(tcp_url) {
     ck_assert_int_eq(TCP(none, "tcp://a:1", 0, 2), 0);
     ck_assert_int_eq(TCP(list, "tcp://a:1", -1, -1), 0); /* rank and size from the environment */
     ck_assert_int_eq(p.rank, 3);
-    ck_assert_int_eq(p.agent_hosts_store, 0); /* not the agent's store */
+    ck_assert_int_eq(p.agent_hosts_store, 0); /* it is not the agent's store */
     ck_assert_int_eq(TCP(list, "tcp://node7:29500", -1, -1), 0);
     ck_assert_int_eq(p.agent_hosts_store, 1);
     ck_assert_int_eq(TCP(none, "tcp://a:1?rank=1&world_size=4", 2, 4), -EINVAL);

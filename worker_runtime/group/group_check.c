@@ -61,7 +61,7 @@ static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
         CR_AUTO_FREE void *held = value;
         if (rc < 0) return rc;
         if (len != row * sizeof(*rows))
-            return cr_fail(rt_last_error(), -EPROTO, "compare the counts: '%s' is no row", key);
+            return cr_fail(rt_last_error(), -EPROTO, "compare the counts: '%s' is not a row", key);
         memcpy(rows + (size_t) r * row, held, len);
         (void) crunrt_store_delete(g->store, key, NULL);
     }

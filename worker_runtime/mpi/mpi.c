@@ -71,7 +71,7 @@ static void check_root(MPI_Comm comm, int root, const char *call) {
 static MPI_Comm checked(MPI_Comm comm, const char *call) {
     if (state == BEFORE_INIT) fail(call, "MPI_Init has not been called");
     if (state == FINALIZED) fail(call, "MPI_Finalize has been called");
-    if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is no communicator");
+    if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is not a communicator");
     return comm;
 }
 

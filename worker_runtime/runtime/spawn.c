@@ -176,8 +176,8 @@ int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg) {
     }
     if (statuses_are_lost()) {
         return cr_fail(rt_last_error(), -EINVAL,
-                       "start workers: the program ignores SIGCHLD, so nobody would learn how they "
-                       "end; set it to SIG_DFL first");
+                       "start workers: the program ignores SIGCHLD, so their exit statuses would "
+                       "be lost; set it to SIG_DFL first");
     }
     struct spawn s = {.fn = fn, .arg = arg, .count = nprocs, .gate = {-1, -1}};
     s.children = calloc((size_t) nprocs, sizeof(*s.children));

@@ -5,17 +5,18 @@
  * step is not agreed yet, the worker waits for the agreement here. */
 #include "worker_runtime/runtime/runtime.h"
 
+#include "base/change_kind.h"
 #include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert((int) CRUNRT_CHANGE_JOIN == (int) CHANNEL_CHANGE_JOIN &&
-                   (int) CRUNRT_CHANGE_LEAVE == (int) CHANNEL_CHANGE_LEAVE &&
-                   (int) CRUNRT_CHANGE_PREEMPTION == (int) CHANNEL_CHANGE_PREEMPTION &&
-                   (int) CRUNRT_CHANGE_MAINTENANCE == (int) CHANNEL_CHANGE_MAINTENANCE,
-               "the kinds of change have the same numbers in crunrt.h and contract/channel.h");
+/* For each kind of change: the public header has the same number. */
+#define K(NAME, number, word, phrase)                                                              \
+    _Static_assert((int) CRUNRT_CHANGE_##NAME == (number), "crunrt.h has another number for " #NAME);
+CR_CHANGE_KINDS(K)
+#undef K
 _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
                    (int) CRUNRT_NOW == (int) CHANNEL_NOW &&
                    (int) CRUNRT_NEEDS == (int) CHANNEL_NEEDS,
@@ -75,7 +76,7 @@ bool rt_round_is_over(const struct crunrt *rt) {
 int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt == NULL) return rt_fail_null("answer changes", "the runtime");
     if ((unsigned) how > CRUNRT_NEEDS || (how == CRUNRT_NEEDS && needs_ms < 0)) {
-        return cr_fail(rt_last_error(), -EINVAL, "answer changes: %d with %lld ms is no answer",
+        return cr_fail(rt_last_error(), -EINVAL, "answer changes: %d with %lld ms is not an answer",
                        (int) how, (long long) needs_ms);
     }
     if (rt->channel.page == NULL) return 0;
@@ -100,7 +101,7 @@ int crunrt_change_done(crunrt *rt) {
 int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
     if (rt == NULL) return rt_fail_null("watch steps", "the runtime");
     if (limit_ms < 0) {
-        return cr_fail(rt_last_error(), -EINVAL, "watch steps: %lld ms is no limit",
+        return cr_fail(rt_last_error(), -EINVAL, "watch steps: %lld ms is not a limit",
                        (long long) limit_ms);
     }
     if (rt->channel.page == NULL) return 0;

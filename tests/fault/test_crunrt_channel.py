@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # timeout: 400
-"""A worker on libcrunrt and an agent that the test plays: changes with notice, going on in place with a process
-started anew, flight records, and agents that die, lie, or are not there."""
+"""A worker on libcrunrt, and an agent that the test plays: changes with notice, rejoining
+together with a newly started process, flight records, and agents that die, send nonsense, or are
+not there."""
+
 import json
 import os
 import re
@@ -25,7 +27,7 @@ def start(store, agent, how, rank=0, world=1, limit=None, **extra):
 
 
 def begin(store, how, **extra):
-    """An agent, its one worker, and the link between them."""
+    """An agent, its one worker, and the channel between them."""
     agent = FakeAgent()
     worker = start(store, agent, how, **extra)
     return worker, agent, agent.accept()
@@ -41,7 +43,9 @@ def check(workers, condition, why):
 
 def stopped_at(worker):
     """(the worker's own count, the step of crunrt_change) of its last change."""
-    return [tuple(map(int, m)) for m in re.findall(r"change \d+ after (\d+) \((\d+)\)", worker.text())][-1]
+    return [
+        tuple(map(int, m)) for m in re.findall(r"change \d+ after (\d+) \((\d+)\)", worker.text())
+    ][-1]
 
 
 def test_no_change(store):
@@ -58,11 +62,17 @@ def test_a_frozen_worker_makes_no_more_than_one_step(store):
     link.until(lambda: link.step > 5)
     link.change(7, kind=3, why="the node is taken away")
     seen = link.step
-    time.sleep(0.3)  # it would make hundreds of steps
+    time.sleep(0.3)  # enough for hundreds of steps
     check([worker], link.step <= seen + 1, f"{link.step} steps, {seen} when it was frozen")
     link.stop_at(7, seen + 25)
     wait_for([worker])
-    expect([worker], 0, 0, f"change 3 after {seen + 25} ({seen + 25}) left 1: the node is taken away", "ended")
+    expect(
+        [worker],
+        0,
+        0,
+        f"change 3 after {seen + 25} ({seen + 25}) left 1: the node is taken away",
+        "ended",
+    )
     check([worker], link.stopped_for == 7, f"stopped for {link.stopped_for}")
 
 
@@ -74,7 +84,7 @@ def test_stop_at_of_another_change_is_not_ours(store):
     seen = link.step
     time.sleep(0.1)
     check([worker], link.stopped_for == 0 and link.step <= seen + 1, "it took the wrong one")
-    link.change(3)  # a later one comes instead
+    link.change(3)  # replaces the earlier change
     link.stop_at(3, seen + 2)
     wait_for([worker])
     expect([worker], 0, 0, f"after {seen + 2} ")
@@ -84,7 +94,11 @@ def test_what_a_worker_says(store):
     for how, expected in (("needs", (2, 4321)), ("now", (1, 0)), ("exit", (0, 0))):
         worker, _, link = begin(store, how)
         link.until(lambda: link.step > 0)
-        check([worker], (link.answer, link.needs_ms) == expected, f"{how}: {link.answer} {link.needs_ms}")
+        check(
+            [worker],
+            (link.answer, link.needs_ms) == expected,
+            f"{how}: {link.answer} {link.needs_ms}",
+        )
         check([worker], link.can_rejoin == 0, "it cannot")
         worker.process.kill()
         worker.process.wait()
@@ -120,11 +134,22 @@ def test_rejoin_with_a_process_started_anew(first):
             link.round(1, 2, 1, second.port, local_rank=0, local_world_size=1)
             both = [worker, fresh]
             for one in links:
-                one.until(lambda: one.step > 3 or any(w.process.poll() is not None for w in both), "the second round")
-            check(both, "rejoined rank 1 of 2 local 0 of 1 restart 1\nmet 2" in worker.text() or GLOO, "rejoined")
-            check(both, "began rank 0 of 2 local 0 of 2 restart 1\nmet 2" in fresh.text() or GLOO, "fresh")
-            # A failure elsewhere, then once more, the other way round and free of charge; nothing of the
-            # round before is left in their counts.
+                one.until(
+                    lambda: one.step > 3 or any(w.process.poll() is not None for w in both),
+                    "the second round",
+                )
+            check(
+                both,
+                "rejoined rank 1 of 2 local 0 of 1 restart 1\nmet 2" in worker.text() or GLOO,
+                "rejoined",
+            )
+            check(
+                both,
+                "began rank 0 of 2 local 0 of 2 restart 1\nmet 2" in fresh.text() or GLOO,
+                "fresh",
+            )
+            # Another worker fails; then the same two rejoin with swapped ranks, and then a change
+            # comes. Their counts of steps begin again in each round.
             with Store() as third:
                 for one in links:
                     one.over("a worker failed")
@@ -132,23 +157,36 @@ def test_rejoin_with_a_process_started_anew(first):
                 link.round(0, 2, 2, third.port)
                 links[1].round(1, 2, 2, third.port)
                 for one in links:
-                    one.until(lambda: one.step > 3 or any(w.process.poll() is not None for w in both), "the third round")
-                check(both, "rejoined rank 0 of 2 local 0 of 1 restart 2" in worker.text(), "third round")
-                check(both, "rejoined rank 1 of 2 local 0 of 1 restart 2" in fresh.text(), "third round")
+                    one.until(
+                        lambda: one.step > 3 or any(w.process.poll() is not None for w in both),
+                        "the third round",
+                    )
+                check(
+                    both,
+                    "rejoined rank 0 of 2 local 0 of 1 restart 2" in worker.text(),
+                    "third round",
+                )
+                check(
+                    both,
+                    "rejoined rank 1 of 2 local 0 of 1 restart 2" in fresh.text(),
+                    "third round",
+                )
                 for number, one in enumerate(links):
                     one.change(3)
                 target = max(one.step for one in links) + 1
                 for one in links:
                     one.stop_at(3, target)
                     check(both, one.receive()["type"] == REJOIN, "no REJOIN")
-                check(both, all(stopped_at(w) == (target, target) for w in both), "they stopped apart")
+                check(
+                    both, all(stopped_at(w) == (target, target) for w in both), "they stopped apart"
+                )
                 for w in both:
                     w.process.kill()
                     w.process.wait()
 
 
 def test_rejoin_many_times(store):
-    """The step that was agreed is never passed, and every round begins with a count of its own."""
+    """No worker passes the agreed step, and every round counts its steps from 0."""
     worker, _, link = begin(store, "rejoin", TEST_NO_GROUP="1")
     rounds = 200
     for number in range(1, rounds + 1):
@@ -158,7 +196,11 @@ def test_rejoin_many_times(store):
         target = seen + 1 + number % 4
         link.stop_at(number, target)
         check([worker], link.receive()["type"] == REJOIN, "no REJOIN")
-        check([worker], link.step == target and link.stopped_for == number, f"{link.step} steps, not {target}")
+        check(
+            [worker],
+            link.step == target and link.stopped_for == number,
+            f"{link.step} steps, not {target}",
+        )
         link.round(0, 1, number, store.port)
     worker.process.kill()
     worker.process.wait()
@@ -166,10 +208,12 @@ def test_rejoin_many_times(store):
 
 
 def test_rejoin_that_goes_wrong(store):
-    for how, text in (("close", "rejoin: the agent is gone; end this process"),
-                      ("rank", "rejoin: the agent sent a place that makes no sense"),
-                      ("address", "rejoin: the agent sent a place that makes no sense"),
-                      ("junk", "rejoin: the agent is gone")):
+    for how, text in (
+        ("close", "rejoin: the agent is gone; end this process"),
+        ("rank", "rejoin: the agent sent a place that makes no sense"),
+        ("address", "rejoin: the agent sent a place that makes no sense"),
+        ("junk", "rejoin: the agent is gone"),
+    ):
         worker, _, link = begin(store, "rejoin")
         link.until(lambda: link.step > 0)
         link.over()
@@ -214,7 +258,7 @@ def test_patience_ends(store):
     seen = link.step
     link.until(lambda: link.step > seen + 1)
     check([worker], time.monotonic() - begun >= 5, "it went on before the change's time was over")
-    link.stop_at(1, 1)  # too late: it is forgotten
+    link.stop_at(1, 1)  # too late: the change has been dropped
     wait_for([worker])
     expect([worker], 0, 0, "ended")
     check([worker], "change" not in worker.text(), "it heard of a change that was over")
@@ -234,8 +278,12 @@ def test_flight_records(store):
             check([worker], dumped["text"] == f"{folder}/flight-0.json", f"{dumped}")
             with open(dumped["text"], encoding="utf-8") as f:
                 record = json.load(f)
-            check([worker], record["agent"] == "connected" and "asked for" in record["reason"], f"{record}")
-        link.close()  # and a signal that comes late harms nobody
+            check(
+                [worker],
+                record["agent"] == "connected" and "asked for" in record["reason"],
+                f"{record}",
+            )
+        link.close()  # a signal that comes late does no harm
         os.kill(worker.process.pid, signum)
         worker.process.kill()
         worker.process.wait()
@@ -247,16 +295,27 @@ def test_flight_records(store):
 
 
 def test_agents_that_are_not_there(store):
-    """Nothing fails, and the flight record has the fact."""
+    """No call fails, and the flight record shows the reason."""
     with tempfile.TemporaryDirectory() as folder:
-        for variable, fact in ((None, "none is named"), ("rubbish", "is no address"), (":", "is no address"),
-                               ("x" * 5000, "is no address"), ("nobody:" + "0" * 32, "refused"),
-                               ("no\nbo\"dy:" + "0" * 32, "refused")):
+        for variable, fact in (
+            (None, "none is named"),
+            ("rubbish", "is not an address"),
+            (":", "is not an address"),
+            ("x" * 5000, "is not an address"),
+            ("nobody:" + "0" * 32, "refused"),
+            ("no\nbo\"dy:" + "0" * 32, "refused"),
+        ):
             path = f"{folder}/flight-0.json"
             if os.path.exists(path):
                 os.remove(path)
-            worker = start(store, variable, "exit", limit=3, CRUNRT_FLIGHT_FILE=f"{folder}/flight-",
-                           TEST_DUMP="1")
+            worker = start(
+                store,
+                variable,
+                "exit",
+                limit=3,
+                CRUNRT_FLIGHT_FILE=f"{folder}/flight-",
+                TEST_DUMP="1",
+            )
             wait_for([worker])
             expect([worker], 0, 0, "ended")
             with open(path, encoding="utf-8") as f:
@@ -274,11 +333,14 @@ def test_a_stopped_agent_holds_nobody_up(store):
 
 
 def test_the_link_ends_with_the_runtime(store):
-    """No descriptor is left to a program that the worker executes or that lives on after it."""
+    """A program that the worker executes, or leaves behind, inherits no descriptor."""
     worker, _, link = begin(store, "exit")
     link.until(lambda: link.step > 0)
-    inherits = [t for t in os.listdir(f"/proc/{worker.process.pid}/fd")
-                if "socket" in os.readlink(f"/proc/{worker.process.pid}/fd/{t}")]
+    inherits = [
+        t
+        for t in os.listdir(f"/proc/{worker.process.pid}/fd")
+        if "socket" in os.readlink(f"/proc/{worker.process.pid}/fd/{t}")
+    ]
     for fd in inherits:
         with open(f"/proc/{worker.process.pid}/fdinfo/{fd}", encoding="utf-8") as f:
             flags = int(re.search(r"flags:\s*(\d+)", f.read())[1], 8)
