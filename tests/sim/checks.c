@@ -1,6 +1,6 @@
-/* What must hold, whatever goes wrong. The checks look at both sides: at what the real code
- * believes (node, coordinator) and at what is so in the world (which processes live, who was told
- * what). */
+/* What must hold, whatever goes wrong. The checks compare what the real code believes (node,
+ * coordinator) with what is so in the world: which processes live, and which messages were sent to
+ * which node. */
 #include "tests/sim/world.h"
 
 #include <string.h>
@@ -97,7 +97,7 @@ static void check_ranks(struct host *h, const struct round_record *r) {
     for (uint32_t g = 0; g < r->group; g++) {
         const struct rdzv_round *m = &r->told[g];
         if (r->node[g] < 0) {
-            world_violation(w, "group rank %u of round %" PRIu64 " is nobody's", g, r->round);
+            world_violation(w, "group rank %u of round %" PRIu64 " is given to no node", g, r->round);
             return;
         }
         uint32_t *role = &next_of_role[r->node[g] % 2], workers = w->nodes[r->node[g]].worker_count;

@@ -1,6 +1,6 @@
 /* Workers as small models of programs. Each process draws its habits: whether it counts steps, can
  * rejoin, answers changes, ignores SIGTERM, writes flight records. Its page is a real one; the
- * steps in it are computed from the time when somebody reads it, so a worker costs no event per
+ * steps in it are computed from the time when the agent reads it, so a worker costs no event per
  * step.
  *
  * A worker that is alive is a process of its own: it goes on, and dies, while its agent is stopped.

@@ -206,7 +206,7 @@ struct round_record {
     int64_t formed_at, superseded_at; /* CR_FOREVER: it is not */
     uint32_t group, restart_count;
     uint16_t port;
-    int node[NODES_MAX];             /* by group rank; -1: nobody was told so */
+    int node[NODES_MAX];             /* by group rank; -1: sent to no node yet */
     struct rdzv_round told[NODES_MAX]; /* by group rank; without texts */
     unsigned succeeded;              /* bits by group rank */
 };
