@@ -97,7 +97,7 @@ static void check_ranks(struct host *h, const struct round_record *r) {
     for (uint32_t g = 0; g < r->group; g++) {
         const struct rdzv_round *m = &r->told[g];
         if (r->node[g] < 0) {
-            world_violation(w, "group rank %u of round %" PRIu64 " is given to no node", g, r->round);
+            world_violation(w, "round %" PRIu64 ": group rank %u is given to no node", r->round, g);
             return;
         }
         uint32_t *role = &next_of_role[r->node[g] % 2], workers = w->nodes[r->node[g]].worker_count;
