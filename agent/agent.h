@@ -1,7 +1,8 @@
 /* The agent: one node's worker group. Starts, watches, logs, restarts, stops, reports.
  *
- * No command line and no process-global state: a front end fills a `struct agent_job`, runs the loop
- * and gets a result. Source of the behaviour: torchrun (docs/usage.md lists where we differ). */
+ * No command line and no process-global state: a front end fills a `struct agent_job`, runs the
+ * loop and gets a result. Source of the behaviour: torchrun (docs/usage.md lists where we
+ * differ). */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
@@ -31,13 +32,13 @@ struct agent_result {
 
 struct agent;
 
-/* Makes this process fit to hold workers: sub-reaper of its descendants, SIGCHLD not ignored, the limit
- * of open files raised as far as it goes (workers get the old one back).
- * Process-wide, and therefore the choice of a front end, in main, before threads start. From then on
- * a child in a foreign session that nobody here started is taken for an orphan of a worker: reaped
- * when it dies and killed when the worker group ends. Children that this process already has by now,
- * and children in our own session (popen, uv_spawn), are never touched.
- * Returns 0, or a negative errno with a text. */
+/* Makes this process fit to hold workers: sub-reaper of its descendants, SIGCHLD not ignored, the
+ * limit of open files raised as far as it goes (workers get the old one back). Process-wide, and
+ * therefore the choice of a front end, in main, before threads start. From then on a child in a
+ * foreign session that nobody here started is taken for an orphan of a worker: reaped when it
+ * dies and killed when the worker group ends. Children that this process already has by now, and
+ * children in our own session (popen, uv_spawn), are never touched. Returns 0, or a negative
+ * errno with a text. */
 int agent_claim_process(struct cr_error *err);
 
 /* Checks what can be checked before anything starts (log folder, program, ports) and begins.
@@ -51,9 +52,9 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
  * shutdown_timeout_ms. A second call hastens: SIGTERM and the timeout anew. */
 void agent_signal(struct agent *agent, int signum);
 
-/* This node is to go away within left_ms (`kind`: LEAVE, PREEMPTION or MAINTENANCE). Workers that count
- * their steps stop together with those of all nodes and may save what they have; then all of this
- * node's workers are stopped and the others go on without it. */
+/* This node is to go away within left_ms (`kind`: LEAVE, PREEMPTION or MAINTENANCE). Workers that
+ * count their steps stop together with those of all nodes and may save what they have; then all
+ * of this node's workers are stopped and the others go on without it. */
 void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t left_ms,
                   const char *why);
 

@@ -1,5 +1,5 @@
-/* The job description: everything that a launcher can ask of an agent. Part of agent.h; separate, and
- * without libuv, so that the agent's own files and pure code can use it. */
+/* The job description: everything that a launcher can ask of an agent. Part of agent.h; separate,
+ * and without libuv, so that the agent's own files and pure code can use it. */
 #ifndef AGENT_AGENT_JOB_H
 #define AGENT_AGENT_JOB_H
 
@@ -16,8 +16,9 @@ enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ER
 struct agent_job {
     struct rendezvous_options rendezvous;
 
-    /* What is started. argv[0] is an absolute or relative path, already looked up in PATH; all later
-     * arguments go through the $-template (${local_rank}, $$) for each worker. NULL-terminated. */
+    /* What is started. argv[0] is an absolute or relative path, already looked up in PATH; all
+     * later arguments go through the $-template (${local_rank}, $$) for each worker.
+     * NULL-terminated. */
     char *const *argv;
     const char *title; /* what the failure report calls the program */
     uint32_t max_restarts;
@@ -43,8 +44,9 @@ struct agent_job {
     int64_t step_timeout_ms;    /* --step-timeout: longest time from step to step; 0 = no limit */
     int console_events;         /* --event-log-handler=console */
 
-    /* 1: the process' log (base/log.h) takes the way of the workers' stderr, so that a stderr that is
-     * full never stops the loop. A choice of main, which calls cr_log_flush() at the end. */
+    /* 1: the process' log (base/log.h) takes the way of the workers' stderr, so that a stderr
+     * that is full never stops the loop. A choice of main, which calls cr_log_flush() at the end.
+     * */
     int carries_log;
 };
 

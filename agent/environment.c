@@ -1,4 +1,5 @@
-/* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited twice. */
+/* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited
+ * twice. */
 #include "agent/environment.h"
 
 #include "base/template.h"

@@ -31,9 +31,9 @@ void environment_done(struct environment *e);
 /* Another one, that borrows what is shared from `from`, which must live longer. 0 or -ENOMEM. */
 int environment_copy(const struct environment *from, struct environment *out);
 
-/* Both are for the worker `local_rank`, valid until the next call for another; `error_file` is its
- * path, or "" for none; `link` is "CRUN_AGENT=…" (worker_channel.h). -ENOMEM, or -EINVAL: the virtual local rank has no entry in
- * CUDA_VISIBLE_DEVICES. */
+/* Both are for the worker `local_rank`, valid until the next call for another; `error_file` is
+ * its path, or "" for none; `link` is "CRUN_AGENT=…" (worker_channel.h). -ENOMEM, or -EINVAL: the
+ * virtual local rank has no entry in CUDA_VISIBLE_DEVICES. */
 int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
                     const char *link, char *const **envp, struct cr_error *err);
 int environment_arguments(struct environment *e, uint32_t local_rank, char *const **argv,

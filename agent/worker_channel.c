@@ -34,8 +34,8 @@ struct channel {
     int pidfd;           /* for the dump signal; -1 = none */
     int dump_signal;
     struct channel_page *page; /* NULL before HELLO */
-    int64_t limit_since_ns;    /* the limit counts from here or from the last step, whichever is later;
-                                  INT64_MAX: the worker is parked and has no limit */
+    int64_t limit_since_ns;    /* the limit counts from here or from the last step, whichever is
+                                  later; INT64_MAX: the worker is parked and has no limit */
     int64_t overdue_for_ns;    /* on_hung has reported the step that was due at this moment */
     LIST_ENTRY(channel) of_strangers;
 };

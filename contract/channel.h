@@ -1,26 +1,27 @@
-/* The channel between an agent and one of its workers: a connection for packets, and a page of shared
- * memory for the worker's progress. The agent and the worker runtime both include this header; neither
- * includes the other.
+/* The channel between an agent and one of its workers: a connection for packets, and a page of
+ * shared memory for the worker's progress. The agent and the worker runtime both include this
+ * header; neither includes the other.
  *
  * The agent listens on an abstract SOCK_SEQPACKET address and gives each worker the variable
  *     CRUN_AGENT=<address without its first NUL>:<the worker's token>
- * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of the
- * page; both map it. From then on a step costs no system call: the worker writes its progress into the
- * page, and the agent rings a bell in the page (a counter) when it has sent a packet. A packet is one
- * struct channel_packet, always of full size; anything else ends the connection. A worker without a
- * channel is stopped like any program.
+ * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of
+ * the page; both map it. From then on a step costs no system call: the worker writes its progress
+ * into the page, and the agent rings a bell in the page (a counter) when it has sent a packet. A
+ * packet is one struct channel_packet, always of full size; anything else ends the connection. A
+ * worker without a channel is stopped like any program.
  *
  * A change with notice lets all ranks stop after the same number of steps. The order matters:
  *
  *   agent:                        sends CHANGE, rings the bell, then reads `step`
  *   worker, in crunrt_step():     writes `step`, then reads the bell
  *
- * All four accesses are sequentially consistent. So either the worker sees the bell in this step and
- * waits in it, or the agent reads this step; the worker can be at most one step beyond what the agent
- * read. Example: the agent reads 7 while the worker is about to write 8. The worker then sees the bell
- * and waits in step 8. The coordinator takes the largest step that any agent read, and adds one: at
- * least 8, which no worker has passed. STOP_AT brings that agreed step. A worker that has made it sets
- * `stopped_for`, saves, and then sends READY or REJOIN, or ends with status 0. */
+ * All four accesses are sequentially consistent. So either the worker sees the bell in this step
+ * and waits in it, or the agent reads this step; the worker can be at most one step beyond what
+ * the agent read. Example: the agent reads 7 while the worker is about to write 8. The worker
+ * then sees the bell and waits in step 8. The coordinator takes the largest step that any agent
+ * read, and adds one: at least 8, which no worker has passed. STOP_AT brings that agreed step. A
+ * worker that has made it sets `stopped_for`, saves, and then sends READY or REJOIN, or ends with
+ * status 0. */
 #ifndef CONTRACT_CHANNEL_H
 #define CONTRACT_CHANNEL_H
 

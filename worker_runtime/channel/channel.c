@@ -38,8 +38,8 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     size_t name_len = colon != NULL ? (size_t) (colon - text) : 0;
     if (name_len == 0 || name_len >= CHANNEL_ADDRESS_MAX ||
         strlen(colon + 1) != CHANNEL_TOKEN_MAX - 1) {
-        return cr_fail(why, -EINVAL, "reach the agent: " CHANNEL_VARIABLE "='%.100s' is not an address",
-                       text);
+        return cr_fail(why, -EINVAL,
+                       "reach the agent: " CHANNEL_VARIABLE "='%.100s' is not an address", text);
     }
     *at = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(at->sun_path + 1, text, name_len);
