@@ -29,10 +29,11 @@ void guard_replace(struct nursery *n) {
 
 /* A killed warden dies when the scheduler runs it; guard_wait() reaps it later, when the handles of
  * the nursery are closed. If processes are left in the cgroup, which are not our children, the
- * warden is released instead of killed: it ends them, removes the cgroup and exits. */
+ * warden is released instead of killed: it ends them, removes the cgroup and exits. The same if there
+ * was no memory to look for processes that the workers left. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
-    if (cgroup_remove(&n->cgroup) < 0) {
+    if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {
         known_children_forget(n->warden.pid);
         warden_release(&n->warden);
     }

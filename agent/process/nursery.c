@@ -2,12 +2,14 @@
  * and decide nothing: each of them runs nursery_turn(), which looks at what is true now. */
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* the longest time between two looks at undecided children */
+#define LOOK_AGAIN_MAX_MS 2000 /* longer than orphans.c takes to decide about a child */
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
@@ -55,18 +57,37 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns how many orphans live, undecided ones included. Their fate is known within a second, so
- * the timer looks again: after 1, 2, 4 … ms. */
+/* Whether to look again later. What cannot be decided for so long, because there is no memory to look
+ * with, is left to the warden. */
+static bool may_look_again(struct nursery *n) {
+    int64_t now_ms = cr_monotonic_ms();
+    if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
+    if (now_ms - n->undecided_since_ms < LOOK_AGAIN_MAX_MS) return true;
+    if (!n->warden_takes_over) {
+        cr_warn("cannot look for the processes that the workers left: out of memory; they are "
+                "killed when this process ends");
+    }
+    n->warden_takes_over = true;
+    return false;
+}
+
+static void stop_looking_again(struct nursery *n) {
+    n->retry_ms = 0;
+    n->undecided_since_ms = 0;
+    (void) uv_timer_stop(&n->retry);
+}
+
+/* Returns how many orphans live, undecided ones included. Their fate is normally known within a
+ * second, so the timer looks again: after 1, 2, 4 … ms. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
-    if (found.undecided == 0) {
-        n->retry_ms = 0;
-        (void) uv_timer_stop(&n->retry);
-    } else {
-        n->retry_ms = n->retry_ms == 0 ? 1 : 2 * n->retry_ms;
-        if (n->retry_ms > RETRY_MAX_MS) n->retry_ms = RETRY_MAX_MS;
-        (void) uv_timer_start(&n->retry, on_retry, n->retry_ms, 0);
+    if (found.undecided == 0 || !may_look_again(n)) {
+        stop_looking_again(n);
+        return found.alive;
     }
+    n->retry_ms = n->retry_ms == 0 ? 1 : 2 * n->retry_ms;
+    if (n->retry_ms > RETRY_MAX_MS) n->retry_ms = RETRY_MAX_MS;
+    (void) uv_timer_start(&n->retry, on_retry, n->retry_ms, 0);
     return found.alive + found.undecided;
 }
 

@@ -106,6 +106,8 @@ struct nursery {
     struct orphan_list orphans;
     struct undecided_list undecided;
     unsigned retry_ms; /* until the next look at them; doubles */
+    int64_t undecided_since_ms; /* 0 = there are none */
+    bool warden_takes_over;     /* what could not be looked at is the warden's */
     uint64_t deaths_seen;
 
     bool adopts; /* this process is a sub-reaper */
