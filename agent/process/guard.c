@@ -27,10 +27,10 @@ void guard_replace(struct nursery *n) {
     cr_debug("the warden died; %s", rc == 0 ? "started another one" : "going on without a warden");
 }
 
-/* A killed warden dies when the scheduler runs it; guard_wait() reaps it later, when the handles of
- * the nursery are closed. If processes are left in the cgroup, which are not our children, the
- * warden is released instead of killed: it ends them, removes the cgroup and exits. The same if there
- * was no memory to look for processes that the workers left. */
+/* A killed warden dies when the scheduler runs it; guard_wait() reaps it later, when the handles
+ * of the nursery are closed. If processes are left in the cgroup, which are not our children, the
+ * warden is released instead of killed: it ends them, removes the cgroup and exits. The same if
+ * there was no memory to look for processes that the workers left. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
     if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {

@@ -57,8 +57,8 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Whether to look again later. What cannot be decided for so long, because there is no memory to look
- * with, is left to the warden. */
+/* Whether to look again later. What cannot be decided for so long, because there is no memory to
+ * look with, is left to the warden. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
     if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
