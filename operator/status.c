@@ -46,7 +46,7 @@ struct answer {
 };
 
 static void add(struct answer *a, json_t *list, json_t *item) {
-    /* Fails also if the list or the item is NULL. */
+    /* json_array_append_new() also fails if `list` or `item` is NULL. */
     if (json_array_append_new(list, item) < 0) a->incomplete = true;
 }
 
