@@ -51,15 +51,15 @@ def report(case):
 
 
 def test_start(tmp):
-    for_each_allocation(tmp, start, CRUN)
+    for_each_allocation(tmp, start, CRUN, stride=6)
 
 
 def test_restart(tmp):
-    for_each_allocation(tmp, restart, CRUN)
+    for_each_allocation(tmp, restart, CRUN, stride=6)
 
 
 def test_report(tmp):
-    for_each_allocation(tmp, report, CRUN)
+    for_each_allocation(tmp, report, CRUN, stride=6)
 
 
 # ---- two nodes: the allocator of one of them fails ----
@@ -95,11 +95,11 @@ def joining_node(case):
 
 
 def test_hosting_node(tmp):
-    for_each_allocation(tmp, hosting_node, CRUN)
+    for_each_allocation(tmp, hosting_node, CRUN, stride=10)
 
 
 def test_joining_node(tmp):
-    for_each_allocation(tmp, joining_node, CRUN)
+    for_each_allocation(tmp, joining_node, CRUN, stride=10)
 
 
 # ---- crun-store ----
