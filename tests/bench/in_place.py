@@ -23,7 +23,8 @@ class Job:
         self.process = subprocess.Popen(
             [f"{BUILD}/bin/crun", f"--nproc-per-node={RANKS}", f"--max-restarts={ROUNDS}",
              f"{BUILD}/examples/elastic", "1000000000", "--pace-ms", "1", *args],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=dict(os.environ, OMP_NUM_THREADS="1"))
 
     def all_begun(self):
         """{rank: pid}, once all have made the first step of a round; a stuck rank ends the bench."""

@@ -14,7 +14,8 @@ from free_port import free_port  # noqa: E402
 from rdzv_raw import SUCCEEDED, Member  # noqa: E402
 from store_raw import Modern, Server, listed, text  # noqa: E402
 
-CRUN, STORE, AGENT, WORKER = (FAILING / name for name in ("crun", "crun-store", "crun-agent", "worker"))
+CRUN, STORE, AGENT, WORKER = (FAILING / name
+                              for name in ("crun", "crun-store", "crun-agent", "worker"))
 
 
 def shell(words):
@@ -72,7 +73,8 @@ def two_nodes(case, hosts):
              *shell('[ "$RANK.$TORCHELASTIC_RESTART_COUNT" != 0.0 ]')]
     conf = "--rdzv-conf=join_timeout=3,read_timeout=3,is_host="
     failing = case.start([CRUN, f"{conf}{int(hosts)}", *words])
-    other = case.start([crun_test.CRUN, f"{conf}{int(not hosts)}", *words], case.plain_environment())
+    other = case.start([crun_test.CRUN, f"{conf}{int(not hosts)}", *words],
+                       case.plain_environment())
     try:
         status, err = case.finish(failing)
         if status != 0:

@@ -60,7 +60,8 @@ def run_case(command, folder, tmp):
 
 
 def leftovers(folder, tmp, before):
-    return sorted({str(p) for p in folder.rglob("*")} - before) + sorted(str(p) for p in tmp.iterdir())
+    return sorted({str(p) for p in folder.rglob("*")} - before) + sorted(str(p)
+                                                                         for p in tmp.iterdir())
 
 
 def check(case):

@@ -26,7 +26,8 @@ def failing(tmp, text, *args, env=None, workers=3):
 
 
 def test_box(tmp):
-    done = failing(tmp, "if rank != 1: time.sleep(100)\nprint('my last words', file=sys.stderr)\nsys.exit(3)\n")
+    done = failing(tmp,
+                   "if rank != 1: time.sleep(100)\nprint('my last words', file=sys.stderr)\nsys.exit(3)\n")
     v = verdict(done)
     assert (v[1], v[2], v[5]) == ("1", "1", "exit code 3"), done
     box = done.stderr[done.stderr.index("===="):]
@@ -111,7 +112,8 @@ def test_corrupt_error_file_never_harms_the_report(tmp):
 
 def test_error_file_that_is_a_pipe_or_a_folder(tmp):
     for make in ("os.mkfifo", "os.mkdir"):
-        done = failing(tmp, f"{make}(os.environ['TORCHELASTIC_ERROR_FILE'])\nsys.exit(6)\n", workers=1)
+        done = failing(tmp, f"{make}(os.environ['TORCHELASTIC_ERROR_FILE'])\nsys.exit(6)\n",
+                       workers=1)
         assert verdict(done)[5] == "exit code 6" and "error_file: <N/A>" in done.stderr, done
 
 

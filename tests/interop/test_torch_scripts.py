@@ -124,7 +124,8 @@ class Scripts(unittest.TestCase):
         self.said(self.run_script(ENV_INIT, "--nproc-per-node=3"), "sum 6 of 3", 3)
 
     def test_init_process_group_static(self):
-        self.said(self.run_script(ENV_INIT, "--nproc-per-node=2", "--master-port=0"), "sum 3 of 2", 2)
+        self.said(self.run_script(ENV_INIT, "--nproc-per-node=2", "--master-port=0"), "sum 3 of 2",
+                  2)
 
     def test_distributed_data_parallel(self):
         self.assertEqual(self.run_script(DDP, "--nproc-per-node=2").out, "trained\n")

@@ -15,7 +15,8 @@ if PYTHON is None:
 
 
 def train(*args):
-    return crun("--standalone", "--nproc-per-node=4", "--max-restarts=1", PROGRAM, *args, timeout=300,
+    return crun("--standalone", "--nproc-per-node=4", "--max-restarts=1", PROGRAM, *args,
+                timeout=300,
                 env=clean_env(PYTHON_EXEC=PYTHON))
 
 

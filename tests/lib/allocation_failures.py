@@ -172,7 +172,8 @@ def for_each_allocation(tmp, scenario, program, statuses=(1,), stride=1):
         wrong, err, calls, status = run_case(tmp / wish, scenario, wish, statuses)
         hit = next((c for c in calls if c.failed), None)
         with lock:
-            ends["not reached" if hit is None else "as usual" if status == 0 else "with an error"] += 1
+            ends["not reached" if hit is None else "as usual" if status == 0
+                 else "with an error"] += 1
             if wrong is not None:
                 key = (wrong.splitlines()[0], hit and hit.stack)
                 problems.setdefault(key, []).append((wish, wrong, hit, err))

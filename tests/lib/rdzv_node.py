@@ -22,7 +22,8 @@ ROUND = re.compile(r"round (?P<round>\d+) restart (?P<restart>\d+) group (?P<gro
 class Node:
     def __init__(self, argv, prefix):
         self.argv = argv
-        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.PIPE,
+                                        text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=1,
                                         env=clean_env(LOGLEVEL="info"))
         self.lines, self.story = queue.Queue(), []
