@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the cost of
-our layer; start-up to the first collective; a step with and without an agent. `make bench-crunrt`.
+"""All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the
+cost of our layer; start-up to the first collective; a step with and without an agent. `make
+bench-crunrt`.
 
     tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3] [--steps-only | --first-only]
 """

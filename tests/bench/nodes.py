@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Several launchers on this machine as the nodes of one job: crun, and torchrun beside it in the same run.
+"""Several launchers on this machine as the nodes of one job: crun, and torchrun beside it in the
+same run.
 
     tests/bench/nodes.py [K…]       default 2 8 32
 
-For each K: from starting K launchers (one worker each) until the last worker runs; a worker of the last
-node is killed: until the workers of all other nodes are gone, and until all run again; a launcher is
-killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the smaller group
-runs. Milliseconds, median of three. torchrun is measured for the start only, once, and where K of it fit
-into memory: the rest takes it its polling intervals.
+For each K: from starting K launchers (one worker each) until the last worker runs; a worker of the
+last node is killed: until the workers of all other nodes are gone, and until all run again; a
+launcher is killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the
+smaller group runs. Milliseconds, median of three. torchrun is measured for the start only, once,
+and where K of it fit into memory: the rest takes it its polling intervals.
 """
 import os
 import pathlib

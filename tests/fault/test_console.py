@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
 """The console and the log files under stress: a reader that is slow, that stops or that goes away,
-floods, workers that close their stderr. The job goes on, whoever reads, and no byte is lost that could
-be written."""
+floods, workers that close their stderr. The job goes on, whoever reads, and no byte is lost that
+could be written."""
 import os
 import pathlib
 import signal

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Backend etcd against a real cluster of three: a leader is elected, replaced under a higher epoch when it
-dies, and neither that nor the loss of a member of etcd, nor both, loses the job."""
+"""Backend etcd against a real cluster of three: a leader is elected, replaced under a higher epoch
+when it dies, and neither that nor the loss of a member of etcd, nor both, loses the job."""
 import pathlib
 import shutil
 import signal

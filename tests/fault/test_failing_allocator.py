@@ -25,8 +25,8 @@ def shell(words):
 # ---- crun on one node ----
 
 def alone(case):
-    """Where memory stays short the node ends when a time limit of the rendezvous is over: short ones,
-    so that the test does not take long."""
+    """Where memory stays short the node ends when a time limit of the rendezvous is over: short
+    ones, so that the test does not take long."""
     limits = "join_timeout=1,read_timeout=0.5,keep_alive_interval=0.1,keep_alive_max_attempt=3"
     return ["--standalone", "--nproc-per-node=2",
             *([f"--rdzv-conf={limits}"] if case.wish.endswith("+") else [])]
@@ -43,7 +43,8 @@ def restart(case):
 
 
 def report(case):
-    """The workers write error files and fail: crun ends with 1 and says so, or that memory is short."""
+    """The workers write error files and fail: crun ends with 1 and says so, or that memory is
+    short."""
     record = '{"message": {"message": "broken", "extraInfo": {"timestamp": "1"}}}'
     status, err = case.run([CRUN, *alone(case),
                             *shell(f"echo '{record}' >$TORCHELASTIC_ERROR_FILE; exit 3")])
@@ -66,8 +67,8 @@ def test_report(tmp):
 # ---- two nodes: the allocator of one of them fails ----
 
 def two_nodes(case, hosts):
-    """A round, a restart and the end. Memory may be short on the node that hosts, which then refuses
-    the other one: so either of them may be the one that says it."""
+    """A round, a restart and the end. Memory may be short on the node that hosts, which then
+    refuses the other one: so either of them may be the one that says it."""
     words = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job", "--rdzv-backend=c10d",
              "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1",
              *shell('[ "$RANK.$TORCHELASTIC_RESTART_COUNT" != 0.0 ]')]
@@ -129,8 +130,8 @@ def end(case, process):
 
 
 def use_store(server, name):
-    """Every operation, with values that must be kept, grown, handed out and dropped. `name` keeps the
-    keys of two clients apart."""
+    """Every operation, with values that must be kept, grown, handed out and dropped. `name` keeps
+    the keys of two clients apart."""
     c = Modern(server)
     c.set(f"{name}key", "one")
     assert c.get(f"{name}key") == b"one"
@@ -284,7 +285,8 @@ def test_agent_commands(tmp):
 # ---- a worker of libcrunrt ----
 
 def worker_pair(case, *words):
-    """Rank 0's allocator fails; rank 1 is whole. A store of their own, for no key may be left over."""
+    """Rank 0's allocator fails; rank 1 is whole. A store of their own, for no key may be left
+    over."""
     with Server() as server:
         def environment(make, rank):
             return make(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The disk of the logs, or of the console, is full: one warning, the job goes on, the others get every line."""
+"""The disk of the logs, or of the console, is full: one warning, the job goes on, the others get
+every line."""
 import pathlib
 import resource
 import subprocess

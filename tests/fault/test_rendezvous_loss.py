@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Losing nodes: killed, stopped, behind a network that went silent, behind one that loses packets; and
-who hosts when every host has an address of its own."""
+"""Losing nodes: killed, stopped, behind a network that went silent, behind one that loses packets;
+and who hosts when every host has an address of its own."""
 import pathlib
 import signal
 import sys

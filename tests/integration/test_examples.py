@@ -58,7 +58,8 @@ def test_spawn(tmp):
 
 
 def test_all_reduce_gpu(tmp):
-    """On a machine with GPUs it works; elsewhere it fails with the CUDA code and falls back to nothing."""
+    """On a machine with GPUs it works; elsewhere it fails with the CUDA code and falls back to
+    nothing."""
     if not (EXAMPLES / "all_reduce_gpu").exists():
         return  # built where CUDA and NCCL are
     done = start("all_reduce_gpu", 1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--numa-binding on this machine's own topology. The GPUs are two of its PCI devices, which a library
-in the place of the driver's says are GPUs: where they are the kernel tells."""
+"""--numa-binding on this machine's own topology. The GPUs are two of its PCI devices, which a
+library in the place of the driver's says are GPUs: where they are the kernel tells."""
 import os
 import pathlib
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The verdict and the report: who failed first, of what, with its last words (contract 41 to 46)."""
+"""The verdict and the report: who failed first, of what, with its last words (contract 41 to
+46)."""
 import json
 import pathlib
 import re
@@ -124,8 +125,8 @@ def test_no_error_file_leaves_ours_alone(tmp):
 
 
 def test_first_by_the_kernel(tmp):
-    # rank 2 dies; 0 and 1 notice (their pipe ends, and then whoever looks sees it dead) and fail at once: the
-    # report names rank 2
+    # rank 2 dies; 0 and 1 notice (their pipe ends, and then whoever looks sees it dead) and fail at
+    # once: the report names rank 2
     fifo = tmp / "fifo"
     done = failing(tmp, f"path = '{fifo}'\n"
                         "if rank == 2:\n"

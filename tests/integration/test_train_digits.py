@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The main job: training that loses a worker ends with exactly the weights of an undisturbed run."""
+"""The main job: training that loses a worker ends with exactly the weights of an undisturbed
+run."""
 # timeout: 300
 import os
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The timer watchdog (contract 65): a pipe for timers, and a signal for whoever is over its time."""
+"""The timer watchdog (contract 65): a pipe for timers, and a signal for whoever is over its
+time."""
 import os
 import pathlib
 import sys

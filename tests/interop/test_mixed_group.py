@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One Gloo group of C ranks and Python torch ranks. torch 1.13 (Debian's, on the same libgloo): they
-all-reduce, broadcast and exchange messages together. CRUN_TEST_MODERN_PYTHON's torch, whose Gloo is a
-later one: the C ranks say so at once and send it nothing."""
+"""One Gloo group of C ranks and Python torch ranks. torch 1.13 (Debian's, on the same libgloo):
+they all-reduce, broadcast and exchange messages together. CRUN_TEST_MODERN_PYTHON's torch, whose
+Gloo is a later one: the C ranks say so at once and send it nothing."""
 import os
 import subprocess
 import sys

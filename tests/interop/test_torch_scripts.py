@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 600
-"""Unmodified PyTorch scripts under crun, with the torch that is installed: nothing here knows crun."""
+"""Unmodified PyTorch scripts under crun, with the torch that is installed: nothing here knows
+crun."""
 import json
 import pathlib
 import sys

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # timeout: 600
-"""The same command lines under real torchrun and under crun: the workers must see the same arguments,
-folder, stdin and environment, the logs must have the same tree and bytes, and the exit status must be
-the same. What may differ is listed here, once:
+"""The same command lines under real torchrun and under crun: the workers must see the same
+arguments, folder, stdin and environment, the logs must have the same tree and bytes, and the exit
+status must be the same. What may differ is listed here, once:
 
   status       a wrong command line is 2 under crun, 1 or 2 under torchrun
   environment  names that the installed torch (1.13 in Debian 12) did not have yet, or that were
                dropped since; crun's mark on its processes
-  standalone   crun serves a store (USE_AGENT_STORE=True, numeric address); 1.13 left that to rank 0"""
+  standalone   crun serves a store (USE_AGENT_STORE=True, numeric address); 1.13 left that to rank
+  0"""
 import pathlib
 import re
 import subprocess
@@ -26,7 +27,8 @@ TORCHRUN = [PYTHON, str(LIB / "torchrun.py"), "--monitor_interval=0.1"]
 
 NEWER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCHELASTIC_SIGNALS_TO_HANDLE",
          "TORCHELASTIC_TIMER_FILE", "CUDA_MODULE_LOADING"}
-# crun's mark on its processes, by which it finds what they leave behind; the worker runtime's way to crun
+# crun's mark on its processes, by which it finds what they leave behind; the worker runtime's way
+# to crun
 OURS = {"CRUN_NURSERY", "CRUN_AGENT"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
 PLACES = {"DUMP_DIR", "TMPDIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}

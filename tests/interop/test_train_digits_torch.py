@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The same job in plain PyTorch, DDP on gloo, by the same crun line with nothing changed but the program."""
+"""The same job in plain PyTorch, DDP on gloo, by the same crun line with nothing changed but the
+program."""
 # timeout: 400
 import os
 import re

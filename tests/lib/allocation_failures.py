@@ -5,13 +5,14 @@
 
     for_each_allocation(tmp, start)
 
-The programs in build/tests/failing/ have the allocator of tests/failing_allocator/, which writes down
-every call and lets one fail. A first run without a failure counts the calls; then call 1, 2, 3, …
-fails. Each run must end as usual, or with a documented status and a line which says that memory was
-short: no signal, no failed assertion, no deadline missed, no process left, no leak (under ASan).
+The programs in build/tests/failing/ have the allocator of tests/failing_allocator/, which writes
+down every call and lets one fail. A first run without a failure counts the calls; then call 1, 2,
+3, … fails. Each run must end as usual, or with a documented status and a line which says that
+memory was short: no signal, no failed assertion, no deadline missed, no process left, no leak
+(under ASan).
 
-By default a scenario with more than LIMIT calls runs only those calls whose stack of callers is new,
-thinned out to LIMIT if there are still more; CRUN_TEST_EVERY_ALLOCATION=1 runs all of them.
+By default a scenario with more than LIMIT calls runs only those calls whose stack of callers is
+new, thinned out to LIMIT if there are still more; CRUN_TEST_EVERY_ALLOCATION=1 runs all of them.
 """
 import collections
 import concurrent.futures
@@ -38,7 +39,8 @@ Call = collections.namedtuple("Call", "number function failed stack")
 
 
 class Case:
-    """One run of a scenario: its folder, the allocation that fails, the processes that it started."""
+    """One run of a scenario: its folder, the allocation that fails, the processes that it
+    started."""
 
     def __init__(self, folder, wish, name):
         self.folder, self.wish = folder, wish

@@ -1,10 +1,10 @@
 """A TCP port for a server that a test is about to start.
 
 Port 0 is of no use where several programs must know the port before one of them listens: the kernel
-would choose it from the range of outgoing connections, and between asking and listening a connection
-of another test could take it, for a minute with TIME_WAIT. So the port comes from below that range.
-Two tests that run at the same time must not get the same one either: each port has a lock file, held
-by the process that asked for it until that process ends."""
+would choose it from the range of outgoing connections, and between asking and listening a
+connection of another test could take it, for a minute with TIME_WAIT. So the port comes from below
+that range. Two tests that run at the same time must not get the same one either: each port has a
+lock file, held by the process that asked for it until that process ends."""
 import fcntl
 import os
 import pathlib

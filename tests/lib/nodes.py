@@ -6,8 +6,8 @@
         first[0].signal(signal.SIGUSR1)         # that worker fails; SIGUSR2: it ends well
         assert a.wait() == 0
 
-A worker writes what it was given to one file and then waits for a signal. Everything that was started
-is killed at the end; what the launchers printed is shown when a test fails.
+A worker writes what it was given to one file and then waits for a signal. Everything that was
+started is killed at the end; what the launchers printed is shown when a test fails.
 """
 import json
 import os
@@ -98,7 +98,8 @@ class Nodes:
         return found
 
     def round(self, workers, timeout=TIMEOUT_S):
-        """The workers of a round not seen before, by rank, once `workers` of them are alive in it."""
+        """The workers of a round not seen before, by rank, once `workers` of them are alive in
+        it."""
         def look():
             groups = {}
             for w in self.workers():

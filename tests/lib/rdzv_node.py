@@ -50,7 +50,8 @@ class Node:
             raise AssertionError(f"nothing heard from {self.argv}") from None
 
     def expect(self, kind, timeout=TIMEOUT_S):
-        """The next line, which must be of that kind: a dictionary for a round, else the text behind it."""
+        """The next line, which must be of that kind: a dictionary for a round, else the text behind
+        it."""
         text = self.next(timeout)
         assert text is not None and text.startswith(kind + " "), (kind, text)
         if kind != "round":

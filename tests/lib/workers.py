@@ -4,8 +4,8 @@
         results = run_workers(store, 4, ["crunrt_worker", "collectives"])
         expect_all(results, 0, "collectives right")
 
-A worker is waited for with a deadline; past it everything is killed and the test fails with all that the
-workers wrote.
+A worker is waited for with a deadline; past it everything is killed and the test fails with all
+that the workers wrote.
 """
 import os
 import signal
