@@ -83,8 +83,9 @@ static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
     if (rc < 0) return rc;
     json_auto_t *answer = a.incomplete ? NULL : json_pack("{s:O}", "jobs", jobs);
     if (answer == NULL || json_dumpf(answer, stdout, JSON_INDENT(2)) < 0) {
-        return cr_fail(err, -ENOMEM, "cannot write the answer as JSON: no memory left, or a name in "
-                       "it is not UTF-8; ask without --json");
+        return cr_fail(err, -ENOMEM,
+                       "cannot write the answer as JSON: no memory left, or a name in it is not "
+                       "UTF-8; ask without --json");
     }
     (void) printf("\n");
     return 0;
