@@ -1,4 +1,6 @@
-/* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited twice. */
+/* Builds the environment and the arguments of workers. The variables are listed in tables
+ * (X-macros), from which both the writing of a variable and the removal of an inherited one of that
+ * name are made. */
 #include "agent/environment.h"
 
 #include "base/template.h"
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The same for all workers of a node in an attempt: V(name, format, value). */
+/* Variables with one value for all workers of a node in an attempt: V(name, format, value). */
 #define SHARED_VARIABLES(V)                                                                        \
     V("WORLD_SIZE", "%u", e->round->world_size)                                                    \
     V("LOCAL_WORLD_SIZE", "%u", e->job->rendezvous.local_world_size)                               \
@@ -24,8 +26,8 @@
     V("TORCHELASTIC_RUN_ID", "%s", e->job->rendezvous.run_id)                                      \
     V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
 
-/* Set only where the launcher's environment has nothing to say: V(name, value, condition). The
- * second name is what torch before 2.2 read. */
+/* Variables that are set only if the launcher's environment does not have them: V(name, value,
+ * condition). torch before 2.2 reads NCCL_ASYNC_ERROR_HANDLING, later versions the longer name. */
 #define DEFAULT_VARIABLES(V)                                                                       \
     V("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                   \
     V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
@@ -72,7 +74,8 @@ static int is_replaced(const struct environment *e, const char *entry) {
 
 /* ---- what an attempt shares ---- */
 
-/* NUL-terminated texts, one after the other: the buffer may move while it grows. */
+/* Writes the shared variables, each ended by a NUL, into one buffer. Pointers to them are made
+ * afterwards, because the buffer may move while it grows. */
 static int write_shared(struct environment *e, char *const *inherited) {
     int rc = 0;
 #define V(name, format, value)                                                                     \
@@ -165,7 +168,9 @@ void environment_done(struct environment *e) {
 
 /* ---- what is one worker's own ---- */
 
-/* The i-th entry of the list, blanks around it trimmed; or the number itself without a list. */
+/* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank: the entry of the launcher's
+ * list at index local_rank, without blanks around it; or local_rank itself if the launcher has no
+ * list. */
 static int write_visible(struct environment *e, uint32_t local_rank, struct cr_error *err) {
     const char *at = e->visible_devices;
     if (at == NULL) return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%u", local_rank);
