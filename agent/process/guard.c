@@ -29,12 +29,12 @@ void guard_replace(struct nursery *n) {
 }
 
 /* Kills the warden, and does not wait for its death: guard_wait() reaps it when the nursery's
- * handles are closed. If cgroup_remove() fails because processes are left in the cgroup, which are
- * not our children, it releases the warden instead: the warden ends them, removes the cgroup and
- * exits. */
+ * handles are closed. It releases the warden instead, which ends the processes, removes the cgroup
+ * and exits, in two cases: processes that are not our children are left in the cgroup; or memory was
+ * too short to look for the processes that the workers left. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
-    if (cgroup_remove(&n->cgroup) < 0) {
+    if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {
         known_children_forget(n->warden.pid);
         warden_release(&n->warden);
     }

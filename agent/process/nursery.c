@@ -3,12 +3,14 @@
  * and does what is due. So a late, merged or lost event does no harm. */
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
+#define UNDECIDED_MAX_MS 2000 /* longer than orphans.c takes to decide about a child */
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
@@ -56,19 +58,38 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
+/* Returns whether undecided children are to be checked again. Without memory no check can decide; after
+ * UNDECIDED_MAX_MS the warden takes over: it kills them when this process ends. */
+static bool may_look_again(struct nursery *n) {
+    int64_t now_ms = cr_monotonic_ms();
+    if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
+    if (now_ms - n->undecided_since_ms < UNDECIDED_MAX_MS) return true;
+    if (!n->warden_takes_over) {
+        cr_warn("cannot look for the processes that the workers left: out of memory; they are "
+                "killed when this process ends");
+    }
+    n->warden_takes_over = true;
+    return false;
+}
+
+static void stop_looking_again(struct nursery *n) {
+    n->retry_ms = 0;
+    n->undecided_since_ms = 0;
+    (void) uv_timer_stop(&n->retry);
+}
+
 /* Signals the orphans. Returns how many are alive, undecided children included. If there are
  * undecided children, it starts the timer that checks them again after 1, 2, 4 … ms: within
  * UNDECIDED_MS (orphans.c) each of them is known to be ours or not. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
-    if (found.undecided == 0) {
-        n->retry_ms = 0;
-        (void) uv_timer_stop(&n->retry);
-    } else {
-        n->retry_ms = n->retry_ms == 0 ? 1 : 2 * n->retry_ms;
-        if (n->retry_ms > RETRY_MAX_MS) n->retry_ms = RETRY_MAX_MS;
-        (void) uv_timer_start(&n->retry, on_retry, n->retry_ms, 0);
+    if (found.undecided == 0 || !may_look_again(n)) {
+        stop_looking_again(n);
+        return found.alive;
     }
+    n->retry_ms = n->retry_ms == 0 ? 1 : 2 * n->retry_ms;
+    if (n->retry_ms > RETRY_MAX_MS) n->retry_ms = RETRY_MAX_MS;
+    (void) uv_timer_start(&n->retry, on_retry, n->retry_ms, 0);
     return found.alive + found.undecided;
 }
 

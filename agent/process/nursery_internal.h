@@ -109,6 +109,8 @@ struct nursery {
     struct orphan_list orphans;
     struct undecided_list undecided;
     unsigned retry_ms; /* current interval of `retry` in ms; doubles after each check */
+    int64_t undecided_since_ms; /* when the first undecided child was seen; 0 = there is none */
+    bool warden_takes_over; /* memory was too short to find all orphans: the warden kills them */
     uint64_t deaths_seen;
 
     bool adopts; /* this process is a sub-reaper */

@@ -66,9 +66,9 @@ class Case:
         return self.finish(self.start(argv, env, **how))
 
     def finish(self, process, timeout=DEADLINE_S):
-        """Waits for the end; returns (status, stderr)."""
+        """Waits for the end; returns (status, stderr), and keeps stdout in self.out."""
         try:
-            _, err = process.communicate(timeout=timeout)
+            self.out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
             _, err = process.communicate()
