@@ -1,5 +1,6 @@
-/* Variables stand in tables (X-macros) and nowhere else, so a variable that is set here is always
- * removed from the inherited ones. Without that a program could find two values of one name. */
+/* Builds the environment and the arguments of workers. The variables are listed in tables
+ * (X-macros), from which both the writing of a variable and the removal of an inherited one of that
+ * name are made. */
 #include "agent/environment.h"
 
 #include "base/template.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The same for all workers of a node in an attempt: V(name, format, value). */
+/* Variables with one value for all workers of a node in an attempt: V(name, format, value). */
 #define SHARED_VARIABLES(V)                                                                        \
     V("WORLD_SIZE", "%u", e->round->world_size)                                                    \
     V("LOCAL_WORLD_SIZE", "%u", e->job->rendezvous.local_world_size)                               \
@@ -25,8 +26,8 @@
     V("TORCHELASTIC_RUN_ID", "%s", e->job->rendezvous.run_id)                                      \
     V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
 
-/* Set only if the launcher's environment does not have them: V(name, value, condition). torch
- * before 2.2 reads the second name. */
+/* Variables that are set only if the launcher's environment does not have them: V(name, value,
+ * condition). torch before 2.2 reads NCCL_ASYNC_ERROR_HANDLING, later versions the longer name. */
 #define DEFAULT_VARIABLES(V)                                                                       \
     V("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                   \
     V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
@@ -73,8 +74,8 @@ static int is_replaced(const struct environment *e, const char *entry) {
 
 /* ---- the variables that all workers share ---- */
 
-/* Writes NUL-terminated texts one after the other. The list that points to them is made later,
- * because the buffer may move while it grows. */
+/* Writes the shared variables, each ended by a NUL, into one buffer. Pointers to them are made
+ * afterwards, because the buffer may move while it grows. */
 static int write_shared(struct environment *e, char *const *inherited) {
     int rc = 0;
 #define V(name, format, value)                                                                     \
@@ -167,8 +168,9 @@ void environment_done(struct environment *e) {
 
 /* ---- one worker's own variables and arguments ---- */
 
-/* Without a list in the launcher's environment, worker i gets GPU i; else entry i of the list,
- * trimmed. */
+/* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank: the entry of the launcher's
+ * list at index local_rank, without blanks around it; or local_rank itself if the launcher has no
+ * list. */
 static int write_visible(struct environment *e, uint32_t local_rank, struct cr_error *err) {
     const char *at = e->visible_devices;
     if (at == NULL) return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%u", local_rank);
