@@ -110,10 +110,7 @@ static ncclResult_t enqueue(const struct call *c, enum kind kind, enum part_kind
     ncclResult_t end = group_end();
     if (f.kind == HOST_FAULT_ASYNC) comm_set_async(c->comm, (ncclResult_t) f.code);
     if (end != ncclSuccess && end != ncclInProgress) return end;
-    if (c->comm->blocking) return r;
-    ncclResult_t state = (ncclResult_t) atomic_load(&c->comm->async);
-    if (state == ncclSuccess && c->comm->group_job != NULL) group_join(c->comm);
-    return state;
+    return c->comm->blocking ? r : comm_outcome(c->comm, end);
 }
 
 #pragma GCC visibility push(default)

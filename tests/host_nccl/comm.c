@@ -53,6 +53,13 @@ static ncclResult_t state_of(ncclComm_t comm) {
     return state;
 }
 
+/* NCCL returns the state, which may have changed already; here a call that began something always
+ * returns ncclInProgress. */
+ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end) {
+    if (end == ncclInProgress && atomic_load(&comm->async) == ncclSuccess) return ncclInProgress;
+    return state_of(comm);
+}
+
 ncclResult_t comm_ready(ncclComm_t comm) {
     if (atomic_load(&comm->abort_flag) != 0) {
         group_join(comm);
@@ -194,7 +201,7 @@ static ncclResult_t init_rank(const char *call, ncclComm_t *out, int size, const
     if (r != ncclSuccess) return r;
     if (end != ncclSuccess && end != ncclInProgress) return end;
     if (f.kind == HOST_FAULT_ASYNC) comm_set_async(*out, (ncclResult_t) f.code);
-    return (*out)->blocking || group_depth() > 0 ? ncclSuccess : state_of(*out);
+    return (*out)->blocking || group_depth() > 0 ? ncclSuccess : comm_outcome(*out, end);
 }
 
 /* ---- ending ---- */
@@ -344,7 +351,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     (void) group_error(r);
     ncclResult_t end = group_end();
     if (end != ncclSuccess && end != ncclInProgress) return end;
-    return comm->blocking ? r : state_of(comm);
+    return comm->blocking ? r : comm_outcome(comm, end);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

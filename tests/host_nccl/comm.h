@@ -49,6 +49,9 @@ void comm_set_abort(ncclComm_t comm, int value); /* of a child in the making, to
 struct job;
 ncclResult_t comm_end(ncclComm_t comm, ncclResult_t (*run)(struct job *job)); /* adds such a job */
 
+/* What a call of a non-blocking communicator returns after its group ended with `end`. */
+ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end);
+
 void comm_set_async(ncclComm_t comm, ncclResult_t result);
 bool comm_aborted(void *comm);
 

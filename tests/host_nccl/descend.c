@@ -178,7 +178,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
     (void) group_error(r);
     ncclResult_t end = group_end();
     if (end != ncclSuccess && end != ncclInProgress) return end;
-    return comm->blocking ? r : (ncclResult_t) atomic_load(&comm->async);
+    return comm->blocking ? r : comm_outcome(comm, end);
 }
 #endif
 

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 
+os.environ.setdefault("CRUN_TEST_DEADLINE", "30")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from workers import BUILD, contract, expect, expect_all, fail, skip, wait_for, Worker
 
