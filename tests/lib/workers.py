@@ -51,6 +51,13 @@ class Worker:
         return self.process.returncode
 
 
+def host_nccl(**extra):
+    """The environment in which the nccl backend runs on the host NCCL, which is no NCCL."""
+    folder = os.path.abspath(f"{BUILD}/tests/host_nccl")
+    return dict(CRUNRT_NCCL_LIBRARY=f"{folder}/libnccl.so.2", CRUNRT_CUDART_LIBRARY=f"{folder}/libcudart.so",
+                CRUNRT_ALLOW_FAKE_NCCL="1", CRUNRT_BACKEND="nccl", **extra)
+
+
 def program(name):
     return f"{BUILD}/tests/workers/{name}"
 
