@@ -10,8 +10,9 @@ int main(void) {
         kept();
     }
     crunrt_work *works[3];
+    float *x = floats(3 * 16, 1);
     for (int i = 0; i < 3; i++) {
-        crunrt_op op = sum_of(floats(16, 1));
+        crunrt_op op = sum_of(x + (ptrdiff_t) i * 16);
         KEPT(crunrt_group_start(world, &op, &works[i]) == 0, "start");
     }
     for (int i = 0; i < 3; i++) {

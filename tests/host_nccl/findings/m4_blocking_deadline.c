@@ -8,7 +8,7 @@ int main(void) {
         stand_by(1);
         kept();
     }
-    (void) alarm(6);
+    (void) alarm(4);
     crunrt_op op = sum_of(floats(16, 1));
     int rc = crunrt_group_run(world, &op);
     say_done();

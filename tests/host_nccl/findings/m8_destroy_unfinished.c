@@ -12,7 +12,7 @@ int main(void) {
     crunrt_work *work = NULL;
     crunrt_op op = sum_of(floats(16, 1));
     KEPT(crunrt_group_start(world, &op, &work) == 0, "start");
-    (void) alarm(10); /* the end of the group may wait for the work for ever */
+    (void) alarm(6); /* the end of the group may wait for the work for ever */
     crunrt_group_destroy(world);
     free(malloc(200)); /* what was freed is used again */
     int rc = crunrt_work_wait(work, CRUNRT_TIMEOUT_DEFAULT);
