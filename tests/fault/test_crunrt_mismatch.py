@@ -11,10 +11,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import BUILD, Store, expect, expect_all, fail, run_workers, skip, start_workers, wait_for
+from workers import Store, expect, expect_all, fail, run_workers, need_backend, start_workers, wait_for
 
-if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
-    skip("the gloo backend was not built (libgloo-dev)")
+need_backend()
 
 for how, other in (("kind", "broadcast(float32 x 64, root 0)"), ("count", "all_reduce(float32 x 32, sum)")):
     with Store() as store:

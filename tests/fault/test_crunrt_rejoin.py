@@ -7,10 +7,9 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import BUILD, Store, Worker, contract, expect, fail, program, skip, start_workers, wait_for
+from workers import Store, Worker, contract, expect, fail, program, need_backend, start_workers, wait_for
 
-if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
-    skip("the gloo backend was not built (libgloo-dev)")
+need_backend()
 
 with Store() as store:  # three of four go on, in the order of their first ranks
     workers = wait_for(start_workers(store, 4, ["crunrt_worker", "rejoin", "3", "1"]))

@@ -46,7 +46,7 @@ def run(ranks, program, environment):
 with open(TABLE, encoding="utf-8") as f:
     rows = [line.split() for line in f if line.strip() and not line.startswith("#")]
 failed = False
-with concurrent.futures.ThreadPoolExecutor(3) as pool:  # they wait more than they work
+with concurrent.futures.ThreadPoolExecutor(4) as pool:  # they wait more than they work
     results = list(pool.map(lambda row: run(int(row[2]), row[3], row[4:]), rows))
 for (state, finding, _, program, *_), broken in zip(rows, results):
     if state == "known" and broken is not None:

@@ -399,7 +399,6 @@ static void mode_works(void) {
         free(data[k]);
     }
     test_batch();
-    test_messages_meanwhile();
     crunrt_work *nothing = NULL;
     crunrt_op op = CRUNRT_OP_INIT;
     op.kind = CRUNRT_OP_ALL_REDUCE;
@@ -410,6 +409,13 @@ static void mode_works(void) {
     op.kind = CRUNRT_OP_SEND;
     REQUIRE(crunrt_group_start(world, &op, &nothing) == -EINVAL, "nonsense");
     printf("works right on rank %d\n", rank);
+    close_world();
+}
+
+static void mode_messages_meanwhile(void) {
+    open_world(30000);
+    test_messages_meanwhile();
+    printf("messages right on rank %d\n", rank);
     close_world();
 }
 
@@ -1139,6 +1145,25 @@ static void mode_nccl(void) {
     crunrt_destroy(rt);
 }
 
+/* Sums until one fails; then the group is broken. */
+static void mode_broken(void) {
+    const char *timeout = getenv("TEST_TIMEOUT_MS");
+    open_world(timeout != NULL ? atoi(timeout) : 60000);
+    int rc = 0;
+    int64_t since = now_ms();
+    for (int i = 0; rc == 0 && i < 20; i++) {
+        float x = 1;
+        rc = crunrt_group_all_reduce(world, &x, &x, 1, CRUNRT_FLOAT32, CRUNRT_SUM);
+    }
+    REQUIRE(rc < 0, "all went well");
+    print_error(rc, since);
+    REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
+    printf("%s\n", crunrt_last_error());
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    exit(3);
+}
+
 static float nccl_sum(crunrt_group *g) {
     float x = 1;
     REQUIRE(crunrt_group_all_reduce(g, &x, &x, 1, CRUNRT_FLOAT32, CRUNRT_SUM) == 0, "sum");
@@ -1418,6 +1443,8 @@ int main(int argc, char **argv) {
         mode_collectives();
     else if (strcmp(mode, "works") == 0)
         mode_works();
+    else if (strcmp(mode, "messages-meanwhile") == 0)
+        mode_messages_meanwhile();
     else if (strcmp(mode, "lose-works") == 0)
         mode_lose_works();
     else if (strcmp(mode, "lose-store") == 0)
@@ -1456,6 +1483,8 @@ int main(int argc, char **argv) {
         mode_init();
     else if (strcmp(mode, "backend") == 0)
         mode_backend(argument);
+    else if (strcmp(mode, "broken") == 0)
+        mode_broken();
     else if (strcmp(mode, "nccl") == 0)
         mode_nccl();
     else if (strcmp(mode, "nccl-split") == 0)
