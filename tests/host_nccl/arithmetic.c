@@ -151,7 +151,8 @@ double arithmetic_get(ncclDataType_t type, const void *at) {
                 if (how->kind == ARITHMETIC_PRE_MUL_SUM) v = (T) ((U) v * (U) (T) how->scalar);    \
                 acc = r == 0 ? v : combine_##name(how, acc, v);                                    \
             }                                                                                      \
-            to[i] = how->kind == ARITHMETIC_SUM_POST_DIV ? (T) (acc / (T) how->ranks) : acc;       \
+            if (how->kind == ARITHMETIC_SUM_POST_DIV) acc = (T) (acc / (T) how->ranks);            \
+            to[i] = acc;                                                                           \
         }                                                                                          \
     }
 
