@@ -1,25 +1,100 @@
-/* The shell around worker_group: turns what happens into its events, and does what it answers.
+/* The agent's shell: turns what happens (exits, packets of workers, the rendezvous, the timer,
+ * signals) into events of the node (agent/node/node.h), and carries out the actions that the node
+ * asks for. It decides nothing.
  *
- * One object owns the nursery (processes), the rendezvous, the workers' links, the log folder, the
- * output relay, and one record a worker. Everything runs on the loop's thread. It ends in this order:
- * the group has ended, the output is drained and the console flushed, the rendezvous has said
- * good-bye, the handles are closed, on_done. */
-#include "agent/agent_internal.h"
+ * One object owns the nursery (processes), the rendezvous, the workers' channels, the log folder,
+ * the output relay and the case file. Everything runs on the loop's thread. It ends in this order:
+ * the node finishes, the output is drained and the console flushed, the handles are closed,
+ * on_done. */
+#include "agent/agent.h"
 
+#include "agent/attempt.h"
+#include "agent/case_file.h"
+#include "agent/node/node.h"
+#include "agent/output/log_relay.h"
+#include "agent/process/nursery.h"
 #include "agent/report/report.h"
-#include "base/assert.h"
+#include "agent/watchdog/watchdog.h"
+#include "agent/worker_channel.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rendezvous/rendezvous.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+struct agent {
+    uv_loop_t *loop;
+    const struct agent_job *job;
+    char host[256];
+    struct node node;
+    uv_timer_t timer; /* runs to node_deadline() */
+    int64_t timer_ms; /* the deadline that it runs to; CR_FOREVER: it does not run */
+
+    struct rendezvous_round round;      /* the current one, or the last */
+    int rounds;                         /* so far */
+    struct worker_process **processes;  /* by local rank; NULL: not started, or ended */
+    struct nursery *nursery;            /* this and the next are NULL until opened */
+    struct rendezvous *rendezvous;
+    struct worker_channels *channels;
+    struct log_dir logs;
+    struct log_relay *relay;
+    struct watchdog *watchdog; /* NULL: the job has no timer file */
+    struct case_file case_file;
+
+    int64_t began_ms;
+    struct cr_error error; /* why a start failed, or why the rendezvous ended the job */
+    struct cr_buffer report;
+    struct agent_result result;
+    int open_parts; /* parts that are still being closed */
+    int failed_start;
+    void (*on_done)(void *arg, const struct agent_result *result);
+    void *arg;
+};
+
+static uint32_t worker_count(const struct agent *a) {
+    return a->job->rendezvous.local_world_size;
+}
+
+/* What all events of this agent (agent/report) have in common. */
+static struct event_source event_source(const struct agent *a) {
+    return (struct event_source){.enabled = a->job->console_events,
+                                 .run_id = a->job->rendezvous.run_id,
+                                 .role = a->job->rendezvous.role,
+                                 .backend = a->job->rendezvous.backend,
+                                 .entry_point = a->job->title,
+                                 .host = a->host};
+}
+
 static const char *text_of(const struct cr_buffer *b) {
     return b->len > 0 ? b->data : "a worker failed";
+}
+
+/* ---- the node's timer ---- */
+
+static void on_timer(uv_timer_t *timer);
+
+/* Ends every callback that gave the node an event. */
+static void arm_timer(struct agent *a) {
+    int64_t deadline_ms = node_deadline(&a->node);
+    if (deadline_ms == a->timer_ms) return;
+    a->timer_ms = deadline_ms;
+    if (deadline_ms == CR_FOREVER) {
+        (void) uv_timer_stop(&a->timer);
+        return;
+    }
+    uv_update_time(a->loop); /* the timer counts from the loop's time, which may be late */
+    (void) uv_timer_start(&a->timer, on_timer, (uint64_t) cr_time_left_ms(deadline_ms), 0);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct agent *a = timer->data;
+    a->timer_ms = CR_FOREVER;
+    node_tick(&a->node, cr_monotonic_ms());
+    arm_timer(a);
 }
 
 /* ---- the end ---- */
@@ -39,188 +114,278 @@ static void on_part_closed(void *arg) {
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
-    a->open_parts = (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->links != NULL) + CHANGE_TIMERS;
-    /* The nursery first, so that its warden dies while the store's thread is stopped. */
+    a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
+                    (a->watchdog != NULL) + (a->channels != NULL);
+    /* The nursery first: its warden then ends while the store's thread is being stopped. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
-    if (a->links != NULL) worker_channels_close(a->links, on_part_closed);
-    change_timers_close(a, on_timer_closed);
+    if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
+    uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
-/* The last words of the workers stand before the verdict on them. */
+/* The console has the workers' last output now; the verdict on them is printed after it. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
+/* ---- what the node asks for: processes ---- */
+
+static struct attempt attempt_of(struct agent *a) {
+    return (struct attempt){.job = a->job, .round = &a->round, .logs = &a->logs,
+                            .relay = a->relay, .channels = a->channels, .nursery = a->nursery,
+                            .case_file = &a->case_file, .processes = a->processes,
+                            .events = event_source(a)};
+}
+
+static int do_start(void *arg, bool *starts) {
+    struct agent *a = arg;
+    struct attempt attempt = attempt_of(a);
+    return attempt_start(&attempt, starts, &a->error);
+}
+
+static int do_hand_over(void *arg, uint32_t worker) {
+    struct attempt attempt = attempt_of(arg);
+    return attempt_hand_over(&attempt, worker);
+}
+
+static void do_stop(void *arg, int signum, int64_t grace_ms) {
+    struct agent *a = arg;
+    nursery_end(a->nursery, signum, grace_ms);
+}
+
+static void do_keep(void *arg, uint32_t worker, bool keep) {
+    struct agent *a = arg;
+    if (a->processes[worker] != NULL) worker_keep(a->processes[worker], keep);
+    log_relay_keep(a->relay, worker, keep);
+}
+
+static void do_signal(void *arg, uint32_t worker, int signum) {
+    struct agent *a = arg;
+    worker_signal(a->processes[worker], signum);
+}
+
+/* Not by worker_signal(), which would record the signal as ours: the verdict would then list the
+ * worker as a victim, though it failed by hanging. */
+static void do_kill_hung(void *arg, uint32_t worker) {
+    struct agent *a = arg;
+    (void) kill(-worker_pid(a->processes[worker]), SIGKILL);
+}
+
+static bool do_is_dead(void *arg, uint32_t worker) {
+    struct agent *a = arg;
+    return worker_is_dead(a->processes[worker]);
+}
+
+/* ---- what the node asks for: channels ---- */
+
+static int do_send_packet(void *arg, uint32_t worker, const struct channel_packet *packet) {
+    struct agent *a = arg;
+    return worker_channels_send(a->channels, worker, packet);
+}
+
+static int do_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
+    struct agent *a = arg;
+    return worker_channels_ask_dump(a->channels, worker, dump_id);
+}
+
+static void do_read_page(void *arg, uint32_t worker, struct worker_progress *out) {
+    struct agent *a = arg;
+    worker_channels_read_page(a->channels, worker, out);
+}
+
+/* ---- what the node asks for: the rendezvous ---- */
+
+static void do_join(void *arg) {
+    struct agent *a = arg;
+    rendezvous_join(a->rendezvous);
+}
+
+static void do_failed(void *arg, uint64_t round) {
+    struct agent *a = arg;
+    struct cr_buffer line = {0};
+    if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
+    case_file_write_line(&a->case_file, &line);
+    cr_info("%s", text_of(&line));
+    rendezvous_failed(a->rendezvous, round, text_of(&line));
+    cr_buffer_done(&line);
+}
+
+static void do_succeeded(void *arg, uint64_t round) {
+    struct agent *a = arg;
+    rendezvous_succeeded(a->rendezvous, round);
+}
+
+static void do_leave(void *arg) {
+    struct agent *a = arg;
+    rendezvous_leave(a->rendezvous);
+}
+
+static void do_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
+                      const char *why) {
+    struct agent *a = arg;
+    rendezvous_notice(a->rendezvous, kind, left_ms, why);
+}
+
+static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs_ms) {
+    struct agent *a = arg;
+    rendezvous_change_answer(a->rendezvous, id, step, needs_ms);
+}
+
+static void do_change_ready(void *arg, uint64_t id) {
+    struct agent *a = arg;
+    rendezvous_change_ready(a->rendezvous, id);
+}
+
+/* ---- what the node asks for: the result ---- */
+
 static const enum agent_outcome outcomes[] = {
-    [GROUP_GOES_ON] = AGENT_ERROR,     [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
-    [GROUP_FAILED] = AGENT_FAILED,     [GROUP_LOST] = AGENT_ERROR,
-    [GROUP_UNSTARTED] = AGENT_ERROR,   [GROUP_SIGNALED] = AGENT_SIGNALED,
+    [GROUP_GOES_ON] = AGENT_ERROR,   [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
+    [GROUP_FAILED] = AGENT_FAILED,   [GROUP_LOST] = AGENT_ERROR,
+    [GROUP_UNSTARTED] = AGENT_ERROR, [GROUP_SIGNALED] = AGENT_SIGNALED,
     [GROUP_LEFT] = AGENT_LEFT,
 };
 
-/* The job ends for another reason, but a worker had failed before: that must not be lost. */
+/* The job ends for another reason, but a worker had failed before: a warning tells of it. */
 static void warn_of_failure(struct agent *a) {
-    struct cr_buffer what = {0};
-    case_write_first(a, &what);
-    cr_warn("%s", text_of(&what));
-    cr_buffer_done(&what);
+    struct cr_buffer line = {0};
+    case_file_write_line(&a->case_file, &line);
+    cr_warn("%s", text_of(&line));
+    cr_buffer_done(&line);
 }
 
-static void finish(struct agent *a) {
+static void do_finish(void *arg) {
+    struct agent *a = arg;
+    const struct worker_group *group = &a->node.group;
     log_relay_end(a->relay);
-    a->result.outcome = outcomes[a->group.ending];
-    a->result.signal = a->group.signal;
+    a->result.outcome = outcomes[group->ending];
+    a->result.signal = group->signal;
     a->result.workers_started = a->rounds > 0;
-    if (a->group.ending == GROUP_LEFT) {
-        (void) cr_fail(&a->error, -ECANCELED, "this node has left the job: %s", a->leaving.why);
+    if (group->ending == GROUP_LEFT) {
+        (void) cr_fail(&a->error, -ECANCELED, "this node has left the job: %s",
+                       a->node.notice.why);
     }
     a->result.error = a->error;
-    if (a->result.outcome == AGENT_FAILED) case_write_report(a);
-    else if (a->group.failures > 0) warn_of_failure(a);
-    events_agent_ended(a->job, &a->round, a->host, a->result.outcome,
-                       cr_monotonic_ms() - a->began_ms);
+    if (a->result.outcome == AGENT_FAILED) {
+        a->result.report =
+            case_file_write_report(&a->case_file, group->failures, &a->error, &a->report);
+    } else if (group->failures > 0) {
+        warn_of_failure(a);
+    }
+    bool as_planned =
+        a->result.outcome == AGENT_SUCCEEDED || a->result.outcome == AGENT_FAILED;
+    events_agent_ended(event_source(a), &a->round, as_planned, cr_monotonic_ms() - a->began_ms);
     log_relay_flush(a->relay);
 }
 
-/* ---- doing what the group's policy answers ---- */
-
-static void tell_failed(struct agent *a) {
-    struct cr_buffer what = {0};
-    case_write_first(a, &what);
-    cr_info("%s", text_of(&what));
-    rendezvous_failed(a->rendezvous, a->round.round, text_of(&what));
-    cr_buffer_done(&what);
+static void do_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    cr_log(level, "%s", text);
 }
 
-static void act(struct agent *a, const struct group_actions *todo) {
-    if (todo->tell_failed) tell_failed(a);
-    if (todo->tell_succeeded) rendezvous_succeeded(a->rendezvous, a->round.round);
-    if (todo->leave) rendezvous_leave(a->rendezvous);
-    if (todo->end_signal != 0) stop_workers(a, todo->end_signal, todo->end_grace_ms);
-    if (todo->join) rendezvous_join(a->rendezvous);
-    if (todo->start) {
-        uint32_t running;
-        if (attempt_start(a, &running) < 0) agent_step(a, GROUP_EVENT_START_FAILED, running, 0);
-    }
-    if (todo->finish) finish(a);
-}
-
-void agent_step(struct agent *a, enum group_event_type type, uint32_t count, int64_t ms) {
-    struct group_event event = {.type = type, .count = count, .ms = ms,
-                                .now_ms = cr_monotonic_ms()};
-    enum group_state before = a->group.state;
-    struct group_actions todo = worker_group_step(&a->group, &event);
-    if (a->group.state != before) {
-        cr_debug("worker group: %s -> %s", group_state_name(before),
-                 group_state_name(a->group.state));
-    }
-    act(a, &todo);
-    if (a->group.state == GROUP_STOPPING && a->group.ending != GROUP_GOES_ON) stop_stayers(a);
-}
-
-/* A node that has given notice does not come back. */
-void agent_look_if_empty(struct agent *a) {
-    if (!a->nursery_is_empty || a->group.state != GROUP_STOPPING || !only_parked_live(a)) return;
-    (void) uv_timer_stop(&a->stay);
-    change_over(a);
-    if (a->leaving.given) agent_step(a, GROUP_EVENT_LEAVE, 0, 0);
-    if (only_parked_live(a) && a->nursery_is_empty) agent_step(a, GROUP_EVENT_EMPTY, 0, 0);
-}
+static const struct node_actions node_actions = {
+    .start = do_start,
+    .hand_over = do_hand_over,
+    .stop = do_stop,
+    .keep = do_keep,
+    .signal = do_signal,
+    .kill_hung = do_kill_hung,
+    .is_dead = do_is_dead,
+    .send_packet = do_send_packet,
+    .ask_dump = do_ask_dump,
+    .read_page = do_read_page,
+    .join = do_join,
+    .failed = do_failed,
+    .succeeded = do_succeeded,
+    .leave = do_leave,
+    .notice = do_notice,
+    .change_answer = do_change_answer,
+    .change_ready = do_change_ready,
+    .finish = do_finish,
+    .log = do_log,
+};
 
 /* ---- what happens: processes ---- */
 
-static enum group_event_type event_of_exit(const struct agent *a, struct worker *w) {
-    int parked = w->parked;
-    w->parked = w->stays = 0;
-    if (parked) return GROUP_EVENT_PARKED_GONE;
-    if (w->how.exit_code != 0) return GROUP_EVENT_EXIT_BAD;
-    if (!change_was_reason(a, w)) return GROUP_EVENT_EXIT_OK;
-    w->made_way = 1;
-    return GROUP_EVENT_EXIT_READY;
-}
-
 static void on_exit_of(void *arg, struct worker_process *process, const struct worker_exit *how) {
     struct agent *a = arg;
-    struct worker *w = worker_arg(process);
-    w->process = NULL;
-    w->ended = 1;
-    w->how = *how;
-    log_relay_drain(a->relay, w->local_rank);
-    log_relay_keep(a->relay, w->local_rank, 0);
+    struct worker_process **slot = worker_arg(process);
+    uint32_t local_rank = (uint32_t) (slot - a->processes);
+    *slot = NULL;
+    case_file_add_exit(&a->case_file, local_rank, how);
+    log_relay_drain(a->relay, local_rank);
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
-    if (a->job->console_events) {
-        events_worker_ended(a->job, &a->round, a->host, w->local_rank, how,
-                            cr_monotonic_ms() - a->began_ms);
-    }
-    agent_step(a, event_of_exit(a, w), how->exit_code != 0 && how->signal_sent != 0 ? 1 : 0, 0);
-    if (w->made_way) change_made_way(a, w);
-    agent_look_if_empty(a);
-}
-
-/* A failure of its own making, though the signal is from us: it asked for it. */
-static void on_timer_expired(void *arg, pid_t pid) {
-    struct agent *a = arg;
-    for (uint32_t i = 0; i < worker_count(a); i++) {
-        struct worker *w = &a->workers[i];
-        if (w->process != NULL && worker_pid(w->process) == pid) w->timer_expired = 1;
-    }
+    events_worker_ended(event_source(a), &a->round, local_rank, how,
+                        cr_monotonic_ms() - a->began_ms);
+    node_worker_exited(&a->node, cr_monotonic_ms(), local_rank, how->exit_code, how->signal_sent);
+    arm_timer(a);
 }
 
 static void on_empty(void *arg) {
     struct agent *a = arg;
-    a->nursery_is_empty = 1;
     log_relay_end(a->relay);
-    agent_look_if_empty(a);
+    node_processes_gone(&a->node, cr_monotonic_ms());
+    arm_timer(a);
 }
 
 static const struct nursery_events nursery_events = {.on_exit = on_exit_of, .on_empty = on_empty};
 
-/* ---- what happens: rendezvous ---- */
+/* The worker asked for this signal by its timer, so its death counts as its own failure. */
+static void on_timer_expired(void *arg, pid_t pid) {
+    struct agent *a = arg;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        if (a->processes[i] == NULL || worker_pid(a->processes[i]) != pid) continue;
+        a->case_file.workers[i].timer_expired = true;
+    }
+}
 
-/* Workers that we stopped because of another node's failure are victims, not news. */
-static void say_restarted(struct agent *a, const struct rendezvous_round *round) {
-    struct cr_buffer what = {0};
+/* ---- what happens: the rendezvous ---- */
+
+/* Workers that we stopped because of another node's failure are victims; they are not named. */
+static void warn_of_restart(struct agent *a, const struct rendezvous_round *round) {
+    struct cr_buffer line = {0};
     if (round->restart_count == a->round.restart_count) return;
-    if (a->group.failures > 0) case_write_first(a, &what);
-    cr_warn("%s; restart %u of %u", what.len > 0 ? what.data : "a worker failed on another node",
+    if (a->node.group.failures > 0) case_file_write_line(&a->case_file, &line);
+    cr_warn("%s; restart %u of %u", line.len > 0 ? line.data : "a worker failed on another node",
             round->restart_count, a->job->max_restarts);
-    cr_buffer_done(&what);
+    cr_buffer_done(&line);
 }
 
 static void on_round(void *arg, const struct rendezvous_round *round) {
     struct agent *a = arg;
-    if (a->rounds > 0) say_restarted(a, round);
+    if (a->rounds > 0) warn_of_restart(a, round);
     a->round = *round;
     a->rounds++;
     cr_error_clear(&a->error);
-    events_round(a->job, round, a->host, cr_monotonic_ms() - a->began_ms);
-    agent_step(a, GROUP_EVENT_ROUND, worker_count(a), 0);
+    events_round(event_source(a), round, cr_monotonic_ms() - a->began_ms);
+    node_round(&a->node, cr_monotonic_ms(), round);
+    arm_timer(a);
 }
 
 static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct agent *a = arg;
-    cr_warn("round %llu is over: %s; stopping the workers", (unsigned long long) a->round.round, why);
-    agent_step(a, a->leaving.given ? GROUP_EVENT_LEAVE : GROUP_EVENT_STOP, 0, grace_max_ms);
+    cr_warn("round %llu is over: %s; stopping the workers", (unsigned long long) a->round.round,
+            why);
+    node_stop(&a->node, cr_monotonic_ms(), grace_max_ms);
+    arm_timer(a);
 }
 
 static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err) {
     struct agent *a = arg;
     if (a->error.code == 0) a->error = *err;
-    switch (outcome) {
-    case RENDEZVOUS_SUCCEEDED: agent_step(a, GROUP_EVENT_END_OK, 0, 0); return;
-    case RENDEZVOUS_FAILED: agent_step(a, GROUP_EVENT_END_FAILED, 0, 0); return;
-    case RENDEZVOUS_LOST: agent_step(a, GROUP_EVENT_END_LOST, 0, 0); return;
-    }
+    node_end(&a->node, cr_monotonic_ms(), outcome);
+    arm_timer(a);
 }
 
 static void on_change(void *arg, const struct rendezvous_change *change) {
-    change_announced(arg, change);
+    struct agent *a = arg;
+    node_change(&a->node, cr_monotonic_ms(), change);
+    arm_timer(a);
 }
 
 static void on_change_at(void *arg, uint64_t id, uint64_t step, int64_t left_ms) {
-    change_set(arg, id, step, left_ms);
+    struct agent *a = arg;
+    node_change_at(&a->node, cr_monotonic_ms(), id, step, left_ms);
+    arm_timer(a);
 }
 
 static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
@@ -231,47 +396,130 @@ static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_
 static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
 
 static const struct rendezvous_events rendezvous_events = {
-    .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,   .on_change = on_change,
-    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
+    .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
+    .on_change = on_change,       .on_change_at = on_change_at,
+    .on_notice = on_notice,       .on_dump = on_dump,
 };
 
-/* ---- the face ---- */
+/* ---- what happens: the workers' channels ---- */
+
+static void on_ready(void *arg, uint32_t local_rank, uint64_t change_id) {
+    struct agent *a = arg;
+    node_worker_ready(&a->node, cr_monotonic_ms(), local_rank, change_id);
+    arm_timer(a);
+}
+
+static void on_rejoin(void *arg, uint32_t local_rank) {
+    struct agent *a = arg;
+    node_worker_rejoin(&a->node, cr_monotonic_ms(), local_rank);
+    arm_timer(a);
+}
+
+static void on_dumped(void *arg, uint32_t local_rank, uint64_t dump_id, const char *path) {
+    struct agent *a = arg;
+    node_worker_dumped(&a->node, cr_monotonic_ms(), local_rank, dump_id, path);
+    arm_timer(a);
+}
+
+static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
+    struct agent *a = arg;
+    node_worker_hung(&a->node, cr_monotonic_ms(), local_rank, step, ms);
+    a->case_file.workers[local_rank].hung_ms = a->node.workers[local_rank].hung_ms;
+    a->case_file.workers[local_rank].hung_step = a->node.workers[local_rank].hung_step;
+    arm_timer(a);
+}
+
+static const struct worker_channel_events channel_events = {
+    .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung};
+
+/* ---- the calls of agent.h ---- */
+
+int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->group.state == GROUP_ENDED) {
-        log_relay_give_up(a->relay); /* all that we still wait for is the console */
+    if (a->node.group.state == GROUP_ENDED) {
+        log_relay_give_up(a->relay); /* the console is all that we still wait for */
         return;
     }
-    if (a->group.signals > 0) log_relay_give_up(a->relay);
-    agent_step(a, GROUP_EVENT_SIGNAL, (uint32_t) signum, 0);
+    if (a->node.group.signals > 0) log_relay_give_up(a->relay);
+    node_signal(&a->node, cr_monotonic_ms(), signum);
+    arm_timer(a);
+}
+
+void agent_notice(struct agent *a, enum rendezvous_change_kind kind, int64_t left_ms,
+                  const char *why) {
+    node_notice(&a->node, cr_monotonic_ms(), kind, left_ms, why);
+    arm_timer(a);
+}
+
+void agent_dump(struct agent *a, const char *why) {
+    node_dump(&a->node, cr_monotonic_ms(), why);
+    arm_timer(a);
 }
 
 void agent_free(struct agent *a) {
     if (a == NULL) return;
     cr_buffer_done(&a->report);
-    free(a->workers);
+    case_file_done(&a->case_file);
+    node_done(&a->node);
+    free(a->processes);
     free(a);
 }
 
-/* The nursery first, for it forks; the log folder last, so that a refused port leaves none behind. */
+static int open_relay(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
+    _Static_assert(AGENT_STREAM_OUT == LOG_RELAY_STDOUT && AGENT_STREAM_ERR == LOG_RELAY_STDERR,
+                   "the masks go from one to the other as they are");
+    const struct log_relay_options options = {.workers = worker_count(a),
+                                              .redirects = job->redirects,
+                                              .tee = job->tee,
+                                              .console = job->console,
+                                              .role = job->rendezvous.role,
+                                              .prefix_template = job->log_line_prefix_template,
+                                              .stdout_filters = job->duplicate_stdout_filters,
+                                              .stderr_filters = job->duplicate_stderr_filters,
+                                              .carries_log = job->carries_log};
+    return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
+}
+
+/* The nursery first, because it forks; the log folder last, so that a port that is in use does not
+ * leave an empty folder behind. */
 static int open_parts(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
     int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
     if (rc == 0) {
-        rc = worker_channels_open(a->loop, worker_count(a), a->job->step_timeout_ms,
-                               &agent_channel_events, a, &a->links, err);
+        rc = worker_channels_open(a->loop, worker_count(a), job->step_timeout_ms, &channel_events,
+                                  a, &a->channels, err);
     }
     if (rc == 0) {
-        rc = rendezvous_open(a->loop, &a->job->rendezvous, &rendezvous_events, a, &a->rendezvous,
-                             err);
+        rc = rendezvous_open(a->loop, &job->rendezvous, &rendezvous_events, a, &a->rendezvous, err);
     }
-    if (rc == 0 && a->job->timer_file != NULL) {
-        rc = watchdog_open(a->loop, a->job->timer_file, on_timer_expired, a, &a->watchdog, err);
+    if (rc == 0 && job->timer_file != NULL) {
+        rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
     }
-    if (rc == 0) rc = log_dir_open(&a->logs, a->job->log_dir, a->job->rendezvous.run_id, err);
-    if (rc == 0) {
-        rc = log_relay_open(a->loop, a->job, &a->logs, on_flushed, a, &a->relay, err);
-    }
+    if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
+    if (rc == 0) rc = open_relay(a, err);
+    a->case_file.relay = a->relay;
     return rc;
+}
+
+/* Everything that needs memory but no handle. */
+static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
+    struct node_settings settings = {
+        .workers = job->rendezvous.local_world_size,
+        .stop_timeout_ms = job->stop_timeout_ms,
+        .shutdown_timeout_ms = job->shutdown_timeout_ms,
+        .log_level = cr_log_enabled(CR_LOG_DEBUG) ? CR_LOG_DEBUG : CR_LOG_INFO};
+    a->loop = loop;
+    a->job = job;
+    a->logs.fd = a->logs.attempt_fd = -1;
+    a->began_ms = cr_monotonic_ms();
+    a->timer_ms = CR_FOREVER;
+    if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
+    a->processes = calloc(settings.workers, sizeof(struct worker_process *));
+    if (a->processes == NULL) return -ENOMEM;
+    int rc = node_init(&a->node, &settings, &node_actions, a);
+    return rc < 0 ? rc : case_file_init(&a->case_file, job, a->host, &a->logs);
 }
 
 int agent_start(uv_loop_t *loop, const struct agent_job *job,
@@ -279,24 +527,18 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
                 struct agent **out, struct cr_error *err) {
     uint32_t count = job->rendezvous.local_world_size;
     if (count < 1 || count > AGENT_WORKERS_MAX) {
-        return cr_fail(err, -EINVAL, "cannot run %u workers on one node; the number is 1 to %d", count,
-                       AGENT_WORKERS_MAX);
+        return cr_fail(err, -EINVAL, "cannot run %u workers on one node; the number is 1 to %d",
+                       count, AGENT_WORKERS_MAX);
     }
     struct agent *a = calloc(1, sizeof(*a));
-    if (a != NULL) a->workers = calloc(count, sizeof(*a->workers));
-    if (a == NULL || a->workers == NULL) {
-        free(a);
+    if (a == NULL || agent_init(a, loop, job) < 0) {
+        agent_free(a);
         return cr_fail(err, -ENOMEM, "cannot start the agent: no memory left");
     }
-    a->loop = loop;
-    a->job = job;
     a->on_done = on_done;
     a->arg = arg;
-    a->logs.fd = a->logs.attempt_fd = -1;
-    a->began_ms = cr_monotonic_ms();
-    if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
-    worker_group_init(&a->group, job->stop_timeout_ms, job->shutdown_timeout_ms);
-    change_timers_init(a);
+    (void) uv_timer_init(loop, &a->timer);
+    a->timer.data = a;
     int rc = open_parts(a, err);
     if (rc < 0) {
         a->failed_start = 1;

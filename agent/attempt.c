@@ -1,196 +1,180 @@
-/* An attempt's start: log folders, streams, environments, then all workers at once. Those that stayed in
- * their processes are told of the new round instead of being started. */
-#include "agent/agent_internal.h"
+#include "agent/attempt.h"
 
 #include "agent/environment.h"
-#include "agent/report/report.h"
 #include "base/clock.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 extern char **environ;
 
-/* What the workers that are to be started are started with, until all of them are. */
-struct starts {
-    struct agent *agent;
+static uint32_t worker_count(const struct attempt *a) {
+    return a->job->rendezvous.local_world_size;
+}
+
+/* ---- workers that are started ---- */
+
+/* The arguments of worker_spawn_all() and what they point to, until all workers are started. */
+struct launch {
+    const struct attempt *attempt;
     struct environment shared, *each;
     struct worker_spawn *how;
-    void **workers; /* struct worker *, who the others stand for */
+    void **slots; /* where in attempt.processes each one belongs */
     struct worker_process **processes;
     int (*fds)[2];
     uint32_t count, prepared;
 };
 
-static int starts_init(struct starts *s, struct agent *a, uint32_t count) {
-    *s = (struct starts){.agent = a,
+static int launch_init(struct launch *l, const struct attempt *a, uint32_t count) {
+    *l = (struct launch){.attempt = a,
                          .count = count,
-                         .each = calloc(count, sizeof(*s->each)),
-                         .how = calloc(count, sizeof(*s->how)),
-                         .workers = calloc(count, sizeof(*s->workers)),
-                         .processes = calloc(count, sizeof(*s->processes)),
-                         .fds = calloc(count, sizeof(*s->fds))};
-    int rc = environment_init(&s->shared, environ, a->job, &a->round);
-    if (rc == 0 && s->each != NULL && s->how != NULL && s->workers != NULL &&
-        s->processes != NULL && s->fds != NULL) {
-        return 0;
-    }
-    return cr_fail(&a->error, -ENOMEM, "cannot start the workers: no memory left");
+                         .each = calloc(count, sizeof(*l->each)),
+                         .how = calloc(count, sizeof(*l->how)),
+                         .slots = calloc(count, sizeof(*l->slots)),
+                         .processes = calloc(count, sizeof(*l->processes)),
+                         .fds = calloc(count, sizeof(*l->fds))};
+    int rc = environment_init(&l->shared, environ, a->job, a->round);
+    bool all = l->each != NULL && l->how != NULL && l->slots != NULL && l->processes != NULL &&
+               l->fds != NULL;
+    return rc == 0 && all ? 0 : -ENOMEM;
 }
 
-static void starts_done(struct starts *s) {
-    for (uint32_t i = 0; i < s->prepared; i++) {
-        log_relay_started(s->fds[i]);
-        environment_done(&s->each[i]);
+static void launch_done(struct launch *l) {
+    for (uint32_t i = 0; i < l->prepared; i++) {
+        log_relay_started(l->fds[i]);
+        environment_done(&l->each[i]);
     }
-    environment_done(&s->shared);
-    free(s->each);
-    free(s->how);
-    free(s->workers);
-    free(s->processes);
-    free(s->fds);
+    environment_done(&l->shared);
+    free(l->each);
+    free(l->how);
+    free(l->slots);
+    free(l->processes);
+    free(l->fds);
 }
 
-/* The next of s. */
-static int prepare_worker(struct starts *s, struct worker *w) {
-    struct agent *a = s->agent;
-    uint32_t i = s->prepared;
-    struct environment *e = &s->each[i];
-    struct worker_spawn *how = &s->how[i];
-    char link[WORKER_CHANNEL_VARIABLE_MAX], error_path[LOG_PATH_MAX];
-    log_dir_path(&a->logs, w->attempt, w->local_rank, "error.json", error_path);
-    *how = (struct worker_spawn){.path = a->job->argv[0], .stdin_fd = -1};
-    s->workers[i] = w;
-    int rc = environment_copy(&s->shared, e);
-    if (rc < 0) return cr_fail(&a->error, rc, "cannot start the workers: no memory left");
-    s->fds[i][0] = s->fds[i][1] = -1;
-    s->prepared++;
-    rc = worker_channels_prepare(a->links, w->local_rank, link);
-    if (rc < 0) return cr_fail(&a->error, rc, "cannot start the workers: no random token");
-    rc = environment_for(e, w->local_rank, error_path, link, &how->envp, &a->error);
-    if (rc == 0) rc = environment_arguments(e, w->local_rank, &how->argv, &a->error);
-    if (rc == 0) {
-        rc = log_relay_prepare(a->relay, w->local_rank, a->round.first_rank + w->local_rank,
-                               s->fds[i], &a->error);
-    }
+static int prepare_environment(struct launch *l, uint32_t i, uint32_t local_rank,
+                               struct cr_error *err) {
+    const struct attempt *a = l->attempt;
+    char channel[WORKER_CHANNEL_VARIABLE_MAX], error_path[LOG_PATH_MAX];
+    struct worker_spawn *how = &l->how[i];
+    log_dir_path(a->logs, a->round->restart_count, local_rank, "error.json", error_path);
+    int rc = worker_channels_prepare(a->channels, local_rank, channel);
+    if (rc < 0) return cr_fail(err, rc, "cannot start the workers: no random token");
+    rc = environment_for(&l->each[i], local_rank, error_path, channel, &how->envp, err);
+    return rc < 0 ? rc : environment_arguments(&l->each[i], local_rank, &how->argv, err);
+}
+
+/* Prepares the next one of the launch. */
+static int prepare_worker(struct launch *l, uint32_t local_rank, struct cr_error *err) {
+    const struct attempt *a = l->attempt;
+    uint32_t i = l->prepared;
+    struct worker_spawn *how = &l->how[i];
     const struct cr_cpu_mask *cpus = a->job->cpus;
-    if (cpus != NULL && cr_cpu_count(&cpus[w->local_rank]) > 0) how->cpus = &cpus[w->local_rank];
-    how->stdout_fd = s->fds[i][0];
-    how->stderr_fd = s->fds[i][1];
-    w->started_ns = cr_wall_ns();
+    *how = (struct worker_spawn){.path = a->job->argv[0], .stdin_fd = -1};
+    l->slots[i] = &a->processes[local_rank];
+    int rc = environment_copy(&l->shared, &l->each[i]);
+    if (rc < 0) return cr_fail(err, rc, "cannot start the workers: no memory left");
+    l->fds[i][0] = l->fds[i][1] = -1;
+    l->prepared++;
+    rc = prepare_environment(l, i, local_rank, err);
+    if (rc < 0) return rc;
+    rc = log_relay_prepare(a->relay, local_rank, a->round->first_rank + local_rank, l->fds[i], err);
+    if (cpus != NULL && cr_cpu_count(&cpus[local_rank]) > 0) how->cpus = &cpus[local_rank];
+    how->stdout_fd = l->fds[i][0];
+    how->stderr_fd = l->fds[i][1];
+    a->case_file->workers[local_rank].started_ns = cr_wall_ns();
     return rc;
 }
 
-static uint32_t start_prepared(struct starts *s) {
-    struct agent *a = s->agent;
+static int launch_all(struct launch *l, struct cr_error *err) {
+    const struct attempt *a = l->attempt;
     size_t failed;
-    uint32_t started = 0;
-    (void) worker_spawn_all(a->nursery, s->how, s->workers, s->count, s->processes, &failed,
-                            &a->error);
-    for (uint32_t i = 0; i < s->count; i++) {
-        struct worker *w = s->workers[i];
-        w->process = s->processes[i];
-        w->started = w->process != NULL;
-        started += w->started ? 1 : 0;
-        if (w->started && a->job->console_events) {
-            events_worker_started(a->job, &a->round, a->host, w->local_rank,
-                                  worker_pid(w->process));
-        }
+    int rc = worker_spawn_all(a->nursery, l->how, l->slots, l->count, l->processes, &failed, err);
+    for (uint32_t i = 0; i < l->count; i++) {
+        struct worker_process **slot = l->slots[i];
+        *slot = l->processes[i];
+        if (*slot == NULL) continue;
+        events_worker_started(a->events, a->round, (uint32_t) (slot - a->processes),
+                              worker_pid(*slot));
     }
-    return started;
+    return rc;
 }
 
-/* Returns how many of `count` run now. */
-static uint32_t start_fresh(struct agent *a, uint32_t count) {
-    struct starts s;
+static int launch_workers(const struct attempt *a, const bool *starts, uint32_t count,
+                          struct cr_error *err) {
+    struct launch l;
     if (count == 0) return 0;
-    int rc = starts_init(&s, a, count);
+    int rc = launch_init(&l, a, count);
+    if (rc < 0) (void) cr_fail(err, rc, "cannot start the workers: no memory left");
     for (uint32_t i = 0; rc == 0 && i < worker_count(a); i++) {
-        if (!a->workers[i].parked) rc = prepare_worker(&s, &a->workers[i]);
+        if (starts[i]) rc = prepare_worker(&l, i, err);
     }
-    uint32_t started = rc == 0 ? start_prepared(&s) : 0;
-    starts_done(&s);
-    return started;
-}
-
-/* ---- those that stayed ---- */
-
-static void write_place(const struct agent *a, const struct worker *w, struct channel_packet *p) {
-    const struct rendezvous_round *r = &a->round;
-    *p = (struct channel_packet){.type = CHANNEL_ROUND,
-                              .place = {.round = r->round,
-                                          .rank = r->first_rank + w->local_rank,
-                                          .world_size = r->world_size,
-                                          .local_rank = w->local_rank,
-                                          .local_world_size = worker_count(a),
-                                          .group_rank = r->group_rank,
-                                          .group_world_size = r->group_world_size,
-                                          .role_rank = r->first_role_rank + w->local_rank,
-                                          .role_world_size = r->role_world_size,
-                                          .restart_count = r->restart_count,
-                                          .master_port = r->master_port}};
-    (void) snprintf(p->place.master_addr, sizeof(p->place.master_addr), "%.63s", r->master_addr);
-}
-
-/* One that cannot be told (its link broke) is ended, and fails as a worker of this round. */
-static void hand_over(struct agent *a, struct worker *w) {
-    struct channel_packet p;
-    write_place(a, w, &p);
-    worker_keep(w->process, 0);
-    log_relay_keep(a->relay, w->local_rank, 0);
-    log_relay_rename(a->relay, w->local_rank, p.place.rank);
-    worker_channels_begin_round(a->links, w->local_rank);
-    w->started_ns = cr_wall_ns();
-    w->stays = w->parked = 0;
-    if (worker_channels_send(a->links, w->local_rank, &p) < 0) worker_signal(w->process, SIGKILL);
-}
-
-static uint32_t hand_over_all(struct agent *a) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < worker_count(a); i++) {
-        if (!a->workers[i].parked) continue;
-        hand_over(a, &a->workers[i]);
-        count++;
-    }
-    return count;
+    if (rc == 0) rc = launch_all(&l, err);
+    launch_done(&l);
+    return rc;
 }
 
 /* ---- all ---- */
 
-/* NULL if nobody stays: then the attempt's folder is begun anew as a whole. */
-static int begin_logs(struct agent *a, uint32_t fresh) {
+/* Begins the round's log folder. Where all workers are started, the folder is made anew as a whole;
+ * otherwise the files of the parked ones stay. */
+static int begin_logs(const struct attempt *a, const bool *starts, bool all,
+                      struct cr_error *err) {
     uint32_t count = worker_count(a);
     uint8_t *stays = NULL;
-    if (fresh < count) {
+    if (!all) {
         stays = calloc(count, sizeof(*stays));
-        if (stays == NULL) return cr_fail(&a->error, -ENOMEM, "cannot begin the logs: no memory");
-        for (uint32_t i = 0; i < count; i++) stays[i] = a->workers[i].parked ? 1 : 0;
+        if (stays == NULL) return cr_fail(err, -ENOMEM, "cannot begin the logs: no memory");
+        for (uint32_t i = 0; i < count; i++) stays[i] = starts[i] ? 0 : 1;
     }
-    int rc = log_dir_begin(&a->logs, a->round.restart_count, count, stays, &a->error);
+    int rc = log_dir_begin(a->logs, a->round->restart_count, count, stays, err);
     free(stays);
-    return rc < 0 ? rc : log_relay_begin(a->relay, &a->error);
+    return rc < 0 ? rc : log_relay_begin(a->relay, err);
 }
 
-static uint32_t renew_records(struct agent *a) {
-    uint32_t fresh = 0;
+int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err) {
+    uint32_t count = 0;
+    case_file_begin_round(a->case_file, a->round);
     for (uint32_t i = 0; i < worker_count(a); i++) {
-        struct worker *w = &a->workers[i];
-        w->takes_part = w->made_way = 0;
-        if (w->parked) continue;
-        *w = (struct worker){.agent = a, .local_rank = i, .attempt = a->round.restart_count};
-        fresh++;
+        if (!starts[i]) continue;
+        case_file_begin_worker(a->case_file, i);
+        count++;
     }
-    return fresh;
+    int rc = begin_logs(a, starts, count == worker_count(a), err);
+    if (rc == 0) rc = launch_workers(a, starts, count, err);
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        if (starts[i]) starts[i] = a->processes[i] != NULL;
+    }
+    return rc;
 }
 
-int attempt_start(struct agent *a, uint32_t *running) {
-    uint32_t fresh = renew_records(a), started = 0;
-    a->broken[0] = '\0';
-    a->oom_kills = oom_kill_count();
-    int rc = begin_logs(a, fresh);
-    if (rc == 0) started = start_fresh(a, fresh);
-    *running = started + hand_over_all(a); /* if only to be stopped like the rest */
-    return rc == 0 && started == fresh ? 0 : -1;
+/* ---- parked workers ---- */
+
+static void write_place(const struct attempt *a, uint32_t local_rank, struct channel_packet *p) {
+    const struct rendezvous_round *r = a->round;
+    *p = (struct channel_packet){.type = CHANNEL_ROUND,
+                                 .place = {.round = r->round,
+                                           .rank = r->first_rank + local_rank,
+                                           .world_size = r->world_size,
+                                           .local_rank = local_rank,
+                                           .local_world_size = worker_count(a),
+                                           .group_rank = r->group_rank,
+                                           .group_world_size = r->group_world_size,
+                                           .role_rank = r->first_role_rank + local_rank,
+                                           .role_world_size = r->role_world_size,
+                                           .restart_count = r->restart_count,
+                                           .master_port = r->master_port}};
+    (void) snprintf(p->place.master_addr, sizeof(p->place.master_addr), "%.63s", r->master_addr);
+}
+
+int attempt_hand_over(const struct attempt *a, uint32_t local_rank) {
+    struct channel_packet p;
+    struct case_worker *known = &a->case_file->workers[local_rank];
+    write_place(a, local_rank, &p);
+    known->started_ns = cr_wall_ns();
+    known->hung_ms = 0;
+    log_relay_rename(a->relay, local_rank, p.place.rank);
+    worker_channels_begin_round(a->channels, local_rank);
+    return worker_channels_send(a->channels, local_rank, &p);
 }

@@ -1,43 +1,86 @@
-/* Who failed, and what is known about it: gathers for verdict.h what an attempt has left behind. */
-#include "agent/agent_internal.h"
+/* Two halves: noting facts, and gathering all evidence into what the verdict wants to know.
+ * Gathering reads files, so it is done only when a line or a report is to be written. */
+#include "agent/case_file.h"
 
 #include "agent/report/report.h"
 #include "base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What verdict.h borrows from, for one worker. */
+/* ---- noting facts ---- */
+
+int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
+                   const struct log_dir *logs) {
+    *c = (struct case_file){.job = job, .host = host, .logs = logs};
+    c->workers = calloc(job->rendezvous.local_world_size, sizeof(*c->workers));
+    return c->workers != NULL ? 0 : -ENOMEM;
+}
+
+void case_file_done(struct case_file *c) {
+    free(c->workers);
+    *c = (struct case_file){0};
+}
+
+void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round) {
+    c->first_rank = round->first_rank;
+    c->restarts = round->restart_count;
+    c->oom_kills = oom_kill_count();
+    c->broken[0] = '\0';
+}
+
+void case_file_begin_worker(struct case_file *c, uint32_t local_rank) {
+    c->workers[local_rank] = (struct case_worker){.attempt = c->restarts};
+}
+
+void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how) {
+    c->workers[local_rank].has_ended = true;
+    c->workers[local_rank].how = *how;
+}
+
+void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
+    (void) snprintf(c->broken, sizeof(c->broken),
+                    "rank %u (local rank %u) on %s gave up its process groups and called "
+                    "crunrt_rejoin(), though no worker had failed; its own messages say why",
+                    c->first_rank + local_rank, local_rank, c->host);
+}
+
+/* ---- gathering evidence ---- */
+
+/* The texts that one struct verdict_worker points to. */
 struct evidence {
     char error_path[LOG_PATH_MAX], folder[LOG_PATH_MAX];
-    const char *log_names;
-    struct cr_buffer words;
+    struct cr_buffer last_output;
 };
 
-struct case_file {
+/* The verdict's input about every worker that did not end well. */
+struct gathered {
     struct verdict verdict;
     struct verdict_worker *workers;
     struct evidence *evidence;
 };
 
-/* Failed, or was stopped by us: one that answers SIGTERM with status 0 is a victim, too. */
-static int did_not_end_well(const struct worker *w) {
-    return w->ended && (w->how.exit_code != 0 || w->how.signal_sent != 0);
+/* A worker that we stopped and that answered SIGTERM with status 0 is a victim, so it is listed
+ * too. */
+static bool did_not_end_well(const struct case_worker *w) {
+    return w->has_ended && (w->how.exit_code != 0 || w->how.signal_sent != 0);
 }
 
-static const char *names_of_logs(const struct agent *a, uint32_t local_rank) {
+static const char *names_of_logs(const struct agent_job *job, uint32_t local_rank) {
     static const char *const names[] = {"", "stdout.log", "stderr.log", "stdout.log, stderr.log"};
     unsigned mask = 0;
-    if (a->job->redirects != NULL) mask |= a->job->redirects[local_rank];
-    if (a->job->tee != NULL) mask |= a->job->tee[local_rank];
+    if (job->redirects != NULL) mask |= job->redirects[local_rank];
+    if (job->tee != NULL) mask |= job->tee[local_rank];
     return names[mask & 3];
 }
 
-static void describe(struct agent *a, const struct worker *w, struct verdict_worker *v,
+static void describe(const struct case_file *c, uint32_t local_rank, struct verdict_worker *v,
                      struct evidence *e) {
-    *v = (struct verdict_worker){.rank = a->round.first_rank + w->local_rank,
-                                 .local_rank = w->local_rank,
+    const struct case_worker *w = &c->workers[local_rank];
+    *v = (struct verdict_worker){.rank = c->first_rank + local_rank,
+                                 .local_rank = local_rank,
                                  .pid = w->how.pid,
                                  .exit_code = w->how.exit_code,
                                  .core_dumped = w->how.core_dumped,
@@ -48,96 +91,100 @@ static void describe(struct agent *a, const struct worker *w, struct verdict_wor
                                  .order = w->how.order,
                                  .started_ns = w->started_ns,
                                  .died_ns = w->how.died_wall_ns};
-    log_dir_path(&a->logs, w->attempt, w->local_rank, "error.json", e->error_path);
-    log_dir_path(&a->logs, w->attempt, w->local_rank, "", e->folder);
+    log_dir_path(c->logs, w->attempt, local_rank, "error.json", e->error_path);
+    log_dir_path(c->logs, w->attempt, local_rank, "", e->folder);
     if (e->error_path[0] != '\0') error_file_read(&v->error, e->error_path);
-    if (log_relay_last_words(a->relay, w->attempt, w->local_rank, &e->words) < 0) cr_buffer_clear(&e->words);
+    int rc = log_relay_last_words(c->relay, w->attempt, local_rank, &e->last_output);
     v->error_path = e->error_path;
     v->log_folder = e->folder[0] != '\0' ? e->folder : NULL;
-    v->log_names = names_of_logs(a, w->local_rank);
-    v->last_words = e->words.data != NULL ? e->words.data : "";
-    v->last_words_len = e->words.len;
+    v->log_names = names_of_logs(c->job, local_rank);
+    if (rc == 0) v->last_words = e->last_output.data != NULL ? e->last_output.data : "";
+    v->last_words_len = rc == 0 ? e->last_output.len : 0;
 }
 
-static void case_close(struct case_file *c) {
-    for (size_t i = 0; i < c->verdict.count; i++) {
-        error_file_done(&c->workers[i].error);
-        cr_buffer_done(&c->evidence[i].words);
-    }
-    free(c->workers);
-    free(c->evidence);
+static uint64_t oom_kills_since(uint64_t before) {
+    uint64_t now = oom_kill_count();
+    return now > before ? now - before : 0;
 }
 
-/* The attempt's workers that did not end well; none if memory is short or there are none. */
-static void case_open(struct agent *a, struct case_file *c) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < worker_count(a); i++) count += did_not_end_well(&a->workers[i]) ? 1 : 0;
-    *c = (struct case_file){.workers = calloc(count, sizeof(*c->workers)),
-                            .evidence = calloc(count, sizeof(*c->evidence))};
-    if (c->workers == NULL || c->evidence == NULL) count = 0;
+/* Without memory it gathers nothing, as if all workers had ended well. */
+static void gather(const struct case_file *c, struct gathered *g) {
+    uint32_t workers = c->job->rendezvous.local_world_size, count = 0;
+    for (uint32_t i = 0; i < workers; i++) count += did_not_end_well(&c->workers[i]) ? 1 : 0;
+    *g = (struct gathered){.workers = calloc(count, sizeof(*g->workers)),
+                           .evidence = calloc(count, sizeof(*g->evidence))};
+    if (g->workers == NULL || g->evidence == NULL) count = 0;
     size_t n = 0;
     for (uint32_t i = 0; n < count; i++) {
-        if (!did_not_end_well(&a->workers[i])) continue;
-        describe(a, &a->workers[i], &c->workers[n], &c->evidence[n]);
+        if (!did_not_end_well(&c->workers[i])) continue;
+        describe(c, i, &g->workers[n], &g->evidence[n]);
         n++;
     }
-    uint64_t oom_kills = oom_kill_count();
-    c->verdict = (struct verdict){.title = a->job->title,
-                                  .host = a->host,
-                                  .workers = c->workers,
+    g->verdict = (struct verdict){.title = c->job->title,
+                                  .host = c->host,
+                                  .workers = g->workers,
                                   .count = n,
-                                  .restarts = a->round.restart_count,
-                                  .max_restarts = a->job->max_restarts,
-                                  .oom_kills = oom_kills > a->oom_kills ? oom_kills - a->oom_kills
-                                                                        : 0};
+                                  .restarts = c->restarts,
+                                  .max_restarts = c->job->max_restarts,
+                                  .oom_kills = oom_kills_since(c->oom_kills)};
 }
 
-/* What the first one wrote about itself goes on to whoever started us. */
-static void pass_on_error_file(const struct agent *a, const struct verdict *v,
-                               const struct verdict_worker *first) {
+static void gathered_done(struct gathered *g) {
+    for (size_t i = 0; i < g->verdict.count; i++) {
+        error_record_done(&g->workers[i].error);
+        cr_buffer_done(&g->evidence[i].last_output);
+    }
+    free(g->workers);
+    free(g->evidence);
+}
+
+static const struct verdict_worker *first_failure(const struct gathered *g) {
+    return &g->workers[verdict_first(g->workers, g->verdict.count)];
+}
+
+/* ---- writing ---- */
+
+/* Copies what the first failed worker wrote about itself to our own error file, if our parent gave
+ * us the path of one. */
+static void copy_error_file(const struct case_file *c, const struct gathered *g) {
+    const struct verdict_worker *first = first_failure(g);
+    const char *path = c->job->own_error_file;
     struct cr_buffer line = {0};
-    if (a->job->own_error_file == NULL || !first->error.present) return;
-    int rc = verdict_line(&line, v, first);
+    if (path == NULL || !first->error.present) return;
+    int rc = verdict_line(&line, &g->verdict, first);
     if (rc == 0) rc = cr_buffer_append(&line, "", 1);
-    if (rc == 0) {
-        rc = error_file_pass_on(&first->error, line.data, first->exit_code, a->job->own_error_file);
-    }
-    if (rc < 0) {
-        cr_warn("cannot write the error file '%s': %s", a->job->own_error_file, strerror(-rc));
-    }
+    if (rc == 0) rc = error_file_pass_on(&first->error, line.data, first->exit_code, path);
+    if (rc < 0) cr_warn("cannot write the error file '%s': %s", path, strerror(-rc));
     cr_buffer_done(&line);
 }
 
-void case_write_report(struct agent *a) {
-    struct case_file c;
-    case_open(a, &c);
+const char *case_file_write_report(const struct case_file *c, uint32_t failures,
+                                   const struct cr_error *reason, struct cr_buffer *out) {
+    struct gathered g;
+    gather(c, &g);
     int rc = 0;
-    if (a->broken[0] != '\0') {
-        rc = cr_buffer_printf(&a->report, "crun: %s\n", a->broken);
-    } else if (c.verdict.count > 0 && (a->group.failures > 0 || a->error.code == 0)) {
-        rc = verdict_report(&a->report, &c.verdict);
-        pass_on_error_file(a, &c.verdict,
-                           &c.workers[verdict_first(c.workers, c.verdict.count)]);
+    if (c->broken[0] != '\0') {
+        rc = cr_buffer_printf(out, "crun: %s\n", c->broken);
+    } else if (g.verdict.count > 0 && (failures > 0 || reason->code == 0)) {
+        rc = verdict_report(out, &g.verdict);
+        copy_error_file(c, &g);
     } else {
-        rc = cr_buffer_printf(&a->report, "crun: the job failed%s: %s\n",
-                              a->group.failures > 0 ? "" : " on another node",
-                              a->error.text[0] != '\0' ? a->error.text : "no reason was given");
-    }
-    if (rc == 0) rc = cr_buffer_append(&a->report, "", 1);
-    a->result.report = rc == 0 ? a->report.data : "crun: workers failed; no memory for the report\n";
-    case_close(&c);
-}
-
-void case_write_first(struct agent *a, struct cr_buffer *out) {
-    struct case_file c;
-    case_open(a, &c);
-    int rc = -ENOMEM;
-    if (a->broken[0] != '\0') {
-        rc = cr_buffer_printf(out, "%s", a->broken);
-    } else if (c.verdict.count > 0) {
-        rc = verdict_line(out, &c.verdict, &c.workers[verdict_first(c.workers, c.verdict.count)]);
+        rc = cr_buffer_printf(out, "crun: the job failed%s: %s\n",
+                              failures > 0 ? "" : " on another node",
+                              reason->text[0] != '\0' ? reason->text : "no reason was given");
     }
     if (rc == 0) rc = cr_buffer_append(out, "", 1);
+    gathered_done(&g);
+    return rc == 0 ? out->data : "crun: workers failed; no memory for the report\n";
+}
+
+void case_file_write_line(const struct case_file *c, struct cr_buffer *out) {
+    struct gathered g;
+    gather(c, &g);
+    int rc = -ENOMEM;
+    if (c->broken[0] != '\0') rc = cr_buffer_printf(out, "%s", c->broken);
+    else if (g.verdict.count > 0) rc = verdict_line(out, &g.verdict, first_failure(&g));
+    if (rc == 0) rc = cr_buffer_append(out, "", 1);
     if (rc < 0) cr_buffer_clear(out);
-    case_close(&c);
+    gathered_done(&g);
 }

@@ -7,7 +7,7 @@
 #ifndef AGENT_ENVIRONMENT_H
 #define AGENT_ENVIRONMENT_H
 
-#include "agent/agent.h"
+#include "agent/agent_job.h"
 #include "base/buffer.h"
 
 struct environment {

@@ -1,1 +1,1 @@
-agent_SRCS := $(filter-out agent/crun_agent.c,$(wildcard agent/*.c agent/*/*.c))
+agent_SRCS := $(wildcard agent/*.c agent/*/*.c)

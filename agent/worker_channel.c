@@ -1,3 +1,6 @@
+/* From top to bottom: one connection (sending, closing), the limit from step to step, packets from
+ * workers, accepting connections, and the calls of worker_channel.h. Any process of the machine can
+ * connect: until it has sent HELLO with the token of a living worker it is a stranger. */
 #include "agent/worker_channel.h"
 
 #include "base/token.h"
@@ -19,29 +22,30 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define STRANGERS_MAX 64 /* connections that have not said HELLO yet; more are turned away */
-#define NOBODY        UINT32_MAX
+#define STRANGERS_MAX 64 /* connections that have not sent HELLO yet; more are refused */
+#define NO_RANK       UINT32_MAX
 #define LIMIT_MAX_MS  (INT64_C(1000) * 3600 * 24 * 365)
-#define NEEDS_MAX_MS  LIMIT_MAX_MS
 
-struct link {
+struct channel {
     struct worker_channels *owner;
     uv_poll_t poll;
     int fd;
-    uint32_t local_rank; /* NOBODY: it has not said HELLO yet */
+    uint32_t local_rank; /* NO_RANK: it has not sent HELLO yet */
     int pidfd;           /* for the dump signal; -1 = none */
     int dump_signal;
     struct channel_page *page; /* NULL before HELLO */
-    int64_t limit_since_ns; /* the limit counts from here, or from the last step; INT64_MAX: not now */
-    int64_t overdue_for_ns; /* told that this moment's step is overdue */
-    LIST_ENTRY(link) of_strangers;
+    int64_t limit_since_ns;    /* the limit counts from here or from the last step, whichever is later;
+                                  INT64_MAX: the worker is parked and has no limit */
+    int64_t overdue_for_ns;    /* on_hung has reported the step that was due at this moment */
+    LIST_ENTRY(channel) of_strangers;
 };
 
-LIST_HEAD(link_list, link);
+LIST_HEAD(channel_list, channel);
 
 struct slot {
-    char token[CHANNEL_TOKEN_MAX]; /* "" = nobody may connect */
-    struct link *link;
+    char token[CHANNEL_TOKEN_MAX]; /* "" = no worker was started yet */
+    struct channel *channel;
+    uint64_t stopped_for; /* from the page of the last channel, once that is closed */
 };
 
 struct worker_channels {
@@ -55,7 +59,7 @@ struct worker_channels {
     uv_timer_t limit;
     struct slot *slots;
     uint32_t slot_count, strangers;
-    struct link_list stranger_list;
+    struct channel_list stranger_list;
     unsigned open_handles;
     void (*on_close)(void *arg);
 };
@@ -71,8 +75,8 @@ static void free_if_closed(struct worker_channels *l) {
     if (on_close != NULL) on_close(arg);
 }
 
-static void on_link_closed(uv_handle_t *handle) {
-    struct link *k = handle->data;
+static void on_channel_closed(uv_handle_t *handle) {
+    struct channel *k = handle->data;
     struct worker_channels *l = k->owner;
     cr_close_fd(&k->fd);
     free(k);
@@ -80,22 +84,25 @@ static void on_link_closed(uv_handle_t *handle) {
     free_if_closed(l);
 }
 
-/* Its place is free at once; its memory is when the loop has let go. */
-static void cut_off(struct link *k) {
+/* The local rank is free at once; the memory is freed when the loop has closed the handle. */
+static void cut_off(struct channel *k) {
     struct worker_channels *l = k->owner;
-    if (k->local_rank == NOBODY) {
+    if (k->local_rank == NO_RANK) {
         LIST_REMOVE(k, of_strangers);
         l->strangers--;
     } else {
-        l->slots[k->local_rank].link = NULL;
+        struct slot *slot = &l->slots[k->local_rank];
+        if (k->page != NULL) slot->stopped_for = atomic_load(&k->page->stopped_for);
+        slot->channel = NULL;
     }
     if (k->page != NULL) (void) munmap(k->page, CHANNEL_PAGE_SIZE);
     cr_close_fd(&k->pidfd);
-    uv_close((uv_handle_t *) &k->poll, on_link_closed);
+    uv_close((uv_handle_t *) &k->poll, on_channel_closed);
 }
 
-/* A packet is small and the worker reads before it waits: a full socket is a worker that is gone. */
-static int send_packet(struct link *k, const struct channel_packet *packet, int pass_fd) {
+/* Never waits: packets are few and small, so a socket is full only if the worker does not read at
+ * all, and then the channel is useless. */
+static int send_packet(struct channel *k, const struct channel_packet *packet, int pass_fd) {
     struct iovec part = {.iov_base = (void *) packet, .iov_len = sizeof(*packet)};
     union {
         struct cmsghdr align;
@@ -115,38 +122,38 @@ static int send_packet(struct link *k, const struct channel_packet *packet, int 
     return n == (ssize_t) sizeof(*packet) ? 0 : n < 0 ? -errno : -EIO;
 }
 
-static void refuse(struct link *k, const char *why) {
+static void refuse(struct channel *k, const char *why) {
     struct channel_packet no = {.type = CHANNEL_REFUSED};
     (void) snprintf(no.text, sizeof(no.text), "%s", why);
     (void) send_packet(k, &no, -1);
-    cr_warn("a worker's link to the agent is refused: %s", why);
+    cr_warn("a worker's channel to the agent is refused: %s", why);
     cut_off(k);
 }
 
 /* ---- the limit from step to step ---- */
 
-static int64_t limit_of(const struct link *k) {
+static int64_t limit_of(const struct channel *k) {
     int64_t own = atomic_load(&k->page->limit_ms);
     if (own <= 0) return k->owner->limit_ms;
     return own < LIMIT_MAX_MS ? own : LIMIT_MAX_MS;
 }
 
 /* When the next step is overdue; INT64_MAX: never. */
-static int64_t due_ns(const struct link *k) {
+static int64_t due_ns(const struct channel *k) {
     int64_t limit = limit_of(k), last = atomic_load(&k->page->stepped_ns), now = cr_monotonic_ns();
     if (limit <= 0 || k->limit_since_ns == INT64_MAX) return INT64_MAX;
-    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX; /* it saves what it has to */
+    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX; /* it is saving */
     if (last < k->limit_since_ns || last > now) last = k->limit_since_ns;
     return last + limit * CR_NS_PER_MS;
 }
 
 static void on_limit(uv_timer_t *timer);
 
-/* Only ever runs to a moment at which a step may be overdue. */
+/* Runs the timer to the first moment at which a step may be overdue, or stops it. */
 static void arm_limit(struct worker_channels *l) {
     int64_t first = INT64_MAX, now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
-        const struct link *k = l->slots[i].link;
+        const struct channel *k = l->slots[i].channel;
         int64_t due = k != NULL ? due_ns(k) : INT64_MAX;
         if (k != NULL && due == k->overdue_for_ns) continue;
         if (due < first) first = due;
@@ -163,7 +170,7 @@ static void on_limit(uv_timer_t *timer) {
     struct worker_channels *l = timer->data;
     int64_t now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
-        struct link *k = l->slots[i].link;
+        struct channel *k = l->slots[i].channel;
         int64_t due = k != NULL ? due_ns(k) : INT64_MAX;
         if (due > now || due == k->overdue_for_ns) continue;
         k->overdue_for_ns = due;
@@ -183,9 +190,10 @@ static struct slot *slot_of_token(struct worker_channels *l, const char *token) 
     return NULL;
 }
 
-/* A page that its holder cannot make smaller under us. -1 = none. */
+/* Makes a page that the worker cannot shrink: reading a truncated mapping would be a SIGBUS for us.
+ * Returns its descriptor, or -1. */
 static int make_page(struct channel_page **out) {
-    int fd = memfd_create("crun-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memfd_create("crun-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
     if (ftruncate(fd, CHANNEL_PAGE_SIZE) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
@@ -198,8 +206,9 @@ static int make_page(struct channel_page **out) {
     return fd;
 }
 
-/* Whoever connected, for the dump signal: by descriptor, so that it is never another's pid. */
-static void find_process(struct link *k, int dump_signal) {
+/* Opens a pidfd of the process that connected, for the dump signal: by a bare pid the signal could
+ * hit another process that got the same pid later. */
+static void find_process(struct channel *k, int dump_signal) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
     if (dump_signal <= 0 || dump_signal >= NSIG) return;
@@ -208,23 +217,23 @@ static void find_process(struct link *k, int dump_signal) {
     k->dump_signal = dump_signal;
 }
 
-static void take_hello(struct link *k, const struct channel_packet *p) {
+static void take_hello(struct channel *k, const struct channel_packet *p) {
     struct worker_channels *l = k->owner;
     if (p->hello.version != CHANNEL_VERSION) {
-        refuse(k, "its worker runtime speaks another version of the link than this crun");
+        refuse(k, "its worker runtime speaks another version of the channel than this crun");
         return;
     }
     struct slot *slot = slot_of_token(l, p->hello.token);
     if (slot == NULL) {
-        refuse(k, "its token is no living worker's");
+        refuse(k, "its token belongs to no living worker");
         return;
     }
-    if (slot->link != NULL) cut_off(slot->link); /* the worker executed another program */
+    if (slot->channel != NULL) cut_off(slot->channel); /* before an exec of its process */
     int page_fd = make_page(&k->page);
     LIST_REMOVE(k, of_strangers);
     l->strangers--;
     k->local_rank = (uint32_t) (slot - l->slots);
-    slot->link = k;
+    slot->channel = k;
     k->limit_since_ns = cr_monotonic_ns();
     find_process(k, p->hello.dump_signal);
     struct channel_packet welcome = {.type = CHANNEL_WELCOME, .welcome.version = CHANNEL_VERSION};
@@ -239,12 +248,12 @@ static void take_hello(struct link *k, const struct channel_packet *p) {
     arm_limit(l);
 }
 
-static void take_packet(struct link *k, const struct channel_packet *p) {
+static void take_packet(struct channel *k, const struct channel_packet *p) {
     struct worker_channels *l = k->owner;
     uint32_t rank = k->local_rank;
-    if (rank == NOBODY) {
+    if (rank == NO_RANK) {
         if (p->type == CHANNEL_HELLO) take_hello(k, p);
-        else refuse(k, "it did not say who it is");
+        else refuse(k, "it did not begin with HELLO");
         return;
     }
     switch (p->type) {
@@ -262,9 +271,9 @@ static void take_packet(struct link *k, const struct channel_packet *p) {
     }
 }
 
-/* One packet a turn: what it leads to may cut this very connection off. */
+/* Reads one packet per turn of the loop: an event may close this very channel. */
 static void on_readable(uv_poll_t *poll, int status, int events) {
-    struct link *k = poll->data;
+    struct channel *k = poll->data;
     struct channel_packet p;
     (void) status, (void) events;
     ssize_t n = recv(k->fd, &p, sizeof(p), MSG_DONTWAIT | MSG_TRUNC);
@@ -272,7 +281,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     if (n <= 0) {
         cut_off(k);
     } else if (n != (ssize_t) sizeof(p) || p.reserved != 0) {
-        refuse(k, "it sent something that is no packet");
+        refuse(k, "it sent something that is not a packet");
     } else {
         p.text[sizeof(p.text) - 1] = '\0';
         if (p.type == CHANNEL_HELLO) p.hello.token[CHANNEL_TOKEN_MAX - 1] = '\0';
@@ -287,10 +296,10 @@ static void on_connection(uv_poll_t *poll, int status, int events) {
     (void) status, (void) events;
     int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
-    struct link *k = l->strangers < STRANGERS_MAX + l->slot_count ? calloc(1, sizeof(*k)) : NULL;
+    struct channel *k = l->strangers < STRANGERS_MAX + l->slot_count ? calloc(1, sizeof(*k)) : NULL;
     if (k == NULL || uv_poll_init(l->loop, &k->poll, fd) < 0) {
-        cr_warn("a worker's link to the agent is turned away: too many connections that say "
-                "nothing, or no memory left");
+        cr_warn("a worker's channel to the agent is refused: too many connections without a HELLO, "
+                "or no memory left");
         free(k);
         (void) close(fd);
         return;
@@ -299,7 +308,7 @@ static void on_connection(uv_poll_t *poll, int status, int events) {
     k->poll.data = k;
     k->fd = fd;
     k->pidfd = -1;
-    k->local_rank = NOBODY;
+    k->local_rank = NO_RANK;
     l->open_handles++;
     l->strangers++;
     LIST_INSERT_HEAD(&l->stranger_list, k, of_strangers);
@@ -321,16 +330,16 @@ static int listen_at(struct worker_channels *l) {
     return 0;
 }
 
-/* ---- the face ---- */
+/* ---- the calls of worker_channel.h ---- */
 
 int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
-                      const struct worker_channel_events *events, void *arg,
-                      struct worker_channels **out, struct cr_error *err) {
+                         const struct worker_channel_events *events, void *arg,
+                         struct worker_channels **out, struct cr_error *err) {
     struct worker_channels *l = calloc(1, sizeof(*l));
     if (l != NULL) l->slots = calloc(workers, sizeof(*l->slots));
     if (l == NULL || l->slots == NULL) {
         free(l);
-        return cr_fail(err, -ENOMEM, "cannot open the workers' link: no memory left");
+        return cr_fail(err, -ENOMEM, "cannot open the workers' channels: no memory left");
     }
     l->loop = loop;
     l->events = *events;
@@ -341,7 +350,7 @@ int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
     int rc = listen_at(l);
     if (rc == 0) rc = uv_poll_init(loop, &l->accepting, l->fd);
     if (rc < 0) {
-        (void) cr_fail(err, rc, "cannot open the workers' link '@%s': %s", l->address,
+        (void) cr_fail(err, rc, "cannot open the workers' channel '@%s': %s", l->address,
                        strerror(-rc));
         cr_close_fd(&l->fd);
         free(l->slots);
@@ -357,9 +366,10 @@ int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
 }
 
 int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
-                         char variable[WORKER_CHANNEL_VARIABLE_MAX]) {
+                            char variable[WORKER_CHANNEL_VARIABLE_MAX]) {
     struct slot *s = &l->slots[local_rank];
-    if (s->link != NULL) cut_off(s->link);
+    if (s->channel != NULL) cut_off(s->channel);
+    s->stopped_for = 0;
     int rc = token_draw(s->token, 16);
     if (rc < 0) return rc;
     (void) snprintf(variable, WORKER_CHANNEL_VARIABLE_MAX, CHANNEL_VARIABLE "=%s:%s", l->address,
@@ -367,27 +377,16 @@ int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
     return 0;
 }
 
-void worker_channels_look(const struct worker_channels *l, uint32_t local_rank, struct worker_says *out) {
-    const struct link *k = l->slots[local_rank].link;
-    *out = (struct worker_says){0};
-    if (k == NULL) return;
-    uint32_t answer = atomic_load(&k->page->answer);
-    int64_t needs_ms = atomic_load(&k->page->needs_ms);
-    out->connected = 1;
-    out->can_rejoin = atomic_load(&k->page->can_rejoin) != 0;
-    out->can_dump = k->pidfd >= 0;
-    out->step = atomic_load(&k->page->step);
-    if (out->step > INT64_MAX - 1) out->step = 0;
-    out->stopped_for = atomic_load(&k->page->stopped_for);
-    out->answer = answer <= CHANNEL_NEEDS ? (enum channel_answer) answer : CHANNEL_AFTER_STEP;
-    if (out->answer == CHANNEL_NEEDS && needs_ms > 0) {
-        out->needs_ms = needs_ms < NEEDS_MAX_MS ? needs_ms : NEEDS_MAX_MS;
-    }
+void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
+                               struct worker_progress *out) {
+    const struct slot *s = &l->slots[local_rank];
+    *out = (struct worker_progress){.stopped_for = s->stopped_for};
+    if (s->channel != NULL) worker_page_read(s->channel->page, out);
 }
 
 int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
-                      const struct channel_packet *packet) {
-    struct link *k = l->slots[local_rank].link;
+                         const struct channel_packet *packet) {
+    struct channel *k = l->slots[local_rank].channel;
     if (k == NULL) return -ENOTCONN;
     if (packet->type == CHANNEL_OVER) atomic_store(&k->page->over, 1);
     int rc = send_packet(k, packet, -1);
@@ -397,7 +396,7 @@ int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
 }
 
 int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uint64_t dump_id) {
-    struct link *k = l->slots[local_rank].link;
+    struct channel *k = l->slots[local_rank].channel;
     if (k == NULL) return -ENOTCONN;
     if (k->pidfd < 0) return -ENOTSUP;
     atomic_store(&k->page->dump_id, dump_id);
@@ -405,11 +404,10 @@ int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uin
 }
 
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank) {
-    struct link *k = l->slots[local_rank].link;
+    struct channel *k = l->slots[local_rank].channel;
+    l->slots[local_rank].stopped_for = 0;
     if (k == NULL) return;
-    atomic_store(&k->page->step, 0);
-    atomic_store(&k->page->stopped_for, 0);
-    atomic_store(&k->page->over, 0);
+    worker_page_begin_round(k->page);
     k->limit_since_ns = cr_monotonic_ns();
     arm_limit(l);
 }
@@ -423,7 +421,7 @@ static void on_handle_closed(uv_handle_t *handle) {
 void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg)) {
     l->on_close = on_close;
     for (uint32_t i = 0; i < l->slot_count; i++) {
-        if (l->slots[i].link != NULL) cut_off(l->slots[i].link);
+        if (l->slots[i].channel != NULL) cut_off(l->slots[i].channel);
     }
     while (!LIST_EMPTY(&l->stranger_list)) cut_off(LIST_FIRST(&l->stranger_list));
     cr_close_fd(&l->fd);

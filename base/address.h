@@ -1,5 +1,5 @@
-/* Socket addresses: numeric text for what we publish, and name resolution. Host and port as users type
- * them are in base/endpoint.h, which this header includes. */
+/* Socket addresses: their numeric text, and the resolution of host names. HOST:PORT as users type
+ * it is in base/endpoint.h, which this header includes. */
 #ifndef CR_ADDRESS_H
 #define CR_ADDRESS_H
 
@@ -9,14 +9,15 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define CR_ADDRESS_MAX 80  /* "[v6%scope]:port", NUL included */
+#define CR_ADDRESS_MAX 80 /* bytes of "[v6%scope]:port", NUL included */
 
-/* Numeric "1.2.3.4:80" or "[::1]:80"; v4-mapped addresses are written as v4. Never asks DNS. */
+/* Writes "1.2.3.4:80" or "[::1]:80"; an IPv4 address that is mapped into IPv6 is written as IPv4.
+ * Does not ask the resolver. */
 void cr_address_format(const struct sockaddr *addr, char out[CR_ADDRESS_MAX]);
 
-/* The first stream address of host:port (numeric ones are taken as they are; IPv4 is preferred
- * when both exist, since most training fabrics number that way).
- * Returns 0, or -ENOENT with a text that names the host and the resolver's reason. */
+/* Finds the address of host:port for a stream socket. A numeric host is used as it is. A name
+ * that has IPv4 and IPv6 addresses gives its first IPv4 address, because most training networks
+ * use IPv4. Returns 0, or -ENOENT with a text that names the host and the resolver's reason. */
 int cr_address_resolve(const char *host, uint16_t port, struct sockaddr_storage *out,
                        socklen_t *len, struct cr_error *err);
 

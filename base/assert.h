@@ -1,4 +1,5 @@
-/* Assertions that stay on in release: only for what a bug in this tree can break, never for input. */
+/* Assertions, which stay on in release builds. They check what only a bug of this project can
+ * break, never input. The expression must have no side effect. */
 #ifndef CR_ASSERT_H
 #define CR_ASSERT_H
 

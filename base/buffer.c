@@ -1,3 +1,4 @@
+/* Growable buffers: see base/buffer.h. */
 #include "base/buffer.h"
 
 #include "base/assert.h"

@@ -1,6 +1,6 @@
 /* The kinds of change that end a round early and with notice. This list is the only one: agent and
  * worker, member and coordinator, log lines and command lines take names and numbers from it. The
- * public copy in crunrt.h has the same numbers; worker_runtime/step.c asserts that. */
+ * public copy in crunrt.h has the same numbers; worker_runtime/runtime/step.c asserts that. */
 #ifndef CR_CHANGE_KIND_H
 #define CR_CHANGE_KIND_H
 

@@ -1,3 +1,4 @@
+/* Clocks: see base/clock.h. */
 #include "base/clock.h"
 
 #include <limits.h>
@@ -5,7 +6,7 @@
 
 static int64_t read_clock(clockid_t id) {
     struct timespec ts;
-    (void) clock_gettime(id, &ts); /* cannot fail for these two ids */
+    (void) clock_gettime(id, &ts); /* cannot fail for these two clocks */
     return (int64_t) ts.tv_sec * CR_NS_PER_S + ts.tv_nsec;
 }
 
@@ -29,5 +30,5 @@ int cr_poll_timeout(int64_t deadline_ms) {
     if (deadline_ms == CR_FOREVER) return -1;
     int64_t left = cr_time_left_ms(deadline_ms);
     if (left == 0) return 0;
-    return left >= INT_MAX ? INT_MAX : (int) left + 1; /* the clock reading was rounded down */
+    return left >= INT_MAX ? INT_MAX : (int) left + 1; /* the time now was rounded down */
 }

@@ -45,8 +45,8 @@ struct cr_command {
     const char *name;        /* as it is typed: "crun", "crun-store get" */
     const char *summary;     /* a few words, for the list of commands; lower case */
     const char *arguments;   /* what follows the options, as --help shows it: "HOST:PORT KEY..." */
-    const char *description; /* for --help: whole lines without the last newline */
-    const char *help_tail;   /* for --help: whole lines behind the options; NULL: none */
+    const char *description; /* for --help, which wraps long lines */
+    const char *help_tail;   /* for --help, behind the options; NULL: none */
 
     const struct cr_option *options;
     size_t option_count;

@@ -1,3 +1,4 @@
+/* Sets of CPUs: see base/cpu_mask.h. */
 #include "base/cpu_mask.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ void cr_cpu_intersect(struct cr_cpu_mask *m, const struct cr_cpu_mask *other) {
     for (size_t i = 0; i < sizeof(m->bits) / sizeof(m->bits[0]); i++) m->bits[i] &= other->bits[i];
 }
 
-/* Digits only: no sign, no blank, no overflow. */
+/* Reads digits at *at and moves it behind them; no sign, no blank, no number beyond the maximum. */
 static int parse_number(const char **at, uint32_t *out) {
     uint32_t n = 0;
     const char *start = *at;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CR_CPUS_MAX 8192u /* Linux's own limit (CONFIG_NR_CPUS) */
+#define CR_CPUS_MAX 8192u /* the limit of Linux itself (CONFIG_NR_CPUS) */
 #define CR_CPU_WORD (8 * sizeof(unsigned long))
 
 struct cr_cpu_mask {
@@ -22,20 +22,20 @@ static inline int cr_cpu_has(const struct cr_cpu_mask *m, uint32_t cpu) {
 
 uint32_t cr_cpu_count(const struct cr_cpu_mask *m);
 
-/* The lowest CPU from `from` up, or CR_CPUS_MAX. */
+/* The lowest CPU of the set that is not below `from`, or CR_CPUS_MAX if there is none. */
 uint32_t cr_cpu_next(const struct cr_cpu_mask *m, uint32_t from);
 
-/* Keeps what is in `other`, too. */
+/* Removes the CPUs that are not in `other`. */
 void cr_cpu_intersect(struct cr_cpu_mask *m, const struct cr_cpu_mask *other);
 
-/* "0-3,8", blanks and a newline at the end allowed; "" is the empty set. Returns 0, or -EINVAL for
- * anything else and CPUs beyond the maximum; then *m is undefined. */
+/* Parses "0-3,8"; blanks and a newline may follow; "" is the empty set. Returns 0, or -EINVAL for
+ * other text and for numbers beyond the maximum; then *m is undefined. */
 int cr_cpu_parse(const char *list, struct cr_cpu_mask *m);
 
-/* The same text; a list that does not fit ends in "…". */
+/* Writes the same form; a list that does not fit into `size` bytes ends in "…". */
 void cr_cpu_format(const struct cr_cpu_mask *m, char *out, size_t size);
 
-/* The CPUs that the calling thread may use. Returns 0, or a negative errno. */
+/* Sets *m to the CPUs that the calling thread may run on. Returns 0 or a negative errno. */
 int cr_cpu_allowed(struct cr_cpu_mask *m);
 
 #endif

@@ -1,3 +1,4 @@
+/* What programs do at their start: see base/daemon.h. */
 #include "base/daemon.h"
 
 #include "base/cleanup.h"
@@ -23,15 +24,16 @@ void cr_notify(const char *state) {
     CR_AUTO_FD int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;
     socklen_t size = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + len);
-    ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *) &address, size);
-    if (sent < 0) cr_warn("cannot notify '%s': %s", path, strerror(errno));
+    const struct sockaddr *to = (const struct sockaddr *) &address;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, to, size) < 0)
+        cr_warn("cannot notify '%s': %s", path, strerror(errno));
 }
 
 void cr_raise_descriptor_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
     limit.rlim_cur = limit.rlim_max;
-    (void) setrlimit(RLIMIT_NOFILE, &limit); /* the old limit serves as well, fewer */
+    (void) setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the old limit remains */
 }
 
 void cr_keep_standard_files(void) {

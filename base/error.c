@@ -1,3 +1,4 @@
+/* Errors with a text: see base/error.h. Nothing here allocates. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ int cr_fail_errno(struct cr_error *err, const char *fmt, ...) {
     va_end(ap);
     if (n < 0 || (size_t) n >= sizeof(err->text)) return code;
     char reason[128];
-    const char *why = strerror_r(-code, reason, sizeof(reason)); /* GNU form: returns the text */
+    const char *why = strerror_r(-code, reason, sizeof(reason)); /* GNU: returns the text */
     (void) snprintf(err->text + n, sizeof(err->text) - (size_t) n, ": %s", why);
     return code;
 }

@@ -1,11 +1,12 @@
-/* Errors: a negative errno (libuv's UV_E… are the same numbers on Linux) and one line of text.
+/* Errors: a negative errno and one line of text. On Linux libuv's UV_E… are negative errnos, too.
  *
- * The text lives in a caller-owned fixed struct, so that reporting works when memory is short and
- * between fork and exec. The first failure writes it; each caller may put in front what only it
- * knows. NULL is accepted everywhere for a caller who does not want the text.
+ * The text is in a struct of fixed size that the caller owns, so that errors can be reported when
+ * memory is short and between fork and exec. The function that fails first writes it; each of its
+ * callers may put in front what only it knows. All functions accept NULL for `err`.
  *
- * Text: lower case, verb first, objects in single quotes, reason last, then the remedy after '; '.
- * No full stop. */
+ * The form of a text: lower case, the verb first, names in single quotes, then the reason, and
+ * behind "; " the remedy. No full stop. Example:
+ *     cannot listen on 'localhost:80': Permission denied; give --master-port another port */
 #ifndef CR_ERROR_H
 #define CR_ERROR_H
 
@@ -24,10 +25,10 @@ void cr_error_clear(struct cr_error *err);
 int cr_fail(struct cr_error *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for the current errno: ": <strerror>" is appended; returns -errno. */
+/* The same for the current errno: appends ": " and its text to the error, and returns -errno. */
 int cr_fail_errno(struct cr_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "<context>: " in front of a recorded text; returns err->code (or -EIO if err is NULL). */
+/* Puts "<context>: " in front of a recorded text. Returns err->code, or -EIO if err is NULL. */
 int cr_wrap(struct cr_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

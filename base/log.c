@@ -1,3 +1,4 @@
+/* The log: see base/log.h. First the settings, then the diversion, then how a line is made. */
 #include "base/log.h"
 
 #include "base/text.h"
@@ -15,20 +16,22 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define LINE_MAX_BYTES 4096
+#define LINE_MAX_BYTES 4096 /* of the text of a line, before it is escaped */
 
 static struct {
     const char *program;
     enum cr_log_level minimum;
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
-static atomic_int is_diverted; /* the rest of it under the lock */
+/* Read without the lock, so that a log that is not diverted costs no lock. */
+static atomic_int is_diverted;
+
 static struct {
     pthread_mutex_t lock;
-    cr_log_drain_fn drain; /* NULL: lines wait */
+    cr_log_drain_fn drain; /* NULL: the log is not diverted */
     void *arg;
     struct cr_buffer kept;
-    uint64_t lost; /* behind what is kept */
+    uint64_t lost; /* how many lines were dropped behind those that are kept */
 } diversion = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
@@ -59,12 +62,13 @@ static int poll_stderr(int timeout_ms) {
     return poll(&p, 1, timeout_ms);
 }
 
-/* Where stderr is non-blocking, by somebody else's doing, it waits all the same. */
+/* Waits for stderr even if it is non-blocking, which another process may have made it: the mode
+ * belongs to the open file, which is shared. */
 static void write_all(const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, data, len);
         if (n < 0 && errno == EAGAIN) (void) poll_stderr(-1);
-        else if (n < 0 && errno != EINTR) return; /* nowhere left to complain */
+        else if (n < 0 && errno != EINTR) return; /* there is no place to report this to */
         if (n <= 0) continue;
         data += n;
         len -= (size_t) n;
@@ -75,7 +79,7 @@ static void write_all(const char *data, size_t len) {
 
 static void drain_nothing(void *arg, struct cr_buffer *kept) { (void) arg, (void) kept; }
 
-/* Of a stream that poll(2) calls writable, PIPE_BUF bytes can be written without waiting. */
+/* When poll(2) reports a pipe as writable, it has room for PIPE_BUF bytes at least. */
 static void drain_what_fits(void *arg, struct cr_buffer *kept) {
     (void) arg;
     while (kept->len > 0 && poll_stderr(0) > 0) {
@@ -102,7 +106,8 @@ static int append_count_of_lost(void) {
     return rc;
 }
 
-static _Thread_local int is_draining; /* this thread, and so it holds the lock */
+/* Set while this thread runs the drain function, and so holds the lock. */
+static _Thread_local int is_draining;
 
 static void call_drain(void) {
     is_draining = 1;
@@ -159,7 +164,7 @@ void cr_log_text(const char *text, size_t len) {
     }
     (void) pthread_mutex_lock(&diversion.lock);
     if (diversion.drain != NULL) keep(text, len);
-    else write_all(text, len); /* it ended just now */
+    else write_all(text, len); /* another thread has just ended the diversion */
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 

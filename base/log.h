@@ -1,12 +1,18 @@
-/* One event, one line, on stderr:  "crun[pid] level: text".
+/* The log: one line per event on stderr, "crun[pid] level: text".
  *
- * error = a human must act; warn = we went on, and how; info = lifecycle; debug = per message.
- * A function returns an error or logs it, never both. Control bytes are escaped, so that text which
- * came from outside cannot forge a line. Thread-safe.
+ * error: a human must act. warning: the program went on, and the line says how. info: what
+ * happens to jobs and nodes. debug: single messages. A function returns an error or logs it,
+ * never both. What is not printable is escaped (base/text.h), so that text from outside cannot
+ * forge a line. All functions may be called by any thread.
  *
- * At first a line is one write(2), which waits while stderr is a full pipe. An event loop must not wait:
- * it diverts the log. Lines are then kept, CR_LOG_KEPT_MAX bytes of them, until a reader takes them; later
- * ones are counted, and the count stands where they are missing. */
+ * Normally a line is one write(2), which waits while stderr is a full pipe. An event loop must
+ * not wait, so it diverts the log: lines are kept in memory, up to CR_LOG_KEPT_MAX bytes, until a
+ * function takes them. Lines that do not fit are dropped, and a line with their number takes
+ * their place.
+ *
+ * The log has mutable state at file scope (the program's name, the level, the diversion, and a
+ * flag per thread). A process has one stderr, and every function may log: passing a log object
+ * through all calls would not make two of them possible. */
 #ifndef CR_LOG_H
 #define CR_LOG_H
 
@@ -16,18 +22,20 @@
 
 enum cr_log_level { CR_LOG_DEBUG, CR_LOG_INFO, CR_LOG_WARN, CR_LOG_ERROR, CR_LOG_OFF };
 
-/* Process-wide, set by main before threads start. `program` is borrowed for ever. */
+/* For main, before threads start. Keeps the pointer `program`. */
 void cr_log_setup(const char *program, enum cr_log_level minimum);
 
-/* "debug" "info" "warning"/"warn" "error"/"critical" in any case, or Python's numbers (10…50) as
- * torchrun's LOGLEVEL takes them; anything else gives `fallback`. NULL is accepted. */
+/* Reads a level as torchrun's LOGLEVEL has it: "debug", "info", "warning" or "warn", "error" or
+ * "critical" in any case, or one of Python's numbers, 10 (debug) to 50. Returns `fallback` for
+ * other texts and for NULL. */
 enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallback);
 
 int cr_log_enabled(enum cr_log_level level);
 
 void cr_log(enum cr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts text of another form, whole lines, into the same stream. */
+/* Writes whole lines that have a form of their own, such as JSON, into the same stream. Nothing in
+ * them is escaped. */
 void cr_log_text(const char *text, size_t len);
 
 #define cr_debug(...)                                                                              \
@@ -38,24 +46,25 @@ void cr_log_text(const char *text, size_t len);
 #define cr_warn(...)      cr_log(CR_LOG_WARN, __VA_ARGS__)
 #define cr_log_error(...) cr_log(CR_LOG_ERROR, __VA_ARGS__)
 
-/* ---- not waiting for stderr ---- */
+/* ---- a log that never waits ---- */
 
-/* Takes from the front of `kept` what it can pass on. Called in the thread that logs, under the log's
- * lock: what it logs itself, perhaps that stderr is broken, is not heard. What it leaves it is asked for
- * again with the next line or cr_log_drain(). */
+/* Consumes bytes from the front of `kept`, as many as it can pass on now. Runs in whichever
+ * thread logs, under the lock of the log, so lines that it logs itself are dropped. It is called
+ * again with the next line, and by cr_log_drain(), for the bytes that it left. */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
-/* From now on lines are kept for `drain`; NULL: for nobody, for now. The one before is not running any
- * more when this returns. */
+/* Keeps lines from now on and offers them to `drain`; NULL: only keeps them. When this returns, a
+ * function that was set before is not running and will not be called any more. */
 void cr_log_divert(cr_log_drain_fn drain, void *arg);
 
-/* Offers what is kept once more. */
+/* Offers the kept lines to the function again, for instance when stderr has become writable. */
 void cr_log_drain(void);
 
-/* For daemons: what stderr does not take at once is kept and follows with the next line. */
+/* Diverts the log of a daemon: writes what stderr takes without waiting; the rest follows with the
+ * next line. */
 void cr_log_never_wait(void);
 
-/* Writes what is kept, however long that takes, and ends the diversion. For main, at the end. */
+/* Ends the diversion and writes what is kept, however long that takes. For main, at the end. */
 void cr_log_flush(void);
 
 #endif

@@ -1,6 +1,7 @@
+/* Strict parsing: see base/parse.h. strtoll() and strtod() alone would accept leading blanks. */
 #include "base/parse.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <ctype.h>
 #include <errno.h>

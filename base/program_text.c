@@ -84,11 +84,12 @@ static size_t left_column(const struct cr_command *command, bool letters) {
     return column < LEFT_COLUMN_MAX ? column : LEFT_COLUMN_MAX;
 }
 
-/* Puts the words of `text`. The first line has `indent` columns already; further lines get them. */
-static void put_wrapped(struct out *out, const char *text, size_t indent) {
+/* Puts the words of `text` up to `end`, in lines of LINE_WIDTH. The first line has `indent` columns
+ * already; further lines get them. */
+static void put_wrapped(struct out *out, const char *text, const char *end, size_t indent) {
     size_t column = indent;
-    while (*text != '\0') {
-        size_t n = strcspn(text, " ");
+    while (text < end) {
+        size_t n = strcspn(text, " \n");
         if (column > indent && column + 1 + n > LINE_WIDTH) {
             put(out, "\n%*s", (int) indent, "");
             column = indent;
@@ -100,6 +101,17 @@ static void put_wrapped(struct out *out, const char *text, size_t indent) {
     }
 }
 
+/* Puts the lines of `text`, wrapped where they are too long. Blanks in front of a line stay. */
+static void put_paragraphs(struct out *out, const char *text) {
+    while (*text != '\0') {
+        size_t len = strcspn(text, "\n"), blanks = strspn(text, " ");
+        put(out, "%*s", (int) blanks, "");
+        put_wrapped(out, text + blanks, text + len, blanks);
+        put(out, "\n");
+        text += len + (text[len] == '\n' ? 1 : 0);
+    }
+}
+
 static void put_help_option(struct out *out, const struct cr_option *option, bool letters,
                             size_t column) {
     char left[80], right[512];
@@ -108,7 +120,7 @@ static void put_help_option(struct out *out, const struct cr_option *option, boo
     (void) snprintf(right, sizeof(right), "%s%s%s%s", option->help, shown ? " (default: " : "",
                     shown ? option->default_value : "", shown ? ")" : "");
     put(out, "%s%s%*s", left, fits ? "" : "\n", (int) (fits ? column - n : column), "");
-    put_wrapped(out, right, column);
+    put_wrapped(out, right, right + strlen(right), column);
     put(out, "\n");
 }
 
@@ -134,9 +146,12 @@ int cr_command_write_help(const struct cr_command *command, struct cr_buffer *b)
     struct out out = {.buffer = b};
     put(&out, "Usage: ");
     put_synopsis(&out, command);
-    put(&out, "\n%s\n", command->description);
+    put(&out, "\n");
+    put_paragraphs(&out, command->description);
     for (size_t g = 0; g < group_count(command); g++) put_help_group(&out, command, g);
-    if (command->help_tail != NULL) put(&out, "\n%s\n", command->help_tail);
+    if (command->help_tail == NULL) return out.rc;
+    put(&out, "\n");
+    put_paragraphs(&out, command->help_tail);
     return out.rc;
 }
 

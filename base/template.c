@@ -1,3 +1,4 @@
+/* Expands $-templates: see base/template.h. */
 #include "base/template.h"
 
 #include <string.h>
@@ -19,9 +20,10 @@ static const char *find(const char *name, size_t len, const struct template_vari
     return NULL;
 }
 
-/* `at` is behind a '$'. Returns the bytes used of it (0: the '$' stands for itself). */
-static size_t expand_one(const char *at, const char **value, const struct template_variable *variables,
-                         size_t count) {
+/* Expands what follows a '$'. Returns how many bytes of `at` belong to it; 0 with *value NULL:
+ * the '$' stands for itself. */
+static size_t expand_one(const char *at, const char **value,
+                         const struct template_variable *variables, size_t count) {
     *value = NULL;
     if (*at == '$') return *value = "$", 1;
     size_t braces = *at == '{' ? 1 : 0;

@@ -1,12 +1,13 @@
-/* The $-template of arguments and log prefixes: Python's string.Template, safe_substitute.
+/* Expands $-templates in arguments and log prefixes, as Python's string.Template.safe_substitute
+ * does.
  *
- *   $name ${name}   the value, if the name is known; else left as written
- *   $$              one '$'
- *   any other '$'   left as written
+ *   $name ${name}   becomes the value if the name is known; else it stays as it is
+ *   $$              becomes '$'
+ *   any other '$'   stays as it is
  *
- * A name is [A-Za-z_][A-Za-z0-9_]*, as long as it goes. Pure. */
-#ifndef BASE_TEMPLATE_H
-#define BASE_TEMPLATE_H
+ * A name is the longest match of [A-Za-z_][A-Za-z0-9_]*. Pure. */
+#ifndef CR_TEMPLATE_H
+#define CR_TEMPLATE_H
 
 #include "base/buffer.h"
 
@@ -14,7 +15,7 @@ struct template_variable {
     const char *name, *value;
 };
 
-/* Appends the expansion of `text`. 0 or -ENOMEM. */
+/* Appends the expansion of `text`. Returns 0 or -ENOMEM. */
 int template_expand(struct cr_buffer *out, const char *text,
                     const struct template_variable *variables, size_t count);
 

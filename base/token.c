@@ -1,3 +1,4 @@
+/* Random names: see base/token.h. */
 #include "base/token.h"
 
 #include "base/assert.h"

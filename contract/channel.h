@@ -1,22 +1,26 @@
-/* What an agent and the workers of its node say to one another beside signals, through the worker
- * runtime. Both sides include this; neither includes the other.
+/* The channel between an agent and one of its workers: a connection for packets, and a page of shared
+ * memory for the worker's progress. The agent and the worker runtime both include this header; neither
+ * includes the other.
  *
- * The agent listens on an abstract SOCK_SEQPACKET address and gives each worker
+ * The agent listens on an abstract SOCK_SEQPACKET address and gives each worker the variable
  *     CRUN_AGENT=<address without its first NUL>:<the worker's token>
- * The worker connects and sends HELLO; WELCOME brings the descriptor of a page that both map. From
- * then on progress costs no system call: the worker writes its steps into the page, the agent rings
- * a bell in it when there is a packet to read. One packet is one struct channel_packet, always whole;
- * anything else ends the connection. A worker without a connection is stopped like any program.
+ * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of the
+ * page; both map it. From then on a step costs no system call: the worker writes its progress into the
+ * page, and the agent rings a bell in the page (a counter) when it has sent a packet. A packet is one
+ * struct channel_packet, always of full size; anything else ends the connection. A worker without a
+ * channel is stopped like any program.
  *
- * A change with notice, so that all ranks stop after the same number of steps:
+ * A change with notice lets all ranks stop after the same number of steps. The order matters:
  *
- *   agent: sends CHANGE, rings, *then* reads `step`          (all sequentially consistent)
- *   worker, in crunrt_step(): writes `step`, *then* reads the bell
+ *   agent:                        sends CHANGE, rings the bell, then reads `step`
+ *   worker, in crunrt_step():     writes `step`, then reads the bell
  *
- * So either the worker sees the bell in this step and waits in it, or the agent sees this step: no
- * worker is more than one step beyond what its agent read. The coordinator takes the largest of all
- * nodes plus one; STOP_AT brings it; a worker that has made that many steps sets `stopped_for`, does
- * what it has to, and is ready when it says READY or REJOIN, or ends with status 0. */
+ * All four accesses are sequentially consistent. So either the worker sees the bell in this step and
+ * waits in it, or the agent reads this step; the worker can be at most one step beyond what the agent
+ * read. Example: the agent reads 7 while the worker is about to write 8. The worker then sees the bell
+ * and waits in step 8. The coordinator takes the largest step that any agent read, and adds one: at
+ * least 8, which no worker has passed. STOP_AT brings that agreed step. A worker that has made it sets
+ * `stopped_for`, saves, and then sends READY or REJOIN, or ends with status 0. */
 #ifndef CONTRACT_CHANNEL_H
 #define CONTRACT_CHANNEL_H
 
@@ -34,18 +38,19 @@
 
 enum channel_type {
     /* worker to agent */
-    CHANNEL_HELLO = 1,  /* first; hello */
-    CHANNEL_READY = 2,  /* `id`: what this change asked for is done; this process may be stopped */
-    CHANNEL_REJOIN = 3, /* wants to go on in this process in the next round; waits for ROUND */
-    CHANNEL_DUMPED = 4, /* `id`: the dump asked for is written (sent from a signal handler); text: its path */
-    CHANNEL_LIMIT = 5,  /* the page's limit_ms was set anew */
+    CHANNEL_HELLO = 1,  /* the first packet; `hello` */
+    CHANNEL_READY = 2,  /* for change `id`: the worker has saved, its process may be stopped */
+    CHANNEL_REJOIN = 3, /* the worker is parked: it waits for ROUND in this process */
+    CHANNEL_DUMPED = 4, /* flight record `id` is written to the path in `text` (sent from a signal
+                           handler) */
+    CHANNEL_LIMIT = 5,  /* the worker has changed limit_ms in the page */
     /* agent to worker */
     CHANNEL_WELCOME = 65, /* answers HELLO; carries the page's descriptor (SCM_RIGHTS) */
-    CHANNEL_CHANGE = 66,  /* `id`: announced; change */
-    CHANNEL_STOP_AT = 67, /* `id`: takes place after `stop_at.step` steps */
-    CHANNEL_OVER = 68,    /* the round is over without notice (a failure); text says why */
-    CHANNEL_ROUND = 69,   /* answers REJOIN: the next round; place */
-    CHANNEL_REFUSED = 70, /* last packet; text says why */
+    CHANNEL_CHANGE = 66,  /* change `id` is announced; `change`, and the reason in `text` */
+    CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; `stop_at` */
+    CHANNEL_OVER = 68,    /* the round is over without notice, for the reason in `text` */
+    CHANNEL_ROUND = 69,   /* answers REJOIN: the worker's place in the next round; `place` */
+    CHANNEL_REFUSED = 70, /* the last packet, with the reason in `text` */
 };
 
 /* Why a change comes; base/change_kind.h is the list. */
@@ -70,13 +75,13 @@ struct channel_packet {
         } welcome;
         struct {
             uint32_t kind;   /* enum channel_change_kind */
-            int64_t left_ms; /* until workers are stopped regardless; from now */
+            int64_t left_ms; /* from now until the workers are stopped, ready or not */
         } change;
         struct {
             uint64_t step;
             int64_t left_ms;
         } stop_at;
-        struct { /* as in the environment of a worker of that round */
+        struct { /* the same values as in the environment of a worker that is started */
             uint64_t round;
             uint32_t rank, world_size, local_rank, local_world_size;
             uint32_t group_rank, group_world_size, role_rank, role_world_size;
@@ -85,30 +90,32 @@ struct channel_packet {
         } place;
         char room[128];
     };
-    char text[CHANNEL_TEXT_MAX]; /* one line, ends within; may be empty */
+    char text[CHANNEL_TEXT_MAX]; /* one line, NUL-terminated; may be empty */
 };
 
 /* How a worker answers changes. */
 enum channel_answer {
-    CHANNEL_AFTER_STEP = 0, /* when this step is done */
-    CHANNEL_NOW = 1,        /* may be stopped at any time */
-    CHANNEL_NEEDS = 2,      /* when this step is done, and `needs_ms` more */
+    CHANNEL_AFTER_STEP = 0, /* it can be stopped after the agreed step */
+    CHANNEL_NOW = 1,        /* it can be stopped at any time */
+    CHANNEL_NEEDS = 2,      /* it can be stopped `needs_ms` after the agreed step */
 };
 
-/* The page. Each side reads the other's half as it would read a network: any value may stand there. */
+/* The page. Each side writes its own half, and reads the other half as it would read bytes from a
+ * network: any value may stand there. */
 struct channel_page {
     /* the worker's half */
     _Atomic uint64_t step;      /* steps made in this round; 0: takes no part in changes (yet) */
-    _Atomic int64_t stepped_ns; /* monotonic clock, at the last one */
-    _Atomic int64_t limit_ms; /* longest time from step to step before it counts as hung; 0: none */
-    _Atomic int64_t needs_ms; /* with CHANNEL_NEEDS */
-    _Atomic uint32_t answer;  /* enum channel_answer */
-    _Atomic uint32_t can_rejoin;  /* 1: survives the failure of others in this process */
+    _Atomic int64_t stepped_ns; /* monotonic clock, at the last step */
+    _Atomic int64_t limit_ms;   /* longest time from step to step; beyond it, the worker counts as
+                                   hung; 0: the job's own limit */
+    _Atomic int64_t needs_ms;   /* for CHANNEL_NEEDS */
+    _Atomic uint32_t answer;    /* enum channel_answer */
+    _Atomic uint32_t can_rejoin;  /* 1: it can go on in its process after the round has ended */
     _Atomic uint64_t stopped_for; /* id of the change for which it has stopped; 0 = none */
     /* the agent's half */
-    _Atomic uint32_t bell;    /* one more with each packet, after it was sent */
-    _Atomic uint64_t dump_id; /* of the dump asked for; the signal follows */
-    _Atomic uint32_t over;    /* 1 from OVER to ROUND: for whoever waits elsewhere than in a step */
+    _Atomic uint32_t bell;    /* one more after each packet that was sent */
+    _Atomic uint64_t dump_id; /* of the flight record that the dump signal asks for */
+    _Atomic uint32_t over;    /* 1 from OVER to ROUND, for code that waits outside of a step */
 };
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The demonstration: four workers learn handwritten digits; then again, and one of them is killed on the
-# way. The launcher restarts them, they go on from the checkpoint, and the weights come out the same.
+# The demonstration: four workers learn handwritten digits, twice. In the second run one of them is
+# killed. The launcher restarts all, they resume from the checkpoint, and the weights are the same.
 #
 #     examples/demo.sh [BUILD_FOLDER]
 set -eu
@@ -33,6 +33,7 @@ run "$dir/crash.log" "$BUILD/bin/crun" --standalone --nproc-per-node=4 --max-res
 
 calm=$(weights "$dir/calm.log")
 crash=$(weights "$dir/crash.log")
-grep -q 'resumed at step 300' "$dir/crash.log" || { echo 'demo: the second run did not resume' >&2; exit 1; }
-[ -n "$calm" ] && [ "$calm" = "$crash" ] || { echo "demo: the weights differ: '$calm' and '$crash'" >&2; exit 1; }
+fail() { echo "demo: $*" >&2; exit 1; }
+grep -q 'resumed at step 300' "$dir/crash.log" || fail 'the second run did not resume'
+[ -n "$calm" ] && [ "$calm" = "$crash" ] || fail "the weights differ: '$calm' and '$crash'"
 say "Crashed, restarted, resumed: the final weights are identical, bit for bit ($calm)"

@@ -1,13 +1,14 @@
-/* A job that goes on in its processes: workers die, nodes come and go, and those that are left keep
- * what they have in memory.
+/* A job whose processes survive: workers die and nodes come and go, and the other workers keep what
+ * they have in memory.
  *
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200 --kill 1@50
  *
- * Each step adds one all-reduced vector to the model. After a failure or a change the ranks form a new
- * group and take over the model of whoever is furthest; one that was started anew brings nothing and
- * gets it from the others, so no file is needed as long as one rank lives. A rank that is to go away
- * (SIGUSR1 to crun) has nothing to save here: the others have it all. */
+ * Each step adds one all-reduced vector to the model. After a failure or a change the ranks make a
+ * new group and take over the model of the rank that has made most steps. A newly started process
+ * gets the model in this way too, so no file is needed as long as one rank survives. A rank of a
+ * node that leaves (SIGUSR1 to crun) has nothing to save, because the other ranks have the same
+ * model. */
 #include <crunrt.h>
 
 #include <signal.h>
@@ -22,11 +23,11 @@
 struct job {
     crunrt *rt;
     crunrt_group *world;
-    int64_t step, last; /* steps done; to be done */
+    int64_t step, last; /* steps made; steps to make */
     double model[SIZE];
     int pace_ms, kill_rank, start_anew;
     int64_t kill_step;
-    int rounds; /* that this process was in */
+    int rounds; /* in which this process has taken part */
 };
 
 static int complain(const char *what) {
@@ -34,7 +35,8 @@ static int complain(const char *what) {
     return -1;
 }
 
-/* Everybody takes the model of the rank that has made most steps: whole or, if this fails, not at all. */
+/* Copies the model of the rank that has made most steps to all ranks. On failure this rank's model
+ * does not change. */
 static int take_over(struct job *j) {
     int n = crunrt_group_size(j->world), best = 0;
     double model[SIZE];
@@ -74,7 +76,7 @@ static void die_if_asked(const struct job *j) {
     if (crunrt_restart_count(j->rt) == 0) (void) raise(SIGKILL);
 }
 
-/* Steps until the end (0), or until the round is over (1): by a failure, or a change. */
+/* Makes steps. 0: all steps are made; 1: a failure or a change has ended the round. */
 static int run_round(struct job *j) {
     crunrt_change change = CRUNRT_CHANGE_INIT;
     int rc = crunrt_group_new(j->rt, NULL, &j->world);
@@ -104,7 +106,8 @@ static int run_round(struct job *j) {
 }
 
 static int usage(void) {
-    (void) fprintf(stderr, "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] [--start-anew]\n");
+    (void) fprintf(stderr,
+                   "usage: elastic [steps] [--pace-ms N] [--kill RANK@STEP] [--start-anew]\n");
     return -1;
 }
 

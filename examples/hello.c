@@ -1,4 +1,4 @@
-/* Who am I? No process group, only the store.
+/* Prints the rank of each worker. Uses the store, and no process group.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/hello */
 #include <crunrt.h>

@@ -1,5 +1,5 @@
-/* Two ranks pass a counter to and fro, then all ranks pass one round the ring without waiting for
- * each other.
+/* Messages between ranks: ranks 0 and 1 send a counter to and fro; then all ranks send to the next
+ * rank and receive from the previous one at the same time.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/ping */
 #include <crunrt.h>
@@ -14,7 +14,7 @@ static void must(int rc, const char *what) {
     exit(1);
 }
 
-/* Blocking: one sends, the other receives; each adds one. */
+/* Blocking calls: one rank sends, the other receives and adds one. */
 static void ping_pong(crunrt_group *world, int rank) {
     int64_t ball = 0;
     if (rank > 1) return;
@@ -30,7 +30,8 @@ static void ping_pong(crunrt_group *world, int rank) {
     }
 }
 
-/* Everybody sends to the right and receives from the left at once: one by one it would deadlock. */
+/* Each rank sends to its right and receives from its left neighbour in one batch. With one call
+ * after the other all ranks would wait in their sends. */
 static void shift(crunrt_group *world, int rank, int size) {
     int64_t mine = rank, from_left = -1;
     crunrt_work *sending, *receiving;

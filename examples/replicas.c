@@ -1,6 +1,6 @@
-/* Several jobs that are replicas of one another meet in a second store, which outlives each of
- * them: rank 0 of every replica puts its result there under its REPLICA_ID and waits for the
- * others.
+/* Several jobs run the same program as replicas, and exchange results through a second store, which
+ * outlives all of them: rank 0 of each job sets its result under its REPLICA_ID, and waits for the
+ * other results.
  *
  *     crun-store serve --host 127.0.0.1 --port 29700 &
  *     REPLICA_ID=0 REPLICAS=2 STORE=127.0.0.1:29700 STORE_PREFIX=run7 \

@@ -3,13 +3,13 @@
  *     crun --standalone --nproc-per-node=4 --max-restarts=1 \
  *         build/examples/train_digits --checkpoint digits.ckpt --crash-at 150
  *
- * Every rank holds the whole network and computes the gradient of its share of each mini-batch; the
- * gradients are summed over the process group; every rank takes the same step. Every few steps rank
- * 0 writes a checkpoint. After a failure all ranks are started again and go on from the last one.
+ * Every rank has the whole network. It computes the gradient of its share of each mini-batch, the
+ * group adds up the gradients, and every rank makes the same step. Every few steps rank 0 writes a
+ * checkpoint. After a failure all ranks are started again and resume from the last checkpoint.
  *
- * Which images make up step N depends on N alone, and the all-reduce adds in the same order in
- * every run, so at a fixed number of ranks the final weights of a run that crashed are bit for bit
- * those of one that did not. The hash in the last line shows it. */
+ * The images of step N depend only on N, and the all-reduce adds in the same order in every run. So
+ * with the same number of ranks a run that crashed ends with exactly the weights of a run that did
+ * not: the hash in the last line is the same. */
 #include <crunrt.h>
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct image {
     int digit;
 };
 
-/* All weights in one piece, so that one all-reduce and one write() take them all. */
+/* All weights in one block of memory, for one all-reduce and one write(). */
 struct network {
     float w1[HIDDEN][PIXELS], b1[HIDDEN];
     float w2[DIGITS][HIDDEN], b2[DIGITS];
@@ -51,7 +51,7 @@ static struct image train[TRAIN_COUNT], held_out[HELD_OUT_COUNT];
 
 /* ---- failing ---- */
 
-/* What went wrong goes to stderr and to the launcher's failure report. */
+/* Reports the failure on stderr and to the launcher, and ends the process. */
 static void fail(const char *what, const char *why) {
     char text[1200];
     (void) snprintf(text, sizeof(text), "%s: %s", what, why);
@@ -93,7 +93,9 @@ static int read_image(FILE *f, struct image *out) {
 static void load_data(const char *path) {
     FILE *f = open_data(path);
     if (path == NULL) path = "examples/data/digits.csv";
-    if (f == NULL) fail_at("open the images", path, "no such file that can be read; give --data FILE");
+    if (f == NULL) {
+        fail_at("open the images", path, "no such file that can be read; give --data FILE");
+    }
     int trained = 0, held = 0;
     for (int i = 0; i < IMAGE_COUNT; i++) {
         struct image *to = i % HELD_OUT_EVERY == 0 ? &held_out[held++] : &train[trained++];
@@ -202,12 +204,13 @@ static uint64_t hash_weights(const struct network *net) { /* FNV-1a */
 struct checkpoint {
     char magic[8]; /* "digits-1" */
     uint32_t world_size, weights;
-    uint64_t step; /* steps done */
+    uint64_t step; /* steps made */
     uint64_t hash; /* of net */
     struct network net;
 };
 
-/* Whole or not at all: written beside its place, flushed, renamed. */
+/* Writes a temporary file, flushes it and renames it, so that a crash leaves the old checkpoint
+ * intact. */
 static void save_checkpoint(const char *path, const struct checkpoint *c) {
     char temp[PATH_MAX];
     (void) snprintf(temp, sizeof(temp), "%s.new", path);
@@ -218,7 +221,7 @@ static void save_checkpoint(const char *path, const struct checkpoint *c) {
     }
 }
 
-/* 1 if there is one, 0 if not. A damaged one is an error: training on from it would be worse. */
+/* 1: read; 0: there is no checkpoint. A damaged checkpoint is an error. */
 static int load_checkpoint(const char *path, struct checkpoint *c, int world_size) {
     int fd = open(path, O_RDONLY);
     if (fd < 0 && errno == ENOENT) return 0;
@@ -253,7 +256,7 @@ static void must(int rc, const char *what) {
     if (rc < 0) fail(what, crunrt_last_error());
 }
 
-/* Rank 0 reads the checkpoint, the others get it from there. */
+/* Rank 0 reads the checkpoint and broadcasts it. */
 static void start_or_resume(struct training *t) {
     int resumed = 0;
     if (t->rank == 0) {
@@ -277,7 +280,8 @@ static void crash_if_asked(const struct training *t, long step) {
     (void) raise(SIGKILL);
 }
 
-/* One step of mini-batch gradient descent: this rank's share, the sum over all, the same update. */
+/* One step of mini-batch gradient descent: the gradient of this rank's share, the sum over all
+ * ranks, the update. */
 static float train_step(struct training *t, uint64_t step, const uint16_t order[TRAIN_COUNT]) {
     static struct {
         struct network grad;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The job of train_digits.c in plain PyTorch: DistributedDataParallel on gloo, nothing of crun in it.
+"""The job of train_digits.c in plain PyTorch: DistributedDataParallel on gloo, without crunrt.
 
-    crun --nproc-per-node=4 --max-restarts=1 examples/train_digits.py --checkpoint digits.pt --crash-at 150
+    crun --nproc-per-node=4 --max-restarts=1 \\
+        examples/train_digits.py --checkpoint digits.pt --crash-at 150
 
-Runs on PyTorch 1.13 and later, under crun and torchrun alike. A crashed run resumes from the last
-checkpoint. (The last bits of the weights may differ from an undisturbed run's: DDP chooses its buckets
-anew in each process. train_digits.c fixes the order and is exact.)
+It runs on PyTorch 1.13 and later, under crun and torchrun. A crashed run resumes from the last
+checkpoint. Its weights may differ in the last bits from those of a run without a crash, because DDP
+chooses its buckets again in each process; train_digits.c has a fixed order and gives the same bits.
 """
 import argparse
 import hashlib
@@ -52,7 +53,8 @@ def resume(path, model):
 def crash_if_asked(args, step):
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if step == args.crash_at and dist.get_rank() == args.crash_rank and attempt == 0:
-        print(f"rank {args.crash_rank}: crashing on purpose at step {step}", file=sys.stderr, flush=True)
+        print(f"rank {args.crash_rank}: crashing on purpose at step {step}", file=sys.stderr,
+              flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -76,7 +78,8 @@ def train(args, model, images, digits):
         done = step + 1
         if rank == 0 and (done % 100 == 0 or done == args.steps):
             print(f"step {done}  loss {loss.item():.4f}", flush=True)
-        if rank == 0 and args.checkpoint and (done % args.checkpoint_every == 0 or done == args.steps):
+        is_due = done % args.checkpoint_every == 0 or done == args.steps
+        if rank == 0 and args.checkpoint and is_due:
             save_checkpoint(args.checkpoint, done, model)
 
 

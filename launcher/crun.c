@@ -1,15 +1,16 @@
-/* crun: reads the command line, builds the job, runs the agent on one loop, and turns its result
- * into an exit status.
+/* crun: reads the command line, builds the job, runs the agent on one loop, and turns the agent's
+ * result into an exit status.
  *
- *   2  the command line is wrong or the program cannot be run: nothing was started
- *   1  the machine refused, workers failed, a handled signal ended the job, or this node left it
  *   0  all workers ended well
+ *   1  workers failed, a handled signal ended the job, this node left it, or the machine refused
+ *      (a port in use, no memory left)
+ *   2  the command line is wrong or the program cannot be run: nothing was started
  *
- * Signals are handled from before the first worker on. One that comes earlier still ends us the
- * orderly way (nothing is left behind), but then we die by it, as torchrun does: a supervisor sees
- * 143, not 1. */
+ * Signals are handled before the first worker starts. A signal that comes before any worker has
+ * started also leads to an orderly end, but then crun dies of that signal, as torchrun does: its
+ * parent sees 143 for SIGTERM instead of 1. */
 #include "agent/agent.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/daemon.h"
 #include "base/log.h"
 #include "launcher/devices.h"
@@ -41,7 +42,7 @@ struct launcher {
     unsigned signal_count;
 };
 
-/* ---- the world that a job is built in ---- */
+/* ---- what a job depends on besides its options ---- */
 
 static const char *lookup_environment(void *arg, const char *name) {
     (void) arg;
@@ -79,14 +80,15 @@ static const struct job_world real_world = {
 
 /* ---- ending ---- */
 
-/* Says why, on stderr and in the error file that whoever started us may read. */
+/* Reports the failure on stderr and in the error file of the process that started crun. */
 static int fail(int status, const char *text) {
     report_line(text);
     (void) report_file(getenv("TORCHELASTIC_ERROR_FILE"), text);
     return status;
 }
 
-/* What was wanted is in the text; which limit to raise is the same for all of it. */
+/* An error that has no more descriptors as its reason gets the remedy here, once for all of them.
+ * */
 static int fail_by(struct cr_error *err) {
     size_t n = strlen(err->text);
     struct rlimit files = {0};
@@ -162,7 +164,7 @@ static void on_agent_done(void *arg, const struct agent_result *result) {
     close_signals(l);
 }
 
-/* A launcher under nohup keeps ignoring SIGHUP unless it is named on the command line. */
+/* Under nohup SIGHUP stays ignored, unless it is named on the command line. */
 static int is_left_ignored(int signum, const struct options *options) {
     struct sigaction old;
     return signum == SIGHUP && options->source[OPTION_SIGNALS] == CR_FROM_DEFAULT &&
@@ -174,12 +176,12 @@ static void watch_signal(struct launcher *l, int signum, uv_signal_cb on_it) {
     if (uv_signal_init(&l->loop, handle) < 0) return;
     l->signal_count++;
     handle->data = l;
-    uv_unref((uv_handle_t *) handle); /* waiting for a signal is no reason to stay */
+    uv_unref((uv_handle_t *) handle); /* the loop may end while it waits for signals */
     int rc = uv_signal_start(handle, on_it, signum);
     if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
 }
 
-/* SIGUSR2 asks for flight records, unless it was given another meaning. */
+/* SIGUSR2 asks for flight records, unless an option gives it another meaning. */
 static void watch_signals(struct launcher *l, const struct job *job,
                           const struct options *options) {
     l->preemption_notice_ms = job->preemption_notice_ms;
@@ -216,7 +218,7 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
-    cr_log_flush(); /* from here on waiting for stderr harms nobody, and signals end us */
+    cr_log_flush(); /* no worker is left: from now on crun may wait for stderr */
     int status = conclude(&l->result);
     agent_free(l->agent);
     return status;
@@ -233,7 +235,7 @@ static int run_job(struct job *job, const struct options *options) {
         (void) cr_fail(&err, rc, "cannot start the event loop: %s", uv_strerror(rc));
         return fail_by(&err);
     }
-    /* Errors of write(2) instead; ours only: workers start with the defaults again. */
+    /* write(2) returns an error instead. Workers start with the default actions again. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
     (void) setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", job->signals_text, 1);
@@ -274,7 +276,9 @@ static int launch(const struct options *options) {
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
     job.agent.argv = program.argv;
     job.agent.title = program.title;
-    int status = rc < 0 ? fail(EXIT_USAGE, err.text) : run_job(&job, options);
+    int status = rc == -ENOMEM ? fail_by(&err)
+                 : rc < 0      ? fail(EXIT_USAGE, err.text)
+                               : run_job(&job, options);
     program_done(&program);
     job_done(&job);
     return status;

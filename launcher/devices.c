@@ -1,7 +1,8 @@
+/* Finds CPUs and GPUs: see launcher/devices.h. NVML is loaded when it is there, never linked. */
 #include "launcher/devices.h"
 
-#include "base/cleanup.h"
 #include "base/cpu_mask.h"
+#include "base/memory.h"
 #include "base/parse.h"
 
 #include <ctype.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 #define GPUS_MAX        1024u
-#define UUID_MAX        96 /* bytes, NUL included; NVML's own limit */
+#define UUID_MAX        96 /* bytes, NUL included; the limit of NVML */
 #define NVML_NO_DRIVER  9
 #define NVML_NO_LIBRARY 12
 
@@ -35,7 +36,7 @@ uint32_t device_cpu_count(void) {
 
 /* ---- the machine's GPUs ---- */
 
-/* NVML's nvmlPciInfo_t */
+/* The layout of nvmlPciInfo_t in nvml.h. */
 struct nvml_pci {
     char bus_id_legacy[16];
     unsigned domain, bus, device, device_id, subsystem_id;
@@ -57,9 +58,9 @@ struct nvml {
 
 struct gpus {
     uint32_t count;
-    char (*uuids)[UUID_MAX];              /* `count` of them, or NULL if unknown */
-    char (*bus_ids)[DEVICE_BUS_ID_MAX];   /* likewise */
-    struct nvml nvml;                     /* open, if it could tell */
+    char (*uuids)[UUID_MAX];            /* [count], or NULL if they are not known */
+    char (*bus_ids)[DEVICE_BUS_ID_MAX]; /* [count], or NULL if they are not known */
+    struct nvml nvml;                   /* loaded if NVML counted the GPUs */
 };
 
 static int nvml_load(struct nvml *n, const char *name) {
@@ -81,7 +82,7 @@ static int nvml_load(struct nvml *n, const char *name) {
     return -ENOENT;
 }
 
-/* As sysfs spells it: a domain of four digits, function 0. */
+/* Writes a bus id as sysfs has it: a domain of four digits, and function 0. */
 static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_BUS_ID_MAX]) {
     struct nvml_pci pci;
     out[0] = '\0';
@@ -91,7 +92,7 @@ static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_
     return 0;
 }
 
-/* Both or neither, and for all cards or none. */
+/* Reads UUIDs and bus ids. A list that is not complete is useless: it is dropped. */
 static void nvml_read_names(struct gpus *g) {
     const struct nvml *n = &g->nvml;
     if (n->get_handle == NULL || g->count == 0) return;
@@ -111,7 +112,8 @@ static void nvml_read_names(struct gpus *g) {
     }
 }
 
-/* 1 = counted, 0 = NVML cannot tell (no library, no driver), negative = the driver is broken. */
+/* Returns 1 if NVML counted the GPUs, 0 if there is no NVML or no driver, or a negative errno if
+ * there is a driver that does not work. */
 static int count_by_nvml(const char *name, struct gpus *g, struct cr_error *err) {
     struct nvml *n = &g->nvml;
     unsigned count = 0;
@@ -170,7 +172,8 @@ static uint32_t count_entries(const char *folder, int (*counts)(const char *name
 
 static int compare_bus_ids(const void *a, const void *b) { return strcmp(a, b); }
 
-/* The driver's entries, in the order of the bus: that of the cards' numbers. */
+/* Reads the bus ids from the driver's entries in /proc. GPUs are numbered in the order of the
+ * bus. */
 static void read_driver_entries(const char *folder, struct gpus *g) {
     DIR *d = opendir(folder);
     uint32_t n = 0;
@@ -184,7 +187,8 @@ static void read_driver_entries(const char *folder, struct gpus *g) {
     if (g->bus_ids == NULL) return;
     qsort(g->bus_ids, n < g->count ? n : g->count, sizeof(*g->bus_ids), compare_bus_ids);
     if (n == g->count) return;
-    free(g->bus_ids); /* a container shows other cards here than in /dev: which are ours? */
+    /* In a container, /proc may show all cards and /dev only ours: they cannot be matched. */
+    free(g->bus_ids);
     g->bus_ids = NULL;
 }
 
@@ -201,7 +205,7 @@ static int count_machine(const struct device_places *p, struct gpus *g, struct c
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/* One entry, blanks trimmed. Returns 0 when there is none left. */
+/* Copies the next entry without the blanks around it. Returns 0 when there is none left. */
 static int next_entry(const char **at, char out[UUID_MAX]) {
     if (*at == NULL) return 0;
     const char *start = *at, *end = strchr(start, ',');
@@ -215,9 +219,9 @@ static int next_entry(const char **at, char out[UUID_MAX]) {
     return 1;
 }
 
-/* The GPU that an entry names, or -1 if none. UUIDs may be cut short while one GPU only fits. MIG
- * slices are taken at their word (NVML counts cards): each gets a number of its own above the
- * cards. */
+/* The number of the GPU that an entry names, or -1 if it names none. The beginning of a UUID is
+ * enough if only one GPU has it. A MIG slice is not looked up, because NVML counts whole cards:
+ * each slice gets a number of its own above those of the cards. */
 static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t position) {
     int64_t index;
     if (strncmp(entry, "MIG-", 4) == 0) return (int64_t) GPUS_MAX + position;
@@ -235,7 +239,8 @@ static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t positi
     return index;
 }
 
-/* Of the card that an entry names; of a MIG slice's card. "" if unknown. */
+/* The bus id of the card that an entry names, or of the card that a MIG slice is on; "": unknown.
+ * */
 static void find_bus_id(const struct gpus *g, const char *entry, int64_t gpu,
                         char out[DEVICE_BUS_ID_MAX]) {
     const struct nvml *n = &g->nvml;

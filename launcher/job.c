@@ -1,9 +1,11 @@
-/* From texts to a job, in the order in which a reader would ask: how many workers, who takes part,
- * what goes where, how it ends. Each step fails with its option's name in front. */
+/* From texts to a job, in the order in which a reader would ask: how many workers, who takes
+ * part, how it ends, what goes where. Options whose value is just a number, a time or a word are
+ * read by a table; the others each have a function. An error begins with the option that it is
+ * about. */
 #include "launcher/job.h"
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/parse.h"
 #include "launcher/values.h"
 
@@ -15,9 +17,9 @@
 #define C10D_PORT      29400
 #define ETCD_PORT      2379
 #define STOP_MS        30000
-#define STATIC_JOIN_MS 900000 /* torchrun's `timeout` for this backend */
+#define STATIC_JOIN_MS 900000 /* torchrun's default for this backend */
 
-/* What one step hands to the next. */
+/* What all steps share. */
 struct builder {
     const struct options *options;
     const struct job_world *world;
@@ -46,14 +48,15 @@ static const char *variable(const struct builder *b, const char *name) {
     return b->world->lookup(b->world->arg, name);
 }
 
-/* Puts the option's name in front of a failure; passes success through. */
-static int blame(const struct builder *b, enum option_id id, int rc) {
+/* Puts the name of the option, or of the variable that its value came from, in front of an error.
+ * Returns rc, which may also be success. */
+static int name_option(const struct builder *b, enum option_id id, int rc) {
     char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
     return rc;
 }
 
-/* Zeroed memory that lives as long as the job; NULL with the error set. */
+/* Returns zeroed memory that lives as long as the job, or NULL with a text. */
 static void *allocate(struct builder *b, size_t size) {
     struct job_block *block = calloc(1, sizeof(*block) + size);
     if (block == NULL) {
@@ -74,10 +77,10 @@ __attribute__((format(printf, 2, 3))) static void warn(struct builder *b, const 
     va_end(ap);
 }
 
-/* ---- what this version does not do: refused by name, never ignored ---- */
+/* ---- options of torchrun that cannot be had here: refused by name, never ignored ---- */
 
 static int refuse(struct builder *b, enum option_id id, const char *why) {
-    return blame(b, id, cr_fail(b->err, -ENOTSUP, "'%.100s' %s", text_of(b, id), why));
+    return name_option(b, id, cr_fail(b->err, -ENOTSUP, "'%.100s' %s", text_of(b, id), why));
 }
 
 static int refuse_unavailable(struct builder *b) {
@@ -85,6 +88,53 @@ static int refuse_unavailable(struct builder *b) {
         return refuse(b, OPTION_LOGS_SPECS,
                       "names a Python plug-in, which a native launcher cannot load; use --log-dir, "
                       "--redirects and --tee");
+    }
+    return 0;
+}
+
+/* ---- values that need no more than their grammar ---- */
+
+enum grammar { COUNT, SECONDS, SECONDS_OR_ZERO, WORD };
+
+/* Where a value goes. Words are only checked here: the steps below compare them. */
+#define INTO_JOB(field) offsetof(struct job, field)
+#define NOWHERE         SIZE_MAX
+
+static const struct simple_value {
+    enum option_id id;
+    enum grammar grammar;
+    size_t offset;    /* in struct job: uint32_t for counts, int64_t milliseconds for seconds */
+    const char *text; /* WORD: the words, with blanks between them; COUNT: its name in an error */
+} simple_values[] = {
+    {OPTION_MAX_RESTARTS, COUNT, INTO_JOB(agent.max_restarts), "a number of restarts"},
+    {OPTION_MONITOR_INTERVAL, SECONDS, NOWHERE, NULL},
+    {OPTION_SHUTDOWN_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.shutdown_timeout_ms), NULL},
+    {OPTION_PREEMPTION_NOTICE, SECONDS_OR_ZERO, INTO_JOB(preemption_notice_ms), NULL},
+    {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
+    {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
+    {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
+    {OPTION_EVENT_LOG_HANDLER, WORD, NOWHERE, "null console"},
+    {OPTION_NUMA_BINDING, WORD, NOWHERE, NUMA_MODES},
+};
+
+static int read_simple_value(struct builder *b, const struct simple_value *v) {
+    const char *text = text_of(b, v->id);
+    int64_t nowhere;
+    void *to = v->offset == NOWHERE ? &nowhere : (void *) ((char *) b->job + v->offset);
+    if (text == NULL) return 0;
+    switch (v->grammar) {
+    case COUNT: return value_count(text, v->text, 0, INT32_MAX, to, b->err);
+    case SECONDS: return value_seconds(text, 0, to, b->err);
+    case SECONDS_OR_ZERO: return value_seconds(text, 1, to, b->err);
+    case WORD: return value_word(text, v->text, b->err);
+    }
+    return 0;
+}
+
+static int read_simple_values(struct builder *b) {
+    for (size_t i = 0; i < CR_ARRAY_LEN(simple_values); i++) {
+        int rc = read_simple_value(b, &simple_values[i]);
+        if (rc < 0) return name_option(b, simple_values[i].id, rc);
     }
     return 0;
 }
@@ -141,7 +191,7 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* --virtual-local-rank gives worker i the i-th entry of the list; each needs one. */
+/* --virtual-local-rank gives worker i the i-th entry of CUDA_VISIBLE_DEVICES, so each needs one. */
 static int check_virtual(struct builder *b) {
     const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
@@ -149,7 +199,7 @@ static int check_virtual(struct builder *b) {
     if (!b->job->agent.virtual_local_rank || list == NULL) return 0;
     for (const char *at = list; *at != '\0'; at++) entries += *at == ',';
     if (entries >= n) return 0;
-    return blame(
+    return name_option(
         b, OPTION_VIRTUAL_LOCAL_RANK,
         cr_fail(b->err, -EINVAL,
                 "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
@@ -157,23 +207,23 @@ static int check_virtual(struct builder *b) {
                 list, entries, n));
 }
 
-/* Last of all, as it reads hundreds of files: who has mistyped another option shall not wait. */
+/* The last step, because it reads hundreds of files: mistakes in other options are reported
+ * before. */
 static int build_binding(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *name = text_of(b, OPTION_NUMA_BINDING);
     enum numa_mode mode = NUMA_NODE;
     if (name == NULL) return 0;
-    int rc = value_word(name, NUMA_MODES, b->err);
-    if (rc < 0) return blame(b, OPTION_NUMA_BINDING, rc);
     if (strcmp(name, "socket") == 0) mode = NUMA_SOCKET;
     if (strcmp(name, "exclusive") == 0) mode = NUMA_EXCLUSIVE;
     if (strcmp(name, "core-complex") == 0) mode = NUMA_CORE_COMPLEX;
     uint32_t n = a->rendezvous.local_world_size;
     struct cr_cpu_mask *masks = allocate(b, n * sizeof(*masks));
     if (masks == NULL) return -ENOMEM;
-    rc = b->world->bind(b->world->arg, mode, variable(b, "CUDA_VISIBLE_DEVICES"), n, masks, b->err);
+    const char *visible = variable(b, "CUDA_VISIBLE_DEVICES");
+    int rc = b->world->bind(b->world->arg, mode, visible, n, masks, b->err);
     a->cpus = masks;
-    return rc < 0 ? blame(b, OPTION_NUMA_BINDING, rc) : 0;
+    return rc < 0 ? name_option(b, OPTION_NUMA_BINDING, rc) : 0;
 }
 
 static int build_workers(struct builder *b) {
@@ -182,10 +232,10 @@ static int build_workers(struct builder *b) {
     if (rc == 0 && r->local_world_size > AGENT_WORKERS_MAX) {
         r->local_world_size = AGENT_WORKERS_MAX;
     }
-    if (rc < 0) return blame(b, OPTION_NPROC, rc);
+    if (rc < 0) return name_option(b, OPTION_NPROC, rc);
     r->role = text_of(b, OPTION_ROLE);
     if (strlen(r->role) >= RENDEZVOUS_ROLE_MAX) {
-        return blame(b, OPTION_ROLE,
+        return name_option(b, OPTION_ROLE,
                      cr_fail(b->err, -ENAMETOOLONG, "the name is too long; give at most %d bytes",
                              RENDEZVOUS_ROLE_MAX - 1));
     }
@@ -196,8 +246,8 @@ static int build_workers(struct builder *b) {
 
 /* ---- rendezvous ---- */
 
-/* A random version 4 UUID: as text, or as the decimal number that torchrun writes for an empty id.
- */
+/* A random UUID of version 4: as text, or as the decimal number that torchrun uses for an empty
+ * id. */
 static const char *random_id(struct builder *b, int as_number) {
     unsigned char u[16];
     char *text = allocate(b, 48);
@@ -227,7 +277,7 @@ static const char *random_id(struct builder *b, int as_number) {
     return at;
 }
 
-/* torchrun's rule since 2.10: with nothing said about where to meet, one node meets itself. */
+/* torchrun's rule since 2.10: one node without an option about where nodes meet is standalone. */
 static int is_standalone(const struct builder *b) {
     if (is_on(b, OPTION_STANDALONE)) return 1;
     return strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0 &&
@@ -257,8 +307,8 @@ static void warn_of_overridden(struct builder *b) {
     }
 }
 
-/* An id that was given is kept, as torchrun did before 2.10, unless --standalone was written out.
- */
+/* Uses a random id. An id that was given is kept if --standalone itself was not, as in torchrun
+ * before 2.10. */
 static int build_standalone(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int asked_for = is_on(b, OPTION_STANDALONE);
@@ -276,11 +326,11 @@ static int build_master(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t port = 0;
     int rc = value_count(text_of(b, OPTION_MASTER_PORT), "a port", 0, UINT16_MAX, &port, b->err);
-    if (rc < 0) return blame(b, OPTION_MASTER_PORT, rc);
+    if (rc < 0) return name_option(b, OPTION_MASTER_PORT, rc);
     CR_AUTO_FREE char *text = cr_asprintf("%.300s:%u", text_of(b, OPTION_MASTER_ADDR), port);
     if (text == NULL) return cr_fail(b->err, -ENOMEM, "no memory left");
     rc = cr_endpoint_parse(text, 0, &r->endpoint, b->err);
-    return blame(b, OPTION_MASTER_ADDR, rc);
+    return name_option(b, OPTION_MASTER_ADDR, rc);
 }
 
 static int build_endpoint(struct builder *b) {
@@ -292,10 +342,10 @@ static int build_endpoint(struct builder *b) {
     struct cr_endpoint other;
     uint16_t port = strncmp(r->backend, "etcd", 4) == 0 ? ETCD_PORT : C10D_PORT;
     int rc = cr_endpoint_parse(text, port, &r->endpoint, b->err);
-    if (rc < 0) return blame(b, OPTION_RDZV_ENDPOINT, rc);
-    (void) cr_endpoint_parse(text, 0, &other, NULL); /* tells "no port" from "this very port" */
+    if (rc < 0) return name_option(b, OPTION_RDZV_ENDPOINT, rc);
+    (void) cr_endpoint_parse(text, 0, &other, NULL); /* differs if no port was given */
     if (is_static && other.port != r->endpoint.port) {
-        return blame(b, OPTION_RDZV_ENDPOINT,
+        return name_option(b, OPTION_RDZV_ENDPOINT,
                      cr_fail(b->err, -EINVAL,
                              "port is missing in endpoint: '%.200s'; write HOST:PORT, or use "
                              "--master-addr and --master-port",
@@ -308,14 +358,14 @@ static int build_rdzv_conf(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     char unknown[VALUE_NAME_MAX];
     int rc = value_rdzv_conf(text_of(b, OPTION_RDZV_CONF), r, unknown, b->err);
-    if (rc < 0) return blame(b, OPTION_RDZV_CONF, rc);
+    if (rc < 0) return name_option(b, OPTION_RDZV_CONF, rc);
     if (unknown[0] != '\0')
         warn(b, "--rdzv-conf: the key '%s' is not known and has no effect", unknown);
     return 0;
 }
 
-/* Without --node-rank, Slurm's number of this node (one crun a node, started by srun) keeps ranks in the
- * scheduler's order. A wish only: an unusable one is no error. */
+/* Without --node-rank, the number that srun gives a node (one crun per node) is used, so that ranks
+ * are in the order of the scheduler. A number that cannot be used is ignored. */
 static int64_t scheduler_rank(struct builder *b, uint32_t max_nodes) {
     int64_t rank = -1;
     if (cr_parse_i64(variable(b, "SLURM_NODEID"), 0, (int64_t) max_nodes - 1, &rank) < 0) return -1;
@@ -327,14 +377,14 @@ static int build_node(struct builder *b) {
     uint32_t rank = 0;
     int is_static = strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0;
     int rc = value_nnodes(text_of(b, OPTION_NNODES), &r->min_nodes, &r->max_nodes, b->err);
-    if (rc < 0) return blame(b, OPTION_NNODES, rc);
+    if (rc < 0) return name_option(b, OPTION_NNODES, rc);
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
-    if (rc < 0) return blame(b, OPTION_NODE_RANK, rc);
+    if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
     int given = is_static || is_given(b, OPTION_NODE_RANK);
     r->node_rank = given ? (int64_t) rank : scheduler_rank(b, r->max_nodes);
-    if (is_static) r->min_nodes = r->max_nodes; /* not elastic: all of them, as in torchrun */
+    if (is_static) r->min_nodes = r->max_nodes; /* not elastic, as in torchrun */
     if (r->node_rank >= (int64_t) r->max_nodes) {
-        return blame(b, OPTION_NODE_RANK,
+        return name_option(b, OPTION_NODE_RANK,
                      cr_fail(b->err, -EINVAL,
                              "%u is not below the number of nodes; --nnodes=%u has "
                              "ranks 0 to %u",
@@ -350,8 +400,6 @@ static int build_rendezvous(struct builder *b) {
     int rc = build_node(b);
     if (rc < 0) return rc;
     r->backend = text_of(b, OPTION_RDZV_BACKEND);
-    rc = value_word(r->backend, "c10d static etcd-v2 etcd", b->err);
-    if (rc < 0) return blame(b, OPTION_RDZV_BACKEND, rc);
     int is_static = strcmp(r->backend, "static") == 0;
     r->is_host = is_static ? r->node_rank == 0 : -1;
     if (is_static) r->join_timeout_ms = STATIC_JOIN_MS;
@@ -369,7 +417,7 @@ static int build_masks(struct builder *b, enum option_id id, const uint8_t **out
     uint8_t *masks = allocate(b, n);
     if (masks == NULL) return -ENOMEM;
     *out = masks;
-    return blame(b, id, value_stream_masks(text_of(b, id), masks, n, b->err));
+    return name_option(b, id, value_stream_masks(text_of(b, id), masks, n, b->err));
 }
 
 static int build_console(struct builder *b) {
@@ -379,10 +427,10 @@ static int build_console(struct builder *b) {
     uint8_t *shown = allocate(b, n);
     if (shown == NULL) return -ENOMEM;
     b->job->agent.console = shown;
-    return blame(b, OPTION_LOCAL_RANKS_FILTER, value_local_ranks(text, shown, n, b->err));
+    return name_option(b, OPTION_LOCAL_RANKS_FILTER, value_local_ranks(text, shown, n, b->err));
 }
 
-/* Not given: an empty list. Given and empty: one empty text, which every line holds. */
+/* Not given: no filter. Given and empty: one empty text, which every line contains. */
 static int build_filters(struct builder *b, enum option_id id, char *const **out) {
     const char *text = text_of(b, id);
     if (text == NULL) return 0;
@@ -396,7 +444,8 @@ static int build_filters(struct builder *b, enum option_id id, char *const **out
     return 0;
 }
 
-/* torchrun's timer watchdog; its name reaches the workers through our own environment. */
+/* The file of torch's timers, which the watchdog serves. main() puts its name into the
+ * environment that the workers inherit. */
 static int build_timer_file(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *wanted = variable(b, "TORCHELASTIC_ENABLE_FILE_TIMER");
@@ -420,8 +469,6 @@ static int build_logs(struct builder *b) {
     if (rc == 0) rc = build_console(b);
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
-    if (rc == 0)
-        rc = blame(b, OPTION_EVENT_LOG_HANDLER, value_word(events, "null console", b->err));
     if (rc < 0) return rc;
     a->console_events = strcmp(events, "console") == 0;
     a->log_dir = text_of(b, OPTION_LOG_DIR);
@@ -440,9 +487,7 @@ static int build_logs(struct builder *b) {
 static int build_shutdown_timeout(struct builder *b) {
     int64_t *out = &b->job->agent.shutdown_timeout_ms;
     const char *text = text_of(b, OPTION_SHUTDOWN_TIMEOUT);
-    if (text != NULL) {
-        return blame(b, OPTION_SHUTDOWN_TIMEOUT, value_seconds(text, 1, out, b->err));
-    }
+    if (text != NULL) return 0; /* the table has read it */
     text = variable(b, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
     *out = STOP_MS;
     if (text == NULL) return 0;
@@ -454,7 +499,7 @@ static int build_shutdown_timeout(struct builder *b) {
 static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out) {
     char unknown[VALUE_NAME_MAX];
     int rc = value_signals(text_of(b, id), out, unknown, b->err);
-    if (rc < 0) return blame(b, id, rc);
+    if (rc < 0) return name_option(b, id, rc);
     if (unknown[0] != '\0') {
         warn(b, "--%s: the signal %s is not known and has no effect; names look like SIGTERM",
              crun_command.options[id].name, unknown);
@@ -462,12 +507,13 @@ static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out)
     return 0;
 }
 
-/* The one that was named is meant; of two that were named, the notice. */
+/* A signal may be in both lists. Then the option that was given wins over a default, and of two
+ * that were given --preemption-signals wins. */
 static int build_signals(struct builder *b) {
     struct job *job = b->job;
     job->signals_text = text_of(b, OPTION_SIGNALS);
     int rc = build_signal_set(b, OPTION_SIGNALS, &job->signals);
-    (void) sigemptyset(&job->preemption_signals); /* "": none */
+    (void) sigemptyset(&job->preemption_signals);
     if (rc == 0 && text_of(b, OPTION_PREEMPTION_SIGNALS)[0] != '\0') {
         rc = build_signal_set(b, OPTION_PREEMPTION_SIGNALS, &job->preemption_signals);
     }
@@ -480,30 +526,11 @@ static int build_signals(struct builder *b) {
     return rc;
 }
 
-static int build_preemption(struct builder *b) {
-    struct job *job = b->job;
-    int rc = value_seconds(text_of(b, OPTION_PREEMPTION_NOTICE), 1, &job->preemption_notice_ms,
-                           b->err);
-    if (rc < 0) return blame(b, OPTION_PREEMPTION_NOTICE, rc);
-    rc = value_seconds(text_of(b, OPTION_STEP_TIMEOUT), 1, &job->agent.step_timeout_ms, b->err);
-    return rc < 0 ? blame(b, OPTION_STEP_TIMEOUT, rc) : 0;
-}
-
 static int build_ending(struct builder *b) {
     struct agent_job *a = &b->job->agent;
-    int64_t unused;
-    int rc = value_count(text_of(b, OPTION_MAX_RESTARTS), "a number of restarts", 0, INT32_MAX,
-                         &a->max_restarts, b->err);
-    if (rc < 0) return blame(b, OPTION_MAX_RESTARTS, rc);
     a->rendezvous.max_restarts = a->max_restarts;
-    rc = value_seconds(text_of(b, OPTION_MONITOR_INTERVAL), 0, &unused, b->err);
-    if (rc < 0) return blame(b, OPTION_MONITOR_INTERVAL, rc);
-    const char *method = text_of(b, OPTION_START_METHOD);
-    rc = value_word(method, crun_command.options[OPTION_START_METHOD].words, b->err);
-    if (rc < 0) return blame(b, OPTION_START_METHOD, rc);
     a->stop_timeout_ms = STOP_MS;
-    rc = build_shutdown_timeout(b);
-    if (rc == 0) rc = build_preemption(b);
+    int rc = build_shutdown_timeout(b);
     return rc < 0 ? rc : build_signals(b);
 }
 
@@ -531,6 +558,7 @@ int job_build(const struct options *options, const struct job_world *world, stru
     *out = (struct job){.agent.rendezvous = rendezvous_defaults};
 
     int rc = build_workers(&b);
+    if (rc == 0) rc = read_simple_values(&b);
     if (rc == 0) rc = build_rendezvous(&b);
     if (rc == 0) rc = build_ending(&b);
     if (rc == 0) rc = build_logs(&b);

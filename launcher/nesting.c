@@ -1,3 +1,4 @@
+/* Looks at the ancestors of this process in /proc: see launcher/nesting.h. */
 #include "launcher/nesting.h"
 
 #include "base/buffer.h"
@@ -11,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define NESTED_MAX    2    /* enclosing cruns */
-#define ANCESTORS_MAX 1000 /* looked at: ends the search should pids be used again under us */
+#define NESTED_MAX    2    /* how many cruns may be around this one */
+#define ANCESTORS_MAX 1000 /* ends the search if pids are reused while we follow them in a circle */
 #define PATH_SIZE     512
 #define PROCESS_SIZE  32
 
@@ -33,7 +35,8 @@ static int has_same_file(const char *proc, const char *process, const char *link
     return stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-/* All of a file in /proc, whose size is known only by reading. 0 or a negative errno. */
+/* Reads a whole file of /proc, which tells its size only by its end. Returns 0 or a negative
+ * errno. */
 static int read_all(struct cr_buffer *out, const char *proc, const char *process,
                     const char *name) {
     char path[PATH_SIZE];
@@ -49,7 +52,8 @@ static int read_all(struct cr_buffer *out, const char *proc, const char *process
     }
 }
 
-/* argv[0] does not count: it is a path to crun, or only its name. */
+/* Compares two such files. Of argv, the first word is left out: it may be a path of crun or its
+ * name. */
 static int has_same_text(const char *proc, const char *process, const char *name, int is_argv) {
     struct cr_buffer own = {0}, other = {0};
     int is_same = 0;
@@ -74,7 +78,7 @@ static int is_like_us(const char *proc, const char *process) {
 
 /* ---- the ancestors ---- */
 
-/* Makes a process its parent. 0 if there is none, or none that can be seen. */
+/* Replaces the process by its parent. Returns 0 if there is none, or none that we may see. */
 static int go_to_parent(const char *proc, char process[PROCESS_SIZE]) {
     struct cr_buffer text = {0};
     int64_t parent = 0;

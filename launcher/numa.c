@@ -1,7 +1,8 @@
+/* Puts together where the GPUs are, where the CPUs are, and the rules of the modes. */
 #include "launcher/numa.h"
 
-#include "base/cleanup.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <errno.h>
 

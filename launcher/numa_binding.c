@@ -1,11 +1,12 @@
+/* The modes of --numa-binding: see launcher/numa_binding.h. */
 #include "launcher/numa_binding.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* CPUs of one node that belong together: a core's, or those of one cache. */
+/* CPUs of one node that share a physical core, or a cache. */
 struct cpu_group {
-    uint32_t lowest; /* names it */
+    uint32_t lowest; /* its lowest CPU, which identifies it */
     uint32_t size;
 };
 
@@ -13,7 +14,8 @@ static uint32_t core_of(const struct numa_cpu *c) { return c->core; }
 
 static uint32_t cache_of(const struct numa_cpu *c) { return c->cache; }
 
-/* The groups of a node, in the order of their first CPU that is ours. */
+/* Lists the groups of a node, in the order of their first CPU that may be used. Returns how many.
+ * */
 static uint32_t find_groups(const struct numa_topology *t, uint32_t node,
                             uint32_t (*group_of)(const struct numa_cpu *c),
                             struct cpu_group groups[CR_CPUS_MAX]) {

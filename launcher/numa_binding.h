@@ -1,11 +1,13 @@
-/* Which CPUs a worker shall run on, given where its GPU is. Pure; the modes are torchrun's:
- *   node          those of the GPU's NUMA node
- *   socket        those of the socket that the node is on
- *   exclusive     the node's physical cores, shared out evenly among the GPUs of that node in their order,
- *                 the first GPUs taking one more where they do not divide
- *   core-complex  those that share a last level of cache, the largest such groups first, another one for
- *                 each GPU of the node while there are enough
- * Only CPUs that we may use count. */
+/* Which CPUs a worker is bound to, given where its GPU is. Pure. The modes are those of torchrun:
+ *
+ *   node          the CPUs of the GPU's NUMA node
+ *   socket        the CPUs of the socket that this node is on
+ *   exclusive     the physical cores of the node are divided evenly among its GPUs, in order of the
+ *                 GPUs; if they do not divide, the first GPUs get one more
+ *   core-complex  the CPUs that share one last-level cache: the largest cache for the first GPU of
+ *                 the node, the next one for the second, and again from the first when all are used
+ *
+ * Only CPUs that this process may use count. */
 #ifndef LAUNCHER_NUMA_BINDING_H
 #define LAUNCHER_NUMA_BINDING_H
 
@@ -13,14 +15,15 @@
 
 enum numa_mode { NUMA_NODE, NUMA_SOCKET, NUMA_EXCLUSIVE, NUMA_CORE_COMPLEX };
 
-/* Their names, in that order. */
+/* The names of the modes, in the order of the enum. */
 #define NUMA_MODES "node socket exclusive core-complex"
 
-/* What it has to be told of each CPU: NUMA_READ_ bits. */
+/* What a mode needs to know of each CPU: bits of NUMA_READ_…. */
 unsigned numa_mode_reads(enum numa_mode mode);
 
-/* The CPUs for GPU number `gpu`; nodes[i] is that of GPU i, -1 = unknown, which nodes[gpu] is not.
- * Returns 0; -ENODEV: none of the node's CPUs is ours; -ENOSPC: fewer cores than GPUs; with a text. */
+/* Sets *out to the CPUs for GPU number `gpu`. nodes[i] is the node of GPU i, or -1 if it is
+ * unknown; nodes[gpu] is known. Returns 0; or with a text -ENODEV if no CPU of the node may be
+ * used, -ENOSPC if the node has fewer cores than GPUs, or -ENOMEM. */
 int numa_binding(enum numa_mode mode, const struct numa_topology *t, const int32_t *nodes,
                  uint32_t gpu_count, uint32_t gpu, struct cr_cpu_mask *out, struct cr_error *err);
 

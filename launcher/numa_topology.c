@@ -1,3 +1,4 @@
+/* Reads the topology from sysfs: see launcher/numa_topology.h. */
 #include "launcher/numa_topology.h"
 
 #include "base/cleanup.h"
@@ -14,10 +15,11 @@
 
 #define CACHE_PATH "%s/devices/system/cpu/cpu%u/cache/index%u/"
 #define PATH_SIZE 512
-#define NODES_MAX 1024  /* Linux's own limit (CONFIG_NODES_SHIFT) */
+#define NODES_MAX 1024 /* the limit of Linux itself (CONFIG_NODES_SHIFT) */
 #define TEXT_SIZE 16384
 
-/* The text of a small file, its newline cut off. Returns 0 or a negative errno. */
+/* Reads the first line of a small file; its path is left in `path`. Returns 0 or a negative
+ * errno. */
 __attribute__((format(printf, 3, 4))) static int
 read_file(char path[PATH_SIZE], char out[TEXT_SIZE], const char *fmt, ...) {
     va_list ap;
@@ -54,7 +56,7 @@ static int read_socket(const char *sys, struct numa_cpu *c, struct cr_error *err
                        c->cpu);
     if (rc == 0) rc = cr_parse_i64(text, -1, INT32_MAX, &socket);
     if (rc < 0) return fail_file(err, rc, path);
-    c->socket = socket < 0 ? 0 : (uint32_t) socket; /* -1: an architecture without sockets */
+    c->socket = socket < 0 ? 0 : (uint32_t) socket; /* -1: this architecture has no sockets */
     return 0;
 }
 
@@ -66,8 +68,8 @@ static int read_core(const char *sys, struct numa_cpu *c, struct cr_error *err) 
     return rc < 0 ? fail_file(err, rc, path) : 0;
 }
 
-/* Of the caches that hold data the one of the highest level. A virtual machine may tell of none: then
- * a node's CPUs share one, as far as we can know. */
+/* Finds the cache of the highest level that holds data. A virtual machine may report no caches;
+ * then all CPUs of a node count as sharing one. */
 static int read_cache(const char *sys, struct numa_cpu *c, struct cr_error *err) {
     char path[PATH_SIZE], text[TEXT_SIZE];
     int64_t level, highest = -1;
@@ -95,7 +97,7 @@ struct source {
     const char *sys;
     const struct cr_cpu_mask *allowed;
     unsigned what;
-    uint32_t nodes; /* seen so far that have CPUs */
+    uint32_t nodes; /* how many nodes with CPUs were read so far */
 };
 
 static int compare_cpus(const void *a, const void *b) {
@@ -115,7 +117,8 @@ static int add_cpu(const struct source *from, struct numa_topology *t, uint32_t 
     return rc;
 }
 
-/* Nodes without CPUs are memory: a GPU's own, or an expander's. */
+/* A node without CPUs is memory only, such as that of a GPU or of a memory expander: it is
+ * skipped. */
 static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
                     struct cr_error *err) {
     char path[PATH_SIZE], text[TEXT_SIZE];
@@ -128,7 +131,7 @@ static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
     cr_cpu_intersect(&cpus, from->allowed);
     for (uint32_t cpu = cr_cpu_next(&cpus, 0); rc == 0 && cpu < CR_CPUS_MAX;
          cpu = cr_cpu_next(&cpus, cpu + 1)) {
-        if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path); /* on two nodes */
+        if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path); /* CPUs twice */
         rc = add_cpu(from, t, cpu, node, err);
     }
     return rc;

@@ -2,7 +2,7 @@
  * have. */
 #include "launcher/options.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <limits.h>

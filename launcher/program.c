@@ -1,21 +1,23 @@
+/* Finds out what is executed: see launcher/program.h. */
 #include "launcher/program.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/error_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define HEAD_MAX     256 /* bytes looked at; Linux itself reads as much of a #! line */
+#define HEAD_MAX     256 /* bytes read of a file; Linux reads as many of a #! line */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* Runs argv[1] as __main__ with the rest as its arguments. An exception is written to the error
- * file in the form that torch's @record uses, so that torchrun's readers and ours understand it;
- * exit requests and Ctrl-C pass through untouched. Holds no '$': arguments go through a template.
- */
+/* --run-path: runs argv[1] as __main__ with the other words as its arguments. An exception is
+ * written to the error file as an error record (base/error_json.h has its form). SystemExit and
+ * Ctrl-C pass through. The text must hold no '$', because arguments are expanded as templates. */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"
     "faulthandler.enable()\n"
@@ -26,9 +28,12 @@ static const char run_path_bootstrap[] =
     "    path = os.environ.get('TORCHELASTIC_ERROR_FILE')\n"
     "    if path:\n"
     "        with open(path, 'w') as f:\n"
-    "            json.dump({'message': {'message': f'{type(e).__name__}: {e}', 'extraInfo': {\n"
-    "                'py_callstack': traceback.format_exc(),\n"
-    "                'timestamp': str(int(time.time()))}}}, f)\n"
+    "            f.write('''" CR_ERROR_JSON_HEAD "'''\n"
+    "                    + json.dumps(f'{type(e).__name__}: {e}')\n"
+    "                    + '''" CR_ERROR_JSON_STACK "'''\n"
+    "                    + json.dumps(traceback.format_exc())\n"
+    "                    + '''" CR_ERROR_JSON_TIME "''' + str(int(time.time()))\n"
+    "                    + '''" CR_ERROR_JSON_TAIL "''')\n"
     "    raise\n";
 
 enum program_kind { KIND_EXECUTABLE, KIND_PYTHON, KIND_ABSENT };
@@ -40,15 +45,22 @@ static int is_executable_file(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* malloc'ed, or NULL if nothing in `path` has that name. Empty entries mean the current folder. */
-static char *search_path(const char *name, const char *path) {
+static int fail_no_memory(struct cr_error *err) {
+    return cr_fail(err, -ENOMEM, "no memory left to find the program");
+}
+
+/* Sets *out to the path of the first executable of this name, which the caller frees, or to NULL.
+ * An empty entry of `path` is the current folder. Returns 0, or -ENOMEM with a text. */
+static int search_path(const char *name, const char *path, char **out, struct cr_error *err) {
     if (path == NULL) path = DEFAULT_PATH;
     for (;;) {
         int n = (int) strcspn(path, ":");
-        char *file = n == 0 ? cr_asprintf("./%s", name) : cr_asprintf("%.*s/%s", n, path, name);
-        if (file == NULL || is_executable_file(file)) return file;
-        free(file);
-        if (path[n] == '\0') return NULL;
+        *out = n == 0 ? cr_asprintf("./%s", name) : cr_asprintf("%.*s/%s", n, path, name);
+        if (*out == NULL) return fail_no_memory(err);
+        if (is_executable_file(*out)) return 0;
+        free(*out);
+        *out = NULL;
+        if (path[n] == '\0') return 0;
         path += n + 1;
     }
 }
@@ -59,12 +71,13 @@ static int fail_path(const char *program, struct cr_error *err) {
                    code == -EACCES ? ", and who may enter the folders on it" : "");
 }
 
-/* execvp's rule. Returns a malloc'ed path or NULL with a text. */
+/* Finds an executable as execvp(3) does. Returns its path, which the caller frees, or NULL with a
+ * text. */
 static char *find_executable(const char *name, const char *path, struct cr_error *err) {
     struct stat st;
     if (strchr(name, '/') == NULL) {
-        char *file = search_path(name, path);
-        if (file == NULL) {
+        char *file = NULL;
+        if (search_path(name, path, &file, err) == 0 && file == NULL) {
             (void) cr_fail(err, -ENOENT,
                            "cannot find '%.200s' in PATH; check the name, or write it with a path, "
                            "such as './%.100s'",
@@ -80,7 +93,9 @@ static char *find_executable(const char *name, const char *path, struct cr_error
         (void) cr_fail(err, -EACCES, "cannot run '%.200s': not executable; try: chmod +x '%.200s'",
                        name, name);
     } else {
-        return strdup(name);
+        char *copy = strdup(name);
+        if (copy == NULL) (void) fail_no_memory(err);
+        return copy;
     }
     return NULL;
 }
@@ -91,9 +106,10 @@ static char *find_python(const struct program_request *r, struct cr_error *err) 
         if (file == NULL) (void) cr_wrap(err, "PYTHON_EXEC");
         return file;
     }
-    char *file = search_path("python3", r->path);
-    if (file == NULL) file = search_path("python", r->path);
-    if (file == NULL) {
+    char *file = NULL;
+    int rc = search_path("python3", r->path, &file, err);
+    if (rc == 0 && file == NULL) rc = search_path("python", r->path, &file, err);
+    if (rc == 0 && file == NULL) {
         (void) cr_fail(err, -ENOENT,
                        "cannot run '%.200s': it needs Python, and PATH has neither python3 nor "
                        "python; set PYTHON_EXEC to an interpreter",
@@ -114,8 +130,8 @@ static const char *last_part(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* One of env's options: what it holds of the command itself (-Sname), or NULL. `takes_next`: the
- * word behind it belongs to it. */
+/* Reads a word that is an option of env(1). Returns the part of it that belongs to the command,
+ * as in "-Sname", or NULL. Sets *takes_next if the next word is the value of the option. */
 static char *read_env_option(char *word, int *takes_next) {
     *takes_next = strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
     if (strncmp(word, "--split-string=", 15) == 0) return word + 15;
@@ -126,8 +142,8 @@ static char *read_env_option(char *word, int *takes_next) {
     return NULL;
 }
 
-/* What a #! line starts: its first word; behind env, the first word that is neither one of env's
- * options nor an assignment. Points into `line`, which is cut up; NULL if there is none. */
+/* The interpreter of a #! line: its first word; if that is env, the first word that is neither an
+ * option of env nor an assignment. Points into `line`, which is changed. NULL: there is none. */
 static const char *interpreter_of(char *line) {
     static const char blanks[] = " \t\"'"; /* -S takes quotes */
     char *save = NULL;
@@ -156,19 +172,20 @@ static int is_same_file(const char *a, const char *b) {
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* By its name, or because it is a link to this very program: as it is written for the kernel, or in
- * PATH for env. */
+/* Whether an interpreter is crun or torchrun: by its name, or because it is another link to our own
+ * executable. The kernel takes the name as a path; env looks in PATH. */
 static int is_launcher(const char *interpreter, const struct program_request *r) {
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
     if (is_same_file(interpreter, r->self)) return 1;
-    CR_AUTO_FREE char *file = name == interpreter ? search_path(name, r->path) : NULL;
+    CR_AUTO_FREE char *file = NULL;
+    if (name == interpreter) (void) search_path(name, r->path, &file, NULL);
     return is_same_file(file, r->self);
 }
 
-/* Whether Python is to read a script with this #! line. A script whose #! line starts the launcher
- * is a Python script, since torchrun takes every script for one; to execute it would start crun
- * again, and so on without end. */
+/* Whether a script with this #! line is given to Python. A script whose #! line starts the
+ * launcher is a Python script, because torchrun treats every script as one. Executing it would
+ * start crun again, without end. */
 static int is_for_python(const char *head, const struct program_request *r) {
     char line[HEAD_MAX + 1];
     memcpy(line, head, sizeof(line));
@@ -176,7 +193,8 @@ static int is_for_python(const char *head, const struct program_request *r) {
     return interpreter != NULL && (is_python(interpreter) || is_launcher(interpreter, r));
 }
 
-/* The first bytes of a regular file, and a NUL. How many, or -1 if it cannot be read. */
+/* Reads the first bytes of a regular file and adds a NUL. Returns how many, or -1 if it cannot be
+ * read. */
 static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     struct stat st;
     int is_regular = stat(file, &st) == 0 && S_ISREG(st.st_mode);
@@ -186,7 +204,7 @@ static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     return len;
 }
 
-/* Would executing `file` start the launcher? */
+/* Whether executing `file` would start the launcher. */
 static int starts_launcher(const char *file, const struct program_request *r) {
     char head[HEAD_MAX + 1];
     if (read_head(file, head) < 3 || memcmp(head, "#!", 2) != 0) return 0;
@@ -199,7 +217,7 @@ static int fail_mode(const char *program, struct cr_error *err) {
                    program, program);
 }
 
-/* A file without the .py suffix: by its first bytes and its mode. */
+/* Classifies a file without the suffix .py by its first bytes and its mode. */
 static int classify_head(const struct program_request *r, const char *head, size_t len,
                          enum program_kind *kind, struct cr_error *err) {
     const char *program = r->program;
@@ -214,7 +232,7 @@ static int classify_head(const struct program_request *r, const char *head, size
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
-        if (!executable) return fail_mode(program, err); /* executable: some binfmt_misc format */
+        if (!executable) return fail_mode(program, err); /* else a format of binfmt_misc */
         *kind = KIND_EXECUTABLE;
     }
     return 0;
@@ -222,7 +240,7 @@ static int classify_head(const struct program_request *r, const char *head, size
 
 static int classify_folder(const char *program, enum program_kind *kind, struct cr_error *err) {
     CR_AUTO_FREE char *main_file = cr_asprintf("%s/__main__.py", program);
-    if (main_file == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+    if (main_file == NULL) return fail_no_memory(err);
     if (access(main_file, R_OK) != 0) {
         return cr_fail(err, -EISDIR,
                        "cannot run '%.200s': it is a folder without a __main__.py; name a program",
@@ -242,18 +260,19 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     }
     if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
     *kind = KIND_PYTHON;
-    if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0; /* a pipe must not be read */
+    /* Reading from a pipe would take bytes away from Python. */
+    if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0;
 
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        *kind = KIND_EXECUTABLE; /* execute-only */
+        *kind = KIND_EXECUTABLE; /* it may be executed, but not read */
         return 0;
     }
     ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);
     if (len < 0) {
-        return cr_fail(err, -errno, "cannot read '%.200s': %s; make it readable: chmod +r '%.200s'", program,
-                       strerror(errno), program);
+        return cr_fail(err, -errno, "cannot read '%.200s': %s; make it readable: chmod +r '%.200s'",
+                       program, strerror(errno), program);
     }
     return classify_head(r, head, (size_t) len, kind, err);
 }
@@ -278,7 +297,8 @@ static int copy(char **argv, size_t *n, const char *text) {
     return argv[*n] != NULL ? ++*n, 1 : 0;
 }
 
-/* Takes `first`; copies the rest. A NULL among first … fourth is left out. */
+/* Makes argv of `first`, which it takes over, of `prefix` up to its first NULL, and of the
+ * request's arguments. */
 static int build(struct program *out, char *first, const char *const prefix[4],
                  const struct program_request *r, struct cr_error *err) {
     size_t n = 0, count = 6;
@@ -307,8 +327,8 @@ static int build_python(struct program *out, const char *const prefix[4],
     return build(out, python, prefix, r, err);
 }
 
-/* A script whose interpreter is not there would fail in every worker, by an error of the kernel that
- * blames the script. What cannot be read is left to the kernel. */
+/* Checks that the interpreter of a script exists. Otherwise every worker would fail with an error
+ * that names the script instead. A file that cannot be read is left to the kernel. */
 static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
     char head[HEAD_MAX + 1];
     ssize_t len = read_head(file, head);
@@ -316,20 +336,20 @@ static int check_interpreter(const char *program, const char *file, struct cr_er
 
     char *name = head + 2 + strspn(head + 2, " \t");
     char *end = name + strcspn(name, " \t\n");
-    if (end == head + len || end == name) return 0; /* cut off, or none at all */
+    if (end == head + len || end == name) return 0; /* longer than HEAD_MAX, or empty */
     *end = '\0';
     if (access(name, X_OK) == 0) return 0;
     int code = -errno;
     if (end[-1] == '\r') {
         end[-1] = '\0';
         return cr_fail(err, code,
-                       "cannot run '%.200s': its #! line, '%.200s', ends in a carriage return, as on "
-                       "Windows; try: sed -i 's/\\r$//' '%.200s'",
+                       "cannot run '%.200s': its #! line, '%.200s', ends in a carriage return, as "
+                       "on Windows; try: sed -i 's/\\r$//' '%.200s'",
                        program, name, file);
     }
     return cr_fail(err, code,
-                   "cannot run '%.200s': the interpreter '%.200s' that its #! line names: %s; correct "
-                   "the line, or install the interpreter",
+                   "cannot run '%.200s': the interpreter '%.200s' that its #! line names: %s; "
+                   "correct the line, or install the interpreter",
                    program, name, strerror(-code));
 }
 
@@ -346,21 +366,22 @@ static int build_executable(struct program *out, char *file, const struct progra
 static int resolve_by_kind(struct program *out, const struct program_request *r,
                            struct cr_error *err) {
     enum program_kind kind = KIND_PYTHON;
-    int reads_stdin = strcmp(r->program, "-") == 0; /* to Python; a file of that name is ./- */
+    int reads_stdin = strcmp(r->program, "-") == 0; /* for Python; a file of this name is "./-" */
     int rc = reads_stdin ? 0 : classify(r, &kind, err);
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
-        /* "-x" would be an option to whoever is given the name, be it Python or a #! interpreter. */
+        /* The interpreter would take a file name "-x" as an option. */
         int is_like_option = r->program[0] == '-' && !reads_stdin;
         CR_AUTO_FREE char *path = cr_asprintf("%s%s", is_like_option ? "./" : "", r->program);
-        if (path == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+        if (path == NULL) return fail_no_memory(err);
         return kind == KIND_PYTHON ? build_python(out, (const char *const[4]){"-u", path}, r, err)
                                    : build_executable(out, strdup(path), r, err);
     }
 
-    CR_AUTO_FREE char *file = strchr(r->program, '/') != NULL || r->program[0] == '\0'
-                                  ? NULL
-                                  : search_path(r->program, r->path);
+    CR_AUTO_FREE char *file = NULL;
+    int is_name = strchr(r->program, '/') == NULL && r->program[0] != '\0';
+    if (is_name) rc = search_path(r->program, r->path, &file, err);
+    if (rc < 0) return rc;
     if (file == NULL) return fail_absent(r->program, err);
     if (starts_launcher(file, r)) {
         return build_python(out, (const char *const[4]){"-u", file}, r, err);

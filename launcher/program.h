@@ -1,4 +1,4 @@
-/* What is executed for each worker: an executable itself, or Python on a script.
+/* What is executed for each worker: an executable, or Python with a script.
  *
  *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args   (beats --no-python)
  *   --no-python            PROGRAM args, found through PATH
@@ -11,11 +11,11 @@
  *                          suffix, a folder or archive with a __main__)
  *     no such file, no '/' PROGRAM args, found through PATH
  *
- * A script whose #! line starts crun or torchrun is a Python script: it is never executed, as that
- * would start crun again.
+ * A script whose #! line starts crun or torchrun is given to Python: executing it would start crun
+ * again.
  *
- * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. What cannot be run is found out
- * here, before anything is started. */
+ * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. A program that cannot be run is
+ * reported here, before anything is started. */
 #ifndef LAUNCHER_PROGRAM_H
 #define LAUNCHER_PROGRAM_H
 
@@ -27,12 +27,12 @@ struct program_request {
     int module, no_python, run_path;
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
     const char *path;        /* $PATH, or NULL for the usual folders */
-    const char *self;        /* a path to our own executable, or NULL */
+    const char *self;        /* a path of our own executable, or NULL */
 };
 
 struct program {
-    char **argv;       /* NULL-terminated, ours */
-    const char *title; /* borrowed from the request: what a failure report calls it */
+    char **argv;       /* NULL-terminated; freed by program_done() */
+    const char *title; /* the program as typed, for reports; belongs to the request */
 };
 
 /* Returns 0; or -ENOENT, -EACCES, -ENOEXEC, -EISDIR, -EINVAL, -ELOOP with a text that names the

@@ -1,15 +1,12 @@
+/* Reports of crun's own failures: see launcher/report.h. */
 #include "launcher/report.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error_json.h"
 #include "base/log.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LINE_BYTES_MAX 4096
@@ -22,22 +19,11 @@ void report_line(const char *text) {
     cr_log_text(line, n);
 }
 
-static json_t *make_record(const char *text) {
-    char seconds[32];
-    (void) snprintf(seconds, sizeof(seconds), "%" PRId64, cr_wall_ns() / CR_NS_PER_S);
-    return json_pack("{s{sss{ssss}}}", "message", "message", text, "extraInfo", "py_callstack",
-                     text, "timestamp", seconds);
-}
-
 int report_file(const char *path, const char *text) {
     if (path == NULL || path[0] == '\0') return 0;
-    json_auto_t *record = make_record(text);
-    if (record == NULL) { /* a path or argument in it is not UTF-8: keep what is ASCII */
-        CR_AUTO_FREE char *ascii = strdup(text);
-        if (ascii == NULL) return -ENOMEM;
-        for (char *at = ascii; *at != '\0'; at++) *at = (unsigned char) *at < 0x80 ? *at : '?';
-        record = make_record(ascii);
-    }
-    if (record == NULL) return -ENOMEM;
-    return json_dump_file(record, path, JSON_COMPACT) == 0 ? 0 : -EIO;
+    struct cr_buffer record = {0};
+    int rc = cr_error_json_append(&record, text, text, cr_wall_ns() / CR_NS_PER_S);
+    if (rc == 0) rc = cr_error_json_write_file(path, record.data, record.len);
+    cr_buffer_done(&record);
+    return rc;
 }

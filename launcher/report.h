@@ -1,13 +1,12 @@
-/* What crun says about its own failures: one line on stderr, and the error file that a launcher
- * above us may read. */
+/* Reports of crun's own failures: a line on stderr, and an error file for whatever started crun. A
+ * launcher that runs crun as its worker reads that file as the cause of the failure. */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
-/* "crun: error: <text>", one line whatever the text holds: control bytes are escaped. */
+/* Prints "crun: error: TEXT" as one line: what is not printable is escaped. */
 void report_line(const char *text);
 
-/* Writes `text` to `path` in the form of torch's @record:
- * {"message": {"message": text, "extraInfo": {"py_callstack": text, "timestamp": "<seconds>"}}}.
+/* Writes `text` to `path` as an error record (base/error_json.h), as message and as call stack.
  * Does nothing if path is NULL or empty. Returns 0 or a negative errno. */
 int report_file(const char *path, const char *text);
 

@@ -1,6 +1,7 @@
+/* The grammars of option values: see launcher/values.h. */
 #include "launcher/values.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 #include "base/parse.h"
 
 #include <ctype.h>
@@ -15,7 +16,8 @@
 
 /* ---- pieces ---- */
 
-/* Cuts the next item off a list, blanks around it trimmed. Returns 0 when there is none left. */
+/* Finds the next item of a comma-separated list, without the blanks around it. Returns 0 when
+ * there is none left. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');
@@ -32,7 +34,7 @@ static void copy_name(char out[VALUE_NAME_MAX], const char *text, size_t len) {
     (void) snprintf(out, VALUE_NAME_MAX, "%.*s", (int) len, text);
 }
 
-/* Reads digits only; -1 if there are none or too many. */
+/* Reads digits and moves *at behind them. -1: there are none, or the number is too large. */
 static int64_t read_digits(const char **at, const char *end) {
     int64_t value = 0;
     const char *start = *at;
@@ -204,7 +206,14 @@ void value_filters(const char *text, char *store, char **items, size_t *count) {
 
 /* ---- --rdzv-conf ---- */
 
-enum conf_kind { CONF_SECONDS, CONF_NOTICE /* may be 0 */, CONF_COUNT, CONF_BOOL, CONF_ACCEPTED, CONF_TAKEN };
+enum conf_kind {
+    CONF_SECONDS,         /* more than zero */
+    CONF_SECONDS_OR_ZERO,
+    CONF_COUNT,
+    CONF_BOOL,
+    CONF_ACCEPTED,        /* torchrun has it; it has no effect here */
+    CONF_TAKEN,           /* an option of its own sets this */
+};
 
 static const struct conf_key {
     const char *name;
@@ -218,15 +227,15 @@ static const struct conf_key {
     {"heartbeat_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, heartbeat_timeout_ms)},
     {"keep_alive_interval", CONF_SECONDS,
      offsetof(struct rendezvous_options, keep_alive_interval_ms)},
-    {"change_notice", CONF_NOTICE, offsetof(struct rendezvous_options, change_notice_ms)},
+    {"change_notice", CONF_SECONDS_OR_ZERO, offsetof(struct rendezvous_options, change_notice_ms)},
     {"read_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, read_timeout_ms)},
     {"coordinator_wait", CONF_SECONDS, offsetof(struct rendezvous_options, coordinator_wait_ms)},
     {"keep_alive_max_attempt", CONF_COUNT,
      offsetof(struct rendezvous_options, keep_alive_max_attempt)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
-    {"store_type", CONF_ACCEPTED, 0}, /* "tcp" only, see below */
+    {"store_type", CONF_ACCEPTED, 0}, /* only "tcp": see set_conf() */
     {"use_libuv", CONF_ACCEPTED, 0},
-    {"rank", CONF_ACCEPTED, 0}, /* torchrun writes the node rank there itself */
+    {"rank", CONF_ACCEPTED, 0}, /* torchrun sets it to the node rank itself */
     {"backend", CONF_TAKEN, 0},
     {"endpoint", CONF_TAKEN, 0},
     {"run_id", CONF_TAKEN, 0},
@@ -249,7 +258,7 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
     void *field = (char *) o + key->offset;
     switch (key->kind) {
     case CONF_SECONDS: return value_seconds(value, 0, field, err);
-    case CONF_NOTICE: return value_seconds(value, 1, field, err);
+    case CONF_SECONDS_OR_ZERO: return value_seconds(value, 1, field, err);
     case CONF_COUNT: return value_count(value, "a count", 1, 1000000, field, err);
     case CONF_BOOL:
         if (cr_parse_bool(value, field) == 0) return 0;

@@ -1,8 +1,8 @@
-/* The grammars of option values: one pure function each, text in, value out.
+/* The grammars of option values: one function each, text in, value out. Pure.
  *
- * Every error text says what is wrong with the value and what would be right; the caller puts the
- * option's name in front. All return 0 or a negative errno and write their outputs on success only
- * (arrays may be half written on failure). */
+ * Each returns 0, or a negative errno with a text that says what is wrong with the value and what
+ * would be right; the caller puts the option's name in front. Outputs are written on success
+ * only, except that arrays may be half written on failure. */
 #ifndef LAUNCHER_VALUES_H
 #define LAUNCHER_VALUES_H
 
@@ -12,38 +12,40 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* "N" or "MIN:MAX", 1 <= MIN <= MAX. */
+/* "N" or "MIN:MAX" with 1 <= MIN <= MAX. */
 int value_nnodes(const char *text, uint32_t *min, uint32_t *max, struct cr_error *err);
 
-/* A whole number in a range; `what` is the noun of the message. */
+/* A whole number from min to max. An error calls it `what`: "a port". */
 int value_count(const char *text, const char *what, uint32_t min, uint32_t max, uint32_t *out,
                 struct cr_error *err);
 
-/* Seconds, fractions allowed, to milliseconds; more than zero unless zero_allowed. */
+/* Seconds, which may have a fraction, as milliseconds; more than zero unless zero_allowed. */
 int value_seconds(const char *text, int zero_allowed, int64_t *out_ms, struct cr_error *err);
 
-/* One of the blank-separated words. */
+/* Checks that the text is one of the words, which have blanks between them. */
 int value_word(const char *text, const char *words, struct cr_error *err);
 
-/* "0".."3" for all `count` ranks, or "RANK:MASK,..." (the others 0; ranks beyond count are
- * ignored). */
+/* Which of a worker's streams are meant, for each local rank: bit 0 is stdout, bit 1 stderr. "0"
+ * to "3" is for all `count` ranks; "RANK:MASK,..." sets those ranks and gives 0 to the others.
+ * Ranks from `count` on are ignored. */
 int value_stream_masks(const char *text, uint8_t *masks, uint32_t count, struct cr_error *err);
 
-/* "0,3": those get 1, the others 0. */
+/* A list of local ranks, "0,3": shown[i] is 1 for these and 0 for the others. */
 int value_local_ranks(const char *text, uint8_t *shown, uint32_t count, struct cr_error *err);
 
-/* "SIGTERM,SIGINT". Unknown names are skipped; the first is copied to unknown ("" if none). Names
- * that no process can catch are an error. */
+/* A list of signals, "SIGTERM,SIGINT". Unknown names are skipped; the first of them is copied to
+ * `unknown`, which is "" if there is none. SIGKILL and SIGSTOP are an error. */
 #define VALUE_NAME_MAX 32
 int value_signals(const char *text, sigset_t *out, char unknown[VALUE_NAME_MAX],
                   struct cr_error *err);
 
-/* Splits "a,b,,c" into "a", "b,c" (a doubled comma is a comma): at most *count items into items[],
- * whose bytes go to `store` (at least strlen(text) + 1 of them). *count comes back as used. */
+/* Splits a list of texts at its commas; two commas stand for one, so "a,b,,c" is "a" and "b,c".
+ * Writes at most *count items to items[] and their number to *count. The texts themselves go to
+ * `store`, which has room for strlen(text) + 1 bytes. */
 void value_filters(const char *text, char *store, char **items, size_t *count);
 
-/* "key=value,...": torchrun's --rdzv-conf into `options` (its times, is_host). `unknown` gets the
- * first key that nobody knows, "" if none. */
+/* torchrun's --rdzv-conf, "key=value,...": sets the times, counts and flags of `options`. The first
+ * unknown key is copied to `unknown`, which is "" if there is none. */
 int value_rdzv_conf(const char *text, struct rendezvous_options *options,
                     char unknown[VALUE_NAME_MAX], struct cr_error *err);
 

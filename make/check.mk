@@ -4,10 +4,13 @@ runner = CI=$(CI) tests/run.py --build $(BUILD)
 tested = all $(unit_tests) $(sim_rendezvous) $(fuzz_replays) $(test_programs)
 kinds  = unit golden integration fault sim fuzz interop
 # `make check` without -j uses every core.
-# A recipe that says so needs a "+": make looks for $(MAKE) by name before it shares its job slots.
-again  = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
-# Interop tests start real torch processes, which are not built with sanitizers: they run once, plain.
+# Recipes that use it begin with "+": make shares its job slots only with recipes that name $(MAKE).
+cores  = $(shell nproc 2>/dev/null || echo 1)
+again  = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(cores))
+# Interop tests start real torch processes, which have no sanitizers: they run in the plain build
+# only.
 sanitized_kinds = $(filter-out interop,$(kinds))
+sanitized_check = KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
 
 check: ## install what is missing, build, run every test that this machine can run
 	$(Q)make/deps.sh check
@@ -31,20 +34,20 @@ check-golden:      ## command lines and wire bytes, as recorded
 
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check
-	+$(Q)CK_TIMEOUT_MULTIPLIER=4 $(again) SANITIZE=address KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)CK_TIMEOUT_MULTIPLIER=4 $(again) SANITIZE=address $(sanitized_check)
 
 ubsan: ## the tests under UBSan alone, in build/ubsan
 	$(Q)make/deps.sh check
-	+$(Q)CK_TIMEOUT_MULTIPLIER=2 $(again) SANITIZE=undefined KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)CK_TIMEOUT_MULTIPLIER=2 $(again) SANITIZE=undefined $(sanitized_check)
 
 tsan: ## the tests under ThreadSanitizer, in build/tsan
 	$(Q)make/deps.sh check
-	+$(Q)CK_TIMEOUT_MULTIPLIER=6 $(again) SANITIZE=thread KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)CK_TIMEOUT_MULTIPLIER=6 $(again) SANITIZE=thread $(sanitized_check)
 
 coverage: ## the tests with gcov, in build/coverage; a table of lines and branches
 	$(Q)make/deps.sh check
 	$(Q)find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	+$(Q)$(again) COVERAGE=1 KINDS='$(or $(KINDS),$(sanitized_kinds))' check-all
+	+$(Q)$(again) COVERAGE=1 $(sanitized_check)
 	$(Q)make/coverage.py build/coverage
 
 valgrind: $(unit_tests) ## the unit tests under valgrind
@@ -61,19 +64,21 @@ demo: ## install what is missing, build, train on real data through a crash
 # ---- looking at the source ----
 
 # Every C file of the rooms, but for the modules whose headers need not be on this machine.
-tidied = $(filter-out worker_runtime/backends/% worker_runtime/mpi/%, \
-           $(foreach r,base store rendezvous agent launcher operator worker_runtime, \
-             $(wildcard $(r)/*.c $(r)/*/*.c)))
+tidied = $(filter-out worker_runtime/backends/%,$(foreach r,base store rendezvous agent launcher \
+           operator worker_runtime,$(wildcard $(r)/*.c $(r)/*/*.c)))
+tidy_checks = -*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*,-clang-analyzer-valist.*
+tidy_flags  = -I. -Iworker_runtime/include -D_GNU_SOURCE -DCRUN_VERSION=__FILE__
 
-lint: ## the arrows between the rooms; cppcheck, clang-tidy, shellcheck where they are installed
+lint: ## layout and calls; cppcheck, clang-tidy, shellcheck where they are installed
 	$(Q)make/lint_arrows.py
 	$(Q)make/lint.sh $(tidied)
 
 analyze: ## the static analysers of clang and gcc, to be read with judgement; slow
-	$(Q)-clang-tidy --quiet --checks='-*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*,-clang-analyzer-valist.*' $(tidied) -- -I. -Iworker_runtime/include -D_GNU_SOURCE -DCRUN_VERSION=__FILE__
-	+$(Q)-$(again) BUILD=build/analyze CC=gcc NCCL=no CFLAGS='$(CFLAGS) -fanalyzer' programs library
+	$(Q)-clang-tidy --quiet --checks='$(tidy_checks)' $(tidied) -- $(tidy_flags)
+	+$(Q)-$(again) BUILD=build/analyze CC=gcc NCCL=no CFLAGS='$(CFLAGS) -fanalyzer' \
+	    programs library
 
-# Only what was touched: much is laid out by hand where clang-format would make it harder to read.
+# Only changed lines: much is laid out by hand where clang-format would make it harder to read.
 SINCE ?= HEAD
 format: ## clang-format over the lines changed since the commit SINCE=HEAD
 	$(Q)git clang-format --force $(SINCE) -- '*.c' '*.h' '*.cc'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A table of covered lines and branches, a room a line and its weakest files, from the .gcda files
-that a run of the tests left under a build folder.
+"""Prints how many lines and branches the tests covered: per room, then the files with the least
+coverage. Reads the .gcda files that a run of the tests left under a build folder.
 
     make/coverage.py build/coverage
 """
@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 
-ROOMS = ["base", "store", "rendezvous", "agent", "launcher", "worker_runtime"]
+ROOMS = ["base", "store", "rendezvous", "agent", "launcher", "operator", "worker_runtime"]
 
 
 class Count:
@@ -30,7 +30,8 @@ class Count:
     def row(self, name):
         def share(taken):
             return f"{100 * sum(taken.values()) / len(taken):5.1f} %" if taken else "      -"
-        return f"{name:40} {len(self.lines):6} lines {share(self.lines)}   branches {share(self.branches)}"
+        return (f"{name:40} {len(self.lines):6} lines {share(self.lines)}   "
+                f"branches {share(self.branches)}")
 
     def line_share(self):
         return sum(self.lines.values()) / max(1, len(self.lines))
@@ -41,8 +42,8 @@ def main():
     rooms, files = collections.defaultdict(Count), collections.defaultdict(Count)
     for data in sorted(build.rglob("*.gcda")):
         # Objects are named after the source: <build>/obj/<path without suffix>.gcda
-        done = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", str(data)],
-                              capture_output=True, text=True)
+        command = ["gcov", "--json-format", "--stdout", "--branch-probabilities", str(data)]
+        done = subprocess.run(command, capture_output=True, text=True)
         for text in done.stdout.splitlines():
             for file in json.loads(text)["files"]:
                 name = os.path.relpath(file["file"])

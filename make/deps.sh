@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs what building, testing or the interop tests need and this machine lacks, saying what and
-# why. Debian and Ubuntu, as root or with sudo; elsewhere it says what to install. Asks nothing, and
-# does nothing at all where nothing is missing.
+# Installs the packages that building, testing or the interop tests need and this machine lacks, and
+# prints which and why. Works on Debian and Ubuntu, as root or with sudo; on other systems it prints
+# what to install. It asks no questions, and does nothing if nothing is missing.
 #
 #     make/deps.sh build|unit|check|interop
-#     make/deps.sh --tell GOAL     installs nothing: one line says what is missing, exit status 1
+#     make/deps.sh --tell GOAL     only prints what is missing, in one line; exit status 1
 set -u
 
 tell=''
@@ -22,11 +22,11 @@ need() { # need PACKAGE 'what for' TEST-COMMAND…
 "
     count=$((count + 1))
 }
-header() { # does the C preprocessor find it?
+header() { # whether the C preprocessor finds it
     # shellcheck disable=SC2086 # CPPFLAGS is a list of words
     printf '#include <%s>\n' "$1" | ${CC:-cc} ${CPPFLAGS:-} -E -x c -
 }
-have() { # the first word, as CC may be "ccache gcc"
+have() { # looks at the first word, because CC may be "ccache gcc"
     command -v "${1%% *}"
 }
 gloo() { [ -e /usr/include/gloo/context.h ] || [ -e /usr/local/include/gloo/context.h ]; }
@@ -36,7 +36,7 @@ need $compiler 'the C compiler' have "${CC:-cc}"
 need libc6-dev 'the C library, to build with' header stdlib.h
 need libuv1-dev 'the event loop' header uv.h
 need libjansson-dev 'JSON: error files, events' header jansson.h
-if [ -z "$tell" ]; then # what the build can do without
+if [ -z "$tell" ]; then # the build can do without these
     need pkg-config 'finds the libraries' have pkg-config
     need g++ 'C++ for the thin Gloo shim' have "${CXX:-c++}"
     need libgloo-dev 'collectives on CPUs' gloo
@@ -62,14 +62,17 @@ fi
 [ -n "$missing" ] || exit 0
 
 if [ -n "$tell" ]; then
-    list=$(printf '%s' "$why" | sed 's/^ *\([^:]*\): \(.*\)/\1 (\2)/' | awk 'NR > 1 { printf ", " } { printf "%s", $0 }')
-    printf 'missing: %s. Install with: apt-get install%s; or let "make demo" do it.\n' "$list" "$missing" >&2
+    list=$(printf '%s' "$why" | sed 's/^ *\([^:]*\): \(.*\)/\1 (\2)/' |
+        awk 'NR > 1 { printf ", " } { printf "%s", $0 }')
+    printf 'missing: %s. Install with: apt-get install%s; or let "make demo" do it.\n' \
+        "$list" "$missing" >&2
     exit 1
 fi
 
 printf 'Missing on this machine, and what it is for:\n%s' "$why"
 if ! command -v apt-get >/dev/null; then
-    printf 'Install these with your package manager (the names are those of Debian):%s\n' "$missing" >&2
+    printf 'Install these with your package manager (the names are those of Debian):%s\n' \
+        "$missing" >&2
     exit 1
 fi
 sudo=''
@@ -79,7 +82,7 @@ if [ "$(id -u)" -ne 0 ]; then
         exit 1
     fi
     sudo='sudo'
-    [ -t 0 ] || sudo='sudo -n' # nobody there to give a password
+    [ -t 0 ] || sudo='sudo -n' # without a terminal no password can be given
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -89,7 +92,7 @@ apt_install() {
         apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=600 $missing </dev/null
 }
 printf 'Installing:%s\n' "$missing"
-if ! apt_install >"$log" 2>&1; then # perhaps the list of packages is old or absent
+if ! apt_install >"$log" 2>&1; then # the list of packages may be old or missing
     if ! { $sudo apt-get update </dev/null && apt_install; } >"$log" 2>&1; then
         tail -20 "$log" >&2
         printf 'Could not install:%s (what apt-get said is above)\n' "$missing" >&2

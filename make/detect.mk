@@ -6,33 +6,47 @@ JANSSON_LIBS ?= $(or $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null),-ljansson
 CHECK_LIBS   ?= $(or $(shell $(PKG_CONFIG) --libs check 2>/dev/null),-lcheck)
 
 # Gloo: Debian's libgloo-dev has no pkg-config file.
-gloo_header := $(firstword $(wildcard /usr/include/gloo/context.h /usr/local/include/gloo/context.h))
-HAVE_GLOO   := $(if $(filter no,$(GLOO)),,$(if $(gloo_header),$(shell command -v $(firstword $(CXX)) >/dev/null && echo yes)))
+gloo_header := $(firstword $(wildcard /usr/include/gloo/context.h \
+                 /usr/local/include/gloo/context.h))
+have_CXX    := $(shell command -v $(firstword $(CXX)) >/dev/null && echo yes)
+HAVE_GLOO   := $(if $(filter no,$(GLOO)),,$(if $(gloo_header),$(have_CXX)))
+no_gloo_why := gloo/context.h or a C++ compiler was not found (Debian: libgloo-dev g++)
+no_gloo_why := $(if $(filter no,$(GLOO)),GLOO=no,$(no_gloo_why))
 ifeq ($(GLOO)$(HAVE_GLOO),yes)
-$(error GLOO=yes, but gloo/context.h or a C++ compiler was not found; install libgloo-dev and g++)
+$(error GLOO=yes, but $(no_gloo_why))
 endif
 
-# CUDA and NCCL: CUDA_HOME and NCCL_HOME, the usual places, or a Python "nvidia" package. Headers are
-# all that it takes; the libraries are loaded when a program asks for them.
+# CUDA and NCCL: CUDA_HOME and NCCL_HOME, the usual places, or a Python "nvidia" package. Only
+# headers are needed; the libraries are loaded when a program asks for them.
 hash := \#
 ifneq ($(NCCL),no)
-python_nvidia := $(shell python3 -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null)
+find_python_nvidia := import importlib.util as u; s = u.find_spec("nvidia"); \
+                      print(*(s.submodule_search_locations if s else []))
+python_nvidia := $(shell python3 -c '$(find_python_nvidia)' 2>/dev/null)
 cuda_places   := $(CUDA_HOME) $(CUDA_PATH) /usr/local/cuda /opt/cuda /usr/lib/cuda /usr \
                  $(foreach d,$(python_nvidia),$(wildcard $(d)/cu[0-9]*) $(d)/cuda_runtime)
-nccl_places   := $(NCCL_HOME) $(CUDA_HOME) $(CUDA_PATH) /usr/local /usr/local/cuda /opt/nccl /opt/cuda /usr \
-                 $(foreach d,$(python_nvidia),$(d)/nccl)
-CUDA_INCLUDE  := $(firstword $(patsubst %/cuda_runtime.h,%,$(wildcard $(cuda_places:%=%/include/cuda_runtime.h))))
-NCCL_INCLUDE  := $(firstword $(patsubst %/nccl.h,%,$(wildcard $(nccl_places:%=%/include/nccl.h))))
-# What these include comes in parts where it comes as wheels.
-cuda_parts    := $(foreach d,$(python_nvidia),$(wildcard $(d)/cuda_nvcc/include $(d)/cuda_cccl/include $(d)/cu[0-9]*/include/cccl))
+nccl_places   := $(NCCL_HOME) $(CUDA_HOME) $(CUDA_PATH) /usr/local /usr/local/cuda /opt/nccl \
+                 /opt/cuda /usr $(foreach d,$(python_nvidia),$(d)/nccl)
+# The first include/ of the places $(1) that has the header $(2).
+find_include   = $(firstword $(patsubst %/$(2),%,$(wildcard $(1:%=%/include/$(2)))))
+CUDA_INCLUDE  := $(call find_include,$(cuda_places),cuda_runtime.h)
+NCCL_INCLUDE  := $(call find_include,$(nccl_places),nccl.h)
+# Python wheels have what these headers include in folders of its own.
+cuda_parts    := $(foreach d,$(python_nvidia),$(wildcard $(d)/cuda_nvcc/include \
+                     $(d)/cuda_cccl/include $(d)/cu[0-9]*/include/cccl))
 NCCL_CPPFLAGS := $(foreach d,$(CUDA_INCLUDE) $(NCCL_INCLUDE) $(cuda_parts),-isystem $(d))
 ifneq ($(and $(CUDA_INCLUDE),$(NCCL_INCLUDE)),)
-nccl_compiler_says := $(shell { printf '$(hash)include <cuda_runtime.h>\n$(hash)include <nccl.h>\n' | $(CC) $(NCCL_CPPFLAGS) -fsyntax-only -x c - && echo compiles; } 2>&1 | \
-                      sed -n 's/^compiles$$/&/p; s/.*fatal error: [^a-z]*\([a-zA-Z0-9_/.]*\).*/\1/p' | head -n 1)
+# "compiles", or the name of the header that is missing.
+nccl_source        := $(hash)include <cuda_runtime.h>\n$(hash)include <nccl.h>\n
+nccl_compile       := $(CC) $(NCCL_CPPFLAGS) -fsyntax-only -x c -
+missing_header     := s/^compiles$$/&/p; s/.*fatal error: [^a-z]*\([a-zA-Z0-9_/.]*\).*/\1/p
+nccl_compiler_says := $(shell \
+    { printf '$(nccl_source)' | $(nccl_compile) && echo compiles; } 2>&1 | \
+    sed -n '$(missing_header)' | head -n 1)
 endif
 endif
 HAVE_NCCL     := $(if $(filter compiles,$(nccl_compiler_says)),yes)
-# Why not, for one clear line.
+nccl_wheels   := wheels that have it: nvidia-cuda-crt, nvidia-cuda-cccl, nvidia-cuda-nvcc-cu12
 ifeq ($(NCCL),no)
 no_nccl_why := NCCL=no
 else ifeq ($(CUDA_INCLUDE),)
@@ -40,26 +54,33 @@ no_nccl_why := no cuda_runtime.h; set CUDA_HOME$(if $(NCCL_INCLUDE),, and NCCL_H
 else ifeq ($(NCCL_INCLUDE),)
 no_nccl_why := no nccl.h; set NCCL_HOME
 else
-no_nccl_why := $(CUDA_INCLUDE) lacks $(nccl_compiler_says)$(if $(python_nvidia), (wheels that bring it: nvidia-cuda-crt, nvidia-cuda-cccl, nvidia-cuda-nvcc-cu12))
+no_nccl_why := $(CUDA_INCLUDE) lacks $(nccl_compiler_says)
+no_nccl_why := $(no_nccl_why)$(if $(python_nvidia), ($(nccl_wheels)))
 endif
 ifeq ($(NCCL)$(HAVE_NCCL),yes)
 $(error NCCL=yes, but $(no_nccl_why))
 endif
 
-# MPI: what the compiler wrapper MPICC says that it adds, or pkg-config. Which MPI the module is built
-# for is the wrapper's: MPICC=mpicc.mpich beside an Open MPI.
+# MPI: the flags that the compiler wrapper MPICC adds, or those of pkg-config. The module is built
+# for the wrapper's MPI: MPICC=mpicc.mpich where Open MPI is installed, too.
 MPICC ?= mpicc
 ifneq ($(MPI),no)
-mpi_wrapper_says := $(shell $(MPICC) -show 2>/dev/null)
-mpi_words     := $(or $(mpi_wrapper_says),$(shell $(PKG_CONFIG) --cflags --libs ompi-c 2>/dev/null || $(PKG_CONFIG) --cflags --libs mpich 2>/dev/null))
+mpi_flags     := $(PKG_CONFIG) --cflags --libs
+mpi_words     := $(or $(shell $(MPICC) -show 2>/dev/null),\
+                     $(shell $(mpi_flags) ompi-c 2>/dev/null || $(mpi_flags) mpich 2>/dev/null))
 MPI_CPPFLAGS  := $(patsubst -I%,-isystem %,$(filter -I% -D%,$(mpi_words)))
 MPI_LIBS      := $(filter -L% -l% -Wl$(comma)-rpath%,$(mpi_words))
-mpi_compiler_says := $(if $(mpi_words),$(shell printf '$(hash)include <mpi.h>\n' | $(CC) $(MPI_CPPFLAGS) -fsyntax-only -x c - >/dev/null 2>&1 && echo compiles))
+mpi_compile   := $(CC) $(MPI_CPPFLAGS) -fsyntax-only -x c -
+mpi_compiles  := $(if $(mpi_words),$(shell \
+    printf '$(hash)include <mpi.h>\n' | $(mpi_compile) >/dev/null 2>&1 && echo yes))
 endif
-HAVE_MPI      := $(if $(mpi_compiler_says),yes)
-no_mpi_why    := $(if $(filter no,$(MPI)),MPI=no,$(if $(mpi_words),no mpi.h where $(MPICC) looks for it,no $(MPICC); set MPICC (Debian: libopenmpi-dev or libmpich-dev)))
+HAVE_MPI      := $(mpi_compiles)
+no_mpicc_why  := no $(MPICC); set MPICC (Debian: libopenmpi-dev or libmpich-dev)
+no_mpi_why    := $(if $(mpi_words),no mpi.h where $(MPICC) looks for it,$(no_mpicc_why))
+no_mpi_why    := $(if $(filter no,$(MPI)),MPI=no,$(no_mpi_why))
 ifeq ($(MPI)$(HAVE_MPI),yes)
 $(error MPI=yes, but $(no_mpi_why))
 endif
 
-detect_text := gloo=$(HAVE_GLOO) nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)
+detect_text := gloo=$(HAVE_GLOO) nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) \
+               mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)

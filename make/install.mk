@@ -1,7 +1,9 @@
-# make install / uninstall: honours DESTDIR and PREFIX. Another program is called crun, too (the OCI
-# runtime): install beside it with PROGRAM_PREFIX, which goes in front of every program's name, manual
-# page and completion, or under another PREFIX. What was put where, and which folders were made for it,
-# is noted in $(libdir)/crunrt/installed; uninstall goes by that note and leaves nothing.
+# make install / uninstall, with DESTDIR and PREFIX.
+#
+# Another program is called crun, too: the OCI runtime. To install beside it use PROGRAM_PREFIX,
+# which is put in front of the name of each program, manual page and completion, or another
+# PREFIX. All files and new folders are noted in $(libdir)/crunrt/installed; uninstall removes
+# what is noted there.
 PREFIX         ?= /usr/local
 bindir         ?= $(PREFIX)/bin
 libdir         ?= $(PREFIX)/lib
@@ -11,12 +13,15 @@ completiondir  ?= $(PREFIX)/share/bash-completion/completions
 unitdir        ?= $(PREFIX)/lib/systemd/system
 PROGRAM_PREFIX ?=
 
-# A program built by crunrt.pc finds the library where the linker does, unless the system looks there anyway.
+# Programs that are built with crunrt.pc find the library at run time where the linker found it.
 crunrt_rpath = $(if $(filter /usr/lib /usr/lib/%,$(libdir)),, -Wl$(comma)-rpath$(comma)$${libdir})
 
 installed_note = $(libdir)/crunrt/installed
 
-# What is installed: one line "mode source destination" a file.
+completions    = $(notdir $(wildcard docs/completion/*.bash))
+installed_name = $(PROGRAM_PREFIX)$(basename $(c))
+
+# What is installed: one line "mode source destination" per file.
 define manifest
 $(foreach p,$(wildcard $(BUILD)/bin/*),755 $(p) $(bindir)/$(PROGRAM_PREFIX)$(notdir $(p)),)
 755 $(BUILD)/lib/$(crunrt_SONAME) $(libdir)/$(crunrt_SONAME),
@@ -29,7 +34,7 @@ $(foreach b,$(wildcard $(BUILD)/lib/crunrt/*.so),755 $(b) $(libdir)/crunrt/$(not
 644 $(BUILD)/crunrt.pc $(libdir)/pkgconfig/crunrt.pc,
 $(foreach m,$(wildcard docs/*.1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)
 $(foreach m,$(wildcard docs/*.3),644 $(m) $(mandir)/man3/$(notdir $(m)),)
-$(foreach c,$(notdir $(wildcard docs/completion/*.bash)),644 $(BUILD)/completion/$(c) $(completiondir)/$(PROGRAM_PREFIX)$(basename $(c)),)
+$(foreach c,$(completions),644 $(BUILD)/completion/$(c) $(completiondir)/$(installed_name),)
 644 $(BUILD)/crun-agent.service $(unitdir)/$(PROGRAM_PREFIX)crun-agent.service,
 endef
 
@@ -38,14 +43,20 @@ install: ## install; honours DESTDIR, PREFIX, PROGRAM_PREFIX
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)$(MAKE) --no-print-directory install-only
 
+pc_values = -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' \
+            -e 's|@includedir@|$(includedir)|g' -e 's|@version@|$(VERSION)|g' \
+            -e 's|@rpath@|$(crunrt_rpath)|'
+unit_values = s|^ExecStart=crun-agent|ExecStart=$(bindir)/$(PROGRAM_PREFIX)crun-agent|
+completion_values = s/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/
+
 install-only: ## install what is built already
 	$(Q)mkdir -p $(BUILD)/completion
-	$(Q)sed -e 's|@prefix@|$(PREFIX)|g' -e 's|@libdir@|$(libdir)|g' -e 's|@includedir@|$(includedir)|g' \
-	    -e 's|@version@|$(VERSION)|g' -e 's|@rpath@|$(crunrt_rpath)|' worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
-	$(Q)sed 's|^ExecStart=crun-agent|ExecStart=$(bindir)/$(PROGRAM_PREFIX)crun-agent|' agent/crun-agent.service > $(BUILD)/crun-agent.service
-	$(Q)for c in docs/completion/*.bash; do \
-	    sed 's/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/' $$c > $(BUILD)/completion/$${c##*/}; done
-	$(Q)printf '%s\n' '$(subst $(comma),' ',$(strip $(manifest)))' | make/install.sh '$(DESTDIR)' $(installed_note)
+	$(Q)sed $(pc_values) worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
+	$(Q)sed '$(unit_values)' operator/crun-agent.service > $(BUILD)/crun-agent.service
+	$(Q)for c in $(completions); do \
+	    sed '$(completion_values)' docs/completion/$$c > $(BUILD)/completion/$$c; done
+	$(Q)printf '%s\n' '$(subst $(comma),' ',$(strip $(manifest)))' | \
+	    make/install.sh '$(DESTDIR)' $(installed_note)
 
 uninstall: ## remove what install put there, and the folders that it made
 	$(Q)make/install.sh --remove '$(DESTDIR)' $(installed_note)

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Installs files and notes what it did, so that removing them leaves exactly what was there before.
+# Installs files, and notes what it made, so that removing them leaves exactly what was there
+# before.
 #
-#     make/install.sh DESTDIR NOTE < LINES     a line is "MODE SOURCE DESTINATION", or "link TARGET NAME"
+#     make/install.sh DESTDIR NOTE < LINES    "MODE SOURCE DESTINATION" or "link TARGET NAME"
 #     make/install.sh --remove DESTDIR NOTE
 #
-# The note is a file of lines "file PATH" and "folder PATH", without DESTDIR, in the order of making.
+# NOTE is a file with lines "file PATH" and "folder PATH", without DESTDIR, in the order in which
+# they were made.
 set -eu
 
 remove=''
@@ -16,7 +18,8 @@ noted() { [ -e "$note" ] && grep -qxF -- "$1" "$note"; }
 
 if [ -n "$remove" ]; then
     if [ ! -e "$note" ]; then
-        echo "nothing to uninstall: '$note' is not there (the same DESTDIR, PREFIX and libdir as at install?)" >&2
+        echo "nothing to uninstall: '$note' is not there" \
+            "(the same DESTDIR, PREFIX and libdir as at install?)" >&2
         exit 0
     fi
     lines=$(tac "$note")
@@ -24,7 +27,7 @@ if [ -n "$remove" ]; then
     echo "$lines" | while read -r kind path; do
         case $kind in
         file) rm -f "$destdir$path" ;;
-        folder) rmdir "$destdir$path" 2>/dev/null || true ;; # somebody else's file may be in it by now
+        folder) rmdir "$destdir$path" 2>/dev/null || true ;; # not if it has other files
         esac
     done
     exit 0
@@ -49,8 +52,9 @@ while read -r mode from to; do
     if [ -e "$destdir$to" ] && ! noted "file $to"; then
         case $to in
         */crun | */crun.1)
-            echo "'$destdir$to' is there and is not ours: the OCI runtime crun? Install beside it with" \
-                "PROGRAM_PREFIX=elastic- or another PREFIX; 'make uninstall' takes back what was done" >&2
+            echo "'$destdir$to' is there and is not ours: the OCI runtime crun?" \
+                "Install beside it with PROGRAM_PREFIX=elastic- or another PREFIX;" \
+                "'make uninstall' takes back what was done" >&2
             exit 1
             ;;
         esac
@@ -62,7 +66,7 @@ while read -r mode from to; do
     if [ "$mode" = link ]; then
         ln -sfn "$from" "$destdir$to"
     else
-        rm -f "$destdir$to" # a running program keeps the old file
+        rm -f "$destdir$to" # a program that runs from it goes on
         install -m "$mode" "$from" "$destdir$to"
     fi
 done

@@ -1,74 +1,439 @@
 #!/usr/bin/env python3
-"""Holds the rooms to their arrows: who may include whom.
+"""Checks that the source keeps to the layout that the tables below describe.
 
-    launcher -> agent -> rendezvous -> store -> base
-    worker_runtime -> store -> base
+A room is a top-level folder, a chamber a folder in it. Code outside of a chamber includes only its
+door; code outside of a room includes only the room's faces. Arrows (who includes whom) are exactly
+those of the table, and there is no circle: neither between chambers nor between the files of one
+chamber. Pure files reach no header that could do I/O. docs/architecture.md explains why.
 
-A room sees another one through its front door, and private headers (*_internal.h) stay at home. The
-pure cores include no libuv and no socket header."""
+    make/lint_arrows.py [FOLDER]         report what is wrong, one line each (default: this folder)
+    make/lint_arrows.py --document       write the list of arrows into docs/architecture.md
+"""
+import os
 import pathlib
 import re
+import shlex
+import subprocess
 import sys
 
-MAY_SEE = {
-    "base": set(),
-    "store": {"base"},
-    "rendezvous": {"store", "base"},
-    "contract": {"base"},
-    "agent": {"contract", "rendezvous", "store", "base"},
-    "launcher": {"agent", "rendezvous", "base"},
-    "worker_runtime": {"contract", "store", "base"},
-    "examples": {"worker_runtime"},
+# ---- the table: keep it in step with the tree ----
+
+# What other rooms may include of a room. "*": every header. All chambers of a room may include its
+# faces; a face is therefore a node of its own in the picture, beside the other files of its folder.
+FACES = {
+    "base": "*",
+    "contract": ["channel.h"],
+    "store": ["store.h"],
+    "rendezvous": ["rendezvous.h", "server.h", "types.h"],
+    "agent": ["agent.h", "agent_job.h"],
+    "launcher": [],
+    "operator": [],
+    "worker_runtime": ["include/crunrt.h"],
+    "examples": [],
 }
-# Decisions without I/O; a simulator and the fuzzers drive them.
-PURE = ["store/wire/wire.c", "store/keyspace/keyspace.c",
-        "rendezvous/protocol/message.c", "rendezvous/coordinator/coordinator.c",
-        "rendezvous/member/member.c", "rendezvous/coordinator/assignment.c", "agent/worker_group.c",
-        "agent/environment.c", "agent/report/verdict.c"]
-IMPURE_HEADER = re.compile(r"<(uv|sys/socket|sys/epoll|netdb|pthread|unistd|fcntl)\.h>")
-IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_now_ms|cr_clock_\w+|getenv|rand|random)\(")
+
+# Chamber: its door, and what it may see besides base/ and the faces of its own room: chambers of
+# its room, and other rooms through their faces. A room's own folder is a chamber without a door.
+CHAMBERS = {
+    "base": (None, []),
+    "contract": (None, []),
+
+    "store": (None, ["store/bytes", "store/client", "store/server"]),
+    "store/bytes": ("bytes.h", []),
+    "store/wire": ("wire.h", ["store/bytes"]),
+    "store/keyspace": ("keyspace.h", ["store/wire"]),
+    "store/server": ("server.h", ["store/bytes", "store/keyspace", "store/wire"]),
+    "store/client": ("client.h", ["store/bytes", "store/wire"]),
+    "store/command": (None, []),
+
+    "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/host", "rendezvous/member",
+                          "rendezvous/protocol", "rendezvous/way"]),
+    "rendezvous/protocol": ("protocol.h", []),
+    "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol"]),
+    "rendezvous/member": ("member.h", ["rendezvous/protocol"]),
+    "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol", "store"]),
+    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol"]),
+
+    "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
+                     "agent/watchdog", "contract", "rendezvous"]),
+    "agent/node": ("node.h", ["contract", "rendezvous"]),
+    "agent/process": ("nursery.h", []),
+    "agent/output": ("log_relay.h", []),
+    "agent/report": ("report.h", ["agent/process", "rendezvous"]),
+    "agent/watchdog": ("watchdog.h", []),
+
+    "launcher": (None, ["agent", "rendezvous"]),
+    "operator": (None, ["rendezvous"]),
+
+    "worker_runtime/include": (None, []),
+    "worker_runtime/report": ("report.h", []),
+    "worker_runtime/channel": ("channel.h", ["contract", "worker_runtime/report"]),
+    "worker_runtime/store": ("store.h", ["store", "worker_runtime/report"]),
+    "worker_runtime/backends": ("backend.h", []),
+    "worker_runtime/backends/reduce": ("reduce.h", []),
+    "worker_runtime/backends/gloo": (None, ["worker_runtime/backends",
+                                            "worker_runtime/backends/reduce"]),
+    "worker_runtime/backends/nccl": (None, ["worker_runtime/backends"]),
+    "worker_runtime/backends/mpi": (None, ["worker_runtime/backends",
+                                           "worker_runtime/backends/reduce"]),
+    "worker_runtime/modules": ("modules.h", []),
+    "worker_runtime/host": ("store_host.h", ["store"]),
+    "worker_runtime/group": (None, ["worker_runtime/backends", "worker_runtime/modules",
+                                    "worker_runtime/report", "worker_runtime/runtime"]),
+    "worker_runtime/runtime": ("runtime.h", ["contract", "worker_runtime/channel",
+                                             "worker_runtime/host", "worker_runtime/modules",
+                                             "worker_runtime/report", "worker_runtime/store"]),
+    "worker_runtime/mpi": (None, []),
+
+    "examples": (None, ["worker_runtime"]),
+    "examples/cuda": (None, ["worker_runtime"]),
+}
+
+# Files that decide and do no I/O: the simulator, the fuzzers and unit tests run them anywhere.
+# Neither they nor any header that they reach may include one of these.
+IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h", "unistd.h",
+                  "fcntl.h", "jansson.h"]
+PURE = [
+    "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/program_text.c",
+    "base/template.c", "base/text.c",
+    "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
+    "store/wire/answer.c", "store/wire/call_text.c",
+    "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
+    "store/keyspace/wait.c", "store/keyspace/watch.c", "store/keyspace/counter.c",
+    "store/keyspace/listing.c", "store/keyspace/look_ahead.c", "store/keyspace/remains.c",
+    "store/keyspace/key_table.c", "store/keyspace/output.c", "store/client/probe.c",
+    "rendezvous/protocol/message.c", "rendezvous/protocol/host_session.c",
+    "rendezvous/protocol/member_session.c", "rendezvous/coordinator/assignment.c",
+    "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",
+    "rendezvous/coordinator/budget.c", "rendezvous/coordinator/change.c",
+    "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
+    "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
+    "rendezvous/coordinator/view.c",
+    "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
+    "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_fields.c",
+    "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
+    "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
+    "agent/report/last_lines.c",
+    "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
+    "agent/report/verdict_box.c", "agent/report/error_record.c",
+    "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
+    "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
+    "worker_runtime/runtime/worker_place.c",
+    "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
+]
+MAY_REACH = {  # they parse JSON and do no I/O
+    "agent/report/error_record.c": {"jansson.h"},
+    "agent/watchdog/timer_request.c": {"jansson.h"},
+    "rendezvous/way/etcd_answer.c": {"jansson.h"}, "rendezvous/way/etcd_fields.c": {"jansson.h"},
+}
+IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_\w*now\w*|cr_monotonic_\w+"
+                         r"|cr_wall_\w+|getenv|rand|random|getrandom)\(")
+
+# Includes that break the rule of the one door. Each is to go; none is to be added.
+EXCEPTIONS = set()
+
+# Headers that a room must do without. libcrunrt lives in other people's processes.
+NOT_IN_ROOM = {"worker_runtime": {"uv.h", "jansson.h"}, "base": {"uv.h", "jansson.h"},
+               "contract": {"uv.h", "jansson.h"}}
 
 # Calls with a better neighbour: bounded copies, strict number parsing, waiting for an event.
-BANNED = re.compile(r"\b(strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|system|popen|alloca"
-                    r"|usleep|sleep)\(")
-# Only main exits and prints.
-MAINS = ("launcher/crun.c", "base/program.c", "store/command/",
-         "agent/crun_agent.c", "base/assert.h",
-         "worker_runtime/mpi/")  # the standard's default: an error ends the program
+BANNED_CALL = re.compile(
+    r"\b(strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|system|popen|alloca)\(")
+SLEEP = re.compile(r"\b(u?sleep|nanosleep|clock_nanosleep|sleep_for|p?poll\(\s*NULL\s*,|"
+                   r"p?select\(\s*0\s*,)")
+
+# Who may sleep, because nothing could wake it: there is no event to wait for.
+MAY_SLEEP = {
+    "store/client/connect.c": "between two attempts to reach a server that is not there yet",
+    "store/client/file_log.c": "while another process holds the lock; flock(2) has no deadline",
+    "agent/process/warden.c": "the agent is dead; between two looks for processes that it left",
+    "worker_runtime/backends/mpi/mpi_wait.c": "MPI has no event for a request that is done",
+    "worker_runtime/backends/nccl/nccl_wait.c": "NCCL has no event for a communicator",
+    "examples/elastic.c": "plays a training step that takes time",
+}
+
+# Only what is part of a program prints or exits.
+MAY_PRINT = ("launcher/crun.c", "base/program.c", "base/assert.h", "store/command/", "operator/",
+             "examples/", "worker_runtime/mpi/")  # MPI's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 
-# libcrunrt lives in other people's processes.
-FORBIDDEN = {"worker_runtime": re.compile(r"<(uv|jansson)\.h>"),
-             "base": re.compile(r"<(uv|jansson)\.h>")}
+LINE_WIDTH = 100
+HAS_WIDTH = ("*.c", "*.h", "*.cc", "*.py", "*.sh", "*.mk", "Makefile")
+# Rooms whose lines are still being brought within LINE_WIDTH, and whose files are still to get an
+# opening comment.
+NOT_YET = ("rendezvous/", "agent/", "worker_runtime/", "examples/", "tests/", "contract/")
 
-problems = []
-for room, visible in MAY_SEE.items():
-    for path in sorted(pathlib.Path(room).rglob("*.[ch]*")):
-        if path.suffix not in (".c", ".h", ".cc"):
+# ---- reading the source ----
+
+
+INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.S)
+
+
+class File:
+    """A source file: its text without comments and strings, and what it includes."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.text = path.read_text()
+        self.folder = str(path.parent)
+        self.room = path.parts[0]
+        self.ours, self.others = [], []  # (line number, header): "room/x.h", <x.h>
+        for number, line in enumerate(self.text.splitlines(), 1):
+            found = INCLUDE.match(line)
+            if found and found.group(2) == "crunrt.h":
+                self.ours.append((number, "worker_runtime/include/crunrt.h"))
+            elif found:
+                (self.ours if found.group(1) else self.others).append(
+                    (number, found.group(1) or found.group(2)))
+        blank = lambda m: '""' + "\n" * m.group(0).count("\n")
+        self.code = NO_CODE.sub(blank, self.text)
+
+    def line_of(self, position):
+        return self.code.count("\n", 0, position) + 1
+
+
+def is_face(header):
+    room, _, name = header.partition("/")
+    return FACES.get(room) == "*" or name in FACES.get(room, [])
+
+
+def node_of(header):
+    """What an arrow to this header points at: a chamber, or the faces of a room."""
+    return header.split("/")[0] if is_face(header) else str(pathlib.PurePath(header).parent)
+
+
+# ---- the rules; each yields "path:line: what is wrong" ----
+
+
+def check_folders(files):
+    for room, faces in FACES.items():
+        for face in faces if faces != "*" else []:
+            if not pathlib.Path(room, face).exists():
+                yield f"{room}/{face}: in the table of faces, but there is no such header"
+    for folder in sorted({f.folder for f in files}):
+        if folder not in CHAMBERS:
+            yield f"{folder}/: not in the table of chambers (make/lint_arrows.py)"
+    for folder in CHAMBERS:
+        if not any(f.folder == folder for f in files):
+            yield f"{folder}/: in the table of chambers, but there is no such folder"
+
+
+def check_include(file, number, header):
+    target, where = node_of(header), f"{file.path}:{number}"
+    room = header.split("/")[0]
+    if target in (file.folder, file.room, "base") or file.folder not in CHAMBERS:
+        return
+    if room != file.room and not is_face(header):
+        yield f"{where}: {header} is private to {room}/"
+    elif not is_face(header) and target != header.split("/")[0] and \
+            str(pathlib.PurePath(header).name) != CHAMBERS.get(target, (None,))[0]:
+        if (file.path, header) not in EXCEPTIONS:
+            yield f"{where}: {header} is not the door of {target}/"
+    elif target not in CHAMBERS[file.folder][1]:
+        yield f"{where}: {file.folder}/ may not see {target}/"
+
+
+def check_includes(files):
+    for file in files:
+        for number, header in file.ours:
+            yield from check_include(file, number, header)
+        for number, header in file.others:
+            if header in NOT_IN_ROOM.get(file.room, ()):
+                yield f"{file.path}:{number}: {file.room}/ must not need <{header}>"
+
+
+def check_arrows_are_used(files):
+    used = {(f.folder, node_of(h)) for f in files for _, h in f.ours}
+    for chamber, (_, sees) in CHAMBERS.items():
+        for target in sees:
+            if (chamber, target) not in used:
+                yield f"{chamber}/: the table lets it see {target}/, which it does not include"
+
+
+def find_circle(graph):
+    """A list of nodes that leads back to its first one, or None. `graph`: node -> set of nodes."""
+    done = set()
+
+    def visit(node, path):
+        if node in path:
+            return path[path.index(node):] + [node]
+        if node in done:
+            return None
+        for target in sorted(graph.get(node, ())):
+            found = visit(target, path + [node])
+            if found:
+                return found
+        done.add(node)
+        return None
+
+    for node in sorted(graph):
+        found = visit(node, [])
+        if found:
+            return found
+    return None
+
+
+def stem_of(path):
+    """A source file and its header are one node. A door is a node of its own, because it declares
+    what the files of its chamber share; so is a private header without a source of its name."""
+    folder, _, name = path.rpartition("/")
+    if FACES.get(folder) != "*" and is_face(path) or name == CHAMBERS.get(folder, (None,))[0]:
+        return path
+    return str(pathlib.PurePath(path).with_suffix(""))
+
+
+def check_circles(files):
+    between, within = {}, {}
+    for file in files:
+        source = file.path if is_face(file.path) else file.folder
+        stem = stem_of(file.path)
+        for _, header in file.ours:
+            target = header if is_face(header) else node_of(header)
+            if target != source and file.room != "base":
+                between.setdefault(source, set()).add(target)
+            other = stem_of(header)
+            if str(pathlib.PurePath(header).parent) == file.folder and other != stem:
+                within.setdefault(file.folder, {}).setdefault(stem, set()).add(other)
+    circle = find_circle(between)
+    if circle:
+        yield f"{circle[0]}: a circle of chambers: {' -> '.join(circle)}"
+    for folder, graph in sorted(within.items()):
+        circle = find_circle(graph)
+        if circle:
+            yield f"{folder}/: a circle of files: {' -> '.join(circle)}"
+
+
+def reached_headers(path):
+    """All headers that the compiler reads for this file; None: it cannot tell."""
+    command = shlex.split(os.environ.get("CC", "cc")) + [
+        "-I.", "-Iworker_runtime/include", "-D_GNU_SOURCE", "-M", path]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return done.stdout.replace("\\\n", " ").split()[1:] if done.returncode == 0 else None
+
+
+def check_reach(file, by_path):
+    reached = reached_headers(file.path)
+    if reached is None:
+        yield f"{file.path}:1: the compiler cannot list the headers that it reaches"
+        return
+    ours = [by_path[p] for p in reached if p in by_path]
+    for header in sorted(set(IMPURE_HEADERS) - MAY_REACH.get(file.path, set())):
+        if not any(p.endswith("/" + header) and p not in by_path for p in reached):
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            code = re.sub(r'"(\\.|[^"\\])*"|//.*|/\*.*?(\*/|$)', '""', line)
-            if re.match(r"\s*\*", code):
-                code = ""  # inside a comment
-            if BANNED.search(code):
-                problems.append(f"{path}:{number}: banned call {BANNED.search(code).group(1)}()")
-            if str(path) in PURE and IMPURE_CALL.search(code):
-                problems.append(f"{path}:{number}: a pure core calls {IMPURE_CALL.search(code).group(1)}()")
-            if room != "examples" and not str(path).startswith(MAINS) and LOUD.search(code):
-                problems.append(f"{path}:{number}: a library prints or exits: {line.strip()}")
-            ours = re.match(r'\s*#\s*include\s*"([a-z_]+)/([^"]+)"', line)
-            if ours and ours.group(1) in MAY_SEE and ours.group(1) != room:
-                if ours.group(1) not in visible:
-                    problems.append(f"{path}:{number}: {room}/ must not know {ours.group(1)}/")
-                elif ours.group(2).endswith("_internal.h"):
-                    problems.append(f"{path}:{number}: {ours.group(2)} is private to {ours.group(1)}/")
-            if room in FORBIDDEN and FORBIDDEN[room].search(line) and "include" in line:
-                problems.append(f"{path}:{number}: {room}/ must not need {line.split()[-1]}")
-            if str(path) in PURE and "include" in line and IMPURE_HEADER.search(line):
-                problems.append(f"{path}:{number}: a pure core includes {line.split()[-1]}")
-for name in PURE:
-    if not pathlib.Path(name).exists():
-        problems.append(f"{name}: listed as pure, but not there")
+        by = [f.path for f in ours if any(h == header for _, h in f.others)]
+        # glibc's <signal.h> includes <unistd.h>; that alone is no I/O.
+        if by or header != "unistd.h":
+            how = f", through {by[0]}" if by and by[0] != file.path else ""
+            yield f"{file.path}:1: pure, but reaches <{header}>{how}"
 
-print("\n".join(problems) if problems else "the arrows hold")
-sys.exit(1 if problems else 0)
+
+def check_pure(files):
+    by_path = {f.path: f for f in files}
+    for path in PURE:
+        if path not in by_path:
+            yield f"{path}: in the list of pure files, but there is no such file"
+            continue
+        file = by_path[path]
+        yield from check_reach(file, by_path)
+        for found in IMPURE_CALL.finditer(file.code):
+            yield f"{path}:{file.line_of(found.start())}: pure, but calls {found.group(1)}()"
+
+
+def check_exceptions(files):
+    includes = {(f.path, h) for f in files for _, h in f.ours}
+    for path, header in sorted(EXCEPTIONS - includes):
+        yield f"{path}: does not include {header} any more: take it out of EXCEPTIONS"
+
+
+def check_calls(files):
+    for file in files:
+        for found in BANNED_CALL.finditer(file.code):
+            yield f"{file.path}:{file.line_of(found.start())}: banned call {found.group(1)}()"
+        for found in SLEEP.finditer("" if file.path in MAY_SLEEP else file.code):
+            yield f"{file.path}:{file.line_of(found.start())}: sleeps; wait for an event instead"
+        if not file.path.startswith(MAY_PRINT):
+            for found in LOUD.finditer(file.code):
+                yield f"{file.path}:{file.line_of(found.start())}: a library prints or exits"
+
+
+def check_openings(files):
+    for file in files:
+        if not file.path.startswith(NOT_YET) and not file.text.startswith("/*"):
+            yield f"{file.path}:1: no comment at the top says what the file is for"
+
+
+def check_width():
+    for pattern in HAS_WIDTH:
+        for path in sorted(pathlib.Path(".").rglob(pattern)):
+            if path.parts[0] == "build" or str(path).startswith(NOT_YET):
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if len(line) > LINE_WIDTH:
+                    yield f"{path}:{number}: {len(line)} columns; at most {LINE_WIDTH}"
+
+
+def source_files():
+    return [File(p) for room in FACES for p in sorted(pathlib.Path(room).rglob("*"))
+            if p.suffix in (".c", ".h", ".cc")]
+
+
+def problems():
+    files = source_files()
+    for check in (check_folders, check_includes, check_exceptions, check_arrows_are_used,
+                  check_circles, check_pure, check_calls, check_openings, check_document):
+        yield from check(files)
+    yield from check_width()
+
+
+# ---- the list of arrows in docs/architecture.md ----
+
+DOCUMENT = pathlib.Path("docs/architecture.md")
+BEGIN, END = "<!-- chambers -->\n", "<!-- end of chambers -->\n"
+
+
+def arrows():
+    """A table of the chambers with their doors and arrows, from the includes."""
+    rows = ["| chamber | door or faces | includes |", "| --- | --- | --- |"]
+    files = source_files()
+    for chamber, (door, _) in CHAMBERS.items():
+        own = [f for f in files if f.folder == chamber]
+        if not own:
+            continue
+        sees = sorted({node_of(h) for f in own for _, h in f.ours} - {chamber, "base", own[0].room})
+        faces = FACES.get(chamber, [door] if door else [])
+        shown = "each header" if faces == "*" else ", ".join(f"`{f}`" for f in faces)
+        rows.append(f"| `{chamber}` | {shown} | {', '.join(f'`{s}`' for s in sees)} |")
+    return "\n".join(rows) + "\n"
+
+
+def documented():
+    """docs/architecture.md with the list as it should be."""
+    text = DOCUMENT.read_text()
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:begin] + arrows() + text[end:]
+
+
+def check_document(_):
+    if not DOCUMENT.exists():
+        return  # a tree without documents
+    if documented() != DOCUMENT.read_text():
+        yield f"{DOCUMENT}: the list of arrows is not up to date; run: make docs"
+
+
+def main():
+    if sys.argv[1:] == ["--document"]:
+        DOCUMENT.write_text(documented())
+        return 0
+    if len(sys.argv) > 1:
+        os.chdir(sys.argv[1])
+    found = list(problems())
+    for line in found:
+        print(line, file=sys.stderr)
+    if not found:
+        print("the layout is as it should be")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,8 +4,8 @@
     make/manual.py worker_runtime/include/crunrt.h VERSION > docs/crunrt.3
 
 The opening comment becomes the description, each "---- title ----" a section, each declaration a
-paragraph: its text as it stands in the header, then the comment above it. Indented lines of a comment
-are kept as they are.
+paragraph: its text as in the header, then the comment above it. Indented lines of a comment are
+kept as they are.
 """
 import re
 import sys
@@ -20,13 +20,18 @@ ENVIRONMENT = [
     ("CRUNRT_BACKEND_DIR", "the only folder in which backends are looked for"),
     ("CRUNRT_DEBUG", "\"1\": compare every collective with the other ranks before it begins"),
     ("CRUNRT_FLIGHT_FILE", "where flight records go: this, the rank, and \".json\""),
-    ("CRUNRT_DUMP_SIGNAL", "the signal by which crun's agent asks for a flight record; SIGRTMIN+5; 0: none"),
+    ("CRUNRT_DUMP_SIGNAL",
+     "the signal by which crun's agent asks for a flight record; SIGRTMIN+5; 0: none"),
     ("CRUN_AGENT", "where the worker's agent listens, as crun sets it; an address and a token"),
-    ("GLOO_SOCKET_IFNAME", "the network interface of the gloo backend; else the one that leads to the store"),
-    ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDART_LIBRARY", "other files than libnccl.so.2 and libcudart.so"),
+    ("GLOO_SOCKET_IFNAME",
+     "the network interface of the gloo backend; else the one that leads to the store"),
+    ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDART_LIBRARY",
+     "other files than libnccl.so.2 and libcudart.so"),
     ("CRUNRT_NCCL_BLOCKING", "\"1\": blocking NCCL communicators"),
-    ("CRUNRT_NCCL_RANKS_PER_ROOT", "ranks that one NCCL root serves while a communicator is made; 128"),
-    ("CRUNRT_NCCL_SPLIT", "\"0\": every NCCL group gets a communicator of its own making, none is split off"),
+    ("CRUNRT_NCCL_RANKS_PER_ROOT",
+     "ranks that one NCCL root serves while a communicator is made; 128"),
+    ("CRUNRT_NCCL_SPLIT",
+     "\"0\": every NCCL group makes a communicator of its own, none is split off"),
     ("CRUNRT_NCCL_ABORT_TIMEOUT_MS", "how long an abort may take before it is left behind; 30000"),
 ]
 
@@ -42,9 +47,9 @@ def verbatim(lines):
 
 def comment_text(comment):
     """The lines of a /* … */ comment without its frame."""
-    body = comment.strip()[2:-2]
-    return [re.sub(r"^ ?\* ?", "", line.strip() if line.strip() == "*" else line.lstrip(), count=1).rstrip()
-            if i else line.strip() for i, line in enumerate(body.split("\n"))]
+    first, *others = comment.strip()[2:-2].split("\n")
+    return [first.strip(), *(re.sub(r"^\* ?", "", line.lstrip(), count=1).rstrip()
+                             for line in others)]
 
 
 def flow(lines):
@@ -66,12 +71,12 @@ def flow(lines):
 
 
 def parts(header):
-    """(comment, code) pairs, in order. A comment belongs to the code that follows it without a gap."""
+    """(comment, code) pairs, in order. A comment belongs to code that follows it without a gap."""
     header = header[:header.rindex("#ifdef __cplusplus")]
     blocks = []
     for piece in re.split(r"\n\n+", header):
-        open_struct = blocks and blocks[-1].count("{") > blocks[-1].count("}") and "typedef" in blocks[-1]
-        if open_struct:
+        last = blocks[-1] if blocks else ""
+        if last.count("{") > last.count("}") and "typedef" in last:  # a struct with blank lines
             blocks[-1] += "\n\n" + piece
         else:
             blocks.append(piece)
@@ -87,8 +92,9 @@ def page(header, version):
     first, *rest = parts(header)
     opening = comment_text(first[0])
     out = [f'.TH CRUNRT 3 "" "crun {version}" "Library Functions"', ".SH NAME",
-           "crunrt \\- worker runtime of crun: rank, store and process groups in C and C++", ".SH SYNOPSIS", ".nf",
-           ".B #include <crunrt.h>", ".PP", "cc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs crunrt)", ".fi",
+           "crunrt \\- worker runtime of crun: rank, store and process groups in C and C++",
+           ".SH SYNOPSIS", ".nf", ".B #include <crunrt.h>", ".PP",
+           "cc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs crunrt)", ".fi",
            ".SH DESCRIPTION", *flow(opening[2:])]
     for comment, code in rest:
         title = re.match(r"/\* ---- (.*?) ----", comment)
@@ -98,18 +104,22 @@ def page(header, version):
             out += flow(lines) if any(lines) else []
             comment = ""
         code = re.sub(r"\bCRUNRT_API ", "", code).strip()
-        if re.match(r"#(ifndef|ifdef|include|if |define CRUNRT_(H|API)\b)", code) or not (code or comment):
+        if re.match(r"#(ifndef|ifdef|include|if |define CRUNRT_(H|API)\b)", code):
+            continue
+        if not (code or comment):
             continue
         if code:
             out += ([] if out[-1].startswith(".SH") else [".PP"]) + verbatim(code.split("\n"))
         if comment:
-            out += [".RS", *flow(comment_text(comment)), ".RE"] if code else flow(comment_text(comment))
+            text = flow(comment_text(comment))
+            out += [".RS", *text, ".RE"] if code else text
     out.append(".SH ENVIRONMENT")
     for name, meaning in ENVIRONMENT:
         out += [".TP", f".B {escape(name)}", escape(meaning)]
-    out += [".SH FILES", ".TP", ".I crunrt/gloo.so, crunrt/nccl.so, crunrt/mpi.so, crunrt/store_host.so",
-            "Backends and the store's server, loaded on demand from the folder crunrt/ beside the library,",
-            "from ../lib/crunrt/, /usr/local/lib/crunrt or /usr/lib/crunrt.",
+    out += [".SH FILES", ".TP",
+            ".I crunrt/gloo.so, crunrt/nccl.so, crunrt/mpi.so, crunrt/store_host.so",
+            "Backends and the store's server, loaded on demand from the folder crunrt/ beside the",
+            "library, from ../lib/crunrt/, /usr/local/lib/crunrt or /usr/lib/crunrt.",
             ".SH SEE ALSO", ".BR crun (1)"]
     return "\n".join(out) + "\n"
 

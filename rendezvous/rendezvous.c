@@ -1,24 +1,21 @@
-/* The front door: one member, its way to the coordinator, and, on the hosting node, the coordinator
- * itself. What backend decides what is in backend.h.
+/* The face of the room: one member, its session with the coordinator, and its way to it.
  *
- * A member and a coordinator in one process speak the same bytes as over a socket, through two
- * buffers that are emptied on the next turn of the loop: no socket, no delay, and no upcall from
- * inside a call of the agent. */
+ *     agent ── calls ──► member ── messages ──► session ── bytes ──► way ──► coordinator
+ *     agent ◄─ events ── member ◄─ messages ─── session ◄─ bytes ─── way ◄── coordinator
+ *
+ * Member and session are pure; the way is a socket, or the memory of this process. */
 #include "rendezvous/rendezvous.h"
 
 #include "base/assert.h"
-#include "base/buffer.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/way/backend.h"
-#include "rendezvous/host/coordinator_host.h"
-#include "rendezvous/way/etcd_election.h"
 #include "rendezvous/member/member.h"
-#include "rendezvous/way/stream.h"
+#include "rendezvous/protocol/protocol.h"
+#include "rendezvous/way/way.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -30,312 +27,134 @@ struct rendezvous {
     uv_loop_t *loop;
     const struct rendezvous_events *events;
     void *arg;
+    char *run_id;
     struct member *member;
-    char master_host[RDZV_ADDR_MAX]; /* how we reach the coordinator */
-
-    /* the coordinator is elsewhere: */
-    struct member_link *link; /* NULL on the node that hosts from the start */
-    struct cr_buffer received; /* a frame that is not complete yet */
-    struct cr_buffer *reading; /* what on_link_data goes through; NULL: no more of it */
-    struct backend_plan *may_host; /* NULL unless we could not have the port, and reached nobody yet */
-    int64_t close_timeout_ms;
-
-    /* the coordinator is whoever is elected: */
-    struct etcd_election *election; /* NULL with other backends */
-    char leader_host[CR_HOST_MAX];
-    uint16_t leader_port;           /* 0 = nobody yet */
-    int waits_for_leader;           /* the member wants to connect */
-    int elected;                    /* closing: there was an election */
-
-    /* the coordinator is here: */
-    struct coordinator_host *host;       /* NULL elsewhere */
-    struct host_peer *peer;              /* its view of us */
-    int connecting, hanging_up, hung_up; /* facts for the next turn */
-    struct cr_buffer to_host, to_member;
-
-    uv_timer_t timer; /* the member's next deadline */
-    uv_idle_t turn;   /* runs once, when something is to be delivered */
-    int open_handles;
-    int closing;
+    struct member_session session;
+    struct way *way;
+    uv_timer_t timer;  /* the member's next deadline */
+    bool lost_message; /* for want of memory: the connection is of no use any more */
+    bool closing;
     void (*on_close)(void *arg);
-    char leaves[RDZV_TEXT_MAX]; /* what the other nodes hear when we, who host, go */
+    char leaves[RDZV_TEXT_MAX]; /* sent to the other nodes when this one, which hosts, leaves */
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
 
-static void on_timer(uv_timer_t *timer);
-static void on_turn(uv_idle_t *turn);
+/* ---- the end of every event ---- */
 
-/* Ends every event: what was said is sent, and the next deadline is set. */
-static void settle(struct rendezvous *r) {
+static void on_timer(uv_timer_t *timer);
+
+static void arm_timer(struct rendezvous *r) {
+    int64_t when_ms = member_deadline(r->member), now = now_ms(r);
+    if (when_ms == CR_FOREVER) (void) uv_timer_stop(&r->timer);
+    else
+        (void) uv_timer_start(&r->timer, on_timer, when_ms > now ? (uint64_t) (when_ms - now) : 0,
+                              0);
+}
+
+static void send_queued(struct rendezvous *r) {
+    struct cr_buffer *out = &r->session.out;
+    if (out->len > 0) way_send(r->way, out->data, out->len);
+    cr_buffer_clear(out);
+    way_flush(r->way);
+}
+
+static void break_off(struct rendezvous *r, const char *why) {
+    r->lost_message = false;
+    member_session_close(&r->session, why);
+    cr_buffer_clear(&r->session.out);
+    way_hang_up(r->way);
+    member_disconnected(r->member, now_ms(r), why);
+}
+
+/* Sends what the event has queued, and sets the next deadline. */
+static void end_event(struct rendezvous *r) {
+    if (!r->closing && r->lost_message) break_off(r, "out of memory");
     if (r->closing) return;
-    if (r->link != NULL) member_link_flush(r->link);
-    int64_t when = member_deadline(r->member), now = now_ms(r);
-    if (when == CR_FOREVER) (void) uv_timer_stop(&r->timer);
-    else (void) uv_timer_start(&r->timer, on_timer, when > now ? (uint64_t) (when - now) : 0, 0);
+    send_queued(r);
+    arm_timer(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
     struct rendezvous *r = timer->data;
     member_tick(r->member, now_ms(r));
-    settle(r);
+    end_event(r);
 }
 
-/* ---- the way to a coordinator in this process ---- */
+/* ---- the way's events ---- */
 
-static void next_turn(struct rendezvous *r) {
-    if (!r->closing) (void) uv_idle_start(&r->turn, on_turn);
-}
-
-static void local_deliver(void *arg, const char *data, size_t len) {
+static void on_open(void *arg, const char *own_addr) {
     struct rendezvous *r = arg;
-    if (data == NULL || cr_buffer_append(&r->to_member, data, len) < 0) r->hung_up = 1;
-    next_turn(r);
+    r->lost_message = member_session_open(&r->session, r->run_id) < 0;
+    if (!way_is_local(r->way)) member_set_addr(r->member, own_addr);
+    member_connected(r->member, now_ms(r));
+    end_event(r);
 }
 
-static void local_open(struct rendezvous *r) {
-    r->connecting = 0;
-    r->hung_up = 0;
-    r->peer = coordinator_host_add_local(r->host, local_deliver, r);
-    if (r->peer == NULL) {
-        member_unlinked(r->member, now_ms(r), "out of memory");
-        return;
-    }
-    (void) cr_buffer_append(&r->to_host, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    member_linked(r->member, now_ms(r));
-}
-
-static void local_shut(struct rendezvous *r, const char *why) {
-    if (r->peer != NULL) host_peer_gone(r->peer, why);
-    r->peer = NULL;
-    r->hanging_up = r->hung_up = 0;
-    cr_buffer_clear(&r->to_host);
-    cr_buffer_clear(&r->to_member);
-}
-
-static void local_to_host(struct rendezvous *r) {
-    struct cr_buffer data = r->to_host;
-    r->to_host = (struct cr_buffer){0};
-    if (r->peer != NULL) host_peer_receive(r->peer, data.data, data.len);
-    cr_buffer_done(&data);
-}
-
-/* Frames that the coordinator sent. The member may hang up, and the agent close us, at any of them. */
-static void local_to_member(struct rendezvous *r) {
-    struct cr_error err = {0};
-    struct rdzv_message m;
-    size_t at = 0, used = 1;
-    struct cr_buffer data = r->to_member;
-    r->to_member = (struct cr_buffer){0};
-    while (!r->closing && used > 0) {
-        int rc = rdzv_message_decode(data.data + at, data.len - at, &m, &used, &err);
-        CR_ASSERT(rc == 0); /* our own coordinator wrote it */
-        if (used > 0) CR_ASSERT(member_receive(r->member, now_ms(r), &m, &err) == 0);
-        at += used;
-    }
-    cr_buffer_done(&data);
-}
-
-static void on_turn(uv_idle_t *turn) {
-    struct rendezvous *r = turn->data;
-    uv_update_time(r->loop);
-    while (!r->closing) {
-        if (r->connecting) {
-            local_open(r);
-        } else if (r->to_host.len > 0) {
-            local_to_host(r);
-        } else if (r->hanging_up) {
-            local_shut(r, "it hung up");
-        } else if (r->to_member.len > 0) {
-            local_to_member(r);
-        } else if (r->hung_up) {
-            local_shut(r, "it was hung up on");
-            member_unlinked(r->member, now_ms(r), "the coordinator hung up");
-        } else {
-            break;
-        }
-    }
-    if (!r->closing) (void) uv_idle_stop(&r->turn);
-    settle(r);
-}
-
-/* ---- hosting ---- */
-
-static int open_host(struct rendezvous *r, const struct backend_plan *plan, struct cr_error *err) {
-    struct coordinator_host_options h = {
-        .store_host = plan->store_host, .store_port = plan->store_port,
-        .store_addr = plan->store_addr, .alone = plan->alone,
-        .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
-        .listen_port = plan->listen_port,
-        .close_timeout_ms = r->close_timeout_ms};
-    return coordinator_host_open(r->loop, &h, &r->host, err);
-}
-
-/* Somebody has the port: the coordinator, normally, and we connect to it. */
-static int open_host_or_link(struct rendezvous *r, const struct backend_plan *plan,
-                             struct cr_error *err) {
-    int rc = open_host(r, plan, err);
-    if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
-        cr_debug("%s has a coordinator already", plan->where);
-        r->may_host = malloc(sizeof(*r->may_host)); /* without memory for it, we only connect */
-        if (r->may_host != NULL) *r->may_host = *plan;
-        return 0;
-    }
-    if (rc < 0) (void) cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
-    return rc;
-}
-
-/* Who has the port does not listen: a connection that the kernel gave this very port, say. We host
- * as soon as it can be had, and reach ourselves as the others do. */
-static void host_after_all(struct rendezvous *r) {
-    struct cr_error err = {0};
-    if (open_host(r, r->may_host, &err) == 0) {
-        cr_info("nobody listened at '%s': the coordinator is this node", r->may_host->where);
-        free(r->may_host);
-        r->may_host = NULL;
-    }
-}
-
-/* ---- the way to a coordinator elsewhere ---- */
-
-static void on_link_open(void *arg, const char *own_addr, const char *peer_addr) {
+static void on_data(void *arg, const char *data, size_t len) {
     struct rendezvous *r = arg;
-    free(r->may_host);
-    r->may_host = NULL;
-    (void) snprintf(r->master_host, sizeof(r->master_host), "%s", peer_addr);
-    cr_buffer_clear(&r->received);
-    member_link_send(r->link, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    member_set_addr(r->member, own_addr);
-    member_linked(r->member, now_ms(r));
-    settle(r);
+    member_session_receive(&r->session, data, len);
+    end_event(r);
 }
 
-static void on_link_lost(void *arg, const char *why) {
+static void on_lost(void *arg, const char *why) {
     struct rendezvous *r = arg;
-    if (r->may_host != NULL) host_after_all(r);
-    member_unlinked(r->member, now_ms(r), why);
-    settle(r);
+    if (r->closing) return;
+    member_session_close(&r->session, why);
+    cr_buffer_clear(&r->session.out);
+    member_disconnected(r->member, now_ms(r), why);
+    end_event(r);
 }
 
-/* What a coordinator must not say ends the connection; the member connects anew or gives up. */
-static void link_is_broken(struct rendezvous *r, const char *why) {
-    r->reading = NULL;
-    member_link_shut(r->link);
-    member_unlinked(r->member, now_ms(r), why);
-}
+static const struct way_events way_events = {.on_open = on_open, .on_data = on_data,
+                                             .on_lost = on_lost};
 
-static void on_link_data(void *arg, const char *data, size_t len) {
+/* ---- the session's actions ---- */
+
+static void on_welcome(void *arg) { member_welcomed(((struct rendezvous *) arg)->member); }
+
+static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct rendezvous *r = arg;
-    struct cr_error err = {0};
-    struct rdzv_message m;
-    size_t at = 0, used = 1;
-    if (cr_buffer_append(&r->received, data, len) < 0) {
-        link_is_broken(r, "out of memory");
-        return;
-    }
-    /* Taken, so that a new connection, opened from inside an upcall, starts with nothing. */
-    struct cr_buffer in = r->received;
-    r->received = (struct cr_buffer){0};
-    r->reading = &in;
-    while (!r->closing && r->reading == &in && used > 0) {
-        int rc = rdzv_message_decode(in.data + at, in.len - at, &m, &used, &err);
-        at += used;
-        if (rc == 0 && used > 0) rc = member_receive(r->member, now_ms(r), &m, &err);
-        if (rc < 0) link_is_broken(r, err.text);
-    }
-    if (r->reading == &in) {
-        r->reading = NULL;
-        (void) cr_buffer_append(&r->received, in.data + at, in.len - at);
-    }
-    cr_buffer_done(&in);
-    settle(r);
+    return r->closing ? 0 : member_receive(r->member, now_ms(r), m, err);
 }
 
-static const struct member_link_events link_events = {
-    .on_open = on_link_open, .on_data = on_link_data, .on_lost = on_link_lost};
+static void on_broken(void *arg, const char *why) { break_off(arg, why); }
 
-/* ---- the election ---- */
-
-/* With an election: as soon as there is a leader. The member's own time limit runs meanwhile. */
-static void link_connect(struct rendezvous *r) {
-    r->waits_for_leader = r->election != NULL && r->leader_port == 0;
-    if (!r->waits_for_leader) member_link_open(r->link);
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    cr_log(level, "%s", text);
 }
 
-static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch, int is_us) {
-    struct rendezvous *r = arg;
-    cr_info("the coordinator is '%s' port %u%s, epoch %llu", host, port, is_us ? " (this node)" : "",
-            (unsigned long long) epoch);
-    if (is_us) coordinator_host_lead(r->host, epoch);
-    else coordinator_host_depose(r->host, "another node leads");
-    (void) snprintf(r->leader_host, sizeof(r->leader_host), "%s", host);
-    r->leader_port = port;
-    if (member_link_aim(r->link, host, port) < 0) return; /* the next leader finds more memory */
-    if (r->waits_for_leader) {
-        link_connect(r);
-    } else if (member_link_is_open(r->link)) {
-        link_is_broken(r, "another node has been elected");
-        settle(r);
-    }
-}
+static const struct member_session_actions session_actions = {
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
 
-static void on_deposed(void *arg, const char *why) {
-    struct rendezvous *r = arg;
-    cr_warn("this node is not the coordinator any more: %s", why);
-    r->leader_port = 0;
-    coordinator_host_depose(r->host, why);
-}
+/* ---- the member's actions: towards the coordinator ---- */
 
-static const struct etcd_election_events election_events = {.on_leader = on_leader,
-                                                            .on_deposed = on_deposed};
-
-/* ---- what the member wants ---- */
-
-static void do_connect(void *arg) {
-    struct rendezvous *r = arg;
-    if (r->link != NULL) {
-        link_connect(r);
-        return;
-    }
-    r->connecting = 1;
-    next_turn(r);
-}
-
-static void link_send(struct rendezvous *r, const struct rdzv_message *m) {
-    struct cr_buffer frame = {0};
-    if (rdzv_message_encode(m, &frame) == 0) member_link_send(r->link, frame.data, frame.len);
-    cr_buffer_done(&frame);
-}
+static void do_connect(void *arg) { way_connect(((struct rendezvous *) arg)->way); }
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
-    if (r->link != NULL) {
-        link_send(r, m);
-        return;
-    }
-    if (rdzv_message_encode(m, &r->to_host) < 0) r->hung_up = 1;
-    next_turn(r);
+    if (member_session_send(&r->session, m) < 0) r->lost_message = true;
 }
 
 static void do_hang_up(void *arg) {
     struct rendezvous *r = arg;
-    r->reading = NULL; /* what came over that connection does not count any more */
-    r->waits_for_leader = 0;
-    if (r->link != NULL) {
-        member_link_shut(r->link);
-        return;
-    }
-    r->connecting = 0;
-    r->hanging_up = 1;
-    next_turn(r);
+    if (!r->lost_message) send_queued(r);
+    r->lost_message = false;
+    member_session_close(&r->session, "this end hung up");
+    way_hang_up(r->way);
 }
 
-/* A host that knows itself by a loopback address only (its name resolves to 127.0.1.1, say), or that
- * listens on all interfaces, is for us where we connected to. */
+/* ---- the member's actions: towards the agent ---- */
+
+/* The host may know itself only by a loopback address (its name resolves to 127.0.1.1, for
+ * example), or it listens on all interfaces. Then workers use the address at which this node
+ * reached the coordinator. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
-    int vague = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0 ||
-                strcmp(master_addr, "") == 0;
-    return vague && r->link != NULL && r->master_host[0] != '\0' ? r->master_host : master_addr;
+    const char *reached = way_coordinator_addr(r->way);
+    bool is_vague = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0 ||
+                    strcmp(master_addr, "") == 0;
+    return is_vague && reached[0] != '\0' ? reached : master_addr;
 }
 
 static void do_round(void *arg, const struct rdzv_round *m) {
@@ -346,7 +165,8 @@ static void do_round(void *arg, const struct rdzv_round *m) {
         .first_rank = m->first_rank, .world_size = m->world_size,
         .first_role_rank = m->first_role_rank, .role_world_size = m->role_world_size,
         .master_port = (uint16_t) m->master_port};
-    (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s", reachable(r, m->master_addr));
+    (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
+                    reachable(r, m->master_addr));
     if (!r->closing) r->events->on_round(r->arg, &round);
 }
 
@@ -355,15 +175,15 @@ static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
     if (!r->closing) r->events->on_stop(r->arg, grace_max_ms, why);
 }
 
-static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
-    const char *trouble = r->election != NULL ? etcd_election_trouble(r->election) : "";
-    (void) cr_fail(err, -ENOTCONN, "%s%s%s%s", why, trouble[0] != '\0' ? " (" : "", trouble,
-                   trouble[0] != '\0' ? ")" : "");
-}
-
 static void note_why_we_leave(struct rendezvous *r, const char *why) {
     (void) snprintf(r->leaves, sizeof(r->leaves), HOST_LEAVES ": %.*s",
                     (int) (sizeof(r->leaves) - sizeof(HOST_LEAVES ": ")), why);
+}
+
+static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
+    const char *trouble = way_trouble(r->way);
+    if (trouble[0] != '\0') (void) cr_fail(err, -ENOTCONN, "%s (%s)", why, trouble);
+    else (void) cr_fail(err, -ENOTCONN, "%s", why);
 }
 
 static void do_end(void *arg, int outcome, const char *why) {
@@ -375,6 +195,7 @@ static void do_end(void *arg, int outcome, const char *why) {
     if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
 }
 
+/* An agent without on_change has no workers that count steps. */
 static void do_change(void *arg, const struct rdzv_change *m) {
     struct rendezvous *r = arg;
     struct rendezvous_change change = {.id = m->id, .kind = (enum rendezvous_change_kind) m->kind,
@@ -402,7 +223,7 @@ static void do_dump(void *arg, const char *why) {
 }
 
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump};
@@ -411,112 +232,95 @@ static const struct member_actions member_actions = {
 
 void rendezvous_join(struct rendezvous *r) {
     member_join(r->member, now_ms(r));
-    settle(r);
+    end_event(r);
 }
 
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what) {
     member_failed(r->member, now_ms(r), round, what);
-    settle(r);
+    end_event(r);
 }
 
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
     member_succeeded(r->member, now_ms(r), round);
-    settle(r);
+    end_event(r);
 }
 
 void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms) {
     member_change_answer(r->member, id, step, needs_ms);
-    settle(r);
+    end_event(r);
 }
 
 void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
     member_change_ready(r->member, id);
-    settle(r);
+    end_event(r);
 }
 
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why) {
     member_notice(r->member, (uint32_t) kind, left_ms, why);
-    settle(r);
+    end_event(r);
 }
 
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), TOLD_TO_END);
     note_why_we_leave(r, TOLD_TO_END);
-    if (r->host != NULL && r->election == NULL) coordinator_host_abandon(r->host, r->leaves);
-    settle(r);
+    way_abandon(r->way, r->leaves);
+    end_event(r);
 }
 
 /* ---- opening ---- */
 
-static int member_of(struct rendezvous *r, const struct rendezvous_options *o,
-                     const struct backend_plan *plan, struct cr_error *err) {
-    char host[CR_HOST_MAX] = "localhost";
-    (void) gethostname(host, sizeof(host) - 1);
-    uint64_t instance = 0;
-    if (getrandom(&instance, sizeof(instance), 0) != (ssize_t) sizeof(instance)) {
-        return cr_fail_errno(err, "cannot draw a random number");
-    }
-    struct member_settings s = {
-        .run_id = o->run_id, .where = plan->where, .facts = plan->facts, .local = r->link == NULL,
-        .connect_timeout_ms = plan->connect_timeout_ms,
-        .coordinator_wait_ms = plan->coordinator_wait_ms,
-        .self = {.host = host, .pid = (uint64_t) getpid(), .instance = instance,
-                 .addr = plan->own_addr[0] != '\0' || r->link != NULL ? plan->own_addr : plan->store_addr,
-                 .role = o->role, .node_rank = plan->node_rank,
-                 .local_world_size = o->local_world_size,
-                 .min_nodes = plan->fixed_ranks ? o->max_nodes : o->min_nodes,
-                 .max_nodes = o->max_nodes,
-                 .max_restarts = o->max_restarts, .fixed_ranks = (uint32_t) plan->fixed_ranks,
-                 .join_timeout_ms = o->join_timeout_ms,
-                 .last_call_timeout_ms = o->last_call_timeout_ms,
-                 .close_timeout_ms = o->close_timeout_ms,
-                 .keep_alive_interval_ms = o->keep_alive_interval_ms,
-                 .keep_alive_max_attempt = o->keep_alive_max_attempt,
-                 .change_notice_ms = o->change_notice_ms}};
-    r->member = member_new(&s, &member_actions, r);
-    return r->member != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err) {
+    return backend_check(options, err);
 }
 
-/* Every node can lead: it listens before it campaigns, and reaches itself like any other leader. */
-static int open_election(struct rendezvous *r, const struct rendezvous_options *o,
-                         const struct backend_plan *plan, struct cr_error *err) {
-    struct coordinator_host_options h = {.store_host = "", .store_addr = plan->own_addr,
-                                         .listen_host = "", .jobs_come_later = 1, .elected = 1,
-                                         .close_timeout_ms = o->close_timeout_ms};
-    int rc = coordinator_host_open(r->loop, &h, &r->host, err);
-    if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
-    struct etcd_election_options e = {.run_id = o->run_id, .endpoint = plan->etcd,
-                                      .lease_ms = plan->etcd_lease_ms, .own_addr = plan->own_addr,
-                                      .own_port = coordinator_host_port(r->host)};
-    r->election = etcd_election_start(r->loop, &e, &election_events, r);
-    r->link = member_link_new(r->loop, plan->etcd.host, 1, &link_events, r);
-    if (r->election != NULL && r->link != NULL) return 0;
+/* What this node reports about itself. */
+static struct rdzv_join describe_node(const struct rendezvous_options *o,
+                                      const struct backend_plan *plan, const char *host,
+                                      bool local) {
+    bool has_addr = plan->own_addr[0] != '\0';
+    return (struct rdzv_join){
+        .host = host, .pid = (uint64_t) getpid(),
+        .addr = has_addr || !local ? plan->own_addr : plan->store_addr,
+        .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
+        .min_nodes = plan->fixed_ranks ? o->max_nodes : o->min_nodes, .max_nodes = o->max_nodes,
+        .max_restarts = o->max_restarts, .fixed_ranks = plan->fixed_ranks ? 1 : 0,
+        .join_timeout_ms = o->join_timeout_ms, .last_call_timeout_ms = o->last_call_timeout_ms,
+        .close_timeout_ms = o->close_timeout_ms,
+        .keep_alive_interval_ms = o->keep_alive_interval_ms,
+        .keep_alive_max_attempt = o->keep_alive_max_attempt,
+        .change_notice_ms = o->change_notice_ms};
+}
+
+static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
+                       const struct backend_plan *plan, struct cr_error *err) {
+    char host[CR_HOST_MAX] = "localhost";
+    (void) gethostname(host, sizeof(host) - 1);
+    struct member_settings s = {.where = plan->where, .facts = plan->facts,
+                                .local = way_is_local(r->way),
+                                .connect_timeout_ms = plan->connect_timeout_ms,
+                                .coordinator_wait_ms = plan->coordinator_wait_ms};
+    s.self = describe_node(o, plan, host, s.local);
+    if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
+        return cr_fail_errno(err, "cannot draw a random number");
+    }
+    r->run_id = strdup(o->run_id);
+    r->member = member_new(&s, &member_actions, r);
+    if (r->run_id != NULL && r->member != NULL) return 0;
     return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }
 
-/* The member's way to the coordinator: through memory or over the network. */
-static int open_way(struct rendezvous *r, const struct rendezvous_options *o,
-                    const struct backend_plan *plan, struct cr_error *err) {
-    if (plan->hosting == BACKEND_ELECTS) return open_election(r, o, plan, err);
-    if (plan->hosting != BACKEND_CONNECTS) {
-        int rc = open_host_or_link(r, plan, err);
-        if (rc < 0 || r->host != NULL) return rc;
-    }
-    r->link = member_link_new(r->loop, o->endpoint.host, o->endpoint.port, &link_events, r);
-    return r->link != NULL ? 0 : cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
-}
-
-/* One line that says who hosts and which limits follow from the settings. */
+/* One line that says which node hosts, and which limits follow from the settings. */
 static void log_plan(const struct rendezvous *r, const struct rendezvous_options *o,
                      const struct backend_plan *plan) {
     double lease = (double) (o->keep_alive_interval_ms * o->keep_alive_max_attempt) / 1000;
-    const char *who = r->election != NULL ? "is elected" : r->link != NULL ? "is there" : "is this node";
     if (plan->alone) return;
-    cr_info("rendezvous of job '%s' at '%s' (%s), %u:%u nodes: the coordinator %s; a silent node is given up "
-            "after %g s, and ends its workers by itself after %g s; join %g s, last call %g s",
-            o->run_id, plan->where, o->backend, o->min_nodes, o->max_nodes, who, lease + lease / 8,
-            lease * 5 / 6, (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
+    cr_info(
+        "rendezvous of job '%s' at '%s' (%s), %u:%u nodes: the coordinator %s; a silent node is "
+        "given up after %g s, and ends its workers by itself after %g s; join %g s, last call %g s",
+        o->run_id, plan->where, o->backend, o->min_nodes, o->max_nodes, way_description(r->way),
+        lease + lease / 8, lease * 5 / 6, (double) o->join_timeout_ms / 1000,
+        (double) o->last_call_timeout_ms / 1000);
 }
 
 int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
@@ -530,18 +334,15 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
-    r->close_timeout_ms = options->close_timeout_ms;
-    rc = open_way(r, options, &plan, err);
-    if (rc < 0 && r->host == NULL) { /* the usual case: nothing is open */
-        free(r->may_host);
+    member_session_init(&r->session, &session_actions, r);
+    rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
+    if (rc < 0) {
         free(r);
         return rc;
     }
     (void) uv_timer_init(loop, &r->timer);
-    (void) uv_idle_init(loop, &r->turn);
-    r->timer.data = r->turn.data = r;
-    r->open_handles = 2;
-    if (rc == 0) rc = member_of(r, options, &plan, err);
+    r->timer.data = r;
+    rc = make_member(r, options, &plan, err);
     if (rc < 0) {
         rendezvous_close(r, NULL);
         return rc;
@@ -551,57 +352,28 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing: our handles, then the way to the coordinator, then everything ---- */
+/* ---- closing: our timer, then the way and what is hosted, then everything ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
     member_free(r->member);
-    cr_buffer_done(&r->received);
-    cr_buffer_done(&r->to_host);
-    cr_buffer_done(&r->to_member);
-    free(r->may_host);
+    member_session_done(&r->session);
+    free(r->run_id);
     free(r);
     if (on_close != NULL) on_close(user);
 }
 
-/* One after the other: the election (nobody shall elect us), our connection, what we host. */
-static void close_next(void *arg) {
-    struct rendezvous *r = arg;
-    struct etcd_election *election = r->election;
-    struct member_link *link = r->link;
-    struct coordinator_host *host = r->host;
-    if (election != NULL) {
-        r->elected = 1;
-        r->election = NULL;
-        etcd_election_close(election, close_next, r);
-    } else if (link != NULL) {
-        r->link = NULL;
-        member_link_close(link, close_next, r);
-    } else if (host != NULL) {
-        r->host = NULL;
-        const char *why = r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES;
-        /* Jobs of an elected coordinator go on elsewhere. */
-        coordinator_host_close(host, r->elected ? NULL : why, close_next, r);
-    } else {
-        on_way_closed(r);
-    }
-}
-
-static void on_handle_closed(uv_handle_t *handle) {
+static void on_timer_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
-    if (--r->open_handles > 0) return;
-    local_shut(r, "it closed");
-    close_next(r);
+    way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
 }
 
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {
     CR_ASSERT(!r->closing);
-    if (r->link != NULL) member_link_flush(r->link);
-    r->closing = 1;
-    r->reading = NULL;
+    send_queued(r);
+    r->closing = true;
     r->on_close = on_close;
-    uv_close((uv_handle_t *) &r->timer, on_handle_closed);
-    uv_close((uv_handle_t *) &r->turn, on_handle_closed);
+    uv_close((uv_handle_t *) &r->timer, on_timer_closed);
 }

@@ -1,6 +1,6 @@
-/* The values of the rendezvous: options, rounds, outcomes, changes and limits. This header declares no
- * function and includes neither libuv nor a socket header, so that pure code of this and other rooms
- * can use it. rendezvous/rendezvous.h has the calls. */
+/* The values of the rendezvous: options, rounds, outcomes, changes and limits. This header
+ * declares no function and includes neither libuv nor a socket header, so that pure code of this
+ * and other rooms can use it. rendezvous/rendezvous.h has the calls. */
 #ifndef RENDEZVOUS_TYPES_H
 #define RENDEZVOUS_TYPES_H
 
@@ -15,9 +15,9 @@
 #define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767) /* workers of one node; ranks fit into an int */
 #define RDZV_ADDR_MAX        64                 /* bytes of a numeric address, NUL included */
 
-/* What the command line says about the rendezvous. Times are in milliseconds. Names and defaults of the
- * timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5 s
- * heartbeat, a keep-alive every 5 s and 3 attempts. */
+/* What the command line says about the rendezvous. Times are in milliseconds. Names and defaults
+ * of the timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to
+ * close, 5 s heartbeat, a keep-alive every 5 s and 3 attempts. */
 struct rendezvous_options {
     const char *run_id;          /* the job's id; never empty */
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
@@ -35,7 +35,7 @@ struct rendezvous_options {
     int64_t read_timeout_ms;     /* for the first connection to the coordinator; 60 s */
     int64_t change_notice_ms;    /* notice before a joining node's round; 30 s; 0 = none */
     int64_t coordinator_wait_ms; /* how long to wait for a lost coordinator to come back; 0 */
-    int is_host;                 /* 1 = this node hosts, 0 = it does not, -1 = decide by addresses */
+    int is_host;                 /* 1 = this node hosts, 0 = it does not, -1 = by addresses */
 };
 
 /* What a node needs to start its workers. The ranks of one node are contiguous. */
@@ -55,7 +55,8 @@ enum rendezvous_outcome {
     RENDEZVOUS_LOST,      /* the coordinator is gone, or the rendezvous timed out; see the text */
 };
 
-/* Why a round is about to end; base/change_kind.h explains each kind. The numbers travel in messages. */
+/* Why a round is about to end; base/change_kind.h explains each kind. The numbers travel in
+ * messages. */
 enum rendezvous_change_kind {
 #define K(NAME, number, word, phrase) RENDEZVOUS_CHANGE_##NAME = (number),
     CR_CHANGE_KINDS(K)

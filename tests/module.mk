@@ -1,10 +1,10 @@
 # Unit tests: every tests/unit/test_NAME.c is one Check program, linked with all rooms.
 unit_tests := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/test_*.c))
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(call rooms,launcher agent rendezvous worker_runtime store base)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
+all_rooms := $(call rooms,launcher agent rendezvous worker_runtime store base)
+
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(all_rooms)
+	$(call link,$(CHECK_LIBS) $(program_LIBS))
 
 .PRECIOUS: $(BUILD)/obj/%.o
 

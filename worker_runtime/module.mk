@@ -1,4 +1,4 @@
-# libcrunrt needs libc alone: the runtime, the store's clients and base, nothing else. What needs more
+# libcrunrt needs libc alone: it is the runtime, the store's clients and base. What needs more
 # is a module under lib/crunrt/, loaded when it is asked for.
 worker_runtime_chambers := channel group modules report runtime store
 worker_runtime_SRCS := $(wildcard $(worker_runtime_chambers:%=worker_runtime/%/*.c))
@@ -13,7 +13,8 @@ crunrt_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,defs)
 $(BUILD)/lib/$(crunrt_SONAME): $(call objects,$(crunrt_SRCS))
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(crunrt_SONAME) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(crunrt_SONAME) \
+	    -o $@ $^ $(LDLIBS)
 
 $(BUILD)/lib/libcrunrt.so: $(BUILD)/lib/$(crunrt_SONAME)
 	$(Q)ln -sf $(crunrt_SONAME) $@
@@ -31,14 +32,15 @@ OBJCOPY ?= objcopy
 
 # ---- backends: modules with one exported table each, worker_runtime/backends/backend.h ----
 
-backend_common := $(call objects,base/error.c worker_runtime/backends/reduce.c)
-$(call objects,worker_runtime/backends/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
+backend_common := $(call objects,base/error.c worker_runtime/backends/reduce/reduce.c)
+$(call objects,worker_runtime/backends/reduce/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
 
 module_LD = $(CC)
 $(BUILD)/lib/crunrt/%.so:
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(module_LD) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared -o $@ $^ $(module_LIBS) $(LDLIBS)
+	$(Q)$(module_LD) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared \
+	    -o $@ $^ $(module_LIBS) $(LDLIBS)
 
 ifneq ($(HAVE_GLOO),)
 backends: $(BUILD)/lib/crunrt/gloo.so
@@ -46,16 +48,20 @@ else
 backends: say-no-gloo
 endif
 say-no-gloo:
-	@echo '  Gloo backend left out: $(if $(filter no,$(GLOO)),GLOO=no,gloo/context.h or a C++ compiler was not found (Debian: libgloo-dev g++))'
+	@echo '  Gloo backend left out: $(no_gloo_why)'
 .PHONY: say-no-gloo
 
-$(BUILD)/lib/crunrt/gloo.so: $(call objects,worker_runtime/backends/gloo.cc worker_runtime/backends/gloo_watch.cc) $(backend_common)
+gloo_objects := $(call objects,$(wildcard worker_runtime/backends/gloo/*.cc))
+$(BUILD)/lib/crunrt/gloo.so: $(gloo_objects) $(backend_common)
 $(BUILD)/lib/crunrt/gloo.so: module_LD = $(CXX)
 $(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo
 
-nccl_objects := $(call objects,worker_runtime/backends/nccl.c worker_runtime/backends/nccl_api.c)
-nccl_hints := $(patsubst %/include,%/lib,$(NCCL_INCLUDE)):$(patsubst %/include,%/lib64,$(CUDA_INCLUDE)):$(patsubst %/include,%/lib,$(CUDA_INCLUDE))
-$(nccl_objects) $(call objects,tests/fake/fake_nccl.c tests/fake/fake_nccl_old.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
+nccl_objects := $(call objects,$(wildcard worker_runtime/backends/nccl/*.c))
+nccl_home  := $(patsubst %/include,%,$(NCCL_INCLUDE))
+cuda_home  := $(patsubst %/include,%,$(CUDA_INCLUDE))
+nccl_hints := $(nccl_home)/lib:$(cuda_home)/lib64:$(cuda_home)/lib
+nccl_users   := $(nccl_objects) $(call objects,tests/fake/fake_nccl.c tests/fake/fake_nccl_old.c)
+$(nccl_users): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
 
 ifneq ($(HAVE_NCCL),)
 backends: $(BUILD)/lib/crunrt/nccl.so
@@ -77,15 +83,17 @@ say-no-mpi:
 	@echo '  MPI backend left out: $(no_mpi_why)'
 .PHONY: say-no-mpi
 
-mpi_objects := $(call objects,worker_runtime/backends/mpi.c)
+mpi_objects := $(call objects,$(wildcard worker_runtime/backends/mpi/*.c))
 $(mpi_objects): extra_CPPFLAGS = $(MPI_CPPFLAGS)
-$(BUILD)/lib/crunrt/mpi.so: $(mpi_objects) $(backend_common) $(call objects,base/clock.c base/parse.c)
+$(BUILD)/lib/crunrt/mpi.so: $(mpi_objects) $(backend_common) \
+    $(call objects,base/clock.c base/parse.c)
 $(BUILD)/lib/crunrt/mpi.so: module_LIBS = $(MPI_LIBS)
 
 # ---- the store's server, for rank 0 where no agent hosts one: the only part that needs libuv ----
 
 backends: $(BUILD)/lib/crunrt/store_host.so
-$(BUILD)/lib/crunrt/store_host.so: $(call objects,worker_runtime/host/store_host.c $(store_SRCS) $(base_SRCS))
+store_host_SRCS := worker_runtime/host/store_host.c $(store_SRCS) $(base_library_SRCS)
+$(BUILD)/lib/crunrt/store_host.so: $(call objects,$(store_host_SRCS))
 $(BUILD)/lib/crunrt/store_host.so: module_LIBS = $(UV_LIBS)
 
 # ---- crunrt(3), from the header ----

@@ -1,7 +1,9 @@
+/* Cutting bytes into lines: see line_splitter.h. */
 #include "agent/output/line_splitter.h"
 
 #include <string.h>
 
+/* The offset of the next "\n" or "\r"; len if there is none. */
 static size_t find_end(const char *data, size_t len) {
     const char *lf = memchr(data, '\n', len);
     size_t before = lf != NULL ? (size_t) (lf - data) : len;
@@ -17,28 +19,33 @@ static int emit(struct line_splitter *s, const char *data, size_t len, line_fn o
     return rc;
 }
 
+/* How many bytes the line end at data[0] has. */
+static size_t end_len(const char *data, size_t len) {
+    return data[0] == '\r' && len > 1 && data[1] == '\n' ? 2 : 1;
+}
+
 int line_splitter_feed(struct line_splitter *s, const char *data, size_t len, line_fn on_line,
                        void *arg) {
-    if (len > 0 && s->after_cr && data[0] == '\n') data++, len--, s->after_cr = 0;
+    if (len > 0 && s->after_cr && data[0] == '\n') data++, len--, s->after_cr = false;
     while (len > 0) {
-        s->after_cr = 0;
+        s->after_cr = false;
         size_t line = find_end(data, len), room = LINE_MAX_LEN - s->partial.len;
-        int whole = line < len && line <= room;
+        bool is_whole = line < len && line <= room;
         if (line > room) line = room;
-        if (!whole && line == len) return cr_buffer_append(&s->partial, data, line);
+        if (!is_whole && line == len) return cr_buffer_append(&s->partial, data, line);
         int rc = emit(s, data, line, on_line, arg);
         if (rc < 0) return rc;
         data += line, len -= line;
-        if (!whole) continue; /* a piece of a long one */
-        int two = data[0] == '\r' && len > 1 && data[1] == '\n';
+        if (!is_whole) continue; /* that was a piece of a long line */
+        size_t end = end_len(data, len);
         s->after_cr = data[0] == '\r' && len == 1;
-        data += 1 + two, len -= (size_t) (1 + two);
+        data += end, len -= end;
     }
     return 0;
 }
 
 int line_splitter_end(struct line_splitter *s, line_fn on_line, void *arg) {
-    s->after_cr = 0;
+    s->after_cr = false;
     return s->partial.len == 0 ? 0 : emit(s, "", 0, on_line, arg);
 }
 

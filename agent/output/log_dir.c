@@ -1,3 +1,4 @@
+/* Making the folders and files of a job's logs. */
 #include "agent/output/log_dir.h"
 
 #include "base/cleanup.h"
@@ -6,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RUN_ID_SHOWN 180 /* bytes of an encoded run id in a file name; the kernel allows 255 */
-#define REMEDY       "; give --log-dir a folder that you can write to, or /dev/null for no logs"
+#define RUN_ID_MAX 180 /* bytes of the encoded run id; a file name may have 255 */
+#define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
 /* ---- names ---- */
 
-/* A file name of any run id: '/', '%' and control bytes are written as %XX. */
-static void encode_run_id(const char *run_id, char out[RUN_ID_SHOWN + 4]) {
+/* Makes a file name of any run id. */
+static void encode_run_id(const char *run_id, char out[RUN_ID_MAX + 4]) {
     size_t n = 0;
-    for (; *run_id != '\0' && n < RUN_ID_SHOWN; run_id++) {
+    for (; *run_id != '\0' && n < RUN_ID_MAX; run_id++) {
         unsigned char c = (unsigned char) *run_id;
         if (c < 0x20 || c == 0x7f || c == '/' || c == '%') {
             n += (size_t) snprintf(out + n, 4, "%%%02X", c);
@@ -41,16 +43,16 @@ static int random_suffix(char out[9]) {
     return 0;
 }
 
-static int is_writable_folder(const char *path) {
+static bool is_writable_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK | X_OK) == 0;
 }
 
-/* Where Python's tempfile looks, in its order; the first that can be written. If there is none, the
- * first, for the error. */
+/* The first folder that can be written, of those where Python's tempfile looks, in its order. If
+ * none can be written, the first of them, for the error text. */
 static const char *temp_folder(void) {
-    const char *const places[] = {getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"),
-                                  "/tmp", "/var/tmp", "/usr/tmp", "."};
+    const char *const places[] = {
+        getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."};
     const char *first = NULL;
     for (size_t i = 0; i < CR_ARRAY_LEN(places); i++) {
         if (places[i] == NULL || places[i][0] == '\0') continue;
@@ -60,7 +62,7 @@ static const char *temp_folder(void) {
     return first;
 }
 
-/* Appends to the path at `len`; 0 or -ENAMETOOLONG. */
+/* Appends `text` to the path. Returns 0 or -ENAMETOOLONG. */
 static int extend(char path[LOG_PATH_MAX], const char *text) {
     size_t len = strlen(path), more = strlen(text);
     if (len + more >= LOG_PATH_MAX) return -ENAMETOOLONG;
@@ -78,7 +80,7 @@ static int make_absolute(const char *path, char out[LOG_PATH_MAX]) {
 
 /* ---- the job's folder ---- */
 
-/* mkdir -p. */
+/* Makes the folder and those above it, like mkdir -p. */
 static int make_folders(char *path) {
     for (char *at = path + 1;; at++) {
         if (*at != '/' && *at != '\0') continue;
@@ -90,7 +92,8 @@ static int make_folders(char *path) {
     }
 }
 
-/* path/<prefix>_<8 random>, new and ours alone. */
+/* Appends "/<prefix>_<8 random>" to the path and makes that folder, which did not exist before.
+ * Only this user may enter it. */
 static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
     size_t len = strlen(path);
     for (int tries = 0; tries < 100; tries++) {
@@ -109,7 +112,7 @@ static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
 }
 
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err) {
-    char name[RUN_ID_SHOWN + 4];
+    char name[RUN_ID_MAX + 4];
     *d = (struct log_dir){.fd = -1, .attempt_fd = -1};
     if (base != NULL && strcmp(base, "/dev/null") == 0) return 0;
     encode_run_id(run_id, name);
@@ -117,8 +120,10 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     int rc = make_absolute(wanted, d->path);
     if (rc < 0) {
         log_dir_done(d);
-        return cr_fail(err, rc, "cannot tell where the log folder '%s' is: %s; give --log-dir a path that "
-                       "begins with '/'", wanted, strerror(-rc));
+        return cr_fail(err, rc,
+                       "cannot tell where the log folder '%s' is: %s; give --log-dir a path that "
+                       "begins with '/'",
+                       wanted, strerror(-rc));
     }
     if (rc == 0 && base != NULL) rc = make_folders(d->path);
     if (rc == 0 && base == NULL) rc = make_unique(d->path, "torchelastic");
@@ -144,7 +149,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path) < 0 && errno != ENOENT ? -1 : 0;
 }
 
-static int remake(const struct log_dir *d, const char *name) {
+/* Makes a folder, or an empty one in its place. */
+static int make_empty(const struct log_dir *d, const char *name) {
     char path[LOG_PATH_MAX + 32];
     if (mkdirat(d->fd, name, 0777) == 0) return 0;
     if (errno != EEXIST) return -errno;
@@ -153,6 +159,7 @@ static int remake(const struct log_dir *d, const char *name) {
     return mkdirat(d->fd, name, 0777) < 0 ? -errno : 0;
 }
 
+/* Makes a folder unless it exists. */
 static int make(const struct log_dir *d, const char *name) {
     return mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
 }
@@ -162,7 +169,7 @@ static int make_worker_folders(const struct log_dir *d, uint32_t workers, const 
     for (uint32_t i = 0; rc == 0 && i < workers; i++) {
         char name[48];
         (void) snprintf(name, sizeof(name), "attempt_%" PRIu32 "/%" PRIu32, d->attempt, i);
-        rc = stays != NULL && stays[i] ? make(d, name) : remake(d, name);
+        rc = stays != NULL && stays[i] ? make(d, name) : make_empty(d, name);
     }
     return rc;
 }
@@ -174,7 +181,7 @@ int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const u
     cr_close_fd(&d->attempt_fd);
     d->attempt = attempt;
     (void) snprintf(name, sizeof(name), "attempt_%" PRIu32, attempt);
-    int rc = stays != NULL ? make(d, name) : remake(d, name);
+    int rc = stays != NULL ? make(d, name) : make_empty(d, name);
     if (rc == 0) {
         d->attempt_fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers, stays);
@@ -187,8 +194,10 @@ int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const u
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err) {
     char at[64];
-    if (local_rank < 0) (void) snprintf(at, sizeof(at), "%s", name);
-    else (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
+    if (local_rank < 0)
+        (void) snprintf(at, sizeof(at), "%s", name);
+    else
+        (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
     *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (*fd >= 0) return 0;
     return cr_fail_errno(err, "cannot create the log file '%s/attempt_%" PRIu32 "/%s'", d->path,

@@ -1,6 +1,6 @@
-/* Which children of this process somebody here knows, and will wait for.
+/* Which children of this process are known here.
  *
- * The one thing in agent/ that is per process, because children are: a sub-reaper finds its orphans
+ * This state is per process, not per nursery, because children are: a sub-reaper finds its orphans
  * among all children of the process, and must not take those of another nursery for them. */
 #include "agent/process/known_children.h"
 
@@ -26,8 +26,9 @@ int known_children_begin(void) {
     return -ENOMEM;
 }
 
+/* Cannot fail: known_children_begin() has reserved the memory. */
 void known_children_end(pid_t pid) {
-    if (pid > 0) (void) cr_buffer_append(&known, &pid, sizeof pid); /* room was made by begin */
+    if (pid > 0) (void) cr_buffer_append(&known, &pid, sizeof pid);
     (void) pthread_mutex_unlock(&lock);
 }
 
@@ -42,8 +43,8 @@ void known_children_forget(pid_t pid) {
     (void) pthread_mutex_unlock(&lock);
 }
 
-int known_children_has(pid_t pid) {
-    int found = 0;
+bool known_children_has(pid_t pid) {
+    bool found = false;
     (void) pthread_mutex_lock(&lock);
     for (size_t i = 0; i < known_count() && !found; i++) found = known_pids()[i] == pid;
     (void) pthread_mutex_unlock(&lock);
@@ -53,12 +54,12 @@ int known_children_has(pid_t pid) {
 int known_children_add_present(void) {
     pid_t *list = NULL;
     size_t count = 0;
-    int code = proc_children(getpid(), &list, &count);
+    int rc = proc_children(getpid(), &list, &count);
     (void) pthread_mutex_lock(&lock);
-    if (code == 0) code = cr_buffer_append(&known, list, count * sizeof *list);
+    if (rc == 0) rc = cr_buffer_append(&known, list, count * sizeof *list);
     (void) pthread_mutex_unlock(&lock);
     free(list);
-    return code;
+    return rc;
 }
 
 unsigned known_children_nurseries(int change) {

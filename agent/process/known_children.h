@@ -1,21 +1,26 @@
-/* Which children of this process somebody here knows. Thread-safe. */
+/* Which children of this process are known here, so that the nursery does not take them for
+ * orphans: workers, wardens, and children that the process had before. Thread-safe. */
 #ifndef AGENT_KNOWN_CHILDREN_H
 #define AGENT_KNOWN_CHILDREN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
-/* Around the birth of a child: between the two nobody can take it for an orphan. begin returns 0, or
- * -ENOMEM and nothing to end; end takes the pid, or 0 when there is no child after all. */
+/* Enclose the birth of a child: between the two calls every other call waits, so that no thread
+ * takes the child for an orphan. known_children_begin() returns 0, or -ENOMEM, and then nothing is
+ * to be ended. known_children_end() takes the pid of the child, or 0 if there is none. */
 int known_children_begin(void);
 void known_children_end(pid_t pid);
 
-void known_children_forget(pid_t pid); /* it was waited for */
-int known_children_has(pid_t pid);
+/* The child was waited for; its pid may be given to another process now. */
+void known_children_forget(pid_t pid);
+bool known_children_has(pid_t pid);
 
-/* Those that the process already has, from before its exec for instance. 0 or a negative errno. */
+/* Adds the children that this process has now, which may be from before its exec. Returns 0 or a
+ * negative errno. */
 int known_children_add_present(void);
 
-/* Open nurseries in this process, after adding `change`. */
+/* Adds `change` to the number of open nurseries in this process, and returns the number. */
 unsigned known_children_nurseries(int change);
 
 #endif

@@ -1,118 +1,150 @@
-/* What workers leave behind: children of a dead worker become ours, since we are the sub-reaper, in
- * whatever session they are.
+/* Orphans: processes that workers left behind. This process is their sub-reaper, so a process whose
+ * parent dies becomes our child, whatever session it is in.
  *
- * An orphan is a child of this process that nobody here started and that lives in another session:
- * every worker got a session of its own, and no descendant of it can come back into ours. With more
- * than one nursery in the process the token in its environment says whose it is. */
+ * A child of ours is an orphan if nothing here started it and it is in another session than we are:
+ * every worker gets a session of its own, and no descendant of it can come back into ours. If this
+ * process has several nurseries, the token in the orphan's environment shows which one it belongs
+ * to. In the middle of execve a process has no environment; it is then undecided, and the caller
+ * looks again a moment later instead of waiting here, on the loop. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define DOUBT_MS  1000 /* so long we wait until it can be told whose a child is */
-#define DEPTH_MAX 64 /* generations below us that are looked for at once; the rest come up later */
+#define UNDECIDED_MS 1000 /* a child that has no environment for so long counts as not ours */
+#define DEPTH_MAX    64   /* generations signalled in one pass */
 
-static int in_foreign_session(pid_t pid) {
+/* ---- whose child is it? ---- */
+
+static bool is_in_foreign_session(pid_t pid) {
     pid_t session = getsid(pid);
     return session >= 0 && session != getsid(0);
 }
 
-/* One that is about to execute a program can be asked in a moment. */
-static int has_our_token(const struct nursery *n, pid_t pid) {
-    int answer = proc_environ_has(pid, n->token);
-    for (int i = 0; answer == -EAGAIN && i < DOUBT_MS; i++) {
-        (void) poll(NULL, 0, 1);
-        answer = proc_environ_has(pid, n->token);
+static struct undecided *find_undecided(const struct nursery *n, pid_t pid, uint64_t start) {
+    struct undecided *u;
+    LIST_FOREACH(u, &n->undecided, entry) {
+        if (u->pid == pid && u->start == start) return u;
     }
-    return answer > 0;
+    return NULL;
 }
 
-static int is_orphan(const struct nursery *n, pid_t child) {
-    if (known_children_has(child) || !in_foreign_session(child)) return 0;
-    return known_children_nurseries(0) == 1 || has_our_token(n, child);
+static void forget_undecided(struct undecided *u) {
+    LIST_REMOVE(u, entry);
+    free(u);
 }
 
-static int reap(pid_t pid) {
+/* Whether it is worth looking at this child again. */
+static bool remains_undecided(struct nursery *n, pid_t pid) {
+    struct proc_stat stat;
+    if (proc_stat(pid, &stat) < 0 || !stat.alive) return false;
+    struct undecided *u = find_undecided(n, pid, stat.start);
+    if (u != NULL) return cr_monotonic_ms() < u->until_ms;
+    u = malloc(sizeof *u);
+    if (u == NULL) return true; /* the next look may find memory */
+    u->pid = pid;
+    u->start = stat.start;
+    u->until_ms = cr_monotonic_ms() + UNDECIDED_MS;
+    LIST_INSERT_HEAD(&n->undecided, u, entry);
+    return true;
+}
+
+static int environ_has_token(const struct nursery *n, pid_t pid) {
+    const struct orphans_test_hooks *hooks = ORPHANS_TEST_HOOKS;
+    if (hooks != NULL && hooks->environ_has != NULL) return hooks->environ_has(pid, n->token);
+    return proc_environ_has(pid, n->token);
+}
+
+enum owner { OURS, NOT_OURS, UNDECIDED };
+
+static enum owner owner_of(struct nursery *n, pid_t child) {
+    if (known_children_has(child) || !is_in_foreign_session(child)) return NOT_OURS;
+    if (known_children_nurseries(0) == 1) return OURS;
+    int has = environ_has_token(n, child);
+    if (has == -EAGAIN) return remains_undecided(n, child) ? UNDECIDED : NOT_OURS;
+    return has > 0 ? OURS : NOT_OURS;
+}
+
+/* ---- reaping while the nursery is open, so that no zombies pile up ---- */
+
+static bool reap(pid_t pid) {
     siginfo_t info = {0};
     return waitid(P_PID, (id_t) pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid == pid;
 }
 
-/* ---- while the nursery is open: no zombies pile up ---- */
+bool orphans_reap(void) {
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0) {
+            return true;
+        }
+        if (known_children_has(info.si_pid) || !is_in_foreign_session(info.si_pid)) return false;
+        (void) reap(info.si_pid);
+    }
+}
 
-/* Behind a zombie that is not ours to reap waitid shows no other. */
-static void reap_behind(void) {
+void orphans_reap_hidden(void) {
     pid_t *children = NULL;
     size_t count = 0;
     if (proc_children(getpid(), &children, &count) < 0) return;
-    for (size_t i = 0; i < count; i++)
-        if (!known_children_has(children[i]) && in_foreign_session(children[i]))
-            (void) reap(children[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (known_children_has(children[i]) || !is_in_foreign_session(children[i])) continue;
+        (void) reap(children[i]);
+    }
     free(children);
 }
 
-void orphans_reap(struct nursery *n) {
-    if (!n->adopts) return;
-    for (;;) {
-        siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0) return;
-        if (!known_children_has(info.si_pid) && in_foreign_session(info.si_pid)) {
-            (void) reap(info.si_pid);
-            continue;
-        }
-        uint64_t before = n->deaths_seen;
-        nursery_collect(n); /* one of ours, that has just died? */
-        if (n->deaths_seen == before) break;
-    }
-    reap_behind();
-}
-
-/* ---- while it ends ---- */
+/* ---- one orphan ---- */
 
 static struct orphan *find(struct nursery *n, pid_t pid) {
     struct orphan *o;
-    LIST_FOREACH(o, &n->orphans, link)
-    if (o->pid == pid) return o;
+    LIST_FOREACH(o, &n->orphans, entry) {
+        if (o->pid == pid) return o;
+    }
     return NULL;
 }
 
 static void forget(struct nursery *n, struct orphan *o) {
     nursery_unwatch(n, &o->pidfd);
-    LIST_REMOVE(o, link);
+    LIST_REMOVE(o, entry);
     free(o);
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    (void) reap(o->pid); /* when it is our child; else its parent will */
+    (void) reap(o->pid); /* only if it is our child; otherwise its parent reaps it */
     forget(n, o);
 }
 
 void orphans_forget(struct nursery *n) {
     while (!LIST_EMPTY(&n->orphans)) forget(n, LIST_FIRST(&n->orphans));
+    while (!LIST_EMPTY(&n->undecided)) forget_undecided(LIST_FIRST(&n->undecided));
 }
 
-/* Between reading the pid and opening the pidfd it may have become another process: ask again. */
-static struct orphan *watch(struct nursery *n, pid_t pid, pid_t parent) {
-    struct orphan *o = calloc(1, sizeof *o);
+/* Between the reading of its pid and pidfd_open() the pid may have gone to another process, which
+ * then has another parent. Returns 0 and the orphan, -ESRCH if it is gone, or -ENOMEM. */
+static int watch(struct nursery *n, pid_t pid, pid_t parent, struct orphan **out) {
     struct proc_stat stat;
-    if (o == NULL) return NULL;
+    struct orphan *o = calloc(1, sizeof *o);
+    if (o == NULL) return -ENOMEM;
     *o = (struct orphan){.watched = WATCHED_ORPHAN, .pid = pid};
     o->pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
     if (proc_stat(pid, &stat) < 0 || stat.parent != parent) {
         cr_close_fd(&o->pidfd);
         free(o);
-        return NULL;
+        return -ESRCH;
     }
     if (o->pidfd >= 0) (void) nursery_watch(n, o->pidfd, EPOLLIN, &o->watched);
-    LIST_INSERT_HEAD(&n->orphans, o, link);
-    return o;
+    LIST_INSERT_HEAD(&n->orphans, o, entry);
+    *out = o;
+    return 0;
 }
 
 static void send_signal(struct orphan *o, int signum) {
@@ -126,38 +158,60 @@ static void send_signal(struct orphan *o, int signum) {
     if (signum != SIGKILL) (void) syscall(SYS_pidfd_send_signal, o->pidfd, SIGCONT, NULL, 0);
 }
 
-static size_t signal_below(struct nursery *n, pid_t parent, int signum, int depth);
+/* ---- all of them ---- */
 
-/* A child of ours or of another orphan. Returns how many live, it and those below it. */
-static size_t signal_one(struct nursery *n, pid_t pid, pid_t parent, int signum, int depth) {
+/* One pass over the orphans. */
+struct pass {
+    struct nursery *n;
+    int signum;
+    struct orphans_found found;
+};
+
+static void signal_below(struct pass *p, pid_t parent, int depth);
+
+/* `pid` is a child of ours, of a worker, or of an orphan. Its children are signalled first: once
+ * it is dead they would be ours, and the next pass would have to find them. */
+static void signal_one(struct pass *p, pid_t pid, pid_t parent, int depth) {
     struct proc_stat stat;
-    if (proc_stat(pid, &stat) < 0 || !stat.alive) return 0;
-    struct orphan *o = find(n, pid);
-    if (o == NULL) o = watch(n, pid, parent);
-    if (o == NULL) return 0;
-    size_t below = signal_below(n, pid, signum, depth - 1);
-    send_signal(o, signum);
-    return 1 + below;
+    if (proc_stat(pid, &stat) < 0 || !stat.alive) return;
+    struct orphan *o = find(p->n, pid);
+    int rc = o == NULL ? watch(p->n, pid, parent, &o) : 0;
+    if (rc == -ENOMEM) p->found.undecided++;
+    if (rc < 0) return;
+    signal_below(p, pid, depth - 1);
+    send_signal(o, p->signum);
+    p->found.alive++;
 }
 
-static size_t signal_below(struct nursery *n, pid_t parent, int signum, int depth) {
+static void signal_if_ours(struct pass *p, pid_t child, int depth) {
+    enum owner owner = owner_of(p->n, child);
+    if (owner == UNDECIDED) p->found.undecided++;
+    if (owner == OURS && !reap(child)) signal_one(p, child, getpid(), depth);
+}
+
+static void signal_below(struct pass *p, pid_t parent, int depth) {
     pid_t *children = NULL, self = getpid();
-    size_t count = 0, alive = 0;
-    if (depth == 0 || proc_children(parent, &children, &count) < 0) return 0;
+    size_t count = 0;
+    if (depth == 0) return;
+    int rc = proc_children(parent, &children, &count);
+    if (rc == -ENOMEM) p->found.undecided++;
+    if (rc < 0) return;
     for (size_t i = 0; i < count; i++) {
-        if (parent == self && !is_orphan(n, children[i])) continue;
-        if (parent == self && reap(children[i])) continue;
-        alive += signal_one(n, children[i], parent, signum, depth);
+        if (parent == self)
+            signal_if_ours(p, children[i], depth);
+        else
+            signal_one(p, children[i], parent, depth);
     }
     free(children);
-    return alive;
 }
 
-size_t orphans_signal(struct nursery *n, int signum, int below_living) {
-    size_t alive = n->adopts ? signal_below(n, getpid(), signum, DEPTH_MAX) : 0;
+struct orphans_found orphans_signal(struct nursery *n, int signum, bool below_living) {
+    struct pass p = {.n = n, .signum = signum};
     struct worker_process *w;
-    if (below_living)
-        TAILQ_FOREACH(w, &n->living, link)
-            if (!w->kept) alive += signal_below(n, w->how.pid, signum, DEPTH_MAX);
-    return alive;
+    if (n->adopts) signal_below(&p, getpid(), DEPTH_MAX);
+    if (!below_living) return p.found;
+    TAILQ_FOREACH(w, &n->living, entry) {
+        if (!w->kept) signal_below(&p, w->how.pid, DEPTH_MAX);
+    }
+    return p.found;
 }

@@ -1,5 +1,6 @@
-/* Reading /proc without the heap, with system calls alone: the warden and a child before exec run in
- * a copy of a process that may have had threads, where malloc and stdio may be locked for ever. */
+/* Reading /proc without malloc and stdio. The warden, and a child before exec, run in a copy of a
+ * process that may have had threads: the copy of a lock that another thread held at the fork stays
+ * locked for ever. */
 #include "agent/process/proc.h"
 
 #include "base/buffer.h"
@@ -12,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define STAT_BYTES 1024 /* all of /proc/PID/stat that we read; the name in it is at most 64 */
+#define STAT_BYTES 1024 /* of /proc/PID/stat; the name in it has at most 64 bytes */
 
 /* ---- folders ---- */
 
@@ -84,8 +85,8 @@ ssize_t proc_read(const char *path, char *out, size_t size) {
 
 /* ---- stat ---- */
 
-/* The fields behind the name, which is in parentheses and may hold anything, are numbers but for the
- * first: field 3 of proc(5) is the state, 4 the parent, … */
+/* Numbers of fields as in proc(5). Field 2, the name, is in parentheses and may hold any byte, so
+ * parsing begins behind the last ')'. Field 3 is a letter, all later ones are numbers. */
 enum {
     FIELD_STATE = 3,
     FIELD_PARENT,
@@ -98,9 +99,9 @@ enum {
     FIELD_ENVIRON_END
 };
 
-/* The kernel's task flags for: ending, writing a core, killed by a signal; a thread of its own. */
-#define FLAGS_DYING  (0x4u | 0x200u | 0x400u)
-#define FLAGS_KERNEL 0x200000u
+/* Task flags of the kernel (include/linux/sched.h). */
+#define FLAGS_EXITING (0x4u | 0x200u | 0x400u) /* PF_EXITING, PF_DUMPCORE, PF_SIGNALED */
+#define FLAGS_KERNEL  0x200000u                /* PF_KTHREAD */
 
 static int parse_stat(const char *text, struct proc_stat *out) {
     const char *p = strrchr(text, ')');
@@ -110,7 +111,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     uint64_t field[FIELD_ENVIRON_END + 1] = {0};
     for (int i = FIELD_PARENT; i <= FIELD_ENVIRON_END; i++) {
         while (*p == ' ') p++;
-        if (*p == '-') p++; /* no field that we use is negative */
+        if (*p == '-') p++; /* only in fields that we do not use */
         if (i > FIELD_START && *p == '\n') break;
         if (*p < '0' || *p > '9') return -EPROTO;
         for (; *p >= '0' && *p <= '9'; p++) field[i] = field[i] * 10 + (uint64_t) (*p - '0');
@@ -119,10 +120,10 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     out->group = (pid_t) field[FIELD_GROUP];
     out->session = (pid_t) field[FIELD_SESSION];
     out->start = field[FIELD_START];
-    out->dying = (field[FIELD_FLAGS] & FLAGS_DYING) != 0;
+    out->exiting = (field[FIELD_FLAGS] & FLAGS_EXITING) != 0;
     out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
-    out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_DYING | FLAGS_KERNEL)) == 0;
-    out->environ_told = field[FIELD_ENVIRON_END] != 0;
+    out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_EXITING | FLAGS_KERNEL)) == 0;
+    out->environ_known = field[FIELD_ENVIRON_END] != 0;
     out->environ_size = field[FIELD_ENVIRON_END] - field[FIELD_ENVIRON];
     return 0;
 }
@@ -138,9 +139,10 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-#define READS_MAX 4 /* of a process that executes one program after another meanwhile */
+#define READS_MAX 4 /* the process may execute one program after another while we read */
 
-/* How much there was to read, or a negative errno. */
+/* Sets *found if the environment contains `text`. Returns how many bytes it has (up to the place
+ * where the text was found), or a negative errno. */
 static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     char path[PROC_PATH_MAX], room[4096];
     proc_path(path, pid, "environ");
@@ -159,8 +161,9 @@ static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     return got < 0 ? got : size;
 }
 
-/* In the middle of execve the old environment is gone and the new one not there yet, for as long as
- * the scheduler likes: what could not be read whole proves nothing. */
+/* A process stays in the middle of execve for as long as the scheduler does not run it. Its
+ * environment lacks the text only if all of it was read: as many bytes as /proc/PID/stat says that
+ * it has. */
 int proc_environ_has(pid_t pid, const char *text) {
     struct proc_stat now;
     ssize_t size = 0;
@@ -169,9 +172,11 @@ int proc_environ_has(pid_t pid, const char *text) {
         size = search_environ(pid, text, &found);
         if (found) return 1;
         if (size < 0 || proc_stat(pid, &now) < 0 || !now.has_memory) return 0;
-        if (now.environ_told && (uint64_t) size == now.environ_size) return 0;
+        if (now.environ_known && (uint64_t) size == now.environ_size) return 0;
     }
-    return size == 0 || now.environ_told ? -EAGAIN : 0; /* a sandbox may tell nobody */
+    /* Some sandboxes never tell where the environment is: then what could be read is all there
+     * is. */
+    return size == 0 || now.environ_known ? -EAGAIN : 0;
 }
 
 /* ---- children ---- */
@@ -180,7 +185,7 @@ static int push(struct cr_buffer *list, pid_t pid) {
     return cr_buffer_append(list, &pid, sizeof pid);
 }
 
-/* "12 345 6 ": numbers that may be cut by the end of a read. */
+/* Parses "12 345 6 "; a number may begin in one read and end in the next. */
 static int read_children(const char *path, struct cr_buffer *list) {
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -errno;
@@ -200,55 +205,55 @@ static int read_children(const char *path, struct cr_buffer *list) {
     return got < 0 ? (int) got : 0;
 }
 
-/* One list a thread: a child belongs to the thread that forked it. */
+/* The kernel has one list per thread: a child belongs to the thread that forked it. */
 static int children_by_thread(pid_t pid, struct cr_buffer *list) {
     char path[PROC_PATH_MAX];
     struct proc_dir tasks;
     proc_path(path, pid, "task");
-    int code = proc_dir_open(&tasks, AT_FDCWD, path);
-    if (code < 0) return code;
+    int rc = proc_dir_open(&tasks, AT_FDCWD, path);
+    if (rc < 0) return rc;
     const char *name;
-    int missing = 0;
-    while (code == 0 && (name = proc_dir_next(&tasks)) != NULL) {
+    bool missing = false;
+    while (rc == 0 && (name = proc_dir_next(&tasks)) != NULL) {
         if (proc_parse_pid(name) < 0) continue;
         char rest[32] = "task/";
         (void) stpcpy(stpcpy(rest + 5, name), "/children");
         proc_path(path, pid, rest);
-        code = read_children(path, list);
-        if (code != -ENOENT) continue;
-        missing = 1; /* the thread is gone, or no thread has such a file */
-        code = 0;
+        rc = read_children(path, list);
+        if (rc != -ENOENT) continue;
+        missing = true; /* the thread is gone, or no thread has such a file */
+        rc = 0;
     }
     proc_dir_close(&tasks);
-    return missing && list->len == 0 ? -ENOENT : code;
+    return missing && list->len == 0 ? -ENOENT : rc;
 }
 
-/* A kernel without the children files: ask every process for its parent. */
+/* For kernels without the children files: looks at the parent of every process. */
 static int children_by_parent(pid_t pid, struct cr_buffer *list) {
     struct proc_dir all;
-    int code = proc_dir_open(&all, AT_FDCWD, "/proc");
-    if (code < 0) return code;
+    int rc = proc_dir_open(&all, AT_FDCWD, "/proc");
+    if (rc < 0) return rc;
     const char *name;
-    while (code == 0 && (name = proc_dir_next(&all)) != NULL) {
+    while (rc == 0 && (name = proc_dir_next(&all)) != NULL) {
         pid_t each = proc_parse_pid(name);
         struct proc_stat stat;
         if (each <= 0 || proc_stat(each, &stat) < 0 || stat.parent != pid) continue;
-        code = push(list, each);
+        rc = push(list, each);
     }
     proc_dir_close(&all);
-    return code;
+    return rc;
 }
 
 int proc_children(pid_t pid, pid_t **out, size_t *count) {
     struct cr_buffer list = {0};
-    int code = children_by_thread(pid, &list);
-    if (code == -ENOENT && access("/proc/thread-self/children", R_OK) < 0) {
+    int rc = children_by_thread(pid, &list);
+    if (rc == -ENOENT && access("/proc/thread-self/children", R_OK) < 0) {
         cr_buffer_clear(&list);
-        code = children_by_parent(pid, &list);
+        rc = children_by_parent(pid, &list);
     }
-    if (code < 0 && list.len == 0) {
+    if (rc == -ENOMEM || (rc < 0 && list.len == 0)) {
         cr_buffer_done(&list);
-        return code;
+        return rc;
     }
     *out = (pid_t *) (void *) list.data;
     *count = list.len / sizeof(pid_t);

@@ -1,18 +1,21 @@
-/* One clone and one exec, in the time that the kernel needs for them, and many at a time.
+/* Starts a process in about the time that the kernel needs for it, several at one time.
  *
- * The child borrows our memory (CLONE_VM) on a stack of its own: no page table is copied, and a
- * failure comes back as a plain store to memory. Unlike vfork we do not sleep until it has executed
- * the program: while it does, on another processor, we clone the next. The kernel tells when it has
- * left our memory, by exec or by death (CLONE_CHILD_CLEARTID, a futex). What sharing demands:
- *   - the table of descriptors is shared too (copying it is dear), until the child has cut itself off;
- *   - every signal is blocked around the clone, so that no handler of ours runs in the child;
- *   - the child works from a slot that nobody else touches, and makes system calls only, without the
- *     C library: errno is a variable of the thread whose memory it borrows;
- *   - clone3 with a stack needs a few instructions of assembly: the child cannot return.
+ * The child runs on our memory (CLONE_VM) with a stack of its own. No page table is copied, and the
+ * child reports a failure by a plain store to memory. Unlike with vfork we do not sleep until the
+ * child has executed the program: meanwhile we clone the next one, on another processor. When the
+ * child stops using our memory, by exec or by death, the kernel clears a word and wakes us
+ * (CLONE_CHILD_CLEARTID, a futex). Sharing memory has these consequences:
+ *   - The table of descriptors is shared too, because copying it is slow, until the child gets a
+ *     table of its own by close_range(CLOSE_RANGE_UNSHARE).
+ *   - Every signal is blocked around the clone: no signal handler of ours may run in the child.
+ *   - The child uses one slot, which nothing else uses, and makes system calls without the C
+ *     library: errno is a variable of the thread whose memory it borrows.
+ *   - clone3 with a stack needs a few instructions of assembly, because the child cannot return.
  *
- * Where that is not to be had (no clone3, no close_range, an architecture without the assembly below,
- * a sandbox that refuses it) a fork does, and the failure comes back through a close-on-exec pipe.
- * Sanitizer builds fork too: their shadow state belongs to one address space and one stack a thread. */
+ * Where this is impossible, a fork is used, and a close-on-exec pipe carries the report: on
+ * kernels without clone3 or close_range, on processors without assembly below, in sandboxes that
+ * refuse it, and in sanitizer builds, whose shadow memory assumes one stack per thread and one
+ * address space. */
 #include "agent/process/spawn.h"
 
 #include "agent/process/proc.h"
@@ -48,11 +51,12 @@
 #define MAY_BORROW 0
 #endif
 
-static const char *const step_name[] = {"start", "make a session for", "redirect", "set the CPUs of", "execute"};
+static const char *const step_name[] = {"start", "make a session for", "redirect",
+                                        "set the CPUs of", "execute"};
 
-/* ---- the kernel, without the C library in between ---- */
+/* ---- system calls without the C library ---- */
 
-/* Returns what the kernel returns: a result, or a negative errno. */
+/* Returns the result, or a negative errno. Does not touch errno. */
 static inline long kernel_call(long number, long a, long b, long c, long d) {
 #if defined(__x86_64__)
     long ret;
@@ -74,12 +78,12 @@ static inline long kernel_call(long number, long a, long b, long c, long d) {
                      : "memory", "cc");
     return first;
 #else
-    long ret = syscall(number, a, b, c, d); /* a forked child has an errno of its own */
+    long ret = syscall(number, a, b, c, d); /* here children are forked and have their own errno */
     return ret < 0 ? -errno : ret;
 #endif
 }
 
-/* clone3; in the child, `run` on the new stack, never to return. */
+/* Calls clone3. The child calls run(slot) on its new stack; `run` must not return. */
 static long clone3_run(struct clone_args *args, void (*run)(struct spawn_slot *),
                        struct spawn_slot *slot) {
 #if !MAY_BORROW
@@ -127,15 +131,16 @@ static _Noreturn void child_exit(void) {
     for (;;) (void) kernel_call(SYS_exit_group, 127, 0, 0, 0);
 }
 
-static _Noreturn void child_fail(struct spawn_slot *slot, enum spawn_step step, long code) {
-    struct spawn_report report = {.code = (int) code, .step = step};
+static _Noreturn void child_fail(struct spawn_slot *slot, enum spawn_step step, long rc) {
+    struct spawn_report report = {.rc = (int) rc, .step = step};
     slot->report = report;
     if (slot->report_out >= 0)
         (void) kernel_call(SYS_write, slot->report_out, (long) &report, sizeof report, 0);
     child_exit();
 }
 
-/* The C library hides two real-time signals; the kernel's own calls reach every one. */
+/* The C library refuses to change the two real-time signals that it uses itself; the kernel does
+ * not. */
 static void reset_signals(void) {
     const uint64_t standard[4] = {0}; /* a kernel sigaction: SIG_DFL, no flags, nothing masked */
     const uint64_t none = 0;
@@ -149,8 +154,8 @@ static void set_file_limit(const struct rlimit *files) {
     (void) kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long) limits, 0);
 }
 
-/* Moves the three streams to 0, 1, 2; a source that is itself below 3 is lifted out of the way first,
- * so that any permutation works. */
+/* Moves the three streams to 0, 1 and 2. A source that is itself below 3 is first duplicated to a
+ * number above, so that any permutation works. */
 static long place_stdio(const int wanted[3]) {
     int from[3];
     for (int i = 0; i < 3; i++) {
@@ -161,14 +166,14 @@ static long place_stdio(const int wanted[3]) {
     }
     for (int i = 0; i < 3; i++) {
         if (from[i] < 0) continue;
-        long code = from[i] == i ? kernel_call(SYS_fcntl, i, F_SETFD, 0, 0)
-                                 : kernel_call(SYS_dup3, from[i], i, 0, 0);
-        if (code < 0) return code;
+        long rc = from[i] == i ? kernel_call(SYS_fcntl, i, F_SETFD, 0, 0)
+                               : kernel_call(SYS_dup3, from[i], i, 0, 0);
+        if (rc < 0) return rc;
     }
     return 0;
 }
 
-/* Before Linux 5.11 there is no close_range with this flag, and children are forked. */
+/* For Linux before 5.11, whose close_range lacks the flag. Children are forked there. */
 static void close_on_exec_one_by_one(void) {
     struct proc_dir dir;
     if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
@@ -180,8 +185,9 @@ static void close_on_exec_one_by_one(void) {
     proc_dir_close(&dir);
 }
 
-/* A table of descriptors of its own, without copying those that it does not need: with hundreds of
- * workers, copying and closing each other's pipes would be most of the work. */
+/* Gives the child a table of descriptors of its own, with no more entries than it needs: with
+ * hundreds of workers, copying the pipes of all others and closing them again would be most of the
+ * work. */
 static long leave_shared_files(const int stdio[3]) {
     unsigned top = 2;
     for (int i = 0; i < 3; i++)
@@ -189,38 +195,38 @@ static long leave_shared_files(const int stdio[3]) {
     return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
 }
 
-/* A forked child starts beside the cgroup and walks in. Not being let in is no failure: the token in
- * its environment contains it then, as where there is no cgroup. */
+/* A forked child starts outside of the cgroup and moves itself into it. If that fails, the child is
+ * still found by the token in its environment, as on machines without cgroups. */
 static void enter_cgroup(int cgroup_fd) {
     long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0) return;
-    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* 0: whoever writes */
+    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* 0: the calling process */
     (void) kernel_call(SYS_close, fd, 0, 0, 0);
 }
 
 static void child_main(struct spawn_slot *slot) {
     const struct spawn_request *request = &slot->request;
     slot->report.step = SPAWN_SESSION;
-    /* A parent that died before prctl sends no signal any more: look once, afterwards. */
+    /* If the parent died before prctl, no signal comes: so look once, after prctl. */
     (void) kernel_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
-    long code = kernel_call(SYS_setsid, 0, 0, 0, 0);
-    if (code < 0) child_fail(slot, SPAWN_SESSION, code);
+    long rc = kernel_call(SYS_setsid, 0, 0, 0, 0);
+    if (rc < 0) child_fail(slot, SPAWN_SESSION, rc);
     if (slot->report_out >= 0 && request->cgroup_fd >= 0) enter_cgroup(request->cgroup_fd);
-    code = slot->on_its_way ? leave_shared_files(request->stdio) : 0;
-    if (code == 0) code = place_stdio(request->stdio);
-    if (code < 0) child_fail(slot, SPAWN_STDIO, code);
+    rc = slot->uses_our_memory ? leave_shared_files(request->stdio) : 0;
+    if (rc == 0) rc = place_stdio(request->stdio);
+    if (rc < 0) child_fail(slot, SPAWN_STDIO, rc);
     if (kernel_call(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC, 0) < 0)
         close_on_exec_one_by_one();
     if (request->files != NULL) set_file_limit(request->files);
     if (request->cpus != NULL) {
-        code = kernel_call(SYS_sched_setaffinity, 0, sizeof *request->cpus, (long) request->cpus, 0);
-        if (code < 0) child_fail(slot, SPAWN_CPUS, code);
+        rc = kernel_call(SYS_sched_setaffinity, 0, sizeof *request->cpus, (long) request->cpus, 0);
+        if (rc < 0) child_fail(slot, SPAWN_CPUS, rc);
     }
     reset_signals();
-    code = kernel_call(SYS_execve, (long) request->path, (long) request->argv, (long) request->envp,
-                       0);
-    child_fail(slot, SPAWN_EXEC, code);
+    rc = kernel_call(SYS_execve, (long) request->path, (long) request->argv, (long) request->envp,
+                     0);
+    child_fail(slot, SPAWN_EXEC, rc);
 }
 
 /* ---- the parent ---- */
@@ -235,7 +241,7 @@ static void restore_signals(uint64_t before) {
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, KERNEL_SIGSET);
 }
 
-int spawn_can_borrow(void) {
+bool spawn_can_borrow(void) {
     return MAY_BORROW && syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
 }
 
@@ -243,7 +249,7 @@ static int begin_borrowing(struct spawn_slot *slot) {
     struct clone_args args = {
         .flags = CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_CHILD_CLEARTID,
         .pidfd = (uintptr_t) &slot->child.pidfd,
-        .child_tid = (uintptr_t) &slot->on_its_way,
+        .child_tid = (uintptr_t) &slot->uses_our_memory,
         .exit_signal = SIGCHLD,
         .stack = (uintptr_t) slot->stack,
         .stack_size = sizeof slot->stack,
@@ -252,27 +258,27 @@ static int begin_borrowing(struct spawn_slot *slot) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (unsigned long long) slot->request.cgroup_fd;
     }
-    slot->on_its_way = 1;
+    slot->uses_our_memory = 1;
     long pid = clone3_run(&args, child_main, slot);
-    if (pid < 0) slot->on_its_way = 0;
+    if (pid < 0) slot->uses_our_memory = 0;
     if (pid < 0) return (int) pid;
     slot->child.pid = (pid_t) pid;
     return 0;
 }
 
-/* The other way: fork, and a pipe that exec closes. */
+/* The child's end of the pipe is closed by exec: reading then returns 0 bytes. */
 static int begin_forking(struct spawn_slot *slot) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
     slot->report_out = ends[1];
     pid_t pid = fork();
     if (pid == 0) child_main(slot);
-    int code = pid < 0 ? -errno : 0;
+    int rc = pid < 0 ? -errno : 0;
     slot->report_out = -1;
     (void) close(ends[1]);
-    if (code < 0) {
+    if (rc < 0) {
         (void) close(ends[0]);
-        return code;
+        return rc;
     }
     slot->report_in = ends[0];
     slot->child.pid = pid;
@@ -280,40 +286,40 @@ static int begin_forking(struct spawn_slot *slot) {
     return 0;
 }
 
-static int begin(struct spawn_slot *slot, int *borrow) {
+static int begin(struct spawn_slot *slot, bool *borrow) {
     const struct spawn_test_hooks *hooks = SPAWN_TEST_HOOKS;
     if (*borrow && (hooks == NULL || !hooks->force_fork)) {
-        int code = begin_borrowing(slot);
-        if (code >= 0) return code;
+        int rc = begin_borrowing(slot);
+        if (rc >= 0) return rc;
         if (slot->request.cgroup_fd >= 0) return -ENOTSUP;
-        if (code != -ENOSYS && code != -EPERM && code != -EINVAL) return code;
-        *borrow = 0; /* an old kernel's or a sandbox's answer */
+        if (rc != -ENOSYS && rc != -EPERM && rc != -EINVAL) return rc;
+        *borrow = false; /* an old kernel, or a sandbox */
     }
-    int code = begin_forking(slot);
-    if (code == 0 && hooks != NULL && hooks->force_no_pidfd) cr_close_fd(&slot->child.pidfd);
-    return code;
+    int rc = begin_forking(slot);
+    if (rc == 0 && hooks != NULL && hooks->force_no_pidfd) cr_close_fd(&slot->child.pidfd);
+    return rc;
 }
 
-int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, int *borrow) {
+int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow) {
     slot->request = *request;
     slot->report = (struct spawn_report){0};
     slot->child = (struct spawned){.pid = -1, .pidfd = -1};
     slot->parent = getpid();
     slot->report_in = slot->report_out = -1;
     uint64_t before = block_all_signals();
-    int code = begin(slot, borrow);
+    int rc = begin(slot, borrow);
     restore_signals(before);
-    if (code == 0 && SPAWN_TEST_HOOKS != NULL && SPAWN_TEST_HOOKS->after_clone != NULL)
+    if (rc == 0 && SPAWN_TEST_HOOKS != NULL && SPAWN_TEST_HOOKS->after_clone != NULL)
         SPAWN_TEST_HOOKS->after_clone(slot->child.pid);
-    return code;
+    return rc;
 }
 
-static void await_departure(struct spawn_slot *slot) {
-    while (__atomic_load_n(&slot->on_its_way, __ATOMIC_ACQUIRE) != 0)
-        (void) syscall(SYS_futex, &slot->on_its_way, FUTEX_WAIT, 1, NULL);
+static void await_exec(struct spawn_slot *slot) {
+    while (__atomic_load_n(&slot->uses_our_memory, __ATOMIC_ACQUIRE) != 0)
+        (void) syscall(SYS_futex, &slot->uses_our_memory, FUTEX_WAIT, 1, NULL);
 }
 
-/* Nothing comes through the pipe when exec has closed its other end. */
+/* After a successful exec there is no report in the pipe. */
 static void read_report(struct spawn_slot *slot) {
     struct spawn_report report;
     ssize_t got;
@@ -329,13 +335,13 @@ int spawn_finish(struct spawn_slot *slot, const char **what) {
     if (slot->report_in >= 0)
         read_report(slot);
     else
-        await_departure(slot);
+        await_exec(slot);
     *what = step_name[slot->report.step];
-    int code = slot->report.code;
-    /* The kernel kills at birth whoever starts in a cgroup that was ended by cgroup.kill more often
-     * than our own was (seen in Linux 6.18). */
-    if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) code = -ENOTSUP;
-    if (code < 0)
+    int rc = slot->report.rc;
+    /* Linux 6.18 kills a process that is started in a cgroup on which cgroup.kill was used more
+     * often than on the cgroup of the parent, before its first instruction. */
+    if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
+    if (rc < 0)
         while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;
-    return code;
+    return rc;
 }

@@ -1,18 +1,19 @@
-/* The warden: a small process that waits at one end of a pipe for us to die, of whatever, and then
- * ends every process of the nursery.
+/* The warden: a small process that waits at the reading end of a pipe until this process has died,
+ * by whatever cause, and then ends every process of the nursery.
  *
- *     we die (kill -9, out of memory, a bug)  ->  the pipe's last writer is gone  ->  read() returns
- *       cgroup.kill, and: scan /proc for our processes, kill them, wait for their deaths; again,
- *       until two scans in a row find none  ->  remove the cgroup  ->  exit
+ *     this process dies (kill -9, out of memory, a bug)
+ *       -> the kernel closes the pipe's last writing end -> the warden's read() returns ->
+ *       cgroup.kill; scan /proc for processes of the nursery, kill them, wait until they are dead;
+ *          repeat until two scans in a row find none
+ *       -> remove the cgroup -> exit
  *
- * Ours is a process that has our token in its environment, or is in a worker's session, or descends
- * from such a one. It is a fork, in a session of its own with every signal blocked, so that whatever
- * is sent to the launcher's process group or terminal does not reach it; it holds no descriptor but
- * the pipe, and until the pipe ends it sleeps in one read. It may be the fork of a
- * process with threads: system calls only, no heap.
+ * A process is of the nursery if it has the nursery's token in its environment, if it is in a
+ * worker's session, or if it descends from such a process.
  *
- * A process that is about to execute a program has no environment for a moment. Nobody knows then
- * whose it is, so a scan that met one proves nothing. */
+ * The warden is a fork in a session of its own with every signal blocked, so that signals to the
+ * launcher's process group or terminal do not reach it. It holds no descriptor but the pipe. It
+ * may be the fork of a process with threads, so it makes system calls only and never uses the
+ * heap. */
 #include "agent/process/warden.h"
 
 #include "agent/process/proc.h"
@@ -22,6 +23,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,32 +32,33 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX (1 << 18) /* in one scan; memory is touched as far as it is used */
-#define WAIT_MAX      256       /* deaths that one round waits for */
-#define ROUND_MS      200       /* a round ends with the deaths of its victims, or after this */
-#define CLEAN_SCANS   2
-#define DOUBT_MS      10000 /* so long we wait until it can be told whose a process is */
+#define PROCESSES_MAX (1 << 18) /* in one scan; pages of it that are not used cost nothing */
+#define WAIT_MAX      256       /* killed processes whose deaths a round waits for */
+#define ROUND_MS      200       /* the longest time that a round waits for deaths */
+#define CLEAN_SCANS   2         /* scans in a row that find nothing, before the warden exits */
+#define UNDECIDED_MS  10000     /* how long to rescan because of processes in execve */
 #define LIFELINE_FD   3
 
 struct process {
     pid_t pid, parent;
     uint64_t start;
-    int ours;
+    bool ours;
 };
 
-/* What a scan found: alive and ours; alive, and about to tell whose it is. */
+/* How many living processes a scan found. A process in the middle of execve has no environment, so
+ * it is undecided whether it is ours: such a scan does not prove that nothing is left. */
 struct found {
-    size_t ours, doubtful;
+    size_t ours, undecided;
 };
 
 /* ---- one scan ---- */
 
-static int in_roster(const struct warden_roster *roster, const struct proc_stat *stat) {
+static bool in_roster(const struct warden_roster *roster, const struct proc_stat *stat) {
     for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
         pid_t each = roster->session[i];
-        if (each > 0 && (each == stat->session || each == stat->group)) return 1;
+        if (each > 0 && (each == stat->session || each == stat->group)) return true;
     }
-    return 0;
+    return false;
 }
 
 static size_t read_processes(struct process *all, const char *token,
@@ -70,7 +73,7 @@ static size_t read_processes(struct process *all, const char *token,
         struct proc_stat stat;
         if (pid <= 0 || pid == self || proc_stat(pid, &stat) < 0 || !stat.alive) continue;
         int ours = in_roster(roster, &stat) ? 1 : proc_environ_has(pid, token);
-        found->doubtful += ours < 0;
+        found->undecided += ours < 0;
         all[count++] = (struct process){
             .pid = pid, .parent = stat.parent, .start = stat.start, .ours = ours > 0};
     }
@@ -78,8 +81,8 @@ static size_t read_processes(struct process *all, const char *token,
     return count;
 }
 
-/* The kernel lists /proc in ascending order. */
-static int is_ours(const struct process *all, size_t count, pid_t pid) {
+/* Binary search: the kernel lists /proc in ascending order. */
+static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -91,21 +94,27 @@ static int is_ours(const struct process *all, size_t count, pid_t pid) {
     return low < count && all[low].pid == pid && all[low].ours;
 }
 
-/* Children of ours are ours, to any depth. */
+/* Children of the nursery's processes belong to it, to any depth. */
 static void mark_descendants(struct process *all, size_t count) {
-    for (int found = 1; found;) {
-        found = 0;
+    for (bool found = true; found;) {
+        found = false;
         for (size_t i = 0; i < count; i++) {
             if (all[i].ours || !is_ours(all, count, all[i].parent)) continue;
-            all[i].ours = 1;
-            found = 1;
+            all[i].ours = true;
+            found = true;
         }
     }
 }
 
 /* ---- one round ---- */
 
-/* Through a pidfd, and only if the pid is still the process that was read. Returns the pidfd. */
+/* The warden may sleep: it is a process of its own, has no event loop, and there is no event to
+ * wait for, because the kernel reports neither the end of an execve nor the death of a process
+ * without a pidfd. */
+static void pause_for(int ms) { (void) poll(NULL, 0, ms); }
+
+/* Kills through a pidfd, and only if the pid still is the process that the scan read. Returns the
+ * pidfd, or -1. */
 static int kill_process(const struct process *p) {
     int fd = (int) syscall(SYS_pidfd_open, p->pid, 0);
     struct proc_stat now;
@@ -149,9 +158,15 @@ static struct found kill_round(struct process *all, const char *token,
         else
             (void) close(fd);
     }
-    if (found.ours > 0 && waiting == 0) (void) poll(NULL, 0, 1); /* no pidfds here: let them die */
+    if (found.ours > 0 && waiting == 0) pause_for(1); /* a kernel without pidfds */
     await_deaths(dying, waiting);
     return found;
+}
+
+/* How long to pause before the next scan because of undecided processes; 0: no longer. Grows with
+ * the time paused so far, up to UNDECIDED_MS in all. */
+static int undecided_pause(const struct found *found, int paused_ms) {
+    return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
 
 static void end_everything(const char *token, struct cgroup *cgroup,
@@ -159,20 +174,20 @@ static void end_everything(const char *token, struct cgroup *cgroup,
     struct process *all = mmap(NULL, PROCESSES_MAX * sizeof *all, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return;
-    int clean = 0, doubted_ms = 0;
-    while (clean < CLEAN_SCANS) {
+    for (int clean = 0, paused_ms = 0; clean < CLEAN_SCANS;) {
         cgroup_kill(cgroup);
         struct found found = kill_round(all, token, roster);
         clean = found.ours == 0 ? clean + 1 : 0;
-        if (clean > 0 && found.doubtful > 0 && doubted_ms < DOUBT_MS) {
-            int wait_ms = 1 + doubted_ms / 8;
+        if (clean == 0) continue;
+        int pause_ms = undecided_pause(&found, paused_ms);
+        if (pause_ms > 0) {
             clean = 0;
-            doubted_ms += wait_ms;
-            (void) poll(NULL, 0, wait_ms);
+            paused_ms += pause_ms;
+            pause_for(pause_ms);
         }
-        if (clean > 0 && cgroup_populated(cgroup)) { /* the last of them are on their way out */
+        if (clean > 0 && cgroup_populated(cgroup)) { /* killed, and not quite dead */
             clean = 0;
-            (void) poll(NULL, 0, 1);
+            pause_for(1);
         }
     }
     (void) cgroup_remove(cgroup);
@@ -180,15 +195,15 @@ static void end_everything(const char *token, struct cgroup *cgroup,
 
 /* ---- the process ---- */
 
-/* The lifeline becomes LIFELINE_FD, and there is nothing behind it. */
+/* Moves the lifeline to LIFELINE_FD, puts /dev/null below it, and closes everything above. */
 static void keep_only(int lifeline) {
-    int spare =
-        fcntl(lifeline, F_DUPFD_CLOEXEC, LIFELINE_FD + 1); /* out of the way of what follows */
+    /* The lifeline itself may be 0, 1 or 2, which are overwritten next. */
+    int spare = fcntl(lifeline, F_DUPFD_CLOEXEC, LIFELINE_FD + 1);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < LIFELINE_FD; i++) (void) dup2(null, i);
     (void) dup2(spare, LIFELINE_FD);
     if (syscall(SYS_close_range, LIFELINE_FD + 1, ~0U, 0) == 0) return;
-    struct proc_dir dir; /* before Linux 5.9 */
+    struct proc_dir dir; /* Linux before 5.9 has no close_range */
     if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
     const char *name;
     while ((name = proc_dir_next(&dir)) != NULL) {
@@ -206,7 +221,7 @@ static _Noreturn void warden_main(int lifeline, const char *token, struct cgroup
     keep_only(lifeline);
     char byte;
     while (read(LIFELINE_FD, &byte, 1) < 0 && errno == EINTR) continue;
-    cgroup_reopen(&cgroup); /* it may have been renewed */
+    cgroup_reopen(&cgroup); /* the directory that we inherited may have been replaced */
     end_everything(token, &cgroup, roster);
     _exit(0);
 }
@@ -223,19 +238,19 @@ int warden_start(struct warden *w, const char *token, const struct cgroup *cgrou
         (void) close(ends[1]);
         warden_main(ends[0], token, *cgroup, roster); /* with every signal still blocked */
     }
-    int code = pid < 0 ? -errno : 0;
+    int rc = pid < 0 ? -errno : 0;
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
     (void) close(ends[0]);
-    if (code < 0) {
+    if (rc < 0) {
         (void) close(ends[1]);
-        return code;
+        return rc;
     }
     *w = (struct warden){.pid = pid, .lifeline = ends[1]};
     w->pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
     return 0;
 }
 
-void warden_bury(struct warden *w) {
+void warden_wait(struct warden *w) {
     if (w->pid <= 0) return;
     while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR) continue;
     w->pid = 0;
@@ -243,9 +258,9 @@ void warden_bury(struct warden *w) {
     cr_close_fd(&w->lifeline);
 }
 
+/* The pid is still the warden's: it is our child and was not waited for. */
 void warden_kill(struct warden *w) {
-    if (w->pid > 0)
-        (void) kill(w->pid, SIGKILL); /* our child, not waited for: the pid is its own */
+    if (w->pid > 0) (void) kill(w->pid, SIGKILL);
 }
 
 void warden_release(struct warden *w) {

@@ -1,18 +1,21 @@
+/* Reads the counter of out-of-memory kills: memory.events in cgroup v2, memory.oom_control in
+ * v1. */
 #include "agent/report/oom.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #define PLACE_MAX 4096
 
-/* The cgroup path of this process in the hierarchy whose /proc/self/cgroup line holds `controller`
- * ("" = the unified one, "0::"). */
-static int find_cgroup(const char *controller, char out[PLACE_MAX]) {
+/* Finds the cgroup of this process in the hierarchy whose line in /proc/self/cgroup names exactly
+ * `controller`; "" names the hierarchy of cgroup v2. Returns false if there is none. */
+static bool find_cgroup(const char *controller, char out[PLACE_MAX]) {
     char line[PLACE_MAX];
-    int found = 0;
+    bool found = false;
     FILE *f = fopen("/proc/self/cgroup", "re");
-    if (f == NULL) return 0;
+    if (f == NULL) return false;
     while (!found && fgets(line, sizeof(line), f) != NULL) {
         char *controllers = strchr(line, ':'), *path = NULL;
         if (controllers != NULL) path = strchr(++controllers, ':');
@@ -21,18 +24,18 @@ static int find_cgroup(const char *controller, char out[PLACE_MAX]) {
         path[strcspn(path, "\n")] = '\0';
         if (strcmp(controllers, controller) != 0) continue;
         (void) snprintf(out, PLACE_MAX, "%s", strcmp(path, "/") == 0 ? "" : path);
-        found = 1;
+        found = true;
     }
     (void) fclose(f);
     return found;
 }
 
-static int read_counter(const char *mount, const char *cgroup, const char *file, uint64_t *out) {
+static bool read_counter(const char *mount, const char *cgroup, const char *file, uint64_t *out) {
     char path[PLACE_MAX + 128], line[128];
-    int found = 0;
+    bool found = false;
     (void) snprintf(path, sizeof(path), "%s%s/%s", mount, cgroup, file);
     FILE *f = fopen(path, "re");
-    if (f == NULL) return 0;
+    if (f == NULL) return false;
     while (!found && fgets(line, sizeof(line), f) != NULL) {
         found = sscanf(line, "oom_kill %" SCNu64, out) == 1;
     }
@@ -40,14 +43,16 @@ static int read_counter(const char *mount, const char *cgroup, const char *file,
     return found;
 }
 
+/* On hybrid machines the v2 hierarchy is mounted below the v1 hierarchies. */
+static bool read_v2(const char *cgroup, uint64_t *out) {
+    return read_counter("/sys/fs/cgroup", cgroup, "memory.events", out) ||
+           read_counter("/sys/fs/cgroup/unified", cgroup, "memory.events", out);
+}
+
 uint64_t oom_kill_count(void) {
     char cgroup[PLACE_MAX];
     uint64_t count = 0;
-    if (find_cgroup("", cgroup) && (read_counter("/sys/fs/cgroup", cgroup, "memory.events", &count) ||
-                                    read_counter("/sys/fs/cgroup/unified", cgroup, "memory.events",
-                                                 &count))) {
-        return count;
-    }
+    if (find_cgroup("", cgroup) && read_v2(cgroup, &count)) return count;
     if (find_cgroup("memory", cgroup)) {
         (void) read_counter("/sys/fs/cgroup/memory", cgroup, "memory.oom_control", &count);
     }

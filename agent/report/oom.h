@@ -1,6 +1,6 @@
-/* How often the kernel's out-of-memory killer struck in our memory cgroup (v2: memory.events, v1:
- * memory.oom_control), descendants included where the kernel counts them. 0 where it cannot be read:
- * only differences mean anything. */
+/* How often the kernel's out-of-memory killer has killed a process in our memory cgroup (and below
+ * it, where the kernel counts that). Only the difference of two calls means anything: 0 is also
+ * returned where the counter cannot be read. */
 #ifndef AGENT_OOM_H
 #define AGENT_OOM_H
 

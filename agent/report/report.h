@@ -1,5 +1,6 @@
-/* What the agent reports of its workers: the verdict on a failed attempt, torchrun's events, and the
- * count of out-of-memory kills. Code outside agent/report/ includes this header only. */
+/* What the agent reports about its workers: the verdict on a failed attempt, error files,
+ * torchrun's events, and the number of out-of-memory kills. Code outside agent/report/ includes
+ * this header only. */
 #ifndef AGENT_REPORT_H
 #define AGENT_REPORT_H
 

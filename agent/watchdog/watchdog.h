@@ -1,11 +1,14 @@
-/* torchrun's timer watchdog: workers (torch.distributed.elastic.timer) set timers for themselves through
- * a named pipe; one whose time is over is sent the signal that it asked for. One JSON object a line:
+/* torchrun's timer watchdog. Workers that use torch.distributed.elastic.timer set timers for
+ * themselves by writing lines into a named pipe; a worker whose timer expires gets the signal that
+ * it asked for. One line is one JSON object (timer_request.h):
  *
- *   {"version": 1, "pid": 4711, "scope_id": "train.py#12", "expiration_time": 1700000000.5, "signal": 9}
+ *   {"version": 1, "pid": 4711, "scope_id": "train.py#12", "expiration_time": 1700000000.5,
+ *   "signal": 9}
  *
- * A timer is its pid and scope; a negative time takes it back. Nothing polls: the pipe is watched, and
- * a timer of the loop runs to the earliest time. The worker's death is then a failure like any other;
- * the launcher goes on (torchrun's kills itself since 2.4). */
+ * Nothing polls: the loop watches the pipe, and one timer of the loop runs until the earliest
+ * expiration. The worker's death is a failure like any other, and the launcher goes on. (torchrun's
+ * watchdog ends the launcher since torch 2.4.) Code outside agent/watchdog/ includes this header
+ * only. */
 #ifndef AGENT_WATCHDOG_H
 #define AGENT_WATCHDOG_H
 
@@ -14,19 +17,19 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#define WATCHDOG_TIMERS_MAX 65536 /* set at one time; more are refused with a warning */
-
 struct watchdog;
 
-/* Makes the pipe at `path` anew (only we may open it). on_expired runs before the signal is sent.
- * 0 or a negative errno with a text that names the path. */
+/* Creates the pipe at `path`, in place of what is there; only this user may open it. on_expired
+ * runs before the signal is sent. Returns 0, or a negative errno with a text that names the
+ * path. */
 int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *arg, pid_t pid),
                   void *arg, struct watchdog **out, struct cr_error *err);
 
-/* The process has ended: its pid may soon be another's. */
+/* The process has ended: drops its timers, because its pid may be given to another process. */
 void watchdog_forget(struct watchdog *w, pid_t pid);
 
-/* Removes the pipe and frees, after the loop has run `on_close`. */
+/* Removes the pipe and frees the watchdog; on_close (may be NULL) runs on the loop when that is
+ * done. */
 void watchdog_close(struct watchdog *w, void (*on_close)(void *arg));
 
 #endif

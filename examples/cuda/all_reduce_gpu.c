@@ -1,9 +1,9 @@
-/* All-reduce on GPUs with NCCL: every rank fills a buffer on its own GPU, all get the sum.
+/* All-reduce on GPUs with NCCL: every rank fills a buffer on its own GPU, and gets the sum of all.
  *
  *     crun --standalone --nproc-per-node=gpu build/examples/all_reduce_gpu
  *
- * The backend is asked for by name, so on a machine without a GPU this fails, and says with which
- * CUDA error; it never quietly runs on CPUs. */
+ * The program asks for the backend nccl by name, so on a machine without a GPU it fails with the
+ * CUDA error, and does not run on CPUs instead. */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>

@@ -1,4 +1,5 @@
-#include "rendezvous/coordinator/assignment.h"
+/* Which node gets which ranks: see assignment_internal.h. */
+#include "rendezvous/coordinator/assignment_internal.h"
 
 #include "base/memory.h"
 
@@ -10,7 +11,7 @@
 
 static int compare_numbers(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
 
-/* Text order, but runs of digits compare as numbers. */
+/* Text order, in which runs of digits compare as numbers: "n2" comes before "n10". */
 static int compare_natural(const char *a, const char *b) {
     while (*a != '\0' && *b != '\0') {
         if (isdigit((unsigned char) *a) && isdigit((unsigned char) *b)) {
@@ -32,9 +33,10 @@ static int compare_natural(const char *a, const char *b) {
     return compare_numbers((unsigned char) *a, (unsigned char) *b);
 }
 
-int assignment_compare_identity(const void *pa, const void *pb) {
+/* The order of nodes that have no rank yet. */
+static int compare_identity(const void *pa, const void *pb) {
     const struct assignment_node *a = pa, *b = pb;
-    /* -1 (none) becomes the largest number: after all that asked for a rank. */
+    /* As an unsigned number, -1 (none asked for) comes after all ranks. */
     int order = compare_numbers((uint64_t) a->node_rank, (uint64_t) b->node_rank);
     if (order == 0) order = compare_natural(a->host, b->host);
     if (order == 0) order = compare_natural(a->addr, b->addr);
@@ -56,15 +58,16 @@ static int compare_role(const void *pa, const void *pb) {
 
 /* The group ranks while they are given out. */
 struct slots {
-    unsigned char *taken;
+    unsigned char *taken; /* by group rank */
     uint32_t count, lowest_free;
 };
 
-static int take(struct slots *s, struct assignment_node *node, int64_t rank) {
-    if (rank < 0 || rank >= s->count || s->taken[rank]) return 0;
+/* Returns whether the rank exists and was free. */
+static bool take(struct slots *s, struct assignment_node *node, int64_t rank) {
+    if (rank < 0 || rank >= s->count || s->taken[rank]) return false;
     s->taken[rank] = 1;
     node->group_rank = (uint32_t) rank;
-    return 1;
+    return true;
 }
 
 static void take_lowest(struct slots *s, struct assignment_node *node) {
@@ -72,31 +75,42 @@ static void take_lowest(struct slots *s, struct assignment_node *node) {
     (void) take(s, node, s->lowest_free);
 }
 
-static int take_departed(struct slots *s, struct assignment_node *node, char *const *departed,
+/* A rank that the same host had last. */
+static bool take_departed(struct slots *s, struct assignment_node *node, char *const *departed,
                          uint32_t departed_count) {
     for (uint32_t r = 0; r < departed_count && r < s->count; r++) {
         if (departed[r] != NULL && strcmp(departed[r], node->host) == 0 && take(s, node, r)) {
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
-static void give_group_ranks(struct slots *s, struct assignment_node *nodes, char *const *departed,
-                             uint32_t departed_count, struct assignment_summary *sum) {
-    uint32_t n = s->count;
-    for (uint32_t i = 0; i < n; i++) {
+/* Nodes of the last round keep their ranks. */
+static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
+                            struct assignment_summary *sum) {
+    for (uint32_t i = 0; i < s->count; i++) {
         nodes[i].group_rank = UNRANKED;
         if (take(s, &nodes[i], nodes[i].kept_rank)) sum->kept++;
     }
-    for (uint32_t i = 0; i < n; i++) {
+}
+
+/* Nodes that return get the rank that they, or their host, had before. */
+static void give_old_ranks(struct slots *s, struct assignment_node *nodes, char *const *departed,
+                           uint32_t departed_count, struct assignment_summary *sum) {
+    for (uint32_t i = 0; i < s->count; i++) {
         struct assignment_node *node = &nodes[i];
         if (node->group_rank != UNRANKED || node->kept_rank >= 0) continue;
         if (take(s, node, node->old_rank) || take_departed(s, node, departed, departed_count)) {
             sum->returned++;
         }
     }
-    for (uint32_t i = 0; i < n; i++) {
+}
+
+/* All other nodes get the free ranks: new nodes, and those whose rank does not exist any more. */
+static void give_free_ranks(struct slots *s, struct assignment_node *nodes,
+                            struct assignment_summary *sum) {
+    for (uint32_t i = 0; i < s->count; i++) {
         struct assignment_node *node = &nodes[i];
         if (node->group_rank != UNRANKED) continue;
         if (node->kept_rank >= 0) sum->moved++;
@@ -105,7 +119,7 @@ static void give_group_ranks(struct slots *s, struct assignment_node *nodes, cha
     }
 }
 
-/* Runs of equal roles in an array sorted by role, then group rank. */
+/* The array is sorted by role, then group rank: each run of one role gets ranks from 0. */
 static void give_role_ranks(struct assignment_node **by_role, uint32_t n) {
     for (uint32_t start = 0, end; start < n; start = end) {
         uint32_t sum = 0;
@@ -118,7 +132,7 @@ static void give_role_ranks(struct assignment_node **by_role, uint32_t n) {
 }
 
 int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *departed,
-                    uint32_t departed_count, int fixed, struct assignment_summary *out) {
+                    uint32_t departed_count, bool fixed, struct assignment_summary *out) {
     CR_AUTO_FREE unsigned char *taken = calloc(count, 1);
     CR_AUTO_FREE struct assignment_node **by_role = calloc(count, sizeof(struct assignment_node *));
     if (taken == NULL || by_role == NULL) return -ENOMEM;
@@ -128,9 +142,11 @@ int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *
         for (uint32_t i = 0; i < count; i++) nodes[i].group_rank = (uint32_t) nodes[i].node_rank;
         out->kept = count;
     } else {
-        qsort(nodes, count, sizeof(*nodes), assignment_compare_identity);
+        qsort(nodes, count, sizeof(*nodes), compare_identity);
         struct slots slots = {.taken = taken, .count = count};
-        give_group_ranks(&slots, nodes, departed, departed_count, out);
+        give_kept_ranks(&slots, nodes, out);
+        give_old_ranks(&slots, nodes, departed, departed_count, out);
+        give_free_ranks(&slots, nodes, out);
     }
     qsort(nodes, count, sizeof(*nodes), compare_group_rank);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* The codec, made from the lists in message.h. Pure. */
+/* Encodes and decodes the messages. All functions for single messages are generated from the
+ * lists in message.h. The decoder checks every read: the bytes come from the network. */
 #include "rendezvous/protocol/message.h"
 
 #include "base/assert.h"
@@ -24,7 +25,7 @@ struct writer {
 };
 
 static void put_bytes(struct writer *w, const void *data, size_t len) {
-    CR_ASSERT(len <= sizeof(w->data) - w->len); /* the lists fit: see the assertion below */
+    CR_ASSERT(len <= sizeof(w->data) - w->len); /* holds: see the assertion below */
     memcpy(w->data + w->len, data, len);
     w->len += len;
 }
@@ -46,7 +47,7 @@ static void put_text(struct writer *w, const char *text) {
     put_bytes(w, "", 1);
 }
 
-/* No message holds more than three texts, nor more than 200 bytes of numbers. */
+/* Upper bound: no message has more than three texts and 200 bytes of numbers. */
 _Static_assert(5 + 3 * (RDZV_TEXT_MAX + 2) + 200 <= RDZV_FRAME_MAX, "a message may not fit");
 
 int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
@@ -70,12 +71,12 @@ int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
     return cr_buffer_append(out, w.data, total);
 }
 
-/* ---- decoding: every read is checked; the first failure sticks ---- */
+/* ---- decoding: every read is checked; the first failure is kept ---- */
 
 struct reader {
     const char *data;
     size_t len, at;
-    const char *wrong; /* what was not as it must be, or NULL */
+    const char *wrong; /* the first error, or NULL */
 };
 
 static uint64_t get_number(struct reader *r, unsigned bytes) {
@@ -141,4 +142,32 @@ int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, si
     if (r.wrong != NULL) return frame_fail(err, type, r.wrong);
     *used = r.len;
     return 0;
+}
+
+/* ---- the frames of a buffer ---- */
+
+struct taking {
+    rdzv_take_fn take;
+    void *arg;
+    struct cr_error *err;
+    int stopped; /* the positive value with which `take` asked to stop */
+};
+
+static int64_t take_frame(void *arg, const char *data, size_t len) {
+    struct taking *t = arg;
+    struct rdzv_message m;
+    size_t used = 0;
+    if (t->stopped > 0) return 0;
+    int rc = rdzv_message_decode(data, len, &m, &used, t->err);
+    if (rc < 0 || used == 0) return rc;
+    rc = t->take(t->arg, &m, t->err);
+    if (rc < 0) return rc;
+    t->stopped = rc;
+    return (int64_t) used;
+}
+
+int rdzv_messages_take(struct cr_buffer *in, rdzv_take_fn take, void *arg, struct cr_error *err) {
+    struct taking t = {.take = take, .arg = arg, .err = err};
+    int rc = cr_buffer_take_frames(in, take_frame, &t);
+    return rc < 0 ? rc : t.stopped;
 }

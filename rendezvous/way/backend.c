@@ -1,17 +1,20 @@
-#include "rendezvous/way/backend.h"
+/* What all backends share: the options are checked, and the right backend makes the plan. */
+#include "rendezvous/protocol/protocol.h"
+#include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* What no coordinator could make sense of; said here, where the user sees it first. */
-int rendezvous_check(const struct rendezvous_options *o, struct cr_error *err) {
+/* A coordinator would refuse all of this, too, but here the user sees it first. */
+int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
     if (o->run_id == NULL || o->run_id[0] == '\0') {
         return cr_fail(err, -EINVAL, "the rendezvous id is empty; give --rdzv-id a name");
     }
     if (o->min_nodes < 1 || o->min_nodes > o->max_nodes || o->max_nodes > RDZV_NODES_MAX) {
-        return cr_fail(err, -EINVAL, "cannot rendezvous with %" PRIu32 ":%" PRIu32 " nodes (1 to %" PRIu32 ")",
+        return cr_fail(err, -EINVAL,
+                       "cannot rendezvous with %" PRIu32 ":%" PRIu32 " nodes (1 to %" PRIu32 ")",
                        o->min_nodes, o->max_nodes, RDZV_NODES_MAX);
     }
     if (o->local_world_size < 1 || o->local_world_size > RDZV_LOCAL_WORLD_MAX) {
@@ -26,9 +29,10 @@ int rendezvous_check(const struct rendezvous_options *o, struct cr_error *err) {
         o->keep_alive_max_attempt < 1) {
         return cr_fail(err, -EINVAL, "the timeouts of the rendezvous must be positive");
     }
-    /* Else the first node is sent away before the others are waited for. */
+    /* With a shorter join_timeout the first node would be sent away during the last call. */
     if (o->min_nodes < o->max_nodes && o->join_timeout_ms <= o->last_call_timeout_ms) {
-        return cr_fail(err, -EINVAL, "--rdzv-conf: join_timeout (%g s) must be longer than last_call_timeout "
+        return cr_fail(err, -EINVAL,
+                       "--rdzv-conf: join_timeout (%g s) must be longer than last_call_timeout "
                        "(%g s), the wait for more nodes than the minimum; give both",
                        (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
     }
@@ -37,7 +41,7 @@ int rendezvous_check(const struct rendezvous_options *o, struct cr_error *err) {
 
 int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                  struct cr_error *err) {
-    int rc = rendezvous_check(o, err);
+    int rc = backend_check(o, err);
     if (rc < 0) return rc;
     *out = (struct backend_plan){.node_rank = o->node_rank,
                                  .connect_timeout_ms = o->read_timeout_ms,
@@ -49,7 +53,8 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
         (void) snprintf(out->own_addr, sizeof(out->own_addr), "%s", own.first);
     }
     if (o->endpoint.port != 0) {
-        (void) snprintf(out->where, sizeof(out->where), "%s:%u", o->endpoint.host, o->endpoint.port);
+        (void) snprintf(out->where, sizeof(out->where), "%s:%u", o->endpoint.host,
+                        o->endpoint.port);
     } else {
         (void) snprintf(out->where, sizeof(out->where), "%s", o->endpoint.host);
     }
@@ -58,6 +63,7 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
     if (strcmp(o->backend, "etcd") == 0 || strcmp(o->backend, "etcd-v2") == 0) {
         return backend_etcd_plan(o, out, err);
     }
-    return cr_fail(err, -ENOTSUP, "the rendezvous backend '%s' is not known; use c10d, static or etcd",
+    return cr_fail(err, -ENOTSUP,
+                   "the rendezvous backend '%s' is not known; use c10d, static or etcd",
                    o->backend);
 }

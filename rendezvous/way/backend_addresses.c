@@ -1,5 +1,5 @@
-/* Is that host this machine? Decided by addresses, never by comparing names. */
-#include "rendezvous/way/backend.h"
+/* Whether a host is this machine. Addresses decide; names are never compared. */
+#include "rendezvous/way/way.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static int is_loopback(const char *addr) {
     return strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0;
 }
 
-/* All of 127.0.0.0/8 is this machine, whatever the interface says. */
+/* All of 127.0.0.0/8 is this machine, although the loopback interface has 127.0.0.1 only. */
 static int is_ours(const char *addr, const struct ifaddrs *interfaces) {
     char own[RDZV_ADDR_MAX];
     if (is_loopback(addr)) return 1;
@@ -63,6 +63,12 @@ static void describe(const char *host, const struct addrinfo *found,
     }
 }
 
+/* Keeps the first address, unless it is IPv6 and this one is IPv4. */
+static void prefer_v4(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) {
+    bool is_v4 = strchr(addr, ':') == NULL;
+    if (kept[0] == '\0' || (is_v4 && strchr(kept, ':') != NULL)) memcpy(kept, addr, RDZV_ADDR_MAX);
+}
+
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -72,23 +78,20 @@ int backend_look_up(const char *host, struct backend_addresses *out, struct cr_e
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc != 0) {
         const char *why = rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
-        return cr_fail(err, -ENOENT, "cannot resolve the host '%s': %s; check the name, or give an address", host,
+        return cr_fail(err, -ENOENT,
+                       "cannot resolve the host '%s': %s; check the name, or give an address", host,
                        why);
     }
-    (void) getifaddrs(&interfaces); /* without the list only loopback is known to be ours */
+    (void) getifaddrs(&interfaces); /* if this fails, only loopback is known to be ours */
     for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
         if (!to_text(a->ai_addr, addr)) continue;
-        int v4 = strchr(addr, ':') == NULL;
-        if (out->first[0] == '\0' || (v4 && strchr(out->first, ':') != NULL)) {
-            memcpy(out->first, addr, sizeof(addr));
-        }
-        if (is_ours(addr, interfaces) && (out->local[0] == '\0' || (v4 && strchr(out->local, ':') != NULL))) {
-            memcpy(out->local, addr, sizeof(addr));
-        }
+        prefer_v4(out->first, addr);
+        if (is_ours(addr, interfaces)) prefer_v4(out->local, addr);
     }
     out->is_loopback = is_loopback(out->first);
     describe(host, found, interfaces, out);
     if (interfaces != NULL) freeifaddrs(interfaces);
     freeaddrinfo(found);
-    return out->first[0] != '\0' ? 0 : cr_fail(err, -ENOENT, "the host '%s' has no IPv4 or IPv6 address", host);
+    if (out->first[0] != '\0') return 0;
+    return cr_fail(err, -ENOENT, "the host '%s' has no IPv4 or IPv6 address", host);
 }

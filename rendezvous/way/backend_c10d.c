@@ -1,20 +1,21 @@
-/* c10d: the endpoint names the coordinator's host. Whose address it is, hosts; of several processes
- * on that machine the one that gets the port, and the others connect to it. A single node hosts
- * itself, on loopback. */
-#include "rendezvous/way/backend.h"
+/* c10d: the endpoint names the coordinator's host. The machine that has the endpoint's address
+ * hosts; of several processes on that machine, the one that gets the port does, and the others
+ * connect to it. The only node of a job hosts itself, on loopback. */
+#include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 static void plan_alone(struct backend_plan *out) {
     out->hosting = BACKEND_HOSTS;
-    out->alone = 1;
+    out->alone = true;
     (void) snprintf(out->own_addr, sizeof(out->own_addr), "127.0.0.1");
     (void) snprintf(out->store_host, sizeof(out->store_host), "127.0.0.1");
     (void) snprintf(out->store_addr, sizeof(out->store_addr), "127.0.0.1");
 }
 
-/* Workers on other nodes must be able to reach the stores; on loopback nobody else may. */
+/* Workers on other nodes must be able to reach the stores, so they listen on all interfaces,
+ * unless the endpoint is a loopback address. */
 static void plan_host(const struct rendezvous_options *o, const struct backend_addresses *found,
                       struct backend_plan *out) {
     const char *addr = found->local[0] != '\0' ? found->local : found->first;
@@ -33,8 +34,10 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
         return 0;
     }
     if (o->endpoint.port == 0) {
-        return cr_fail(err, -EINVAL, "the rendezvous endpoint '%s' of more than one node needs a port; "
-                       "write --rdzv-endpoint=HOST:PORT", o->endpoint.host);
+        return cr_fail(err, -EINVAL,
+                       "the rendezvous endpoint '%s' of more than one node needs a port; "
+                       "write --rdzv-endpoint=HOST:PORT",
+                       o->endpoint.host);
     }
     struct backend_addresses found;
     int rc = backend_look_up(o->endpoint.host, &found, err);

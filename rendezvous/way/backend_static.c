@@ -1,6 +1,6 @@
-/* static: node rank 0 is the coordinator, at the endpoint; ranks are the node ranks; the workers'
- * store has the endpoint's address and port in every round. */
-#include "rendezvous/way/backend.h"
+/* static: node rank 0 hosts the coordinator, at the endpoint. Group ranks are the node ranks.
+ * The workers' store has the endpoint's address and port in every round. */
+#include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,21 +9,25 @@
 int backend_static_plan(const struct rendezvous_options *o, struct backend_plan *out,
                         struct cr_error *err) {
     struct backend_addresses found;
-    out->fixed_ranks = 1;
+    out->fixed_ranks = true;
     out->node_rank = o->node_rank >= 0 ? o->node_rank : 0;
     out->alone = o->max_nodes == 1;
     if (out->node_rank >= o->max_nodes) {
-        return cr_fail(err, -EINVAL, "node rank %" PRId64 " is outside of 0 to %" PRIu32
-                       "; --nnodes says how many nodes there are", out->node_rank, o->max_nodes - 1);
+        return cr_fail(err, -EINVAL,
+                       "node rank %" PRId64 " is outside of 0 to %" PRIu32
+                       "; --nnodes says how many nodes there are",
+                       out->node_rank, o->max_nodes - 1);
     }
     if (o->endpoint.port == 0 && o->max_nodes > 1) {
-        return cr_fail(err, -EINVAL, "the rendezvous endpoint '%s' of more than one node needs a port; "
-                       "give --master-port", o->endpoint.host);
+        return cr_fail(err, -EINVAL,
+                       "the rendezvous endpoint '%s' of more than one node needs a port; "
+                       "give --master-port",
+                       o->endpoint.host);
     }
     int rc = backend_look_up(o->endpoint.host, &found, err);
     if (rc < 0) return rc;
     (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
-    /* The nodes of a static job are all there is; they may take as long to start as to join. */
+    /* Nodes wait for each other until join_timeout, so they may also take that long to start. */
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
     out->hosting = out->node_rank == 0 ? BACKEND_HOSTS : BACKEND_CONNECTS;
     out->store_port = o->endpoint.port;

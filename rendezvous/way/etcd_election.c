@@ -1,18 +1,17 @@
-/* Facts (a lease, calls under way) and one function that walks from them to what is wanted, advance().
- * Five calls: member list (once), lease grant, keep-alive (every third of the lease), campaign (answered
- * when we lead; we learn it from observe, like everybody) and observe (a stream of leaders). When a member of
- * etcd does not answer, all calls move to the next one. */
-#include "rendezvous/way/etcd_election.h"
+/* An election as facts (a lease, calls that are under way) and one function that starts what is
+ * missing, advance(). There are five kinds of call: the list of the cluster's members (once), a
+ * lease grant, its keep-alive (every third of the lease), the campaign, which etcd answers when
+ * this node leads, and observe, a stream of leaders, from which all nodes learn who leads. When
+ * a member of etcd does not answer, all calls move to the next member. */
+#include "rendezvous/way/etcd_election_internal.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/parse.h"
-#include "rendezvous/coordinator/coordinator.h"
-#include "rendezvous/way/etcd_call.h"
+#include "rendezvous/types.h"
+#include "rendezvous/way/etcd_call_internal.h"
+#include "rendezvous/way/etcd_fields_internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,22 +50,23 @@ struct etcd_election {
     uv_loop_t *loop;
     const struct etcd_election_events *events;
     void *arg;
-    char *name; /* base64 */
+    char *name; /* of the election, in base64 */
     char own_addr[RDZV_ADDR_MAX];
     uint16_t own_port;
 
-    struct cr_endpoint members[MEMBERS_MAX];
+    struct cr_endpoint members[MEMBERS_MAX]; /* of the cluster */
     size_t member_count, current;
-    int knows_members;
+    bool knows_members;
 
-    char lease[24]; /* decimal, "" = none */
+    char lease[ETCD_LEASE_ID_MAX]; /* "" = none */
     int64_t lease_ms, lease_until_ms;
-    int campaigned, leading;
-    uint64_t epoch; /* of the newest leader we know */
+    bool campaigned, leading;
+    uint64_t epoch; /* of the newest leader that we know */
 
     struct slot slots[CALL_COUNT];
     uv_timer_t beat, retry;
-    int open_handles, closing;
+    int open_handles;
+    bool closing;
     char trouble[300];
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -77,52 +77,13 @@ static void advance(struct etcd_election *e);
 
 const char *etcd_election_trouble(const struct etcd_election *e) { return e->trouble; }
 
-/* ---- base64, as JSON carries bytes ---- */
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static char *base64(const char *text) {
-    size_t len = strlen(text);
-    char *out = malloc(4 * ((len + 2) / 3) + 1), *at = out;
-    if (out == NULL) return NULL;
-    for (size_t i = 0; i < len; i += 3) {
-        uint32_t v = (uint32_t) (unsigned char) text[i] << 16;
-        if (i + 1 < len) v |= (uint32_t) (unsigned char) text[i + 1] << 8;
-        if (i + 2 < len) v |= (uint32_t) (unsigned char) text[i + 2];
-        *at++ = digits[v >> 18];
-        *at++ = digits[v >> 12 & 63];
-        *at++ = i + 1 < len ? digits[v >> 6 & 63] : '=';
-        *at++ = i + 2 < len ? digits[v & 63] : '=';
-    }
-    *at = '\0';
-    return out;
-}
-
-/* Into a string of `room` bytes; 0 or -EINVAL. */
-static int unbase64(const char *in, char *out, size_t room) {
-    uint32_t bits = 0;
-    size_t n = 0, have = 0;
-    for (; *in != '\0' && *in != '='; in++) {
-        const char *d = strchr(digits, *in);
-        if (d == NULL) return -EINVAL;
-        bits = bits << 6 | (uint32_t) (d - digits);
-        have += 6;
-        if (have < 8) continue;
-        have -= 8;
-        if (n + 1 >= room) return -EINVAL;
-        out[n++] = (char) (bits >> have & 255);
-    }
-    out[n] = '\0';
-    return memchr(out, '\0', n) == NULL ? 0 : -EINVAL;
-}
-
 /* ---- calls ---- */
 
 static void on_answer(void *arg, const json_t *answer, const char *own_addr);
 static void on_done(void *arg, const char *why);
 static const struct etcd_call_events call_events = {.on_answer = on_answer, .on_done = on_done};
 
-/* Takes the body. */
+/* Takes the reference to `body`, which is NULL when memory was short. */
 static void start(struct etcd_election *e, enum call_kind kind, json_t *body) {
     struct slot *s = &e->slots[kind];
     const struct cr_endpoint *to = &e->members[e->current];
@@ -139,6 +100,10 @@ static void cancel(struct etcd_election *e, enum call_kind kind) {
     s->call = NULL;
 }
 
+static bool is_under_way(const struct etcd_election *e, enum call_kind kind) {
+    return e->slots[kind].call != NULL;
+}
+
 static void on_retry(uv_timer_t *timer) { advance(timer->data); }
 
 static void retry_soon(struct etcd_election *e) {
@@ -149,102 +114,95 @@ static void retry_soon(struct etcd_election *e) {
 
 static void note_trouble(struct etcd_election *e, const char *why) {
     const struct cr_endpoint *at = &e->members[e->current];
-    (void) snprintf(e->trouble, sizeof(e->trouble), "etcd at '%.150s:%u': %.100s", at->host, at->port, why);
+    (void) snprintf(e->trouble, sizeof(e->trouble), "etcd at '%.150s:%u': %.100s", at->host,
+                    at->port, why);
     cr_debug("%s", e->trouble);
 }
 
-/* This member of etcd is of no use: everything moves to the next. */
+/* The current member of etcd does not work: all calls move to the next one. */
 static void move_on(struct etcd_election *e, const char *why) {
     note_trouble(e, why);
     for (int k = 0; k < CALL_COUNT; k++) cancel(e, (enum call_kind) k);
     e->current = (e->current + 1) % e->member_count;
-    e->campaigned = 0;
+    e->campaigned = false;
     retry_soon(e);
 }
 
 /* ---- the lease ---- */
 
 static void lose_lease(struct etcd_election *e, const char *why) {
-    int led = e->leading;
+    bool was_leading = e->leading;
     e->lease[0] = '\0';
-    e->campaigned = e->leading = 0;
+    e->campaigned = e->leading = false;
     cancel(e, CALL_CAMPAIGN);
     cancel(e, CALL_KEEPALIVE);
     retry_soon(e);
-    if (led) e->events->on_deposed(e->arg, why);
+    if (was_leading) e->events->on_deposed(e->arg, why);
+}
+
+/* The lease counts from the moment at which it was asked for, which is before etcd granted it. */
+static void renew_lease(struct etcd_election *e, enum call_kind by) {
+    e->lease_until_ms = e->slots[by].sent_ms + e->lease_ms;
 }
 
 static void got_lease(struct etcd_election *e, const json_t *answer, const char *own_addr) {
-    const char *id = json_string_value(json_object_get(answer, "ID"));
-    if (id == NULL || strlen(id) >= sizeof(e->lease)) return;
-    (void) snprintf(e->lease, sizeof(e->lease), "%s", id);
+    char id[ETCD_LEASE_ID_MAX];
+    if (!etcd_read_lease(answer, id)) return;
+    memcpy(e->lease, id, sizeof(id));
     if (e->own_addr[0] == '\0') (void) snprintf(e->own_addr, sizeof(e->own_addr), "%s", own_addr);
-    e->lease_until_ms = e->slots[CALL_GRANT].sent_ms + e->lease_ms;
+    renew_lease(e, CALL_GRANT);
     e->trouble[0] = '\0';
 }
 
 static void got_keepalive(struct etcd_election *e, const json_t *answer) {
-    /* An expired lease has no time to live, and JSON leaves zeros out. */
-    if (json_object_get(answer, "TTL") == NULL) lose_lease(e, "its lease in etcd has expired");
-    else e->lease_until_ms = e->slots[CALL_KEEPALIVE].sent_ms + e->lease_ms;
+    if (etcd_lease_lives(answer)) renew_lease(e, CALL_KEEPALIVE);
+    else lose_lease(e, "its lease in etcd has expired");
 }
 
+/* Every third of the lease. A leader gives up at 5/6 of it, before etcd may elect another one. */
 static void on_beat(uv_timer_t *timer) {
     struct etcd_election *e = timer->data;
-    int64_t now = now_ms(e);
-    if (e->lease[0] != '\0' && now >= e->lease_until_ms - e->lease_ms / 6) {
+    if (e->lease[0] != '\0' && now_ms(e) >= e->lease_until_ms - e->lease_ms / 6) {
         lose_lease(e, "etcd has not confirmed its lease");
     }
-    if (e->slots[CALL_KEEPALIVE].call != NULL || e->slots[CALL_GRANT].call != NULL ||
-        e->slots[CALL_MEMBERS].call != NULL) {
+    if (is_under_way(e, CALL_KEEPALIVE) || is_under_way(e, CALL_GRANT) ||
+        is_under_way(e, CALL_MEMBERS)) {
         move_on(e, "no answer");
     }
-    if (e->lease[0] == '\0') return;
-    start(e, CALL_KEEPALIVE, json_pack("{s:s}", "ID", e->lease));
+    if (e->lease[0] != '\0') start(e, CALL_KEEPALIVE, json_pack("{s:s}", "ID", e->lease));
 }
 
 /* ---- the cluster ---- */
 
-static void add_member(struct etcd_election *e, const char *url) {
-    struct cr_endpoint found;
-    if (url == NULL || strncmp(url, "http://", 7) != 0 || e->member_count == MEMBERS_MAX) return;
-    if (cr_endpoint_parse(url + 7, 2379, &found, NULL) < 0) return;
+static bool has_member(const struct etcd_election *e, const struct cr_endpoint *which) {
     for (size_t i = 0; i < e->member_count; i++) {
-        if (strcmp(e->members[i].host, found.host) == 0 && e->members[i].port == found.port) return;
+        const struct cr_endpoint *m = &e->members[i];
+        if (strcmp(m->host, which->host) == 0 && m->port == which->port) return true;
     }
-    e->members[e->member_count++] = found;
+    return false;
 }
 
 static void got_members(struct etcd_election *e, const json_t *answer) {
-    const json_t *list = json_object_get(answer, "members");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *urls = json_object_get(json_array_get(list, i), "clientURLs");
-        for (size_t k = 0; k < json_array_size(urls); k++) {
-            add_member(e, json_string_value(json_array_get(urls, k)));
-        }
+    struct cr_endpoint found[MEMBERS_MAX];
+    size_t n = etcd_read_members(answer, found, MEMBERS_MAX);
+    for (size_t i = 0; i < n && e->member_count < MEMBERS_MAX; i++) {
+        if (!has_member(e, &found[i])) e->members[e->member_count++] = found[i];
     }
-    e->knows_members = 1;
+    e->knows_members = true;
 }
 
 /* ---- leaders ---- */
 
 static void got_leader(struct etcd_election *e, const json_t *answer) {
-    const json_t *kv = json_object_get(answer, "kv");
-    const char *value = json_string_value(json_object_get(kv, "value"));
-    const char *revision = json_string_value(json_object_get(kv, "create_revision"));
-    const char *lease = json_string_value(json_object_get(kv, "lease"));
-    char text[CR_HOST_MAX + 16];
-    struct cr_endpoint at;
-    int64_t epoch;
-    if (value == NULL || revision == NULL || unbase64(value, text, sizeof(text)) < 0 ||
-        cr_parse_i64(revision, 1, INT64_MAX, &epoch) < 0 || cr_endpoint_parse(text, 0, &at, NULL) < 0) {
+    struct etcd_leader leader;
+    if (!etcd_read_leader(answer, &leader)) {
         note_trouble(e, "its leader's entry cannot be understood");
         return;
     }
-    if ((uint64_t) epoch <= e->epoch) return;
-    e->epoch = (uint64_t) epoch;
-    e->leading = lease != NULL && e->lease[0] != '\0' && strcmp(lease, e->lease) == 0;
-    e->events->on_leader(e->arg, at.host, at.port, e->epoch, e->leading);
+    if (leader.epoch <= e->epoch) return;
+    e->epoch = leader.epoch;
+    e->leading = e->lease[0] != '\0' && strcmp(leader.lease, e->lease) == 0;
+    e->events->on_leader(e->arg, leader.at.host, leader.at.port, e->epoch, e->leading);
 }
 
 static void on_answer(void *arg, const json_t *answer, const char *own_addr) {
@@ -254,32 +212,33 @@ static void on_answer(void *arg, const json_t *answer, const char *own_addr) {
     case CALL_MEMBERS: got_members(e, answer); break;
     case CALL_GRANT: got_lease(e, answer, own_addr); break;
     case CALL_KEEPALIVE: got_keepalive(e, answer); break;
-    case CALL_CAMPAIGN: e->campaigned = 1; break;
+    case CALL_CAMPAIGN: e->campaigned = true; break;
     case CALL_OBSERVE: got_leader(e, answer); break;
     case CALL_REVOKE:
     case CALL_COUNT: break;
     }
 }
 
-static void goodbye(struct etcd_election *e);
+static void close_handles(struct etcd_election *e);
 
 static void on_done(void *arg, const char *why) {
     struct slot *s = arg;
     struct etcd_election *e = s->election;
     s->call = NULL;
-    if (e->closing) goodbye(e);
+    if (e->closing) close_handles(e);
     else if (why != NULL) move_on(e, why);
     else if (s->kind == CALL_OBSERVE || s->kind == CALL_CAMPAIGN) retry_soon(e);
     else advance(e);
 }
 
-/* ---- from the facts to what is wanted ---- */
+/* ---- the story: start what is missing ---- */
 
 static json_t *campaign_body(const struct etcd_election *e) {
     char text[RDZV_ADDR_MAX + 16];
-    int v6 = strchr(e->own_addr, ':') != NULL;
-    (void) snprintf(text, sizeof(text), "%s%s%s:%u", v6 ? "[" : "", e->own_addr, v6 ? "]" : "", e->own_port);
-    char *value = base64(text);
+    bool is_v6 = strchr(e->own_addr, ':') != NULL;
+    (void) snprintf(text, sizeof(text), "%s%s%s:%u", is_v6 ? "[" : "", e->own_addr,
+                    is_v6 ? "]" : "", e->own_port);
+    char *value = etcd_base64(text);
     json_t *body = value == NULL ? NULL
                                  : json_pack("{s:s, s:s, s:s}", "name", e->name, "lease", e->lease,
                                              "value", value);
@@ -288,9 +247,9 @@ static json_t *campaign_body(const struct etcd_election *e) {
 }
 
 static void advance(struct etcd_election *e) {
+    bool idle[CALL_COUNT];
     if (e->closing) return;
-    int idle[CALL_COUNT];
-    for (int k = 0; k < CALL_COUNT; k++) idle[k] = e->slots[k].call == NULL;
+    for (int k = 0; k < CALL_COUNT; k++) idle[k] = !is_under_way(e, (enum call_kind) k);
     if (!e->knows_members && idle[CALL_MEMBERS]) start(e, CALL_MEMBERS, json_object());
     if (idle[CALL_OBSERVE]) start(e, CALL_OBSERVE, json_pack("{s:s}", "name", e->name));
     if (e->lease[0] == '\0' && idle[CALL_GRANT]) {
@@ -301,18 +260,22 @@ static void advance(struct etcd_election *e) {
     }
 }
 
-static void on_first(uv_timer_t *timer) { advance(timer->data); }
+/* ---- opening ---- */
+
+static struct etcd_election *election_new(const char *run_id) {
+    struct etcd_election *e = calloc(1, sizeof(*e));
+    char *name = cr_asprintf(PREFIX "%s", run_id);
+    if (e != NULL && name != NULL) e->name = etcd_base64(name);
+    free(name);
+    if (e != NULL && e->name != NULL) return e;
+    free(e);
+    return NULL;
+}
 
 struct etcd_election *etcd_election_start(uv_loop_t *loop, const struct etcd_election_options *o,
                                           const struct etcd_election_events *events, void *arg) {
-    struct etcd_election *e = calloc(1, sizeof(*e));
-    char *name = cr_asprintf(PREFIX "%s", o->run_id);
-    if (e != NULL && name != NULL) e->name = base64(name);
-    free(name);
-    if (e == NULL || e->name == NULL) {
-        free(e);
-        return NULL;
-    }
+    struct etcd_election *e = election_new(o->run_id);
+    if (e == NULL) return NULL;
     e->loop = loop;
     e->events = events;
     e->arg = arg;
@@ -327,8 +290,9 @@ struct etcd_election *etcd_election_start(uv_loop_t *loop, const struct etcd_ele
     (void) uv_timer_init(loop, &e->retry);
     e->beat.data = e->retry.data = e;
     e->open_handles = 2;
-    (void) uv_timer_start(&e->beat, on_beat, (uint64_t) e->lease_ms / 3, (uint64_t) e->lease_ms / 3);
-    (void) uv_timer_start(&e->retry, on_first, 0, 0);
+    (void) uv_timer_start(&e->beat, on_beat, (uint64_t) e->lease_ms / 3,
+                          (uint64_t) e->lease_ms / 3);
+    (void) uv_timer_start(&e->retry, on_retry, 0, 0);
     return e;
 }
 
@@ -344,22 +308,22 @@ static void on_handle_closed(uv_handle_t *handle) {
     on_close(arg);
 }
 
-static void goodbye(struct etcd_election *e) {
+static void close_handles(struct etcd_election *e) {
     cancel(e, CALL_REVOKE);
     if (uv_is_closing((uv_handle_t *) &e->beat)) return;
     uv_close((uv_handle_t *) &e->beat, on_handle_closed);
     uv_close((uv_handle_t *) &e->retry, on_handle_closed);
 }
 
-static void on_goodbye_timer(uv_timer_t *timer) { goodbye(timer->data); }
+static void on_goodbye_timer(uv_timer_t *timer) { close_handles(timer->data); }
 
 void etcd_election_close(struct etcd_election *e, void (*on_close)(void *arg), void *arg) {
-    e->closing = 1;
+    e->closing = true;
     e->on_close = on_close;
     e->on_close_arg = arg;
     for (int k = 0; k < CALL_COUNT; k++) cancel(e, (enum call_kind) k);
     (void) uv_timer_stop(&e->beat);
     if (e->lease[0] != '\0') start(e, CALL_REVOKE, json_pack("{s:s}", "ID", e->lease));
-    int wait = e->slots[CALL_REVOKE].call != NULL;
-    (void) uv_timer_start(&e->retry, on_goodbye_timer, wait ? GOODBYE_MS : 0, 0);
+    (void) uv_timer_start(&e->retry, on_goodbye_timer,
+                          is_under_way(e, CALL_REVOKE) ? GOODBYE_MS : 0, 0);
 }

@@ -1,27 +1,19 @@
-/* One exchange: a request out, a reply in, and what becomes of the client when that fails.
+/* One exchange: a request out, a reply in, and the state of the client when that fails.
  *
- *   in order ──any failure, or time up in the middle of a reply──▶ broken, for good
- *   in order ──time up in WAIT or BARRIER──▶ CANCEL_WAIT ──"01" or "00 01"──▶ in order
- *                                               └─anything else──▶ broken
+ *   usable ──any failure, or time up in the middle of a reply──▶ broken, for good
+ *   usable ──time up in WAIT or BARRIER──▶ CANCEL_WAIT ──"01" or "00 01"──▶ usable
+ *                                             └─anything else──▶ broken
  *
- * A server of before CANCEL_WAIT (1.13) keeps the wait and answers it whenever the key comes, in
- * the middle of other replies. The only cure is a fresh connection; nothing is lost by it, since
- * the server answered a CHECK right before the WAIT, so it has executed all that was sent. */
-#include "store/client/client_internal.h"
+ * A server of before CANCEL_WAIT (1.13) keeps an abandoned wait, and answers it when the key is
+ * set, in the middle of other replies. So the client makes a new connection instead. Nothing is
+ * lost by that: such a server answered a CHECK right before the WAIT, so it has carried out
+ * everything that was sent before. */
+#include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
 #include <string.h>
-
-enum store_dialect store_client_dialect(const struct store_client *c) {
-    return store_handshake_dialect(c->handshake);
-}
-
-struct store_encoder store_client_encoder(struct store_client *c) {
-    cr_buffer_clear(&c->request);
-    return (struct store_encoder){&c->request, store_client_dialect(c), STORE_BYTES("/")};
-}
 
 /* ---- failing ---- */
 
@@ -29,29 +21,27 @@ int store_client_fail_timeout(const struct store_client *c, const struct store_c
                               struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];
     store_call_text(call->op, call->keys, call->key_count, what);
-    return cr_fail(err, -ETIMEDOUT, "%s at store %s: timed out after %lld ms", what, c->link.peer,
+    return cr_fail(err, -ETIMEDOUT, "%s at store %s: timed out after %lld ms", what, c->socket.peer,
                    (long long) call->timeout_ms);
 }
 
 static const char *reason_of(int code) {
-    if (code == -ECONNRESET) return "the server closed the connection";
-    if (code == -ETIMEDOUT) return "no reply in time";
-    return strerror(-code);
+    return code == -ECONNRESET ? "the server closed the connection" : strerror(-code);
 }
 
-/* Records what was in flight; the connection is given up at once, so that the server forgets us. */
+/* Records what was under way and closes the connection at once, so that the server ends its
+ * side. */
 static int break_client(struct store_client *c, const struct store_call *call, int code,
                         const char *reason, struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];
     store_call_text(call->op, call->keys, call->key_count, what);
     if (code == -ETIMEDOUT) {
-        (void) cr_fail(&c->broken, code, "%s at store %s: timed out after %lld ms", what,
-                       c->link.peer, (long long) call->timeout_ms);
+        (void) store_client_fail_timeout(c, call, &c->broken);
     } else {
-        (void) cr_fail(&c->broken, code, "%s at store %s: %s", what, c->link.peer,
+        (void) cr_fail(&c->broken, code, "%s at store %s: %s", what, c->socket.peer,
                        reason != NULL ? reason : reason_of(code));
     }
-    store_link_close(&c->link);
+    store_socket_close(&c->socket);
     if (err != NULL) *err = c->broken;
     return code;
 }
@@ -61,36 +51,23 @@ static int fail_broken(const struct store_client *c, const struct store_call *ca
     char what[STORE_CALL_TEXT_MAX];
     store_call_text(call->op, call->keys, call->key_count, what);
     return cr_fail(err, c->broken.code, "%s at store %s: the connection was lost before: %s", what,
-                   c->link.peer, c->broken.text);
+                   c->socket.peer, c->broken.text);
 }
 
 /* ---- the exchange ---- */
 
-static int send_request(struct store_client *c, const struct store_call *call) {
+static int send_call(struct store_client *c, const struct store_call *call) {
     struct iovec iov[2] = {
         {c->request.data, c->request.len},
         {(void *) (uintptr_t) call->tail.data, call->tail.len},
     };
-    return store_link_send(&c->link, iov, 2, call->deadline_ms);
-}
-
-int store_client_receive(struct store_client *c, struct store_answer *a, int64_t deadline_ms) {
-    int rc = store_answer_put(a, 0);
-    while (rc == 0) {
-        size_t room;
-        void *at = store_answer_room(a, &room);
-        if (at == NULL) return -ENOMEM;
-        int64_t n = store_link_receive(&c->link, at, room, deadline_ms);
-        if (n < 0) return (int) n;
-        rc = store_answer_put(a, (size_t) n);
-    }
-    return rc < 0 ? rc : 0;
+    return store_socket_send(&c->socket, iov, 2, call->deadline_ms);
 }
 
 int store_client_exchange(struct store_client *c, const struct store_call *call,
                           struct store_answer *a, struct cr_error *err) {
     if (c->broken.code != 0) return fail_broken(c, call, err);
-    int rc = send_request(c, call);
+    int rc = send_call(c, call);
     if (rc < 0) return break_client(c, call, rc, NULL, err);
     if (a == NULL) return 0;
     store_answer_begin(a, store_op_reply(call->op), call->item_count);
@@ -101,25 +78,21 @@ int store_client_exchange(struct store_client *c, const struct store_call *call,
 /* ---- waiting ---- */
 
 static int receive_byte(struct store_client *c, int64_t deadline_ms, uint8_t *byte) {
-    int64_t n = store_link_receive(&c->link, byte, 1, deadline_ms);
+    int64_t n = store_socket_receive(&c->socket, byte, 1, deadline_ms);
     return n < 0 ? (int) n : 0;
 }
 
-static int start_afresh(struct store_client *c, const struct store_call *call,
-                        struct cr_error *err) {
+static int reconnect(struct store_client *c, const struct store_call *call, struct cr_error *err) {
     (void) store_client_fail_timeout(c, call, err);
-    store_link_close(&c->link);
+    store_socket_close(&c->socket);
     struct cr_error why = {0};
     int rc = store_client_shake(c, STORE_SHAKE_LEGACY, cr_deadline_ms(STORE_GRACE_MS), &why);
-    if (rc < 0) {
-        struct store_call again = *call;
-        (void) break_client(c, &again, rc, why.text, NULL);
-    }
+    if (rc < 0) (void) break_client(c, call, rc, why.text, NULL);
     return -ETIMEDOUT;
 }
 
 static int cancel(struct store_client *c, const struct store_call *call, struct cr_error *err) {
-    if (store_client_dialect(c) != STORE_DIALECT_MODERN) return start_afresh(c, call, err);
+    if (store_client_dialect(c) != STORE_DIALECT_MODERN) return reconnect(c, call, err);
     struct store_encoder e = store_client_encoder(c);
     struct store_call ack = {.op = STORE_OP_CANCEL_WAIT,
                              .keys = call->keys,
@@ -128,7 +101,7 @@ static int cancel(struct store_client *c, const struct store_call *call, struct 
                              .deadline_ms = cr_deadline_ms(STORE_GRACE_MS)};
     uint8_t byte = 0;
     int rc = store_encode_plain(&e, STORE_OP_CANCEL_WAIT);
-    if (rc == 0) rc = send_request(c, &ack);
+    if (rc == 0) rc = send_call(c, &ack);
     if (rc == 0) rc = receive_byte(c, ack.deadline_ms, &byte);
     if (rc == 0 && byte == STORE_STOP_WAITING) rc = receive_byte(c, ack.deadline_ms, &byte);
     if (rc < 0) return break_client(c, &ack, rc, NULL, err);
@@ -141,7 +114,7 @@ int store_client_exchange_wait(struct store_client *c, const struct store_call *
                                struct cr_error *err) {
     if (c->broken.code != 0) return fail_broken(c, call, err);
     uint8_t byte = 0;
-    int rc = send_request(c, call);
+    int rc = send_call(c, call);
     if (rc < 0) return break_client(c, call, rc, NULL, err);
     rc = receive_byte(c, call->deadline_ms, &byte);
     if (rc == -ETIMEDOUT) return cancel(c, call, err);

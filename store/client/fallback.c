@@ -1,56 +1,15 @@
+/* Operations made of other operations: append by compare_set, the multi calls one key at a time, a
+ * barrier by add and wait. The keys of the barrier are those of torch's base class. */
 #include "store/client/fallback.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "store/bytes/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- lists ---- */
-
-static int grow(void **block, size_t *cap, size_t need, size_t unit) {
-    if (need <= *cap) return 0;
-    size_t n = *cap == 0 ? 64 : *cap;
-    while (n < need) n *= 2;
-    void *more = realloc(*block, n * unit);
-    if (more == NULL) return -ENOMEM;
-    *block = more;
-    *cap = n;
-    return 0;
-}
-
-int store_list_add(struct store_list_builder *b, const void *data, size_t len) {
-    void *block = b->block, *items = b->list.items;
-    int rc = grow(&block, &b->block_cap, b->block_len + len + 1, 1);
-    b->block = block;
-    if (rc == 0) rc = grow(&items, &b->item_cap, b->list.count + 1, sizeof(*b->list.items));
-    b->list.items = items;
-    if (rc < 0) return rc;
-    if (len > 0) memcpy(b->block + b->block_len, data, len);
-    b->block[b->block_len + len] = '\0';
-    b->list.items[b->list.count++] = (struct store_bytes){(const void *) b->block_len, len};
-    b->block_len += len + 1;
-    return 0;
-}
-
-struct store_list store_list_build(struct store_list_builder *b) {
-    struct store_list list = b->list;
-    for (size_t i = 0; i < list.count; i++)
-        list.items[i].data = b->block + (size_t) list.items[i].data;
-    list.block = b->block;
-    *b = (struct store_list_builder){0};
-    return list;
-}
-
-void store_list_drop(struct store_list_builder *b) {
-    free(b->block);
-    free(b->list.items);
-    *b = (struct store_list_builder){0};
-}
-
-/* ---- operations ---- */
 
 static int joined(struct cr_buffer *out, struct store_bytes a, struct store_bytes b) {
     cr_buffer_clear(out);
@@ -58,13 +17,13 @@ static int joined(struct cr_buffer *out, struct store_bytes a, struct store_byte
     return rc < 0 ? rc : cr_buffer_append(out, b.data, b.len);
 }
 
-static int same(const void *a, size_t a_len, const void *b, size_t b_len) {
+static bool same(const void *a, size_t a_len, const void *b, size_t b_len) {
     return a_len == b_len && (a_len == 0 || memcmp(a, b, a_len) == 0);
 }
 
-/* Replaces what it believes to be there; the store answers with what is there. Believing "absent"
- * first costs one round when it is right. An `expected` that equals the outcome cannot happen: the
- * outcome is longer, unless nothing is appended. */
+/* Appends by compare_set: expects the value seen last (at first none), and learns the present
+ * value from the answer. The outcome never equals `expected`, because it is longer, unless
+ * nothing is appended; so an answer that equals the outcome proves success. */
 static int append_loop(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t deadline_ms, struct cr_buffer *next, struct cr_error *err) {
     CR_AUTO_FREE void *seen = NULL;
@@ -74,12 +33,12 @@ static int append_loop(struct store *s, struct store_bytes key, struct store_byt
             return cr_fail(err, -ENOMEM, "append: out of memory");
         void *held = NULL;
         size_t held_len = 0;
-        int rc = store_compare_set(s, key, (struct store_bytes){seen, seen_len},
-                                   (struct store_bytes){next->data, next->len},
-                                   cr_time_left_ms(deadline_ms), &held, &held_len, err);
+        struct store_swap swap = {key, {seen, seen_len}, {next->data, next->len}};
+        int rc = store_compare_set(s, &swap, cr_time_left_ms(deadline_ms), &held, &held_len, err);
         if (rc < 0) return rc;
-        int done = same(held, held_len, next->data, next->len);
-        int vanished = !done && same(held, held_len, seen, seen_len); /* our own words came back */
+        bool done = same(held, held_len, next->data, next->len);
+        /* The answer repeats what was expected: the key does not exist any more. */
+        bool vanished = !done && same(held, held_len, seen, seen_len);
         free(seen);
         seen = held;
         seen_len = vanished ? 0 : held_len;

@@ -1,4 +1,4 @@
-/* What a server is, as a function of what it answered; the table of it is in the header. */
+/* What a server is, as a function of what it answered. The diagram is in probe.h. */
 #include "store/client/probe.h"
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@ enum store_reply store_handshake_reply(enum store_handshake how) {
     return how == STORE_SHAKE_PING ? STORE_REPLY_NONCE : STORE_REPLY_NUMBER;
 }
 
-int store_handshake_accepts(enum store_handshake how, uint32_t nonce, int64_t answer) {
+bool store_handshake_accepts(enum store_handshake how, uint32_t nonce, int64_t answer) {
     return how == STORE_SHAKE_PING ? answer == nonce : answer >= 0;
 }
 
@@ -50,18 +50,18 @@ int64_t store_probe_limit_ms(const struct store_probe *p) {
 }
 
 enum store_probe_next store_probe_shaken(struct store_probe *p) {
-    int doubtful =
+    bool doubtful =
         p->how == STORE_SHAKE_LEGACY && p->protocol == STORE_PROTOCOL_PROBE && !p->is_old;
     return doubtful ? STORE_PROBE_CONFIRM : STORE_PROBE_FOUND;
 }
 
-int store_worth_retry(int code) {
+bool store_worth_retry(int code) {
     return code == -ECONNREFUSED || code == -ECONNRESET || code == -ETIMEDOUT || code == -ENOENT ||
            code == -EHOSTUNREACH || code == -ENETUNREACH || code == -EPIPE || code == -EAGAIN;
 }
 
-enum store_probe_next store_probe_failed(struct store_probe *p, int code, int connected) {
-    p->is_old = 0;
+enum store_probe_next store_probe_failed(struct store_probe *p, int code, bool connected) {
+    p->is_old = false;
     if (!store_worth_retry(code) && !(connected && code == -EPROTO)) return STORE_PROBE_STOP;
     if (!connected || p->protocol != STORE_PROTOCOL_PROBE) return STORE_PROBE_LATER;
     enum store_handshake tried = p->how;
@@ -79,7 +79,7 @@ enum store_probe_next store_probe_failed(struct store_probe *p, int code, int co
 
 enum store_probe_next store_probe_confirmed(struct store_probe *p, int code, uint8_t byte) {
     if (code == -ECONNRESET || code == -EPIPE) {
-        p->is_old = 1;
+        p->is_old = true;
         return STORE_PROBE_AGAIN;
     }
     if (code == 0 && byte == STORE_WAIT_CANCELED) {
@@ -87,27 +87,27 @@ enum store_probe_next store_probe_confirmed(struct store_probe *p, int code, uin
         p->how = STORE_SHAKE_PING;
         return STORE_PROBE_AGAIN;
     }
-    return store_probe_failed(p, code < 0 ? code : -EPROTO, 1);
+    return store_probe_failed(p, code < 0 ? code : -EPROTO, true);
 }
 
-/* ---- pace ---- */
+/* ---- back-off ---- */
 
-struct store_pace store_pace_new(uint64_t seed) {
-    return (struct store_pace){BACKOFF_FIRST_MS, seed | 1}; /* 0 would stay 0 */
+struct store_backoff store_backoff_new(uint64_t seed) {
+    return (struct store_backoff){BACKOFF_FIRST_MS, seed | 1}; /* the generator below stays at 0 */
 }
 
-static uint64_t next_random(uint64_t *state) { /* xorshift: jitter needs no more */
+static uint64_t next_random(uint64_t *state) { /* xorshift */
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
     return *state;
 }
 
-int64_t store_pace_next_ms(struct store_pace *p) {
-    uint64_t spread = next_random(&p->random) % (uint64_t) (p->interval_ms + 1);
-    int64_t ms = p->interval_ms / 2 + (int64_t) spread;
-    p->interval_ms += p->interval_ms / 2;
-    if (p->interval_ms > BACKOFF_MAX_MS) p->interval_ms = BACKOFF_MAX_MS;
+int64_t store_backoff_next_ms(struct store_backoff *b) {
+    uint64_t spread = next_random(&b->random) % (uint64_t) (b->interval_ms + 1);
+    int64_t ms = b->interval_ms / 2 + (int64_t) spread;
+    b->interval_ms += b->interval_ms / 2;
+    if (b->interval_ms > BACKOFF_MAX_MS) b->interval_ms = BACKOFF_MAX_MS;
     return ms;
 }
 
@@ -127,7 +127,7 @@ const char *store_handshake_reason(int code) {
 
 int store_fail_connect(struct cr_error *err, int code, const char *host, uint16_t port,
                        int64_t timeout_ms, const char *why) {
-    int is_v6 = strchr(host, ':') != NULL;
+    bool is_v6 = strchr(host, ':') != NULL;
     const char *open = is_v6 ? "[" : "", *end = is_v6 ? "]" : "";
     if (code != -ETIMEDOUT)
         return cr_fail(err, code, "connect to the store at %s%s%s:%u: %s", open, host, end, port,
@@ -138,7 +138,7 @@ int store_fail_connect(struct cr_error *err, int code, const char *host, uint16_
                    open, host, end, port, (long long) timeout_ms, why);
 }
 
-/* ---- what the server knows ---- */
+/* ---- which operations the server has ---- */
 
 enum store_op store_question(enum store_op op) {
     return op == STORE_OP_QUEUE_PUSH || op == STORE_OP_QUEUE_POP ? STORE_OP_QUEUE_LEN : op;
@@ -148,7 +148,7 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
         int code = store_op_code(STORE_DIALECT_LEGACY, op);
-        return code >= 0 && code <= STORE_LEGACY_FIRST_MAX; /* above: never in a release */
+        return code >= 0 && code <= STORE_LEGACY_FIRST_MAX; /* no release had higher codes */
     }
     enum store_op q = store_question(op);
     if (q != STORE_OP_LIST_KEYS && q != STORE_OP_BARRIER && q != STORE_OP_QUEUE_LEN) return 1;
@@ -161,11 +161,11 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
     if (question == STORE_OP_LIST_KEYS) return store_encode_plain(&e, question);
     if (question == STORE_OP_QUEUE_LEN) return store_encode_key(&e, question, name);
     int rc = store_encode_number(&e, STORE_OP_BARRIER, name, 1);
-    return rc < 0 ? rc : store_encode_key(&e, STORE_OP_DELETE, name); /* it leaves a counter */
+    return rc < 0 ? rc : store_encode_key(&e, STORE_OP_DELETE, name); /* it left a counter */
 }
 
 enum store_reply store_question_reply(enum store_op question, int nth) {
     if (question != STORE_OP_BARRIER)
-        return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE; /* of the list, only its count */
+        return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE; /* of a list, the count */
     return nth == 0 ? STORE_REPLY_BYTE : nth == 1 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
 }

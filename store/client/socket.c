@@ -1,12 +1,11 @@
-/* One TCP connection with deadlines.
- *
- * Waiting is poll(2) with what is left of the deadline; a signal only makes it look again. A peer
- * whose host died is found by keepalive, so that a wait without limit ends all the same. */
+/* Waiting is poll(2) with the time that is left; after a signal it polls again. Keep-alive
+ * finds a peer whose host died, so that even a wait without a limit ends. */
 #include "store/client/socket.h"
 #include "store/client/probe.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/connect.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -20,26 +19,16 @@
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
-#define UNSENT_MAX_MS        120000 /* sent bytes that nobody acknowledges (TCP_USER_TIMEOUT) */
-
-/* 0 when one of `events` (or an error, which the next call tells) is there, or -ETIMEDOUT. */
-static int wait_ready(int fd, short events, int64_t deadline_ms) {
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = events};
-        int n = poll(&p, 1, cr_poll_timeout(deadline_ms));
-        if (n > 0) return 0;
-        if (n < 0 && errno != EINTR) return -errno;
-        if (deadline_ms != CR_FOREVER && cr_monotonic_ms() >= deadline_ms) return -ETIMEDOUT;
-    }
-}
+#define UNSENT_MAX_MS        120000 /* for sent bytes to be acknowledged (TCP_USER_TIMEOUT) */
 
 /* ---- connecting ---- */
 
 static void set_option(int fd, int level, int option, int value) {
-    (void) setsockopt(fd, level, option, &value, sizeof(value)); /* works without, only worse */
+    /* A failure is ignored: the connection works without the option, only less well. */
+    (void) setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-void store_link_prepare(int fd) {
+static void set_options(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
@@ -48,30 +37,10 @@ void store_link_prepare(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNSENT_MAX_MS);
 }
 
-int store_link_is_own_end(int fd) {
-    struct sockaddr_storage mine = {0}, theirs = {0};
-    socklen_t a = sizeof(mine), b = sizeof(theirs);
-    if (getsockname(fd, (struct sockaddr *) &mine, &a) < 0) return 0;
-    if (getpeername(fd, (struct sockaddr *) &theirs, &b) < 0) return 0;
-    return a == b && memcmp(&mine, &theirs, a) == 0;
-}
-
 static int connect_one(const struct addrinfo *to, int64_t deadline_ms, int *out_fd) {
-    CR_AUTO_FD int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -errno;
-    store_link_prepare(fd);
-    if (connect(fd, to->ai_addr, to->ai_addrlen) < 0) {
-        if (errno != EINPROGRESS && errno != EINTR) return -errno;
-        int rc = wait_ready(fd, POLLOUT, deadline_ms);
-        if (rc < 0) return rc;
-        int failed = 0;
-        socklen_t len = sizeof(failed);
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) < 0) return -errno;
-        if (failed != 0) return -failed;
-    }
-    if (store_link_is_own_end(fd)) return -ECONNREFUSED;
-    *out_fd = cr_take_fd(&fd);
-    return 0;
+    int rc = cr_connect(to->ai_addr, to->ai_addrlen, deadline_ms, out_fd);
+    if (rc == 0) set_options(*out_fd);
+    return rc;
 }
 
 static int64_t share_of(int64_t deadline_ms, size_t addresses_left) {
@@ -79,14 +48,14 @@ static int64_t share_of(int64_t deadline_ms, size_t addresses_left) {
     return left == 0 ? deadline_ms : cr_deadline_ms(store_address_time_ms(left, addresses_left));
 }
 
-static int connect_any(struct store_link *l, const struct addrinfo *list, int64_t deadline_ms) {
+static int connect_any(struct store_socket *s, const struct addrinfo *list, int64_t deadline_ms) {
     size_t left = 0;
     for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) left++;
     int best = -ENOENT;
     for (const struct addrinfo *a = list; a != NULL; a = a->ai_next, left--) {
-        int rc = connect_one(a, share_of(deadline_ms, left), &l->fd);
+        int rc = connect_one(a, share_of(deadline_ms, left), &s->fd);
         if (rc == 0) {
-            cr_address_format(a->ai_addr, l->peer);
+            cr_address_format(a->ai_addr, s->peer);
             return 0;
         }
         if (best == -ENOENT || !store_worth_retry(best)) best = rc;
@@ -94,10 +63,10 @@ static int connect_any(struct store_link *l, const struct addrinfo *list, int64_
     return best;
 }
 
-int store_link_dial(struct store_link *l, const char *host, uint16_t port, int64_t deadline_ms,
-                    struct cr_error *err) {
-    l->fd = -1;
-    l->hot = 0;
+int store_socket_connect(struct store_socket *s, const char *host, uint16_t port,
+                         int64_t deadline_ms, struct cr_error *err) {
+    s->fd = -1;
+    s->probably_more = false;
     char service[8];
     (void) snprintf(service, sizeof(service), "%u", port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -108,7 +77,7 @@ int store_link_dial(struct store_link *l, const char *host, uint16_t port, int64
         const char *why = rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);
         return cr_fail(err, -ENOENT, "cannot resolve the name: %s", why);
     }
-    rc = connect_any(l, list, deadline_ms);
+    rc = connect_any(s, list, deadline_ms);
     freeaddrinfo(list);
     if (rc < 0) return cr_fail(err, rc, "%s", strerror(-rc));
     return 0;
@@ -128,35 +97,36 @@ static void advance(struct iovec **iov, int *count, size_t n) {
     }
 }
 
-int store_link_send(struct store_link *l, struct iovec *iov, int iov_count, int64_t deadline_ms) {
-    advance(&iov, &iov_count, 0); /* empty pieces in front */
+int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
+                      int64_t deadline_ms) {
+    advance(&iov, &iov_count, 0); /* skips empty pieces in front */
     while (iov_count > 0) {
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t) iov_count};
-        ssize_t n = sendmsg(l->fd, &m, MSG_NOSIGNAL);
+        ssize_t n = sendmsg(s->fd, &m, MSG_NOSIGNAL);
         if (n >= 0) {
             advance(&iov, &iov_count, (size_t) n);
             continue;
         }
         if (errno == EINTR) continue;
         if (errno != EAGAIN) return -errno;
-        int rc = wait_ready(l->fd, POLLOUT, deadline_ms);
+        int rc = cr_wait_ready(s->fd, POLLOUT, deadline_ms);
         if (rc < 0) return rc;
     }
     return 0;
 }
 
-int64_t store_link_receive(struct store_link *l, void *at, size_t room, int64_t deadline_ms) {
+int64_t store_socket_receive(struct store_socket *s, void *at, size_t room, int64_t deadline_ms) {
     for (;;) {
-        if (!l->hot) {
-            int rc = wait_ready(l->fd, POLLIN, deadline_ms);
+        if (!s->probably_more) {
+            int rc = cr_wait_ready(s->fd, POLLIN, deadline_ms);
             if (rc < 0) return rc;
         }
-        ssize_t n = recv(l->fd, at, room, 0);
-        l->hot = n == (ssize_t) room && room > 8;
+        ssize_t n = recv(s->fd, at, room, 0);
+        s->probably_more = n == (ssize_t) room && room > 8;
         if (n > 0) return n;
         if (n == 0) return -ECONNRESET;
         if (errno != EINTR && errno != EAGAIN) return -errno;
     }
 }
 
-void store_link_close(struct store_link *l) { cr_close_fd(&l->fd); }
+void store_socket_close(struct store_socket *s) { cr_close_fd(&s->fd); }

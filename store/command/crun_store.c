@@ -1,90 +1,65 @@
-/* crun-store: a store server on its own, and the operator's tool to look into any. */
-#include "store/command/command.h"
+/* crun-store: a store as a program of its own, and commands that look into any store. */
+#include "store/command/command_internal.h"
 
-#include "base/cleanup.h"
 #include "base/daemon.h"
 #include "base/log.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-static const struct command {
-    const char *name, *summary;
-    command_fn run;
-} commands[] = {
-    {"serve", "run a store", command_serve},
-    {"get", "print the value of a key", command_get},
-    {"set", "set a key", command_set},
-    {"add", "count a key up or down", command_add},
-    {"wait", "wait for keys", command_wait},
-    {"keys", "list the keys", command_keys},
-    {"delete", "delete keys", command_delete},
-    {"stat", "show clients, keys, traffic, and who waits for what since when", command_stat},
-    {"ping", "say what a server speaks and how far away it is", command_ping},
+static const char man_description[] =
+    ".B serve\n"
+    "runs the store that\n"
+    ".BR crun (1)\n"
+    "otherwise hosts for its workers: the store that\n"
+    ".B torch.distributed.TCPStore\n"
+    "clients of every release connect to. The other commands talk to any such store, crun's or\n"
+    "torch's.\n"
+    ".PP\n"
+    "With \\-\\-json a command prints one line of JSON; bytes of keys and values outside\n"
+    "printable ASCII stand in it as \\eu00XX, one per byte. In text, bytes of a key that are not\n"
+    "printable UTF\\-8 are shown as \\exNN; values are printed as they are.\n"
+    ".PP\n"
+    "Options stand in front of the first key. A key that begins with dashes needs\n"
+    "\\-\\- in front.\n";
+
+static const char man_tail[] =
+    ".SH ENVIRONMENT\n"
+    ".TP\n"
+    ".B LOGLEVEL\n"
+    "debug, info, warning (the default) or error.\n"
+    ".TP\n"
+    ".B NOTIFY_SOCKET\n"
+    "Set by systemd: serve reports there that it is ready, and that it stops.\n"
+    ".SH \"EXIT STATUS\"\n"
+    "0; 1 when the command could not be carried out, with the reason on stderr; 2 when the\n"
+    "command line is wrong.\n"
+    ".SH EXAMPLES\n"
+    ".nf\n"
+    "$ crun\\-store serve \\-\\-host 127.0.0.1 \\-\\-port 29500 \\-\\-max\\-memory 512M\n"
+    "127.0.0.1:29500\n"
+    ".fi\n"
+    ".SH \"SEE ALSO\"\n"
+    ".BR crun (1);\n"
+    "docs/protocols/store.md describes the wire.\n";
+
+static const struct cr_command *const commands[] = {
+    &command_serve, &command_get,    &command_set,  &command_add,  &command_wait,
+    &command_keys,  &command_delete, &command_stat, &command_ping, NULL};
+
+static const struct cr_program program = {
+    .name = "crun-store",
+    .summary = "a key-value store for torch's TCPStore clients, and a look into a running one",
+    .commands = commands,
+    .help_tail = "\n"
+                 "Exit status: 0; 1: not done, the reason is on stderr; 2: the command line is "
+                 "wrong.\n"
+                 "The store may be crun's or torch's of any release. More: man crun-store",
+    .man_description = man_description,
+    .man_tail = man_tail,
 };
 
-void command_complain(const char *name, const char *fmt, ...) {
-    char text[CR_ERROR_TEXT_MAX];
-    va_list ap;
-    va_start(ap, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    (void) fprintf(stderr, "crun-store%s%s: ", name[0] == '\0' ? "" : " ", name);
-    command_put_text(stderr, STORE_BYTES(text));
-    (void) fputc('\n', stderr);
-}
-
-int command_usage_error(const char *name, const char *fmt, ...) {
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    command_complain(name, "%s; try 'crun-store %s --help'", text, name);
-    return COMMAND_USAGE;
-}
-
-static void print_help(void) {
-    (void) printf("usage: crun-store COMMAND [options]\n\ncommands:\n");
-    for (size_t i = 0; i < CR_ARRAY_LEN(commands); i++) {
-        (void) printf("  %-8s %s\n", commands[i].name, commands[i].summary);
-    }
-    (void) printf("\n'crun-store COMMAND --help' shows the options of one.\n");
-}
-
-static int run_command(const char *name, int argc, char **argv) {
-    for (size_t i = 0; i < CR_ARRAY_LEN(commands); i++) {
-        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc, argv);
-    }
-    if (name[0] == '\0') {
-        command_complain("", "no command given; try 'crun-store --help'");
-    } else {
-        command_complain("", "unknown command '%.400s'; try 'crun-store --help'", name);
-    }
-    return COMMAND_USAGE;
-}
-
-/* An answer that could not be written is no answer. */
-static int finish(int status) {
-    if (fflush(stdout) == 0 && ferror(stdout) == 0) return status;
-    (void) fprintf(stderr, "crun-store: cannot write to stdout: %s\n", strerror(errno));
-    return COMMAND_FAILED;
-}
-
 int main(int argc, char **argv) {
-    const char *name = argc > 1 ? argv[1] : "";
     cr_keep_standard_files();
     cr_log_setup("crun-store", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        print_help();
-        return finish(0);
-    }
-    if (strcmp(name, "--version") == 0) {
-        (void) printf("crun-store %s\n", CRUN_VERSION);
-        return finish(0);
-    }
-    return finish(run_command(name, argc - 1, argv + 1));
+    return cr_program_main(&program, argc, argv);
 }

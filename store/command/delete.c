@@ -1,28 +1,37 @@
-/* crun-store delete: takes keys out of a store. */
-#include "store/command/command.h"
+/* crun-store delete: deletes keys, and names those that did not exist. */
+#include "store/command/command_internal.h"
 
-#include <string.h>
-
-static const struct command_shape shape = {
-    "delete", "KEY...", "Deletes keys. The exit status is 1 if one of them was not there.",
-    1,        1 << 16,  10000};
-
-int command_delete(int argc, char **argv) {
-    struct command_line line;
+static int run(const struct cr_command *command, const struct cr_command_line *line) {
+    struct command_target target;
     int status;
-    struct store *s = command_begin(&shape, argc, argv, &line, &status);
+    struct store *s = command_begin(command, line, &target, &status);
     if (s == NULL) return status;
     struct cr_error err = {0};
     int count = 0, rc = 0;
-    for (int i = 0; i < line.arg_count && rc == 0; i++) {
+    for (int i = 0; i < target.arg_count && rc == 0; i++) {
         int deleted = 0;
-        rc =
-            store_delete(s, STORE_BYTES(line.args[i]), command_time_left_ms(&line), &deleted, &err);
+        rc = store_delete(s, STORE_BYTES(target.args[i]), command_time_left_ms(&target), &deleted,
+                          &err);
         count += deleted;
-        if (rc == 0 && !deleted) command_complain("delete", "no key '%.400s'", line.args[i]);
+        if (rc == 0 && !deleted) cr_complain(command->name, "no key '%.400s'", target.args[i]);
     }
     store_close(s);
-    if (rc < 0) return command_fail(&line, &err);
-    if (line.json) (void) printf("{\"deleted\": %d}\n", count);
-    return count == line.arg_count ? 0 : COMMAND_FAILED;
+    if (rc < 0) return command_fail(&target, &err);
+    if (target.json) (void) printf("{\"deleted\": %d}\n", count);
+    return count == target.arg_count ? 0 : CR_EXIT_FAILED;
 }
+
+static const struct cr_option options[TARGET_OPTION_COUNT] = TARGET_OPTIONS("10");
+
+const struct cr_command command_delete = {
+    .name = "crun-store delete",
+    .summary = "delete keys",
+    .arguments = "HOST:PORT KEY...",
+    .description = "Deletes keys. The exit status is 1 if one of them did not exist.",
+    .options = options,
+    .option_count = TARGET_OPTION_COUNT,
+    .min_arguments = 2,
+    .max_arguments = 1 << 16,
+    .options_end_after = TARGET_OPTIONS_END_AFTER,
+    .run = run,
+};

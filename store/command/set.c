@@ -1,19 +1,10 @@
-/* crun-store set: a value for a key, from the line or from stdin. */
-#include "store/command/command.h"
+/* crun-store set: sets a key to a value from the command line or from stdin. */
+#include "store/command/command_internal.h"
 
 #include "base/buffer.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
-
-static const struct command_shape shape = {
-    "set",
-    "KEY VALUE",
-    "Sets a key. The value '-' is read from stdin, to its end. Returns when the store has it.",
-    2,
-    2,
-    10000};
 
 static int read_stdin(struct cr_buffer *b, struct cr_error *err) {
     for (;;) {
@@ -28,33 +19,54 @@ static int read_stdin(struct cr_buffer *b, struct cr_error *err) {
     }
 }
 
-/* SET has no reply; counting the keys behind it has, and so tells that the value arrived. */
-static int set_and_confirm(struct store *s, const struct command_line *line,
+/* SET has no reply. Counting the keys has one, which proves that the server carried out the SET. */
+static int set_and_confirm(struct store *s, const struct command_target *target,
                            struct store_bytes value, struct cr_error *err) {
     int64_t keys;
-    int rc = store_set(s, STORE_BYTES(line->args[0]), value, command_time_left_ms(line), err);
-    return rc < 0 ? rc : store_num_keys(s, command_time_left_ms(line), &keys, err);
+    struct store_bytes key = STORE_BYTES(target->args[0]);
+    int rc = store_set(s, key, value, command_time_left_ms(target), err);
+    return rc < 0 ? rc : store_num_keys(s, command_time_left_ms(target), &keys, err);
 }
 
-int command_set(int argc, char **argv) {
-    struct command_line line;
-    int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
+static int set(struct command_target *target, struct store_bytes value) {
+    struct store *s = command_open(target);
+    if (s == NULL) return CR_EXIT_FAILED;
+    struct cr_error err = {0};
+    int rc = set_and_confirm(s, target, value, &err);
+    store_close(s);
+    if (rc < 0) return command_fail(target, &err);
+    if (target->json) (void) printf("{\"bytes\": %zu}\n", value.len);
+    return 0;
+}
+
+static int run(const struct cr_command *command, const struct cr_command_line *line) {
+    struct command_target target;
+    int status = command_read_target(command, line, &target);
+    if (status != 0) return status;
+    if (strcmp(target.args[1], "-") != 0) return set(&target, STORE_BYTES(target.args[1]));
     struct cr_error err = {0};
     struct cr_buffer input = {0};
-    struct store_bytes value = STORE_BYTES(line.args[1]);
-    if (strcmp(line.args[1], "-") == 0) {
-        if (read_stdin(&input, &err) < 0) {
-            cr_buffer_done(&input);
-            return command_fail(&line, &err);
-        }
-        value = (struct store_bytes){input.data, input.len};
+    if (read_stdin(&input, &err) < 0) {
+        status = command_fail(&target, &err);
+    } else {
+        status = set(&target, (struct store_bytes){input.data, input.len});
     }
-    struct store *s = command_open(&line);
-    int rc = s == NULL ? -EIO : set_and_confirm(s, &line, value, &err);
-    if (s != NULL && rc < 0) (void) command_fail(&line, &err);
-    if (rc == 0 && line.json) (void) printf("{\"bytes\": %zu}\n", value.len);
-    store_close(s);
     cr_buffer_done(&input);
-    return rc < 0 ? COMMAND_FAILED : 0;
+    return status;
 }
+
+static const struct cr_option options[TARGET_OPTION_COUNT] = TARGET_OPTIONS("10");
+
+const struct cr_command command_set = {
+    .name = "crun-store set",
+    .summary = "set a key",
+    .arguments = "HOST:PORT KEY VALUE",
+    .description = "Sets a key and returns when the store has the value. The value '-' is read "
+                   "from stdin, to its end.",
+    .options = options,
+    .option_count = TARGET_OPTION_COUNT,
+    .min_arguments = 3,
+    .max_arguments = 3,
+    .options_end_after = TARGET_OPTIONS_END_AFTER,
+    .run = run,
+};

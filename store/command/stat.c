@@ -1,67 +1,11 @@
-/* crun-store stat: what a store is doing, and who waits for which key since when.
- *
- * Asked in the store's own dialect (STORE_ADMIN_MAGIC); torch's servers do not have it. */
-#include "store/wire/answer.h"
-#include "store/command/command.h"
-#include "store/client/socket.h"
-
-#include "base/clock.h"
+/* crun-store stat: shows what a store is doing, and which clients wait for which keys since
+ * when. Only our own servers can be asked for it. */
+#include "store/command/command_internal.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct command_shape shape = {
-    "stat",
-    "",
-    "Shows clients, keys, bytes and operations of a store, and who waits for which key\n"
-    "since when, the longest wait first. Only crun's own stores tell.",
-    0,
-    0,
-    5000};
-
-#define STAT_MAX ((size_t) 64 << 20)
-
-/* ---- asking ---- */
-
-static int ask(struct store_link *l, struct store_answer *a, int64_t deadline_ms) {
-    char request[] = STORE_ADMIN_MAGIC "S";
-    _Static_assert(STORE_ADMIN_STAT == 'S', "the request above");
-    struct iovec iov = {request, sizeof(request) - 1};
-    int rc = store_link_send(l, &iov, 1, deadline_ms);
-    store_answer_begin(a, STORE_REPLY_VALUE, 0);
-    while (rc == 0) {
-        size_t room;
-        void *at = store_answer_room(a, &room);
-        if (at == NULL || a->bytes.len > STAT_MAX) return -ENOMEM;
-        int64_t n = store_link_receive(l, at, room, deadline_ms);
-        rc = n < 0 ? (int) n : store_answer_put(a, (size_t) n);
-    }
-    return rc < 0 ? rc : 0;
-}
-
-static int fetch(const struct command_line *line, char **text, size_t *len, struct cr_error *err) {
-    struct store_link link = {.fd = -1};
-    struct store_answer a = {0};
-    int64_t deadline = cr_deadline_ms(line->timeout_ms);
-    char where[COMMAND_WHERE_MAX];
-    struct cr_error why = {0};
-    int rc = store_link_dial(&link, line->endpoint.host, line->endpoint.port, deadline, &why);
-    if (rc < 0) {
-        return cr_fail(err, rc, "connect to %s: %s; is it running there?",
-                       command_where(line, where), why.text);
-    }
-    rc = ask(&link, &a, deadline);
-    void *value = NULL;
-    if (rc == 0) rc = store_answer_take_value(&a, &value, len);
-    store_answer_done(&a);
-    store_link_close(&link);
-    *text = value;
-    if (rc == 0) return 0;
-    return cr_fail(err, rc, "%s does not answer: %s; only crun's own stores have stat",
-                   command_where(line, where), rc == -ECONNRESET ? "it hung up" : strerror(-rc));
-}
 
 /* ---- showing ---- */
 
@@ -85,16 +29,18 @@ static const char *human_size(char out[32], long long bytes) {
 
 static const char *human_time(char out[32], long long ms) {
     long long s = ms / 1000;
-    if (s < 60)
+    if (s < 60) {
         (void) snprintf(out, 32, "%.1f s", (double) ms / 1000);
-    else if (s < 3600)
+    } else if (s < 3600) {
         (void) snprintf(out, 32, "%lld min %02lld s", s / 60, s % 60);
-    else
+    } else {
         (void) snprintf(out, 32, "%lld h %02lld min", s / 3600, s / 60 % 60);
+    }
     return out;
 }
 
-/* Keys came as one code point a byte; back to bytes, so that UTF-8 keys read as they were. */
+/* The server sends each byte of a key as one code point (store/server/stat.c). This turns the code
+ * points back into bytes, so that a key in UTF-8 is shown as its author wrote it. */
 static void print_key(const json_t *key) {
     const unsigned char *at = (const unsigned char *) json_string_value(key);
     size_t len = json_string_length(key), n = 0;
@@ -167,25 +113,54 @@ static void print_stat(const json_t *stat) {
     print_waits(stat);
 }
 
-int command_stat(int argc, char **argv) {
-    struct command_line line;
-    int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
+static int show(const struct command_target *target, const char *text, size_t len) {
     struct cr_error err = {0};
-    char *text = NULL;
-    size_t len = 0;
-    if (fetch(&line, &text, &len, &err) < 0) return command_fail(&line, &err);
     json_error_t why;
     json_t *stat = json_loadb(text, len, JSON_ALLOW_NUL, &why);
     if (stat == NULL) {
-        (void) cr_fail(&err, -EPROTO, "the store's answer is not JSON: %s", why.text);
-    } else if (line.json) {
+        /* jansson reports a failed allocation in various ways, also as a mistake in the text. */
+        (void) cr_fail(&err, -EPROTO,
+                       "cannot read the store's answer: %s; it is not JSON, or memory is short",
+                       why.text[0] != '\0' ? why.text : "no reason known");
+        return command_fail(target, &err);
+    }
+    if (target->json) {
         (void) printf("%.*s\n", (int) len, text);
     } else {
         print_stat(stat);
     }
-    int rc = stat == NULL ? command_fail(&line, &err) : 0;
     json_decref(stat);
-    free(text);
-    return rc;
+    return 0;
 }
+
+static int run(const struct cr_command *command, const struct cr_command_line *line) {
+    struct command_target target;
+    int status = command_read_target(command, line, &target);
+    if (status != 0) return status;
+    struct cr_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    if (store_client_stat(target.endpoint.host, target.endpoint.port, target.timeout_ms, &text,
+                          &len, &err) < 0)
+        return command_fail(&target, &err);
+    status = show(&target, text, len);
+    free(text);
+    return status;
+}
+
+static const struct cr_option options[TARGET_OPTION_COUNT] = TARGET_OPTIONS("5");
+
+const struct cr_command command_stat = {
+    .name = "crun-store stat",
+    .summary = "show clients, keys, traffic, and which clients wait for which keys",
+    .arguments = "HOST:PORT",
+    .description =
+        "Shows clients, keys, bytes and operations of a store, and which clients wait for which "
+        "keys since when, the longest wait first. Only crun's own stores can be asked.",
+    .options = options,
+    .option_count = TARGET_OPTION_COUNT,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .options_end_after = TARGET_OPTIONS_END_AFTER,
+    .run = run,
+};

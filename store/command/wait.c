@@ -1,16 +1,12 @@
 /* crun-store wait: returns when all keys exist. */
-#include "store/command/command.h"
+#include "store/command/command_internal.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-static const struct command_shape shape = {"wait", "KEY...", "Returns when all the keys exist.",
-                                           1,      1 << 16,  CR_FOREVER};
-
-/* Names the first key that is still missing, which the wait as a whole cannot. */
+/* Adds to the error of a wait for several keys the name of the first that is missing. */
 static void name_missing(struct store *s, const struct store_bytes *keys, size_t count,
                          struct cr_error *err) {
     for (size_t i = 0; i < count && count > 1; i++) {
@@ -22,23 +18,48 @@ static void name_missing(struct store *s, const struct store_bytes *keys, size_t
     }
 }
 
-int command_wait(int argc, char **argv) {
-    struct command_line line;
-    int status;
-    if (!command_parse(&shape, argc, argv, &line, &status)) return status;
-    size_t count = (size_t) line.arg_count;
+static int wait_for_keys(struct command_target *target, const struct store_bytes *keys,
+                         size_t count) {
+    struct store *s = command_open(target);
+    if (s == NULL) return CR_EXIT_FAILED;
     struct cr_error err = {0};
-    struct store_bytes *keys = calloc(count, sizeof(*keys));
-    if (keys == NULL) return COMMAND_FAILED;
-    for (size_t i = 0; i < count; i++) keys[i] = STORE_BYTES(line.args[i]);
-    struct store *s = command_open(&line);
     int64_t start = cr_monotonic_ms();
-    int rc = s == NULL ? -EIO : store_wait(s, keys, count, command_time_left_ms(&line), &err);
+    int rc = store_wait(s, keys, count, command_time_left_ms(target), &err);
     if (rc == -ETIMEDOUT) name_missing(s, keys, count, &err);
-    if (s != NULL && rc < 0) (void) command_fail(&line, &err);
-    if (rc == 0 && line.json)
-        (void) printf("{\"waited_ms\": %lld}\n", (long long) (cr_monotonic_ms() - start));
     store_close(s);
-    free(keys);
-    return rc < 0 ? COMMAND_FAILED : 0;
+    if (rc < 0) return command_fail(target, &err);
+    if (target->json)
+        (void) printf("{\"waited_ms\": %lld}\n", (long long) (cr_monotonic_ms() - start));
+    return 0;
 }
+
+static int run(const struct cr_command *command, const struct cr_command_line *line) {
+    struct command_target target;
+    int status = command_read_target(command, line, &target);
+    if (status != 0) return status;
+    size_t count = (size_t) target.arg_count;
+    struct store_bytes *keys = calloc(count, sizeof(*keys));
+    if (keys == NULL) {
+        cr_complain(command->name, "out of memory");
+        return CR_EXIT_FAILED;
+    }
+    for (size_t i = 0; i < count; i++) keys[i] = STORE_BYTES(target.args[i]);
+    status = wait_for_keys(&target, keys, count);
+    free(keys);
+    return status;
+}
+
+static const struct cr_option options[TARGET_OPTION_COUNT] = TARGET_OPTIONS(NULL);
+
+const struct cr_command command_wait = {
+    .name = "crun-store wait",
+    .summary = "wait for keys",
+    .arguments = "HOST:PORT KEY...",
+    .description = "Returns when all keys exist. When the time is up it names one that is missing.",
+    .options = options,
+    .option_count = TARGET_OPTION_COUNT,
+    .min_arguments = 2,
+    .max_arguments = 1 << 16,
+    .options_end_after = TARGET_OPTIONS_END_AFTER,
+    .run = run,
+};

@@ -1,3 +1,4 @@
+/* See key_table.h. The entries of a bucket are a singly linked list; the newest is first. */
 #include "store/keyspace/key_table.h"
 
 #include <stdbool.h>
@@ -5,9 +6,9 @@
 #include <string.h>
 
 #define BUCKETS_MIN      16u
-#define BUCKETS_PER_STEP 4u /* more than the two a request needs to finish before the next growth */
+#define BUCKETS_PER_STEP 4u /* with 2 per request, moving would end just before the next growth */
 
-/* ---- SipHash-1-3, as its authors published it ---- */
+/* ---- SipHash-1-3 (Aumasson, Bernstein) ---- */
 
 static inline uint64_t rotate(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
@@ -63,7 +64,7 @@ static void push(struct store_entry **bucket, struct store_entry *e) {
     *bucket = e;
 }
 
-/* Moves a few buckets on; the last one makes the new array the only one. */
+/* Moves a few buckets to the new array. After the last one, the new array is the only one. */
 static void rehash_step(struct store_key_table *t) {
     for (unsigned i = 0; i < BUCKETS_PER_STEP && t->moved < t->sizes[0]; i++, t->moved++) {
         size_t ahead = t->moved + 2 * BUCKETS_PER_STEP;
@@ -84,7 +85,7 @@ static void rehash_step(struct store_key_table *t) {
     t->moved = 0;
 }
 
-/* Without memory for it the table stays as it is: slower, never wrong. */
+/* Without memory for a new array the table stays as it is: slower, but correct. */
 static void rehash_start(struct store_key_table *t, size_t size) {
     if (t->buckets[1] != NULL || size > (size_t) UINT32_MAX + 1) return;
     t->buckets[1] = calloc(size, sizeof(struct store_entry *));
@@ -93,7 +94,7 @@ static void rehash_start(struct store_key_table *t, size_t size) {
     t->moved = 0;
 }
 
-/* The place where an entry of this hash hangs: a bucket of one of the two arrays. */
+/* The bucket for this hash, in one of the two arrays. */
 static inline struct store_entry **bucket_of(struct store_key_table *t, uint32_t hash) {
     size_t i = hash & (t->sizes[0] - 1);
     if (t->buckets[1] == NULL || i >= t->moved) return &t->buckets[0][i];
@@ -153,7 +154,7 @@ struct store_entry *store_key_table_obtain(struct store_key_table *t, const void
     return e != NULL ? e : store_key_table_insert(t, hash, key, len);
 }
 
-/* Each step is one miss of the cache a key, and none waits for another's. */
+/* Each step below misses the cache once per key, and the misses of one step overlap. */
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count) {
     if (t->count == 0) return;
     for (size_t i = 0; i < count; i++) __builtin_prefetch(bucket_of(t, hashes[i]));
@@ -186,7 +187,7 @@ void store_key_table_each(const struct store_key_table *t,
     }
 }
 
-/* ---- a little at a time ---- */
+/* ---- scanning in pieces ---- */
 
 static uint32_t reversed(uint32_t x) {
     x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
@@ -195,9 +196,10 @@ static uint32_t reversed(uint32_t x) {
     return __builtin_bswap32(x);
 }
 
-/* A bucket is picked by a hash's low bits, so in the order of reversed hashes it is one range, and a
- * table of another size cuts the same order into other ranges. The cursor is a place in that order:
- * growing, shrinking and being between two arrays change the ranges, never the order. */
+/* The low bits of a hash pick the bucket. In the order of bit-reversed hashes, a bucket is
+ * therefore one contiguous range, and a table of another size only cuts the same order into
+ * other ranges. The cursor is a place in that order, which growing, shrinking and moving
+ * between two arrays do not change. */
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg) {
     if (t->count == 0) return STORE_SCAN_END;

@@ -1,7 +1,9 @@
-/* The hash table of the key space: chained, seeded, and rehashed a few buckets at a time.
+/* The hash table of the key space: chained, with a secret seed, rehashed a few buckets at a time.
  *
- * Keyed with SipHash, so that nobody can send keys that all fall into one bucket; grown and shrunk
- * step by step, so that no request pays for a million others. */
+ * The hash is SipHash with a random seed, so that a client cannot choose keys that all fall
+ * into one bucket. The table grows and shrinks in steps of a few buckets per request, so that
+ * no single request pays for moving a million keys: growing to a million keys, no moment is
+ * longer than 10 ms (docs/protocols/store.md, section 8). */
 #ifndef STORE_KEYSPACE_KEY_TABLE_H
 #define STORE_KEYSPACE_KEY_TABLE_H
 
@@ -13,8 +15,8 @@ struct store_extra;
 
 struct store_entry {
     struct store_entry *next;  /* in its bucket */
-    struct store_value *value; /* NULL: the key does not exist, something only asks for its name */
-    struct store_extra *extra; /* waiters, watchers, a queue; NULL for nearly all */
+    struct store_value *value; /* NULL: there is no key, but something refers to the name */
+    struct store_extra *extra; /* waiters, watches, a queue; NULL for nearly all names */
     uint32_t hash;
     uint32_t key_len;
     uint8_t key[];
@@ -22,9 +24,9 @@ struct store_entry {
 
 struct store_key_table {
     uint64_t seed[2];
-    struct store_entry **buckets[2]; /* [1] is the array being moved to, or NULL */
+    struct store_entry **buckets[2]; /* [1] is the array that entries are being moved to, or NULL */
     size_t sizes[2];                 /* powers of two */
-    size_t moved;                    /* buckets of [0] already moved */
+    size_t moved;                    /* buckets of [0] that have been moved */
     size_t count;
 };
 
@@ -34,11 +36,12 @@ void store_key_table_init(struct store_key_table *t, const uint64_t seed[2]);
 void store_key_table_done(struct store_key_table *t); /* frees the arrays, not the entries */
 
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len);
-/* Finds or inserts (value and extra NULL); NULL when memory is short. */
+/* Finds or inserts (with value and extra NULL). Returns NULL when memory is short. */
 struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len);
 
-/* The same in two steps, for who knows the hashes of many keys before it comes to the first: what they
- * lead to is then fetched from memory side by side. Inserted must be only what was not found. */
+/* The same in steps, for a caller that looks up many keys: it computes the hashes of several
+ * keys, then has the cache lines that they lead to fetched at the same time, then looks them
+ * up. Only a key that was not found may be inserted. */
 uint32_t store_key_table_hash(const struct store_key_table *t, const void *key, size_t len);
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count);
 struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint32_t hash,
@@ -48,13 +51,13 @@ struct store_entry *store_key_table_insert(struct store_key_table *t, uint32_t h
 /* Unlinks and frees the entry. */
 void store_key_table_remove(struct store_key_table *t, struct store_entry *e);
 
-/* Calls `visit` for every entry, in no order; it must not change the table. */
+/* Calls `visit` for every entry, in no order. `visit` must not change the table. */
 void store_key_table_each(const struct store_key_table *t,
                           void (*visit)(void *arg, struct store_entry *e), void *arg);
 
-/* The same a little at a time: visits a few entries from the cursor on (0 first) and returns the next
- * cursor, STORE_SCAN_END after the last. The table may change in between: what is there all the time
- * is visited exactly once, the rest at most once. */
+/* Calls `visit` for a few entries, beginning at the cursor (0 at first), and returns the next
+ * cursor, or STORE_SCAN_END after the last entry. The table may change between two calls: an
+ * entry that is there all the time is visited exactly once, any other at most once. */
 #define STORE_SCAN_END (UINT64_C(1) << 32)
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg);

@@ -1,4 +1,7 @@
+/* Output of one client: appending replies, and what the kernel is given next. */
 #include "store/keyspace/output.h"
+
+#include "store/wire/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +57,7 @@ struct store_value *store_output_front(const struct store_output *o, size_t *off
     return o->chunks[o->chunks_sent].value;
 }
 
-int store_output_iov(const struct store_output *o, struct iovec *iov, int max, int lending) {
+int store_output_iov(const struct store_output *o, struct iovec *iov, int max, bool lending) {
     int n = 0;
     size_t at = o->bytes_sent;
     size_t offset = o->chunk_offset;
@@ -76,7 +79,7 @@ static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 void store_output_sent(struct store_output *o, size_t n) {
     o->pending -= n;
     while (n > 0) {
-        int has_chunk = o->chunks_sent < o->chunk_count;
+        bool has_chunk = o->chunks_sent < o->chunk_count;
         struct store_chunk *c = has_chunk ? &o->chunks[o->chunks_sent] : NULL;
         size_t limit = has_chunk ? c->at : o->bytes.len;
         size_t step = min_size(n, limit - o->bytes_sent);

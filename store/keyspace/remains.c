@@ -1,12 +1,11 @@
+/* Freeing a cleared table in pieces, measured in the work that freeing takes. */
 #include "store/keyspace/remains.h"
 
 #include "base/assert.h"
 #include "store/keyspace/key_entry.h"
 
-#include <stdlib.h>
-
-/* Work, in eighths of a microsecond or about: an empty bucket is one, a block of memory, far from the
- * last one, eight; the pages of a big value go back to the kernel one by one. */
+/* Work is measured in eighths of a microsecond, approximately: an empty bucket is 1, a block of
+ * memory far from the last one 8. The pages of a big value go back to the kernel one by one. */
 #define WORK_OF_A_BUCKET 1u
 #define WORK_OF_A_BLOCK  8u
 #define PAGE             4096u
@@ -20,8 +19,8 @@ static size_t free_value(struct store_value *v, size_t *memory) {
 }
 
 static size_t free_queued(struct store_extra *x, size_t *memory) {
-    struct store_queued *q = x->queue_first;
-    x->queue_first = q->next;
+    struct store_queued *q = STAILQ_FIRST(&x->queue);
+    STAILQ_REMOVE_HEAD(&x->queue, next);
     size_t work = free_value(q->value, memory);
     *memory -= STORE_QUEUED_COST;
     free(q);
@@ -29,17 +28,17 @@ static size_t free_queued(struct store_extra *x, size_t *memory) {
 }
 
 static void free_extra(struct store_extra *x, size_t *memory) {
-    CR_ASSERT(x->waiter_first == NULL && x->watches == NULL); /* all sessions left */
+    CR_ASSERT(TAILQ_EMPTY(&x->waiters) && LIST_EMPTY(&x->watches)); /* all sessions have left */
     *memory -= STORE_EXTRA_COST;
     free(x);
 }
 
-/* Of the entry's queue one element, while there is one; then the rest of it, and the entry leaves its
- * bucket. Returns the work. */
+/* Frees one element of the entry's queue if there is one; otherwise the rest of the entry, which
+ * leaves its bucket. Returns the work. */
 static size_t free_part(struct store_entry **at, size_t *memory) {
     struct store_entry *e = *at;
     size_t work = WORK_OF_A_BLOCK;
-    if (e->extra != NULL && e->extra->queue_first != NULL) return free_queued(e->extra, memory);
+    if (e->extra != NULL && !STAILQ_EMPTY(&e->extra->queue)) return free_queued(e->extra, memory);
     if (e->extra != NULL) free_extra(e->extra, memory);
     if (e->value != NULL) work += free_value(e->value, memory);
     *memory -= store_entry_cost(e->key_len);
@@ -50,7 +49,7 @@ static size_t free_part(struct store_entry **at, size_t *memory) {
 
 /* ---- the table ---- */
 
-/* The bucket that comes next, or NULL after the last. */
+/* The next bucket, or NULL after the last. */
 static struct store_entry **next_bucket(struct store_remains *r) {
     struct store_key_table *t = &r->table;
     if (r->bucket < t->sizes[0]) return &t->buckets[0][r->bucket];
@@ -70,7 +69,7 @@ bool store_remains_free_some(struct store_remains *r, size_t *memory, size_t wor
             at = next_bucket(r);
         }
     }
-    store_heap_settle();
+    store_heap_merge();
     if (at == NULL) store_key_table_done(&r->table);
     return at != NULL;
 }

@@ -1,10 +1,12 @@
-/* What a cleared key space leaves behind: its table, freed a piece at a time.
+/* The table of a key space that was cleared, freed in pieces.
  *
- *     clear:  the table ──► remains         at once, whatever is in it
- *     later:  free_some(), free_some(), …   each about as long as the others
+ *     store_keyspace_clear():      the table becomes "remains", in constant time
+ *     store_keyspace_free_some():  frees one piece, some hundred blocks of memory
  *
- * A million keys take the better part of a second to free, so whoever has other clients frees them in
- * between. Until then they are counted: they are still there. */
+ * Freeing a million keys takes most of a second. In pieces, the longest GET of another client
+ * meanwhile takes 1.5 to 3.7 ms instead of 747 to 900 ms (docs/benchmarks.md, "What one client
+ * notices of another"). Until it is freed, the memory counts toward the limit, because it is
+ * still in use. */
 #ifndef STORE_KEYSPACE_REMAINS_H
 #define STORE_KEYSPACE_REMAINS_H
 
@@ -14,14 +16,14 @@
 
 struct store_remains {
     struct store_remains *next;   /* of an earlier clear */
-    struct store_key_table table; /* nobody waits for or watches anything in it */
-    size_t bucket;                /* of both arrays, one behind the other: those before are empty */
+    struct store_key_table table; /* without waiters and watches */
+    size_t bucket; /* counted through both arrays, one behind the other: those before are empty */
 };
 
-#define STORE_FREE_STEP 2048u /* work of a piece: a quarter of a millisecond, or about */
+#define STORE_FREE_STEP 2048u /* work of one piece, about a quarter of a millisecond */
 
-/* Frees a piece, and takes what that counted off *memory. True while there is more; after the last
- * piece there is nothing to let go of. */
+/* Frees one piece and subtracts from *memory what it counted for. Returns true while there is more;
+ * after the last piece there is nothing left to release. */
 bool store_remains_free_some(struct store_remains *r, size_t *memory, size_t work_max);
 
 #endif

@@ -1,15 +1,14 @@
-/* Values: counted references to bytes that are written once.
+/* Values: two layouts behind one type.
  *
- *     small:  [ head | bytes ]                     one piece of the heap
- *     big:    [ … | piece | head ][ bytes ][ … ]   the bytes in pages of their own, in a larger piece
+ *     small:  [ header | bytes ]                     one block of the heap
+ *     big:    [ … | block | header ][ bytes ][ … ]   the bytes in pages of their own, in a larger
+ *                                                    block of the heap
  *
- * A big value's pages may be lent to the kernel: its sockets refer to them, instead of copying the
- * bytes, for as long as some client has not read its reply; perhaps after the value is gone. So lent
- * pages are never written again. When the value is freed they are left to the kernel, and the
- * heap's next user of that address gets fresh ones. */
-#include "store/wire/wire.h"
+ * Only big values are lent to the kernel. When a lent value is freed, its pages are given up with
+ * MADV_DONTNEED: the kernel keeps the old pages for what it still has to send, and the next user of
+ * that address gets fresh ones. */
+#include "store/keyspace/value.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@ static size_t page_size(void) { return (size_t) sysconf(_SC_PAGESIZE); }
 static size_t whole_pages(size_t n) { return (n + page_size() - 1) / page_size() * page_size(); }
 
 struct big {
-    void *piece; /* as malloc() gave it */
+    void *block; /* as malloc() returned it */
     struct store_value value;
 };
 
@@ -29,17 +28,17 @@ static struct big *big_of(struct store_value *v) {
     return (struct big *) (void *) ((char *) v - offsetof(struct big, value));
 }
 
-/* Enough that a page's start is in it with room for the head before and the bytes behind.
- * Not aligned_alloc(): glibc's never gets to know such blocks as common, and maps each anew. */
+/* Large enough to hold the header, the start of a page behind it, and then whole pages for the
+ * bytes. aligned_alloc() would do the same, but glibc maps and unmaps such a block each time. */
 static size_t big_size(size_t cap) { return sizeof(struct big) + page_size() + whole_pages(cap); }
 
 static struct store_value *new_big(size_t cap) {
-    char *piece = malloc(big_size(cap));
-    if (piece == NULL) return NULL;
-    uintptr_t first = (uintptr_t) piece + sizeof(struct big);
-    char *data = piece + sizeof(struct big) + (whole_pages(first) - first);
+    char *block = malloc(big_size(cap));
+    if (block == NULL) return NULL;
+    uintptr_t first = (uintptr_t) block + sizeof(struct big);
+    char *data = block + sizeof(struct big) + (whole_pages(first) - first);
     struct store_value *v = (void *) (data - offsetof(struct store_value, data));
-    big_of(v)->piece = piece;
+    big_of(v)->block = block;
     return v;
 }
 
@@ -60,7 +59,7 @@ void store_value_unref(struct store_value *v) {
     if (v == NULL || --v->refs > 0) return;
     if (v->account != NULL) *v->account -= store_value_cost(v);
     if (v->lent) (void) madvise(v->data, whole_pages(v->cap), MADV_DONTNEED);
-    free(v->cap >= STORE_LEND_MIN ? big_of(v)->piece : v);
+    free(v->cap >= STORE_LEND_MIN ? big_of(v)->block : v);
 }
 
 size_t store_value_cost_of(size_t cap) {

@@ -1,4 +1,4 @@
-/* Listening: one socket a space, dual-stack when no host is asked for. */
+/* Listening: one socket per space, for IPv4 and IPv6 when no host is given; and accepting. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -12,12 +12,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The kernel cuts it to net.core.somaxconn; that, not we, should be the limit of a storm. */
+/* The kernel reduces it to net.core.somaxconn, which the machine's owner can set. */
 #define BACKLOG 65535
 
 /* ---- binding ---- */
 
-/* What accepted sockets inherit: set once here instead of five system calls a client. */
+/* A peer is given up after a minute of silence and six lost probes, or when data stays
+ * unacknowledged or its window stays shut for two minutes. */
+#define KEEPALIVE_IDLE_S     60
+#define KEEPALIVE_INTERVAL_S 10
+#define KEEPALIVE_PROBES     6
+#define USER_TIMEOUT_MS      120000
+
+#define ACCEPTS_MAX 1024 /* in one turn of the loop */
+#define RESUME_MS   200  /* try to accept again, after descriptors ran out */
+
+/* Accepted sockets inherit these options, which saves five system calls per client. */
 static int set_options(int fd) {
     const struct {
         int level, name, value;
@@ -25,10 +35,10 @@ static int set_options(int fd) {
         {SOL_SOCKET, SO_REUSEADDR, 1},
         {SOL_SOCKET, SO_KEEPALIVE, 1},
         {IPPROTO_TCP, TCP_NODELAY, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, STORE_KEEPALIVE_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, STORE_KEEPALIVE_INTERVAL_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, STORE_KEEPALIVE_PROBES},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int) STORE_USER_TIMEOUT_MS},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS},
     };
     for (size_t i = 0; i < CR_ARRAY_LEN(options); i++) {
         if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) < 0) {
@@ -38,7 +48,7 @@ static int set_options(int fd) {
     return 0;
 }
 
-static int open_socket(const union store_peer *address, socklen_t len, int dual_stack, int *out) {
+static int open_socket(const union store_peer *address, socklen_t len, bool dual_stack, int *out) {
     CR_AUTO_FD int fd =
         socket(address->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
@@ -53,15 +63,15 @@ static int open_socket(const union store_peer *address, socklen_t len, int dual_
     return 0;
 }
 
-/* All interfaces, both families; IPv4 alone where the machine has no IPv6. A port that is in use is
- * not a reason to fall back. */
+/* Listens on all interfaces for both families, or for IPv4 alone if the machine has no IPv6. If the
+ * port is in use, IPv4 alone is not tried: a part of the clients could not reach it. */
 static int open_everywhere(uint16_t port, int *fd) {
     union store_peer any = {
         .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
-    int rc = open_socket(&any, sizeof(any.v6), 1, fd);
+    int rc = open_socket(&any, sizeof(any.v6), true, fd);
     if (rc == 0 || rc == -EADDRINUSE || rc == -EACCES) return rc;
     any = (union store_peer){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
-    return open_socket(&any, sizeof(any.v4), 0, fd);
+    return open_socket(&any, sizeof(any.v4), false, fd);
 }
 
 static int open_at(const char *host, uint16_t port, int *fd, struct cr_error *err) {
@@ -71,20 +81,20 @@ static int open_at(const char *host, uint16_t port, int *fd, struct cr_error *er
     if (rc < 0) return rc;
     union store_peer address = {0};
     memcpy(&address, &found, len < sizeof(address) ? len : sizeof(address));
-    return open_socket(&address, len, 0, fd);
+    return open_socket(&address, len, false, fd);
 }
 
 static const char *listen_remedy(int code) {
     switch (code) {
     case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
     case -EACCES: return "; ports below 1024 are for root, give a larger one";
-    default: return ""; /* which option names a port that is in use, the caller knows */
+    default: return ""; /* for a port in use, the caller knows which option names it */
     }
 }
 
 int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
                  struct cr_error *err) {
-    int everywhere = host == NULL || host[0] == '\0';
+    bool everywhere = host == NULL || host[0] == '\0';
     struct cr_error why = {0};
     int rc = everywhere ? open_everywhere(port, fd) : open_at(host, port, fd, &why);
     if (why.code < 0) return cr_fail(err, rc, "%s", why.text);
@@ -112,8 +122,8 @@ static void on_resume(uv_timer_t *timer) {
     store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
 }
 
-/* No descriptor left: whoever knocks waits in the kernel's queue until one is free. The timer is
- * for those that somebody else in this process frees. */
+/* No descriptor is left: new clients wait in the kernel's queue until one is free. The timer is for
+ * descriptors that other code of this process frees; those of clients call on_descriptor_free. */
 static void pause_accept(struct store_space *space, int error) {
     char text[160];
     (void) snprintf(text, sizeof(text), "cannot accept on '%s': %s; waiting for a free descriptor",
@@ -121,7 +131,7 @@ static void pause_accept(struct store_space *space, int error) {
     store_server_log(space->server, NULL, text);
     space->paused = true;
     (void) uv_poll_stop(&space->poll);
-    (void) uv_timer_start(&space->resume, on_resume, STORE_RESUME_MS, 0);
+    (void) uv_timer_start(&space->resume, on_resume, RESUME_MS, 0);
 }
 
 void store_listener_resume(struct store_space *space) {
@@ -136,9 +146,9 @@ static bool out_of_descriptors(int error) {
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
-    (void) status, (void) events; /* accept4() says it better */
+    (void) status, (void) events; /* accept4() returns the error */
     struct store_space *space = CR_CONTAINER_OF(poll, struct store_space, poll);
-    for (int i = 0; i < STORE_ACCEPTS_MAX && !space->paused; i++) {
+    for (int i = 0; i < ACCEPTS_MAX && !space->paused; i++) {
         union store_peer peer;
         socklen_t len = sizeof(peer);
         int fd = accept4(space->fd, &peer.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -147,7 +157,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
         } else if (out_of_descriptors(errno)) {
             pause_accept(space, errno);
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            return; /* nobody left, or the network's trouble, which is over with that one */
+            return; /* no client is left, or a network error that concerns this one only */
         }
     }
 }
@@ -159,12 +169,14 @@ void store_listener_turn_away(struct store_space *space) {
     }
 }
 
-void store_listener_attach(struct store_space *space) {
+int store_listener_attach(struct store_space *space) {
     uv_loop_t *loop = &space->server->loop;
-    (void) uv_poll_init(loop, &space->poll, space->fd); /* cannot fail: a socket of ours */
+    int rc = uv_poll_init(loop, &space->poll, space->fd);
+    if (rc < 0) return rc;
     (void) uv_timer_init(loop, &space->resume);
     (void) uv_idle_init(loop, &space->waking);
     space->poll.data = space->resume.data = space->waking.data = space;
     space->users = 3;
     (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
+    return 0;
 }

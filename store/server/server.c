@@ -1,37 +1,37 @@
-/* The thread, its loop, and the calls that other threads make into it.
+/* The server's thread, its loop, and the calls that other threads make into it.
  *
- * A call is a function that the loop's thread runs while the caller waits: so every line that
+ * A call is a function that the server's thread runs while the caller waits. So every line that
  * touches spaces and connections runs on one thread and needs no lock. */
 #include "store/server/server_internal.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
-#include "base/log.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 /* ---- calls ---- */
 
 struct store_call {
-    struct store_call *next;
+    STAILQ_ENTRY(store_call) next;
     void (*run)(struct store_server *server, void *arg);
     void *arg;
     bool done;
 };
 
+static struct store_call *take_call(struct store_server *server) {
+    (void) pthread_mutex_lock(&server->lock);
+    struct store_call *call = STAILQ_FIRST(&server->calls);
+    if (call != NULL) STAILQ_REMOVE_HEAD(&server->calls, next);
+    (void) pthread_mutex_unlock(&server->lock);
+    return call;
+}
+
 static void on_wake(uv_async_t *handle) {
     struct store_server *server = CR_CONTAINER_OF(handle, struct store_server, wake);
-    for (;;) {
-        (void) pthread_mutex_lock(&server->lock);
-        struct store_call *call = server->calls;
-        if (call != NULL) server->calls = call->next;
-        (void) pthread_mutex_unlock(&server->lock);
-        if (call == NULL) return;
+    struct store_call *call;
+    while ((call = take_call(server)) != NULL) {
         call->run(server, call->arg);
         (void) pthread_mutex_lock(&server->lock);
         call->done = true;
@@ -48,43 +48,15 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
     }
     struct store_call call = {.run = run, .arg = arg};
     (void) pthread_mutex_lock(&server->lock);
-    struct store_call **last = &server->calls;
-    while (*last != NULL) last = &(*last)->next;
-    *last = &call;
+    STAILQ_INSERT_TAIL(&server->calls, &call, next);
     (void) uv_async_send(&server->wake);
     while (!call.done) (void) pthread_cond_wait(&server->done, &server->lock);
     (void) pthread_mutex_unlock(&server->lock);
 }
 
-/* ---- logging ---- */
+/* ---- starting ---- */
 
-void store_server_log(struct store_server *server, const union store_peer *peer,
-                      const char *reason) {
-    uint64_t now = uv_now(&server->loop);
-    if (server->log_count == 0 || now - server->log_since_ms >= STORE_LOG_WINDOW_MS) {
-        if (server->log_suppressed > 0) {
-            cr_warn("store: %u more lines like the last ones", server->log_suppressed);
-        }
-        server->log_since_ms = now;
-        server->log_count = server->log_suppressed = 0;
-    }
-    if (server->log_count >= STORE_LOGS_MAX) {
-        server->log_suppressed++;
-        return;
-    }
-    server->log_count++;
-    char text[CR_ADDRESS_MAX] = "";
-    if (peer != NULL) cr_address_format(&peer->sa, text);
-    if (peer != NULL) {
-        cr_warn("store: closed the connection of '%s': %s", text, reason);
-    } else {
-        cr_warn("store: %s", reason);
-    }
-}
-
-/* ---- starting and stopping ---- */
-
-/* Spaces may differ in nothing: half of the memory is a bound, not a plan. */
+/* The default for one space. It is a bound, not a plan: several spaces may add up to more. */
 static size_t half_of_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page <= 0) return 0;
@@ -114,14 +86,45 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* All signals are blocked in the thread: they are for the program's own threads. */
 static int start_thread(struct store_server *server) {
+    if (server->options.no_thread) {
+        server->thread = pthread_self(); /* the caller will run the loop */
+        return 0;
+    }
     sigset_t all, before;
     (void) sigfillset(&all);
     (void) pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(&server->thread, NULL, thread_main, server);
     (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -rc;
+}
+
+static int open_handles(struct store_server *server) {
+    int rc = uv_async_init(&server->loop, &server->wake, on_wake);
+    if (rc < 0) return rc;
+    rc = store_clients_open(server);
+    if (rc == 0) {
+        rc = start_thread(server);
+        if (rc == 0) return 0;
+        store_clients_close(server);
+    }
+    uv_close((uv_handle_t *) &server->wake, NULL);
+    return rc;
+}
+
+static int start_loop(struct store_server *server, struct cr_error *err) {
+    int rc = uv_loop_init(&server->loop);
+    if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
+    store_spaces_init(server);
+    rc = open_handles(server);
+    if (rc == 0) return 0;
+    store_spaces_close(server);
+    (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* until the handles are closed */
+    (void) uv_loop_close(&server->loop);
+    const char *remedy =
+        rc == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max) or of memory" : "";
+    return cr_fail(err, rc, "cannot start the store: %s%s", uv_strerror(rc), remedy);
 }
 
 static void free_server(struct store_server *server) {
@@ -134,45 +137,29 @@ static void free_server(struct store_server *server) {
     free(server);
 }
 
-/* The caller is the thread that runs the loop: then nothing has to be started. */
-static int begin_thread(struct store_server *server) {
-    if (!server->options.no_thread) return start_thread(server);
-    server->thread = pthread_self();
-    return 0;
-}
-
-static int start_loop(struct store_server *server, struct cr_error *err) {
-    int rc = uv_loop_init(&server->loop);
-    if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
-    (void) uv_idle_init(&server->loop, &server->clearing);
-    rc = uv_async_init(&server->loop, &server->wake, on_wake);
-    if (rc == 0) {
-        rc = store_clients_open(server);
-        if (rc == 0) {
-            rc = begin_thread(server);
-            if (rc == 0) return 0;
-            store_clients_close(server);
-        }
-        uv_close((uv_handle_t *) &server->wake, NULL);
+static struct store_server *new_server(const struct store_server_options *options) {
+    struct store_server *server = calloc(1, sizeof(*server));
+    uint8_t *rx = malloc(STORE_READ_SIZE);
+    if (server == NULL || rx == NULL) {
+        free(server);
+        free(rx);
+        return NULL;
     }
-    uv_close((uv_handle_t *) &server->clearing, NULL);
-    (void) uv_run(&server->loop, UV_RUN_DEFAULT);
-    (void) uv_loop_close(&server->loop);
-    return cr_fail(err, rc, "cannot start the store: %s%s", uv_strerror(rc),
-                   rc == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max) or of memory" : "");
+    server->rx = rx;
+    server->lending[0] = server->lending[1] = server->epoll_fd = -1;
+    server->on_descriptor_free = store_listener_resume;
+    STAILQ_INIT(&server->calls);
+    fill_options(server, options);
+    (void) pthread_mutex_init(&server->lock, NULL);
+    (void) pthread_cond_init(&server->done, NULL);
+    return server;
 }
 
 int store_server_start(const struct store_server_options *options, struct store_server **out,
                        struct cr_error *err) {
-    struct store_server *server = calloc(1, sizeof(*server));
+    struct store_server *server = new_server(options);
     if (server == NULL) return cr_fail(err, -ENOMEM, "cannot start the store: out of memory");
-    server->lending[0] = server->lending[1] = server->epoll_fd = -1;
-    fill_options(server, options);
-    (void) pthread_mutex_init(&server->lock, NULL);
-    (void) pthread_cond_init(&server->done, NULL);
-    server->rx = malloc(STORE_READ_SIZE);
-    int rc = server->rx == NULL ? cr_fail(err, -ENOMEM, "cannot start the store: out of memory")
-                                : start_loop(server, err);
+    int rc = start_loop(server, err);
     if (rc < 0) {
         free_server(server);
         return rc;
@@ -181,32 +168,10 @@ int store_server_start(const struct store_server_options *options, struct store_
     return 0;
 }
 
-static void close_space(struct store_server *server, void *arg);
-static void free_cleared(struct store_server *server);
-
-static void run_stop(struct store_server *server, void *arg) {
-    (void) arg;
-    while (server->spaces != NULL) close_space(server, server->spaces);
-    free_cleared(server);
-    store_clients_close(server);
-    uv_close((uv_handle_t *) &server->clearing, NULL);
-    uv_close((uv_handle_t *) &server->wake, NULL);
-}
-
-void store_server_stop(struct store_server *server) {
-    if (server == NULL) return;
-    call(server, run_stop, NULL);
-    if (server->options.no_thread) {
-        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* until all is closed */
-    } else {
-        (void) pthread_join(server->thread, NULL);
-    }
-    (void) uv_loop_close(&server->loop);
-    free_server(server);
-}
+/* ---- running and stopping ---- */
 
 static void on_signal(uv_poll_t *poll, int status, int events) {
-    (void) status, (void) events; /* it stays readable: whoever asked us to run reads it */
+    (void) status, (void) events; /* the descriptor stays readable: the caller reads it */
     uv_stop(poll->loop);
 }
 
@@ -217,34 +182,40 @@ int store_server_run(struct store_server *server, int signal_fd) {
     (void) uv_poll_start(&signals, UV_READABLE, on_signal);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_close((uv_handle_t *) &signals, NULL);
-    (void) uv_run(&server->loop, UV_RUN_NOWAIT); /* lets go of the handle, which is ours */
+    (void) uv_run(&server->loop, UV_RUN_NOWAIT); /* closes `signals`, which is on our stack */
     return 0;
+}
+
+static void run_stop(struct store_server *server, void *arg) {
+    (void) arg;
+    store_spaces_close(server);
+    store_clients_close(server);
+    uv_close((uv_handle_t *) &server->wake, NULL);
+}
+
+void store_server_stop(struct store_server *server) {
+    if (server == NULL) return;
+    call(server, run_stop, NULL);
+    if (server->options.no_thread) {
+        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* until all handles are closed */
+    } else {
+        (void) pthread_join(server->thread, NULL);
+    }
+    (void) uv_loop_close(&server->loop);
+    free_server(server);
 }
 
 /* ---- spaces ---- */
 
-static void draw_seed(uint64_t seed[2]) {
-    seed[1] = 0;
-    if (getrandom(seed, 2 * sizeof(seed[0]), 0) < 0) seed[0] = uv_hrtime();
-}
-
-static void start_keys(struct store_space *space) {
-    uint64_t seed[2];
-    draw_seed(seed);
-    store_keyspace_init(&space->keys, seed);
-    space->keys.memory_max = space->server->options.memory_max;
-    space->keys.reply_max = space->server->options.client_buffer_max;
-}
+struct opening {
+    struct store_space *space;
+    int rc;
+};
 
 static void run_open(struct store_server *server, void *arg) {
-    struct store_space *space = arg;
-    start_keys(space);
-    space->next = server->spaces;
-    if (server->spaces != NULL) server->spaces->prev = space;
-    server->spaces = space;
-    uv_update_time(&server->loop);
-    space->opened_ms = space->rate_since_ms = uv_now(&server->loop);
-    store_listener_attach(space);
+    struct opening *o = arg;
+    (void) server;
+    o->rc = store_space_attach(o->space);
 }
 
 int store_server_open(struct store_server *server, const char *host, uint16_t port,
@@ -252,94 +223,40 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
     struct store_space *space = calloc(1, sizeof(*space));
     if (space == NULL) return cr_fail(err, -ENOMEM, "cannot open the store: out of memory");
     space->server = server;
+    space->fd = -1;
+    struct opening o = {.space = space};
     int rc = store_listen(host, port, &space->fd, bound_port, space->address, err);
+    if (rc == 0) {
+        call(server, run_open, &o);
+        rc = o.rc;
+        if (rc < 0) (void) cr_fail(err, rc, "cannot open the store: %s", uv_strerror(rc));
+    }
     if (rc < 0) {
+        cr_close_fd(&space->fd);
         free(space);
         return rc;
     }
-    call(server, run_open, space);
     *out = space;
     return 0;
 }
 
-const char *store_space_address(const struct store_space *space) { return space->address; }
-
-static void leave_space(struct store_space *space) {
-    if (--space->users == 0) free(space);
+static void run_clear(struct store_server *server, void *arg) {
+    (void) server;
+    store_space_clear_now(arg);
 }
 
-/* What the first space's clearing left is all freed. */
-static void end_clearing(struct store_server *server) {
-    struct store_space *space = server->clearing_first;
-    server->clearing_first = space->clearing_next;
-    if (server->clearing_first == NULL) server->clearing_last = NULL;
-    space->clearing_next = NULL;
-    space->clearing = false;
-    leave_space(space);
-}
+void store_space_clear(struct store_space *space) { call(space->server, run_clear, space); }
 
-/* A piece a turn of the loop, so that all clients are served between two pieces. */
-static void on_clearing(uv_idle_t *idle) {
-    struct store_server *server = CR_CONTAINER_OF(idle, struct store_server, clearing);
-    if (!store_keyspace_free_some(&server->clearing_first->keys)) end_clearing(server);
-    if (server->clearing_first == NULL) (void) uv_idle_stop(idle);
-}
-
-static void begin_clearing(struct store_server *server, struct store_space *space) {
-    if (space->clearing || space->keys.remains == NULL) return;
-    space->clearing = true;
-    space->users++;
-    if (server->clearing_last != NULL) {
-        server->clearing_last->clearing_next = space;
-    } else {
-        server->clearing_first = space;
-    }
-    server->clearing_last = space;
-    (void) uv_idle_start(&server->clearing, on_clearing);
-}
-
-static void free_cleared(struct store_server *server) {
-    while (server->clearing_first != NULL) {
-        store_keyspace_done(&server->clearing_first->keys);
-        end_clearing(server);
-    }
-}
-
-static void clear_space(struct store_server *server, void *arg) {
-    struct store_space *space = arg;
-    uint64_t seed[2];
-    draw_seed(seed);
-    while (space->connections != NULL) store_connection_dismiss(space->connections);
-    store_keyspace_clear(&space->keys, seed);
-    begin_clearing(server, space);
-}
-
-void store_space_clear(struct store_space *space) { call(space->server, clear_space, space); }
-
-static void on_space_closed(uv_handle_t *handle) { leave_space(handle->data); }
-
-static void close_space(struct store_server *server, void *arg) {
-    struct store_space *space = arg;
-    space->closing = true;
-    store_listener_turn_away(space);
-    clear_space(server, space);
-    if (space->next != NULL) space->next->prev = space->prev;
-    if (space->prev != NULL) {
-        space->prev->next = space->next;
-    } else {
-        server->spaces = space->next;
-    }
-    uv_close((uv_handle_t *) &space->poll, on_space_closed);
-    uv_close((uv_handle_t *) &space->resume, on_space_closed);
-    uv_close((uv_handle_t *) &space->waking, on_space_closed);
-    cr_close_fd(&space->fd);
+static void run_close(struct store_server *server, void *arg) {
+    (void) server;
+    store_space_close_now(arg);
 }
 
 void store_space_close(struct store_space *space) {
-    if (space != NULL) call(space->server, close_space, space);
+    if (space != NULL) call(space->server, run_close, space);
 }
 
-/* ---- other rooms' connections ---- */
+/* ---- connections that belong to others ---- */
 
 struct registering {
     struct store_magic magic;

@@ -1,4 +1,6 @@
-/* What 'crun-store stat' shows, as JSON: built by hand, so that the server needs no library. */
+/* The answer to 'crun-store stat', as JSON (docs/protocols/store.md, section 6). It is written
+ * by hand, because the server is also a module for workers (store_host.so) and needs no JSON
+ * library there. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -6,7 +8,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Numbers and text of one object. After a failed append the rest does nothing; rc tells. */
+#define TEXT_MAX ((size_t) 1 << 20) /* no further waiter is listed behind so many bytes */
+
+/* One JSON object. After an append failed, the others do nothing and rc keeps the error. */
 struct json {
     struct cr_buffer *out;
     const char *separator;
@@ -22,7 +26,8 @@ static void put(struct json *j, const char *data, size_t len) {
         if ((j)->rc == 0) (j)->rc = cr_buffer_printf((j)->out, __VA_ARGS__);                       \
     } while (0)
 
-/* One code point a byte: nothing that a client chose can break the text, and nothing is lost. */
+/* Writes each byte as one code point, outside 0x20..0x7e as \u00XX. So no key can break the
+ * text, and the reader can restore the bytes. */
 static void put_string(struct json *j, const uint8_t *data, size_t len) {
     put(j, "\"", 1);
     for (size_t i = 0; i < len; i++) {
@@ -68,8 +73,9 @@ static void put_waiting(struct json *j, const struct store_space *space) {
     put_number(j, "waiting_clients", space->keys.wait_count);
     PUT(j, ",\"waiting\":[");
     size_t shown = 0;
-    for (const struct store_wait *w = space->keys.wait_first; w != NULL; w = w->next) {
-        if (shown == STORE_STAT_WAITERS_MAX || j->out->len > STORE_STAT_TEXT_MAX) break;
+    const struct store_wait *w;
+    TAILQ_FOREACH (w, &space->keys.waits, next) {
+        if (shown == STORE_STAT_WAITERS_MAX || j->out->len > TEXT_MAX) break;
         if (shown++ > 0) put(j, ",", 1);
         put_wait(j, space, w);
     }
@@ -103,6 +109,16 @@ static void put_counts(struct json *j, const struct store_space *space) {
     put_number(j, "bytes_out", space->bytes_out);
     put_number(j, "operations", space->operations);
     PUT(j, ",\"operations_per_second\":%.1f", space->rate);
+}
+
+void store_count_rate(struct store_space *space) {
+    uint64_t now = uv_now(&space->server->loop);
+    uint64_t elapsed_ms = now - space->rate_since_ms;
+    if (elapsed_ms < 1000) return;
+    uint64_t operations = space->operations - space->rate_operations;
+    space->rate = (double) operations * 1000.0 / (double) elapsed_ms;
+    space->rate_since_ms = now;
+    space->rate_operations = space->operations;
 }
 
 int store_stat(const struct store_space *space, struct cr_buffer *out) {

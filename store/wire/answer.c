@@ -1,17 +1,19 @@
-/* Replies in. One step function walks the shape: a head (byte, number, nonce, count), then items of
- * a length and bytes each. `bytes` holds what has come, `pos` how far it is understood.
+/* One step function walks the shape of a reply: a head (byte, number, nonce, count), then items of
+ * a length and bytes each. `bytes` holds what was received, `pos` is how far it is understood.
  *
  * A single value is returned without a copy: once its length is read, the bytes in front of it are
  * dropped, so that the buffer's block is the value. A list points into the block; the NUL behind
- * each item takes the place of the next item's length, read by then. */
+ * each item overwrites the length of the next one, which has been read by then. */
 #include "store/wire/answer.h"
+
+#include "store/wire/number.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_AHEAD ((size_t) 4 << 10)   /* the first look at a value: most fit */
-#define LIST_AHEAD ((size_t) 256 << 10) /* a step of a list */
+#define READ_AHEAD ((size_t) 4 << 10)   /* the first read of a value: most values fit */
+#define LIST_AHEAD ((size_t) 256 << 10) /* one read of a list */
 #define GROW_MIN   ((size_t) 1 << 20)   /* a value's buffer grows by this, then doubles */
 
 void store_answer_done(struct store_answer *a) {
@@ -41,20 +43,14 @@ void store_answer_begin(struct store_answer *a, enum store_reply shape, size_t i
     a->item_count = shape == STORE_REPLY_VALUES ? item_count : shape == STORE_REPLY_VALUE;
 }
 
-void store_list_done(struct store_list *list) {
-    free(list->items);
-    free(list->block);
-    *list = (struct store_list){0};
-}
-
 /* ---- receiving ---- */
 
-static int has_items(const struct store_answer *a) {
+static bool has_items(const struct store_answer *a) {
     return a->shape == STORE_REPLY_VALUE || a->shape == STORE_REPLY_VALUES ||
            a->shape == STORE_REPLY_POP || a->shape == STORE_REPLY_KEYS;
 }
 
-/* How many bytes to ask for: see the header for who may read ahead. */
+/* How many bytes to ask for. */
 static size_t wanted(const struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!has_items(a)) return a->head - a->bytes.len;
@@ -119,7 +115,7 @@ static int read_length(struct store_answer *a) {
         return fail(a, -EMSGSIZE, "reply too long");
     }
     a->item_len = (size_t) n;
-    a->in_item = 1;
+    a->in_item = true;
     if (a->shape == STORE_REPLY_VALUE || a->shape == STORE_REPLY_POP) {
         cr_buffer_consume(&a->bytes, a->pos);
         a->pos = 0;
@@ -127,7 +123,7 @@ static int read_length(struct store_answer *a) {
     return 0;
 }
 
-/* One step: 1 = took one, 0 = needs more bytes, negative = failed. */
+/* Reads one length or one item. Returns 1 if it did, 0 when more bytes are needed, or negative. */
 static int step(struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!a->in_item) {
@@ -138,7 +134,7 @@ static int step(struct store_answer *a) {
     if (have < a->item_len) return 0;
     int rc = add_item(a);
     a->pos += a->item_len;
-    a->in_item = 0;
+    a->in_item = false;
     return rc < 0 ? rc : 1;
 }
 

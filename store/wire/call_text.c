@@ -1,9 +1,10 @@
-/* What is in flight, in words, for every error of the clients. */
+/* A request in words. Names at most three keys, and of each at most 80 bytes. */
 #include "store/wire/call_text.h"
+
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #define KEYS_NAMED 3
 #define KEY_SHOWN  80 /* bytes of one key */
@@ -13,24 +14,25 @@ struct text {
     size_t room;
 };
 
+static void advance(struct text *t, size_t n) {
+    if (n >= t->room) n = t->room - 1;
+    t->at += n;
+    t->room -= n;
+}
+
 __attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     int n = vsnprintf(t->at, t->room, fmt, ap);
     va_end(ap);
-    size_t step = n < 0 ? 0 : (size_t) n;
-    if (step >= t->room) step = t->room - 1;
-    t->at += step;
-    t->room -= step;
+    advance(t, n < 0 ? 0 : (size_t) n);
 }
 
 static void put_key(struct text *t, struct store_bytes key) {
-    const unsigned char *b = key.data;
+    bool is_long = key.len > KEY_SHOWN;
     put(t, "'");
-    for (size_t i = 0; i < key.len && i < KEY_SHOWN; i++) {
-        put(t, b[i] < 0x20 || b[i] == 0x7f ? "\\x%02x" : "%c", b[i]);
-    }
-    put(t, "%s'", key.len > KEY_SHOWN ? "..." : "");
+    advance(t, cr_text_copy(t->at, t->room, key.data, is_long ? KEY_SHOWN : key.len));
+    put(t, "%s'", is_long ? "..." : "");
 }
 
 void store_call_text(enum store_op op, const struct store_bytes *keys, size_t key_count,

@@ -7,9 +7,8 @@
  * worker is surely dead, the window in which launchers lose exits. Beside it, in the same run and with
  * the same program, a bare posix_spawn-and-waitpid loop of the same width. Exit status 1 if any exit
  * was lost, doubled or wrong. */
-#include "agent/agent.h"
-#include "agent/process/spawn.h"
 #include "agent/process/nursery.h"
+#include "agent/process/spawn.h"
 #include "base/clock.h"
 #include "base/parse.h"
 
@@ -87,7 +86,7 @@ static double run_nursery(struct run *r, int64_t width) {
     static const struct nursery_events events = {.on_exit = on_exit_counted,
                                                  .on_empty = on_empty_close};
     struct cr_error err;
-    if (agent_claim_process(&err) < 0 || uv_loop_init(&r->loop) < 0 ||
+    if (nursery_claim_process(&err) < 0 || uv_loop_init(&r->loop) < 0 ||
         nursery_open(&r->loop, &events, r, &r->n, &err) < 0) {
         (void) fprintf(stderr, "instant_exits: %s\n", err.text);
         exit(1);

@@ -3,9 +3,7 @@ bench_programs := $(BUILD)/tests/bench/spawn_floor $(BUILD)/tests/bench/launch
 exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_with
 
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call link,)
 
 $(BUILD)/tests/bench/instant_exits: $(call rooms,agent rendezvous store base)
 $(BUILD)/tests/bench/instant_exits: LDLIBS += $(UV_LIBS)
@@ -17,18 +15,19 @@ bench-launch: $(bench_programs) programs ## launching N workers, against torchru
 $(BUILD)/tests/bench/restart: $(call rooms,base)
 $(BUILD)/tests/bench/restart: LDFLAGS += -static
 
-bench-restart: $(BUILD)/tests/bench/restart programs ## death of a worker to its replacement, against torchrun
+bench-restart: $(BUILD)/tests/bench/restart programs ## from a death to the replacement; torchrun
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/restart
 
 EXITS ?= 20000
-bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lost, and the cost of one
+bench-exits: $(exits_programs) ## EXITS=20000 workers that exit at once: none lost; the cost of one
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS)
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/instant_exits --count $(EXITS) --stretch
 
 $(BUILD)/tests/bench/store: $(call objects,tests/bench/store_peers.c) $(call rooms,store base)
 $(BUILD)/tests/bench/store: LDLIBS += $(UV_LIBS) -lm
 SECTIONS ?=
-bench-store: $(BUILD)/tests/bench/store $(BUILD)/bin/crun-store ## the store against torch's, Redis and a bare echo; SECTIONS=
+bench_store := $(BUILD)/tests/bench/store $(BUILD)/bin/crun-store
+bench-store: $(bench_store) ## the store against torch's, Redis and a bare echo; SECTIONS=
 	$(Q)BUILD=$(BUILD) $(BUILD)/tests/bench/store $(SECTIONS)
 
 .PHONY: bench-launch bench-exits bench-restart bench-store
@@ -41,11 +40,9 @@ bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members agains
 
 crunrt_benches := $(BUILD)/tests/bench/all_reduce $(BUILD)/tests/bench/step
 $(crunrt_benches): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BUILD)/lib/libcrunrt.so
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt $(LDLIBS)
+	$(call link_crunrt,../../lib)
 
-bench-crunrt: $(crunrt_benches) backends programs ## all-reduce through libcrunrt against torch's Gloo; a step
+bench-crunrt: $(crunrt_benches) backends programs ## all-reduce against torch's Gloo; a step
 	$(Q)BUILD=$(BUILD) tests/bench/bench_crunrt.py
 .PHONY: bench-crunrt
 bench-in-place: programs backends ## a killed worker: the others go on in place, or all start anew
@@ -57,5 +54,6 @@ bench-nodes: programs ## several launchers as nodes: start, failures, losses; to
 
 # One after the other: two at once would measure each other.
 bench: ## every benchmark, some minutes
-	$(Q)for b in launch exits restart store rendezvous nodes crunrt in-place; do $(MAKE) --no-print-directory bench-$$b || exit 1; done
+	$(Q)for b in launch exits restart store rendezvous nodes crunrt in-place; do \
+	    $(MAKE) --no-print-directory bench-$$b || exit 1; done
 .PHONY: bench

@@ -1,19 +1,21 @@
-/* Rendezvous at scale: K members, the real state machines over real sockets, in this process, against
- * one coordinator in another.
+/* Rendezvous at scale: K members, the real state machines over real sockets, in this process,
+ * against one coordinator in another.
  *
  *     rendezvous [K…]        default 16 256 1024 4096 10000 (as far as descriptors allow)
  *
- * Prints, for each K: from the first join until the last member has its round; the same when 1 % come
- * 500 ms late, less those 500 ms; a failure pushed, from the call until the last member is told to
- * stop; the next round; bytes and messages a member. The published figure for torchelastic is 10 s
- * for 4,000 hosts, on 4,000 hosts: one machine does all the work here, but no network is in between. */
+ * Prints, for each K: from the first join until the last member has its round; the same when 1 %
+ * come 500 ms late, less those 500 ms; a failure pushed, from the call until the last member is
+ * told to stop; the next round; bytes and messages a member. The published figure for
+ * torchelastic is 10 s for 4,000 hosts, on 4,000 hosts: one machine does all the work here, but
+ * no network is in between. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "rendezvous/host/coordinator_host.h"
+#include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
-#include "rendezvous/way/stream.h"
+#include "rendezvous/protocol/protocol.h"
+#include "rendezvous/way/tcp_stream_internal.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -30,13 +32,14 @@
 
 struct node {
     struct member *member;
-    struct member_link *link;
+    struct tcp_stream *stream;
     uv_timer_t timer;
-    struct cr_buffer in;
+    struct member_session session;
     int late;
 };
 
 static uv_loop_t loop;
+static const char *run_id;
 static struct node *nodes;
 static int count, waiting; /* members, and how many of them have not got there yet */
 static uint64_t bytes, messages;
@@ -95,7 +98,10 @@ static void on_timer(uv_timer_t *timer);
 
 static void settle(struct node *n) {
     int64_t when = member_deadline(n->member), t = now();
-    member_link_flush(n->link);
+    tcp_stream_send(n->stream, n->session.out.data, n->session.out.len);
+    bytes += n->session.out.len;
+    cr_buffer_clear(&n->session.out);
+    tcp_stream_flush(n->stream);
     if (when == CR_FOREVER) (void) uv_timer_stop(&n->timer);
     else (void) uv_timer_start(&n->timer, on_timer, when > t ? (uint64_t) (when - t) : 0, 0);
 }
@@ -109,50 +115,62 @@ static void on_timer(uv_timer_t *timer) {
 static void on_open(void *arg, const char *own, const char *peer) {
     struct node *n = arg;
     (void) peer;
-    member_link_send(n->link, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    bytes += RDZV_MAGIC_LEN;
+    member_session_open(&n->session, run_id);
+    messages++; /* HELLO */
     member_set_addr(n->member, own);
-    member_linked(n->member, now());
+    member_connected(n->member, now());
     settle(n);
 }
 
 static void on_data(void *arg, const char *data, size_t len) {
     struct node *n = arg;
-    struct rdzv_message m;
-    struct cr_error err = {0};
-    size_t used = 1, at = 0;
     bytes += len;
-    if (cr_buffer_append(&n->in, data, len) < 0) die("out of memory");
-    while (used > 0) {
-        if (rdzv_message_decode(n->in.data + at, n->in.len - at, &m, &used, &err) < 0) die(err.text);
-        if (used > 0 && member_receive(n->member, now(), &m, &err) < 0) die(err.text);
-        messages += used > 0;
-        at += used;
-    }
-    cr_buffer_consume(&n->in, at);
+    member_session_receive(&n->session, data, len);
     settle(n);
 }
+
+static void on_welcome(void *arg) {
+    struct node *n = arg;
+    messages++;
+    member_welcomed(n->member);
+}
+
+static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    struct node *n = arg;
+    messages++;
+    return member_receive(n->member, now(), m, err);
+}
+
+static void on_broken(void *arg, const char *why) {
+    (void) arg;
+    die(why);
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    (void) level;
+    (void) text;
+}
+
+static const struct member_session_actions session_actions = {on_welcome, on_message, on_broken,
+                                                              on_log};
 
 static void on_lost(void *arg, const char *why) {
     struct node *n = arg;
     (void) fprintf(stderr, "rendezvous: lost: %s\n", why);
-    member_unlinked(n->member, now(), why);
+    member_disconnected(n->member, now(), why);
     settle(n);
 }
 
-static const struct member_link_events link_events = {on_open, on_data, on_lost};
+static const struct tcp_stream_events stream_events = {on_open, on_data, on_lost};
 
-static void do_connect(void *arg) { member_link_open(((struct node *) arg)->link); }
-static void do_hang_up(void *arg) { member_link_shut(((struct node *) arg)->link); }
+static void do_connect(void *arg) { tcp_stream_open(((struct node *) arg)->stream); }
+static void do_hang_up(void *arg) { tcp_stream_shut(((struct node *) arg)->stream); }
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct node *n = arg;
-    struct cr_buffer frame = {0};
-    if (rdzv_message_encode(m, &frame) < 0) die("out of memory");
-    member_link_send(n->link, frame.data, frame.len);
-    bytes += frame.len;
+    if (member_session_send(&n->session, m) < 0) die("out of memory");
     messages++;
-    cr_buffer_done(&frame);
 }
 
 static void arrived(void) {
@@ -176,10 +194,11 @@ static void do_end(void *arg, int outcome, const char *why) {
     arrived();
 }
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end};
 
-static void make_nodes(uint16_t port, const char *run_id) {
+static void make_nodes(uint16_t port, const char *job) {
+    run_id = job;
     nodes = calloc((size_t) count, sizeof(*nodes));
     if (nodes == NULL) die("out of memory");
     for (int i = 0; i < count; i++) {
@@ -187,16 +206,17 @@ static void make_nodes(uint16_t port, const char *run_id) {
         char host_name[32];
         (void) snprintf(host_name, sizeof(host_name), "host%d", i);
         struct member_settings s = {
-            .run_id = run_id, .where = "bench", .facts = "", .connect_timeout_ms = 60000,
+            .where = "bench", .facts = "", .connect_timeout_ms = 60000,
             .self = {.host = host_name, .addr = "", .pid = 1, .instance = (uint64_t) i + 1,
                      .role = "default", .node_rank = -1, .local_world_size = 8,
                      .min_nodes = (uint32_t) count, .max_nodes = (uint32_t) count,
                      .max_restarts = 3, .join_timeout_ms = 600000, .last_call_timeout_ms = 30000,
                      .close_timeout_ms = 30000, .keep_alive_interval_ms = 5000,
                      .keep_alive_max_attempt = 3}};
+        member_session_init(&n->session, &session_actions, n);
         n->member = member_new(&s, &member_actions, n);
-        n->link = member_link_new(&loop, "127.0.0.1", port, &link_events, n);
-        if (n->member == NULL || n->link == NULL) die("out of memory");
+        n->stream = tcp_stream_new(&loop, "127.0.0.1", port, &stream_events, n);
+        if (n->member == NULL || n->stream == NULL) die("out of memory");
         (void) uv_timer_init(&loop, &n->timer);
         n->timer.data = n;
     }
@@ -259,7 +279,7 @@ static void succeed(uint64_t round) {
     (void) run_phase();
 }
 
-static void on_link_closed(void *arg) {
+static void on_stream_closed(void *arg) {
     (void) arg;
     arrived();
 }
@@ -268,13 +288,13 @@ static void free_nodes(void) {
     begin(count);
     for (int i = 0; i < count; i++) {
         uv_close((uv_handle_t *) &nodes[i].timer, NULL);
-        member_link_close(nodes[i].link, on_link_closed, NULL);
+        tcp_stream_close(nodes[i].stream, on_stream_closed, NULL);
     }
     (void) run_phase();
     (void) uv_run(&loop, UV_RUN_NOWAIT);
     for (int i = 0; i < count; i++) {
         member_free(nodes[i].member);
-        cr_buffer_done(&nodes[i].in);
+        member_session_done(&nodes[i].session);
     }
     free(nodes);
 }
@@ -302,7 +322,8 @@ static void measure(int k) {
     free_nodes();
 
     (void) printf("%6d  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f\n", k, first,
-                  late_extra_ms, push, again, first_bytes, first_messages, again_bytes, again_messages);
+                  late_extra_ms, push, again, first_bytes, first_messages, again_bytes,
+                  again_messages);
     (void) fflush(stdout);
     (void) uv_loop_close(&loop);
     (void) kill(pid, SIGKILL);
@@ -326,7 +347,9 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; argc == 1 && i < CR_ARRAY_LEN(usual); i++) {
         if ((rlim_t) usual[i] + 100 < fds.rlim_max) measure(usual[i]);
-        else (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i], (unsigned long long) fds.rlim_max);
+        else
+            (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i],
+                          (unsigned long long) fds.rlim_max);
     }
     return 0;
 }

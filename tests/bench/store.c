@@ -8,6 +8,7 @@
  * true median with 95 % (order statistics). The operation is GET of an 8-byte value; the echo sends
  * our own request's bytes back. */
 #include "base/clock.h"
+#include "store/store.h"
 #include "store/wire/wire.h"
 #include "tests/bench/store_peers.h"
 

@@ -1,13 +1,19 @@
-/* A FAKE of NCCL and the CUDA runtime in one library, for the state machine of the nccl backend on
- * machines without a GPU. Host memory, no communication: collectives copy. It proves nothing about
- * NCCL; the backend refuses to load it unless CRUNRT_ALLOW_FAKE_NCCL=1.
+/* A FAKE of NCCL and the CUDA runtime in one library. It tests the states and timeouts of the nccl
+ * backend on machines without a GPU. It uses host memory and does not communicate: collectives
+ * copy. It proves nothing about NCCL, and the backend refuses to load it unless
+ * CRUNRT_ALLOW_FAKE_NCCL=1.
  *
- * FAKE_NCCL holds words: init-slow, init-hang, init-error, early-error (the init call itself fails
- * and leaves a group open), op-hang, op-error, abort-hang, finalize-error, no-gpu, one-gpu; of
- * ncclCommSplit: split-refused, split-error, split-hang (the parent stays in progress), child-late
- * (the handle comes after the parent is done), child-none, child-hang. FAKE_NCCL_RANK limits them
- * to one rank. Every call of interest is a line on stderr, so that a test can look at their order.
- * fake_nccl_old.so is the same without ncclCommSplit. */
+ * The variable FAKE_NCCL contains words that make calls misbehave:
+ *   init-slow, init-hang, init-error
+ *   early-error      the init call itself fails, and leaves a group open
+ *   op-hang, op-error, abort-hang, finalize-error
+ *   no-gpu, one-gpu
+ *   split-refused, split-error
+ *   split-hang       the parent stays in progress
+ *   child-late       the child's handle appears after the parent is done
+ *   child-none, child-hang
+ * FAKE_NCCL_RANK limits them to one rank. The calls print lines to stderr, so that a test can check
+ * their order. fake_nccl_old.so is the same without ncclCommSplit. */
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -25,11 +31,11 @@ EXPORT const char fake_nccl[] = "fake";
 struct ncclComm {
     struct ncclComm *aborted_before;
     int polls, ops, size, aborted;
-    int is_child, child_polls; /* splits: polls until the handle is given out */
+    int is_child, child_polls; /* polls until the child's handle is written */
     ncclComm_t child, *child_out;
 };
 
-_Atomic(ncclComm_t) fake_last_aborted; /* kept, so that a late use shows */
+_Atomic(ncclComm_t) fake_last_aborted; /* kept, so that a later use is noticed */
 
 static int group_depth;
 static pthread_t owner;
@@ -105,7 +111,7 @@ static ncclResult_t init(ncclComm_t *comm, int size, const char *first_id, int i
     note(text);
     owner = pthread_self();
     if (asked("early-error")) {
-        group_depth++; /* as 2.28 does when cudaGetDevice fails inside */
+        group_depth++; /* as NCCL 2.28 does when its call of cudaGetDevice fails */
         return ncclUnhandledCudaError;
     }
     *comm = calloc(1, sizeof(**comm));
@@ -128,7 +134,7 @@ EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, 
     return init(comm, n, list[0].internal, ids);
 }
 
-/* NCCL fills the handle from a thread of its own. */
+/* NCCL also writes the handle in a thread of its own. */
 struct gift {
     ncclComm_t *out, child;
 };
@@ -148,7 +154,9 @@ static void give_child(ncclComm_t parent) {
     if (gift != NULL) {
         *gift = (struct gift){parent->child_out, parent->child};
         parent->child_out = NULL;
-        if (pthread_create(&thread, NULL, give_child_late, gift) == 0) (void) pthread_detach(thread);
+        if (pthread_create(&thread, NULL, give_child_late, gift) == 0) {
+            (void) pthread_detach(thread);
+        }
         return;
     }
     *parent->child_out = parent->child;
@@ -204,7 +212,7 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     abort_hangs = asked("abort-hang");
     while (asked("abort-hang")) (void) pause();
     comm->aborted = 1;
-    /* all of them, so that a later use is seen */
+    /* keeps all of them, so that a later use is noticed */
     comm->aborted_before = atomic_exchange(&fake_last_aborted, comm);
     return ncclSuccess;
 }

@@ -1,3 +1,3 @@
-/* The FAKE as a library from before ncclCommSplit (2.18). */
+/* The fake NCCL without ncclCommSplit, like NCCL before 2.18. */
 #define FAKE_NCCL_OLD
 #include "fake_nccl.c"

@@ -1,4 +1,4 @@
-/* To be preloaded: a process that stops for good the first time that Gloo connects or accepts. */
+/* A library to be preloaded: it stops the process the first time that Gloo connects or accepts. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -15,7 +15,7 @@ int connect(int fd, const struct sockaddr *to, socklen_t len) {
     *(void **) &real = dlsym(RTLD_NEXT, "connect");
     int type = 0;
     socklen_t size = sizeof(type);
-    (void) getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size); /* it asks for its address by UDP */
+    (void) getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size); /* not the UDP socket by which it finds its address */
     if (type == SOCK_STREAM && is_from_gloo(__builtin_return_address(0))) (void) raise(SIGSTOP);
     return real(fd, to, len);
 }

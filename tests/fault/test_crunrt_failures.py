@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Peers that die, hang, come late or never: every survivor's call ends with an error in time, which names
-the operation, the group and the ranks that gave no sign."""
+"""Peers that die, hang, come late or never: the calls of the other ranks fail in time, and the
+error names the operation, the group and the ranks that gave no sign of life."""
+
 import os
 import re
 import signal
@@ -10,14 +11,27 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import (BACKEND, BUILD, Store, Worker, contract, expect, fail, known, need_backend, program, run_workers,
-                     start_workers, wait_for)
+from workers import (
+    BACKEND,
+    BUILD,
+    Store,
+    Worker,
+    contract,
+    expect,
+    fail,
+    known,
+    need_backend,
+    program,
+    run_workers,
+    start_workers,
+    wait_for,
+)
 
 need_backend()
 
 
 def expect_silent(workers, rank, victim):
-    """It names the victim; a survivor that is slow may be named besides."""
+    """The error names the victim; it may also name a survivor that is slow."""
     named = re.search(r"no sign of rank ([\d, ]+)", workers[rank].text())
     if named is None or str(victim) not in named[1].split(", "):
         fail(workers, f"rank {rank} did not say 'no sign of rank {victim}'")
@@ -34,7 +48,14 @@ def lose(how, size, victim, victim_code, code, limit_ms):
         survivors = [r for r in range(size) if r != victim]
         wait_for(workers, survivors)
         for r in survivors:
-            expect(workers, r, 3, f"error {code}", "all_reduce #10 in group 'world'", f"rank {r} of {size}")
+            expect(
+                workers,
+                r,
+                3,
+                f"error {code}",
+                "all_reduce #10 in group 'world'",
+                f"rank {r} of {size}",
+            )
             if milliseconds(workers, r) > limit_ms:
                 fail(workers, f"rank {r} needed more than {limit_ms} ms")
         if not any([expect_silent(workers, r, victim) for r in survivors]):
@@ -45,10 +66,11 @@ def lose(how, size, victim, victim_code, code, limit_ms):
     print(f"{how}: {size} ranks")
 
 
-# A broken connection is told at once: far below the group's timeout of 60,000 ms.
+# A broken connection is noticed at once: far below the group's timeout of 60,000 ms.
 lose("kill", 4, 1, -signal.SIGKILL, -104, 30000)
 lose("exit", 3, 2, 0, -104, 30000)
-# A hung peer is told by the operation's timeout (2,000 ms and a grace of 1,000 ms), with room for a slow machine.
+# A hung peer is noticed by the operation's timeout (2,000 ms and a grace of 1,000 ms); the limit
+# leaves room for a slow machine.
 lose("stop", 3, 1, -signal.SIGKILL, -110, 30000)
 
 with Store() as store:
@@ -56,12 +78,12 @@ with Store() as store:
     for r in range(3):
         expect(workers, r, 3, "error -", "barrier #0 in group 'world'", "no sign of rank 3")
 
-with Store() as store:  # a monitored barrier names who did not come, and nobody passes
+with Store() as store:  # a monitored barrier names the absent rank, and no rank passes
     workers = run_workers(store, 4, ["crunrt_worker", "monitored"])
     for r in range(4):
         expect(workers, r, 3, "error -1", "monitored barrier #6", "no sign of rank 3 of 4")
 
-with Store() as store:  # a peer that hangs, and with it the store
+with Store() as store:  # a peer hangs, and the store does too
     workers = start_workers(store, 2, ["crunrt_worker", "lose-store", str(store.process.pid)])
     wait_for(workers, [0])
     expect(workers, 0, 3, "error -110", "barrier #1 in group 'world'")
@@ -81,23 +103,49 @@ def lose_works():  # while works are under way
 def lose_message(how, operation):  # in the middle of a message
     with Store() as store:
         workers = run_workers(store, 2, ["crunrt_worker", "lose-message", how])
-        expect(workers, 0, 3, "error -104", f"{operation} #{int(how == 'send')} in group 'world'", "rank 0 of 2", "no sign of rank 1")
+        expect(
+            workers,
+            0,
+            3,
+            "error -104",
+            f"{operation} #{int(how == 'send')} in group 'world'",
+            "rank 0 of 2",
+            "no sign of rank 1",
+        )
         if milliseconds(workers, 0) > 30000:
-            fail(workers, "the broken connection went unnoticed until the group's timeout of 60,000 ms")
+            fail(
+                workers,
+                "the broken connection went unnoticed until the group's timeout of 60,000 ms",
+            )
 
 
-# On nccl the start of a receive waits on the host for its send, and operations come one after the other.
+# On nccl the start of a receive waits on the host for its send, and operations run in turn.
 known("H6", lose_works)
 known("H6", lose_message, "send", "send")
 known("H6", lose_message, "receive", "recv")
 
-with tempfile.TemporaryDirectory() as tmp:  # while they connect; who connects and who accepts is chance
+with tempfile.TemporaryDirectory() as tmp:  # while they connect; either may be the one that accepts
     library = f"{tmp}/stop_in_gloo.so"
-    subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-o", library, "tests/fake/stop_in_gloo.c"], check=True)
-    for _ in range(0 if os.path.basename(BUILD) in ("asan", "tsan") or BACKEND != "gloo" else 4):  # which want to be loaded first
+    subprocess.run(
+        [
+            *os.environ.get("CC", "cc").split(),
+            "-shared",
+            "-fPIC",
+            "-o",
+            library,
+            "tests/fake/stop_in_gloo.c",
+        ],
+        check=True,
+    )
+    for _ in range(
+        0 if os.path.basename(BUILD) in ("asan", "tsan") or BACKEND != "gloo" else 4
+    ):  # which want to be loaded first
         with Store() as store:
             argv = [program("crunrt_worker"), "lose-connecting"]
-            workers = [Worker(argv, contract(store, r, 2, **({"LD_PRELOAD": library} if r else {}))) for r in range(2)]
+            workers = [
+                Worker(argv, contract(store, r, 2, **({"LD_PRELOAD": library} if r else {})))
+                for r in range(2)
+            ]
             wait_for(workers, [0])
             expect(workers, 0, 3, "error -110")
             if milliseconds(workers, 0) > 20000:
@@ -106,6 +154,6 @@ with tempfile.TemporaryDirectory() as tmp:  # while they connect; who connects a
 with Store() as store:  # rank 2 of 3 is never started
     workers = run_workers(store, 2, ["crunrt_worker", "absent"], world=3)
     for r in range(2):
-        # Who is late by a moment may hear of it from the other.
+        # A rank that is a moment late may learn of the timeout from the other one.
         expect(workers, r, 3, "error -1", "arrival timed out", "no sign of rank 2 of 3")
 print("PASS")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # timeout: 600
-"""examples/elastic under crun: workers are killed, one, two, at the very beginning of a round, on one node and on
-several; nodes come and go with notice. Whoever is not killed goes on in its process, and the result is that of a run
-that nobody disturbed."""
+"""examples/elastic under crun. Workers are killed: one or two at a time, also at the very
+beginning of a round, on one node and on several. Nodes join and leave with notice. The other
+workers go on in their processes, and the result is the same as without these events."""
+
 import os
 import random
 import re
@@ -23,23 +24,30 @@ ENDS = re.compile(r"rank (\d+) of (\d+): process (\d+), (\d+) rounds, (\d+) step
 
 
 def undisturbed():
-    done = crun("--standalone", "--nproc-per-node=2", ELASTIC, STEPS, env=clean_env(OMP_NUM_THREADS=1))
+    done = crun(
+        "--standalone", "--nproc-per-node=2", ELASTIC, STEPS, env=clean_env(OMP_NUM_THREADS=1)
+    )
     assert done.returncode == 0, done
     return ENDS.findall(done.stdout + "\n")[0][5]
 
 
 def disturb(tmp, nodes, ranks, kills, seed):
-    """Kills so many times; the process that is rank 0 at first is spared."""
+    """Kills `kills` times, but never the process that has rank 0 at first."""
     seed = int(os.environ.get("SEED", seed))
     choose = random.Random(seed)
     print(f"seed {seed}")
-    with Nodes(tmp, f"--nnodes={nodes}", f"--nproc-per-node={ranks // nodes}", "--max-restarts=40") as job:
+    with Nodes(
+        tmp, f"--nnodes={nodes}", f"--nproc-per-node={ranks // nodes}", "--max-restarts=40"
+    ) as job:
         begin = {"program": ELASTIC, "args": (STEPS, "--pace-ms", 2), "OMP_NUM_THREADS": "1"}
-        launchers = [(job.start_host if n == 0 and nodes > 1 else job.start)("abc"[n], **begin) for n in range(nodes)]
+        launchers = [
+            (job.start_host if n == 0 and nodes > 1 else job.start)("abc"[n], **begin)
+            for n in range(nodes)
+        ]
         seen, spared, killed = [0] * nodes, None, 0
 
         def begun():
-            """Living processes that began a round since the last kill, by rank."""
+            """Live processes that have begun a round since the last kill, by rank."""
             lines = [m for n, at in zip(launchers, seen) for m in BEGINS.findall(n.text, at)]
             return {int(m[0]): int(m[3]) for m in lines if alive(int(m[3]))}
 
@@ -47,10 +55,16 @@ def disturb(tmp, nodes, ranks, kills, seed):
             return any(n.process.poll() is not None for n in launchers)
 
         for kill in range(kills):
-            # Every other time as soon as anybody begins: the others are still on their way into the round.
+            # Every second time as soon as one rank has begun: the others are still joining the
+            # round.
             few = kill % 2 == 1
-            wait_for(lambda: len(begun()) == ranks or few and set(begun().values()) - {spared} or ended(),
-                     f"round {kill}")
+            wait_for(
+                lambda: len(begun()) == ranks
+                or few
+                and set(begun().values()) - {spared}
+                or ended(),
+                f"round {kill}",
+            )
             assert not ended(), f"the job ended after {kill} kills"
             pids = begun()
             spared = spared or pids[0]
@@ -76,11 +90,18 @@ def test_one_node(tmp):
 
 
 def test_while_a_group_is_made(tmp):
-    """Nobody has a connection yet that could tell: the agent does, and who waits goes on in its process."""
-    done = crun("--standalone", "--nproc-per-node=3", "--max-restarts=1", BUILD / "tests" / "workers" / "crunrt_worker",
-                "lose-opening", env=clean_env(OMP_NUM_THREADS=1))
+    """No rank has a connection that could break: the agent reports the failure, and the waiting
+    ranks rejoin."""
+    done = crun(
+        "--standalone",
+        "--nproc-per-node=3",
+        "--max-restarts=1",
+        BUILD / "tests" / "workers" / "crunrt_worker",
+        "lose-opening",
+        env=clean_env(OMP_NUM_THREADS=1),
+    )
     assert done.returncode == 0, done
-    assert done.stdout.count("the agent says that the round is over") == 2, done
+    assert done.stdout.count("the agent reports that the round is over") == 2, done
     assert "did not call crunrt_rejoin() in time" not in done.stderr, done
     assert sorted(re.findall(r"ends as rank (\d)", done.stdout)) == ["0", "1", "2"], done
     assert done.stdout.count("rejoined rank") == 2, done
@@ -91,15 +112,19 @@ def test_three_nodes(tmp):
 
 
 def test_nodes_come_and_go(tmp):
-    """2, 4, 6 and again 4 ranks, without a killed worker: everybody stops after the same step each time, and whoever
-    was there goes on in its process."""
+    """2, 4, 6 and again 4 ranks, and no worker is killed: each time all ranks stop after the
+    same step, and the processes go on."""
     stops = re.compile(r"rank (\d+): stops after step (\d+): (.*)\n")
     with Nodes(tmp, "--nnodes=1:3", "--nproc-per-node=2") as job:
         how = {"program": ELASTIC, "args": (STEPS, "--pace-ms", 5), "OMP_NUM_THREADS": "1"}
 
         def until_steps_of(size):
-            wait_for(lambda: sum(m[1] == str(size) for n in job.nodes for m in BEGINS.findall(n.text)) == size
-                     or a.process.poll() is not None, f"{size} ranks")
+            wait_for(
+                lambda: sum(m[1] == str(size) for n in job.nodes for m in BEGINS.findall(n.text))
+                == size
+                or a.process.poll() is not None,
+                f"{size} ranks",
+            )
 
         a = job.start_host("a", **how)
         until_steps_of(2)
@@ -116,7 +141,9 @@ def test_nodes_come_and_go(tmp):
         assert len(changes) == 6 and len({m[1] for m in changes}) == 3, changes
         last = changes[-1][1]
         assert [m[1] for m in stops.findall(text)].count(last) == 6, stops.findall(text)
-        assert all("preemption" in m[2] for m in stops.findall(text) if m[1] == last), stops.findall(text)
+        assert all(
+            "preemption" in m[2] for m in stops.findall(text) if m[1] == last
+        ), stops.findall(text)
         ends = ENDS.findall(a.text + c.text)
         assert len(ends) == 4 and {e[1] for e in ends} == {"4"}, ends
         assert {e[2] for e in ENDS.findall(a.text)} == first and len(first) == 2, (ends, first)

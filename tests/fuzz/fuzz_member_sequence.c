@@ -32,7 +32,7 @@ struct node {
 
 static void join(struct node *n) {
     enum member_state s = member_state(n->member);
-    int has_workers = s == MEMBER_LINKING || s == MEMBER_JOINING || s == MEMBER_RUNNING ||
+    int has_workers = s == MEMBER_CONNECTING || s == MEMBER_JOINING || s == MEMBER_RUNNING ||
                       s == MEMBER_SUCCEEDED;
     if (!has_workers) member_join(n->member, n->now_ms);
 }
@@ -131,8 +131,14 @@ static void on_dump(void *arg, const char *why) {
     upcall(arg);
 }
 
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    (void) level;
+    CR_ASSERT(strlen(text) < RDZV_TEXT_MAX);
+}
+
 static const struct member_actions actions = {
-    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .on_round = on_round,
+    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log, .on_round = on_round,
     .on_stop = on_stop, .on_end = on_end, .on_change = on_change, .on_change_at = on_change_at,
     .on_notice = on_notice, .on_dump = on_dump};
 
@@ -142,13 +148,13 @@ static void link_up(struct node *n) {
     if (!n->connecting) return;
     n->connecting = 0;
     n->linked = 1;
-    member_linked(n->member, n->now_ms);
+    member_connected(n->member, n->now_ms);
 }
 
 static void link_down(struct node *n, const char *why) {
     if (!n->connecting && !n->linked) return;
     n->connecting = n->linked = 0;
-    member_unlinked(n->member, n->now_ms, why);
+    member_disconnected(n->member, n->now_ms, why);
 }
 
 static void hear(struct node *n) {
@@ -157,7 +163,8 @@ static void hear(struct node *n) {
     struct rdzv_message said, m;
     input_message(&n->in, &said);
     cross_the_wire(&said, &frame, &m);
-    if (n->linked && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
+    if (n->linked && m.type == RDZV_WELCOME) member_welcomed(n->member);
+    else if (n->linked && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
     cr_buffer_done(&frame);
 }
 
@@ -185,7 +192,7 @@ static void step(struct node *n) {
 
 static struct member *new_member(struct node *n) {
     struct member_settings s = {
-        .run_id = "job", .where = "n0:29400", .local = input_byte(&n->in) % 2,
+        .where = "n0:29400", .local = input_byte(&n->in) % 2,
         .connect_timeout_ms = input_byte(&n->in), .coordinator_wait_ms = input_byte(&n->in),
         .self = {.host = "n1", .addr = "", .role = "default", .instance = 9, .node_rank = -1,
                  .local_world_size = 1, .min_nodes = 1, .max_nodes = 2,

@@ -109,7 +109,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     CR_ASSERT(strlen(text) < RDZV_TEXT_MAX);
 }
 
-static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
+static const struct coordinator_actions actions = {
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
 
 /* ---- what the nodes do ---- */
 

@@ -1,11 +1,13 @@
-/* libFuzzer target: several clients, raw bytes, one key space with tight limits, where lists of more than
- * a few names are made, and what was cleared is freed, in small pieces between the others' requests.
- * Nothing crashes, memory stays in its bound, a list has each key once, and all that were there while
- * it was made; and when all have left and every key is deleted, nothing is left.
+/* libFuzzer target: several clients, raw bytes, one key space with tight limits, where lists of
+ * more than a few names are made, and what was cleared is freed, in small pieces between the
+ * others' requests. Nothing crashes, memory stays in its bound, a list has each key once, and all
+ * that were there while it was made; and when all have left and every key is deleted, nothing is
+ * left.
  *
- * Input: pieces of  u8 what, u8 length, bytes.  In `what`: bits 0 and 1 the client; 2 and 3 how many
- * pieces of everybody's list come first; 4: one of what was cleared is freed; 5: the client takes its
- * lists in pieces; 6: all disconnect and the key space is cleared; 7: it disconnects. */
+ * Input: pieces of  u8 what, u8 length, bytes.  In `what`: bits 0 and 1 the client; 2 and 3 how
+ * many pieces of everybody's list come first; 4: one of what was cleared is freed; 5: the
+ * client takes its lists in pieces; 6: all disconnect and the key space is cleared; 7: it
+ * disconnects. */
 #include "base/assert.h"
 #include "store/keyspace/remains.h"
 #include "tests/lib/store_peer.h"
@@ -15,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CLIENTS 4
 static const struct store_limits limits = {64, 4096, 64, 16384};
 static const size_t memory_max = 64 << 10;
-static const struct store_pace pace = {.list_at_once = 4, .list_step = 3, .free_step = 24};
+static const struct store_pieces pieces = {.list_at_once = 4, .list_step = 3, .free_step = 24};
 
 static void check(const struct store_keyspace *keys, const struct peer *peers) {
     size_t waits = 0;
@@ -191,7 +193,7 @@ static void step(struct store_keyspace *keys, struct peer *peers, uint8_t what,
     if (what & 0x40) clear(keys, peers, len);
     if (what & 0x80 || p->error != 0) reopen(p, keys);
     begin_lists(keys, peers); /* some are over */
-    p->session.patient = what & 0x20;
+    p->session.lists_in_pieces = what & 0x20;
     peer_send(p, bytes, len);
     begin_lists(keys, peers);
 }
@@ -202,7 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     store_keyspace_init(&keys, (const uint64_t[2]){3, 4});
     keys.memory_max = memory_max;
     keys.reply_max = 32 << 10;
-    keys.pace = pace;
+    keys.pieces = pieces;
     for (int i = 0; i < CLIENTS; i++) peer_open(&peers[i], &keys, &limits);
     begin_lists(&keys, peers);
     for (size_t at = 0; at + 2 <= size;) {
@@ -214,7 +216,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check(&keys, peers);
     }
     for (int i = 0; i < CLIENTS; i++) peer_close(&peers[i]);
-    CR_ASSERT(keys.wait_count == 0 && keys.wait_first == NULL && keys.ready_first == NULL);
+    CR_ASSERT(keys.wait_count == 0 && TAILQ_EMPTY(&keys.waits) && TAILQ_EMPTY(&keys.ready));
     delete_everything(&keys);
     while (store_keyspace_free_some(&keys)) {
     }

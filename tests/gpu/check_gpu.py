@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Tier E: the nccl backend on a real GPU. `make check-gpu` prints a table to paste into
-docs/gpu-evidence.md. Without a GPU every row says SKIP and why; with CRUN_GPU_REQUIRED=1 that fails."""
+docs/gpu-evidence.md. Without a GPU every row says SKIP with the reason; with CRUN_GPU_REQUIRED=1
+that is a failure."""
+
 import datetime
 import os
 import re
@@ -22,14 +24,24 @@ def ask(*argv):
 
 
 def start(ranks, argv, **env):
-    done = subprocess.run([CRUN, "--standalone", f"--nproc-per-node={ranks}", *argv], capture_output=True, text=True,
-                          timeout=300, env=clean_env(**env))
+    done = subprocess.run(
+        [CRUN, "--standalone", "--max-restarts=1", f"--nproc-per-node={ranks}", *argv],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=clean_env(**env),
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def gpus():
-    return [line for line in ask("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
-            if line]
+    return [
+        line
+        for line in ask(
+            "nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"
+        ).splitlines()
+        if line
+    ]
 
 
 def row(name, ranks, argv, wanted, code=0, **env):
@@ -48,8 +60,10 @@ def row(name, ranks, argv, wanted, code=0, **env):
 
 def main():
     found = gpus()
-    print(f"date {datetime.date.today()}, GPU {found[0] if found else 'none'} x {len(found)}, "
-          f"machine {os.uname().release}")
+    print(
+        f"date {datetime.date.today()}, GPU {found[0] if found else 'none'} x {len(found)}, "
+        f"machine {os.uname().release}"
+    )
     rows = [
         row("operations, one rank", 1, [WORKER, "operations"], r"ok operations"),
         row("20 groups in one process, leaks", 1, [WORKER, "rounds"], r"(ok|FAILED) rounds.*"),
@@ -57,12 +71,28 @@ def main():
         row("groups split from the world", 1, [WORKER, "split"], r"ok split.*"),
         row("crunrt_rejoin, then a world and a split", 1, [WORKER, "rejoin"], r"ok rejoin.*"),
         row("example all_reduce_gpu", 1, [EXAMPLE], r"\d+ sums right on GPU 0"),
-        row("hidden GPUs: CUDA error 100, no fall-back", 1, [EXAMPLE], r"CUDA error 100", code=1,
-            CUDA_VISIBLE_DEVICES=""),
-        row("more ranks than GPUs: told before anybody waits", len(found) + 1, [EXAMPLE],
-            r"choose GPU \d+: only \d+ visible", code=1),
+        row(
+            "hidden GPUs: CUDA error 100, no fall-back",
+            1,
+            [EXAMPLE],
+            r"CUDA error 100",
+            code=1,
+            CUDA_VISIBLE_DEVICES="",
+        ),
+        row(
+            "more ranks than GPUs: told before anybody waits",
+            len(found) + 1,
+            [EXAMPLE],
+            r"choose GPU \d+: only \d+ visible",
+            code=1,
+        ),
         row("operations, two ranks on two GPUs", 2, [WORKER, "operations"], r"ok operations"),
-        row("groups split from the world, two ranks on two GPUs", 2, [WORKER, "split"], r"ok split.*"),
+        row(
+            "groups split from the world, two ranks on two GPUs",
+            2,
+            [WORKER, "split"],
+            r"ok split.*",
+        ),
         row("crunrt_rejoin, two ranks on two GPUs", 2, [WORKER, "rejoin"], r"ok rejoin.*"),
     ]
     print("\n| what | result | seen |\n| --- | --- | --- |")

@@ -5,7 +5,8 @@
  *   rounds       many groups one after the other; threads and descriptors must not grow
  *   broken       an operation that cannot end in time, then a new group in the same process
  *   split        groups split from the world's communicator, used, then the world again
- *   rejoin       the same failure, then crunrt_rejoin() and a world and a split in the next generation */
+ *   rejoin       the same failure, then crunrt_rejoin() and a world and a split in the next round
+ *                */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -116,12 +117,12 @@ static void rounds(void) {
 }
 
 /* Groups are numbered from 0 in each generation. */
-static void require_split(int generation, int number) {
+static void require_split(int number) {
     char key[64], *word = NULL;
     void *value = NULL;
     size_t len = 0;
-    (void) snprintf(key, sizeof(key), "crunrt/%d/%d/pg/%d/split/decision", crunrt_restart_count(rt),
-                    generation, number);
+    (void) snprintf(key, sizeof(key), "crunrt/%d/0/pg/%d/split/decision", crunrt_restart_count(rt),
+                    number);
     require(crunrt_store_get(crunrt_job_store(rt), key, 0, &value, &len) == 0, "the decision");
     word = value;
     require(len == 5 && memcmp(word, "split", 5) == 0, "the group was made afresh");
@@ -155,8 +156,8 @@ static void split(void) {
         use_part(all, size);
         use_part(last, 1);
     }
-    require_split(0, 1);
-    require_split(0, 20);
+    require_split(1);
+    require_split(20);
     require(crunrt_group_barrier(g) == 0, "the world after 20 splits");
     crunrt_group_destroy(g);
     printf("ok split: 20 groups from the world of %d\n", size);
@@ -184,10 +185,10 @@ static void rejoin(void) {
     g = open_group(60000);
     const int first[1] = {0};
     use_part(first, 1);
-    require_split(1, 1);
+    require_split(1);
     require(crunrt_group_barrier(g) == 0, "the new world");
     crunrt_group_destroy(g);
-    printf("ok rejoin (%s before it), a new world and a split in the next generation\n",
+    printf("ok rejoin (%s before it), a new world and a split in the next round\n",
            rc == 0 ? "in time" : "aborted");
 }
 

@@ -1,13 +1,10 @@
 # Tier E: on a real GPU. Not part of check.
 gpu_worker := $(if $(and $(HAVE_NCCL),$(cuda_lib)),$(BUILD)/tests/gpu/gpu_worker)
 
-check-gpu: all $(gpu_worker) ## the nccl backend on a real GPU; prints a table for docs/gpu-evidence.md
+check-gpu: all $(gpu_worker) ## the nccl backend on a real GPU; a table for docs/gpu-evidence.md
 	$(Q)BUILD=$(BUILD) tests/gpu/check_gpu.py
 .PHONY: check-gpu
 
 $(call objects,tests/gpu/gpu_worker.c): extra_CPPFLAGS = -isystem $(CUDA_INCLUDE)
 $(BUILD)/tests/gpu/gpu_worker: $(call objects,tests/gpu/gpu_worker.c) $(BUILD)/lib/libcrunrt.so
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -Wl,-rpath,$(dir $(cuda_lib)) -o $@ $< \
-	    -L$(BUILD)/lib -lcrunrt $(cuda_lib) $(LDLIBS)
+	$(call link_crunrt,../../lib,$(cuda_LIBS))

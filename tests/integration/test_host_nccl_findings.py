@@ -19,7 +19,7 @@ if not os.path.exists(FOLDER):
 
 
 def end(workers):
-    """Waits for all, for at most LIMIT_S from the start; what hangs then is killed, which is its exit code."""
+    """Waits for all, for at most LIMIT_S; what hangs then is killed."""
     deadline = time.monotonic() + LIMIT_S
     for w in workers:
         try:
@@ -33,13 +33,19 @@ def end(workers):
 def run(ranks, program, environment):
     """None if the promise is kept on every rank, else the first line that says what is not."""
     extra = dict(word.split("=", 1) for word in environment)
-    with Store() as store:
-        workers = end([Worker([f"{FOLDER}/{program}"], contract(store, r, ranks, **host_nccl(), **extra))
-                       for r in range(ranks)])
+    argv = [f"{FOLDER}/{program}"]
+    if extra.pop("LAUNCHER", None) == "crun":
+        crun = [f"{BUILD}/bin/crun", "--nproc-per-node", str(ranks), "--max-restarts", "3"]
+        workers = end([Worker(crun + argv, dict(os.environ, **host_nccl(), **extra))])
+    else:
+        with Store() as store:
+            workers = end([Worker(argv, contract(store, r, ranks, **host_nccl(), **extra))
+                           for r in range(ranks)])
     for r, w in enumerate(workers):
-        if w.code != 0 or "kept" not in w.text():
-            lines = [line for line in w.text().splitlines() if line.startswith(("BROKEN", "host nccl: RACE"))] or w.text().splitlines()
-            return f"rank {r}, exit {w.code}: {lines[0] if lines else 'it hangs'}"
+        lines = w.text().splitlines()
+        broken = [line for line in lines if "BROKEN" in line or "host nccl: RACE" in line]
+        if w.code != 0 or broken or not any("kept" in line for line in lines):
+            return f"rank {r}, exit {w.code}: {(broken or lines or ['it hangs'])[0]}"
     return None
 
 

@@ -11,7 +11,7 @@ import unittest
 
 BUILD = pathlib.Path(os.environ.get("BUILD", "build")).resolve()
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PROGRAMS = ["crun"]
+PROGRAMS = ["crun", "crun-agent", "crun-store"]
 
 
 def printed(program, *request):
@@ -58,6 +58,16 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.complete("crun", "--start-method", "=", "fo"), ["fork", "forkserver"])
         self.assertEqual(self.complete("crun", "-r", ""), ["0", "1", "2", "3"])
         self.assertIn("--max-restarts", self.complete("crun", "-"))
+
+    def test_completion_of_crun_agent(self):
+        self.assertEqual(self.complete("crun-agent", "st"), ["status"])
+        self.assertEqual(self.complete("crun-agent", "notify", "--k"), ["--kind"])
+        self.assertEqual(self.complete("crun-agent", "notify", "--kind", "pre"), ["preemption"])
+
+    def test_completion_of_crun_store(self):
+        self.assertEqual(self.complete("crun-store", "st"), ["stat"])
+        self.assertEqual(self.complete("crun-store", "serve", "--max-c"),
+                         ["--max-clients", "--max-client-buffer"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The rooms keep their arrows; no line ends in blanks; the public header names no other library.
+# The source keeps to its layout (make/lint_arrows.py), and no line ends in blanks.
 status=0
 make/lint_arrows.py || status=1
 if git rev-parse --git-dir >/dev/null 2>&1; then

@@ -161,14 +161,14 @@ def test_mistakes(tmp):
     usage = {
         (): "crun-store: no command given; try 'crun-store --help'",
         ("frob",): "crun-store: unknown command 'frob'; try 'crun-store --help'",
-        ("get",): "crun-store get: no HOST:PORT given; try 'crun-store get --help'",
+        ("get",): "crun-store get: no HOST:PORT given; give HOST:PORT KEY; try 'crun-store get --help'",
         ("get", "localhost", "k"):
             "crun-store get: no port in 'localhost': write HOST:PORT; try 'crun-store get --help'",
         ("get", "a:b", "k"): "crun-store get: the port of endpoint 'a:b' must be a number from 0 to "
                              "65535; try 'crun-store get --help'",
-        ("get", "h:1"): "crun-store get: give KEY behind HOST:PORT; try 'crun-store get --help'",
+        ("get", "h:1"): "crun-store get: no KEY given; give HOST:PORT KEY; try 'crun-store get --help'",
         ("get", "h:1", "k", "l"):
-            "crun-store get: 'l' is one word too many; try 'crun-store get --help'",
+            "crun-store get: unexpected argument 'l'; try 'crun-store get --help'",
         ("get", "--fast", "h:1", "k"):
             "crun-store get: unknown option '--fast'; try 'crun-store get --help'",
         ("get", "--timeout", "soon", "h:1", "k"): "crun-store get: cannot use 'soon' for --timeout: "
@@ -182,7 +182,7 @@ def test_mistakes(tmp):
         assert fails(*words, status=2) == text, words
     for name in ("get", "set", "add", "wait", "keys", "delete", "stat", "ping"):
         out, err = run(name, "--help")
-        assert out.startswith(f"usage: crun-store {name} ".encode()) and err == "", (out, err)
+        assert out.startswith(f"Usage: crun-store {name} ".encode()) and err == "", (out, err)
 
 
 def test_an_answer_that_cannot_be_written(tmp):

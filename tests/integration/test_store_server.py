@@ -431,13 +431,13 @@ def test_reachable_under_every_address(tmp):
 def test_bad_command_lines(tmp):
     lines = {
         ("serve", "--foo"): "unknown option '--foo'",
-        ("serve", "--port"): "option '--port' needs a value",
+        ("serve", "--port"): "--port needs a value: --port PORT",
         ("serve", "--port", "66000"): "cannot use '66000' for --port",
         ("serve", "--port=x"): "cannot use 'x' for --port",
         ("serve", "--max-memory", "12Q"): "cannot use '12Q' for --max-memory",
         ("serve", "--max-memory", "0"): "cannot use '0' for --max-memory",
         ("serve", "--max-list", "0"): "cannot use '0' for --max-list: give a whole number from 1 to 16777216",
-        ("serve", "extra"): "unknown option 'extra'",
+        ("serve", "extra"): "unexpected argument 'extra'",
         ("nonsense",): "unknown command 'nonsense'",
         (): "no command given",
     }

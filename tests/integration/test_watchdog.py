@@ -59,7 +59,7 @@ def test_restart_and_nonsense_in_the_pipe(tmp):
                        "send(0.1, pid=1)\nsend(0.1, pid='x')\nsend(0.1, pid=-1)\nsend(0.1, pid=os.getppid())\n"
                        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
                        "    send(0.2)\n    time.sleep(100)\ntime.sleep(0.5)\n", "--max-restarts=1", workers=1)
-    assert done.returncode == 0 and "is no request" in done.stderr and "restart 1 of 1" in done.stderr, done
+    assert done.returncode == 0 and "is not a request" in done.stderr and "restart 1 of 1" in done.stderr, done
 
 
 def test_a_place_of_its_own(tmp):

@@ -59,8 +59,8 @@ assert link.recv() is None
 Link().step()                             # and once more, in its own right
 """), env=ENV)
     assert done.returncode == 0, done
-    assert "its token is no living worker's" in done.stderr, done
-    assert "it sent something that is no packet" in done.stderr, done
+    assert "its token belongs to no living worker" in done.stderr, done
+    assert "it sent something that is not a packet" in done.stderr, done
 
 
 def test_a_hung_worker_is_ended_and_started_anew(tmp):

@@ -118,7 +118,8 @@ static int run_valued(struct store *s, const char *op, struct cr_error *e) {
     int rc = -ENOSYS;
     if (is(op, "get")) rc = store_get(s, b[0], t, &value, &len, e);
     if (is(op, "queue_pop")) rc = store_queue_pop(s, b[0], t, &value, &len, e);
-    if (is(op, "compare_set")) rc = store_compare_set(s, b[0], b[1], b[2], t, &value, &len, e);
+    struct store_swap swap = {b[0], b[1], b[2]};
+    if (is(op, "compare_set")) rc = store_compare_set(s, &swap, t, &value, &len, e);
     if (rc != -ENOSYS) answer_value(rc, value, len, e);
     return rc != -ENOSYS;
 }

@@ -61,7 +61,9 @@ def cgroup_root():
 def cgroups_of(pid):
     """The folders of the cgroups that the nurseries of a crun made."""
     root = cgroup_root()
-    return [str(p) for p in root.rglob(f"crun-{pid}-*")] if root else []
+    # os.walk passes over a folder that another test removes meanwhile; Path.rglob raises.
+    return [os.path.join(folder, name) for folder, names, _ in os.walk(root or "")
+            for name in names if name.startswith(f"crun-{pid}-")]
 
 
 def cgroup_delegated():

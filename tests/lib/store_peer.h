@@ -69,7 +69,7 @@ static inline void peer_list_on(struct peer *p) {
 static inline void peer_receive(struct peer *p, struct cr_buffer *into) {
     struct iovec iov[8];
     while (p->session.out.pending > 0) {
-        int n = store_output_iov(&p->session.out, iov, 8, 0);
+        int n = store_output_iov(&p->session.out, iov, 8, false);
         size_t total = 0;
         for (int i = 0; i < n; i++) {
             if (cr_buffer_append(into, iov[i].iov_base, iov[i].iov_len) < 0) abort();

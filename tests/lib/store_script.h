@@ -1,9 +1,10 @@
-/* Servers that follow a script, for the tests of the store's clients: what a client sends, byte for byte,
- * and any kind of answer: in pieces, wrong, late, cut off, too long.
+/* Servers that follow a script, for the tests of the store's clients: what a client sends, byte
+ * for byte, and any kind of answer: in pieces, wrong, late, cut off, too long.
  *
- * A script is a list of lines: "> HEX" the peer expects these bytes, "< HEX" it answers, "<1 HEX" it
- * answers byte by byte, "e" it expects the client to hang up, "~" it takes anything and is silent until the
- * client hangs up, "x" it hangs up, "x!" it resets. A peer that got other bytes says so. */
+ * A script is a list of lines: "> HEX" the peer expects these bytes, "< HEX" it answers, "<1
+ * HEX" it answers byte by byte, "e" it expects the client to hang up, "~" it takes anything and
+ * is silent until the client hangs up, "x" it hangs up, "x!" it resets. A peer that got other
+ * bytes says so. */
 #ifndef TESTS_STORE_SCRIPT_H
 #define TESTS_STORE_SCRIPT_H
 

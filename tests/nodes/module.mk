@@ -1,6 +1,5 @@
 # A node without workers, for the tests of the rendezvous.
 test_programs += $(BUILD)/tests/nodes/rdzv_node
-$(BUILD)/tests/nodes/rdzv_node: $(call objects,tests/nodes/rdzv_node.c) $(call rooms,rendezvous store base)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm $(LDLIBS)
+$(BUILD)/tests/nodes/rdzv_node: $(call objects,tests/nodes/rdzv_node.c) \
+    $(call rooms,rendezvous store base)
+	$(call link,$(UV_LIBS) $(JANSSON_LIBS) -lm)

@@ -1,10 +1,9 @@
-# The rendezvous under a seeded simulator. SEED= replays one schedule step by step.
+# The control plane under a seeded simulator; see world.h. SEED= replays one schedule step by step.
 sim_rendezvous := $(BUILD)/tests/sim/sim_rendezvous
-$(sim_rendezvous): $(call objects,tests/sim/sim_rendezvous.c) $(call rooms,rendezvous store base)
-	$(call say,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) -lm $(LDLIBS)
+$(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c)) $(call rooms,agent rendezvous store base)
+	$(call link,$(UV_LIBS) $(JANSSON_LIBS) -lm)
 
-sim: $(sim_rendezvous) ## millions of simulated rendezvous schedules; SEED=, SECONDS_MAX=
-	$(Q)$< $(if $(SEED),--seed $(SEED) --verbose,--schedules 1000000000 --seconds-max $(or $(SECONDS_MAX),60))
+sim: $(sim_rendezvous) ## millions of simulated schedules; SEED=, SECONDS_MAX=
+	$(Q)$< $(if $(SEED),--seed $(SEED) --verbose,\
+	    --schedules 1000000000 --seconds-max $(or $(SECONDS_MAX),60))
 .PHONY: sim

@@ -1,6 +1,7 @@
 /* The coordinator's rules one by one, on a virtual clock: when a round forms and with whom, which
  * ranks stay, what a failure costs, who is told what at the end. */
 #include "base/clock.h"
+#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
@@ -29,7 +30,7 @@ static struct coordinator *c;
 static struct rdzv_join defaults;
 static int stores_opened, store_error;
 static int64_t now;
-static char last_warning[RDZV_TEXT_MAX];
+static char last_warning[RDZV_TEXT_MAX], phases[RDZV_TEXT_MAX];
 
 static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct peer *p = peer;
@@ -64,14 +65,21 @@ static int on_open_store(void *arg, uint64_t round, struct coordinator_store *ou
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
+    char from[16], to[16];
+    size_t len = strlen(phases);
     if (level == CR_LOG_WARN) (void) snprintf(last_warning, sizeof(last_warning), "%s", text);
+    if (sscanf(text, "job 'job': %15s -> %15s", from, to) == 2) {
+        (void) snprintf(phases + len, sizeof(phases) - len, "%s -> %s ", from, to);
+    }
 }
 
-static const struct coordinator_actions actions = {on_send, on_hang_up, on_open_store, on_log};
+static const struct coordinator_actions actions = {
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
 
 static void setup(uint32_t min, uint32_t max, uint32_t restarts) {
     now = 1000;
     stores_opened = store_error = 0;
+    phases[0] = '\0';
     defaults = (struct rdzv_join){.host = "?", .addr = "?", .role = "default", .node_rank = -1,
                                   .local_world_size = 2, .last_rank = -1, .min_nodes = min,
                                   .max_nodes = max, .max_restarts = restarts,
@@ -96,7 +104,8 @@ static void join(struct peer *p, const char *host) {
 static void say(struct peer *p, enum rdzv_message_type type, uint64_t round) {
     struct rdzv_message m = {.type = type};
     if (type == RDZV_JOIN) m.join = defaults;
-    if (type == RDZV_FAILED) m.failed = (struct rdzv_failed){.round = round, .what = "rank 3 on b: exit code 7"};
+    if (type == RDZV_FAILED)
+        m.failed = (struct rdzv_failed){.round = round, .what = "rank 3 on b: exit code 7"};
     if (type == RDZV_SUCCEEDED) m.succeeded.round = round;
     if (type == RDZV_LEAVE) m.leave.why = "signal 15";
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
@@ -121,7 +130,8 @@ static void beat(struct peer *p) { say(p, RDZV_BEAT, 0); }
 
 static void answer(struct peer *p, int64_t step, int64_t needs_ms) {
     struct rdzv_message m = {.type = RDZV_CHANGE_ANSWER};
-    m.change_answer = (struct rdzv_change_answer){.id = p->change.id, .step = step, .needs_ms = needs_ms};
+    m.change_answer =
+        (struct rdzv_change_answer){.id = p->change.id, .step = step, .needs_ms = needs_ms};
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
@@ -224,6 +234,93 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     ck_assert_int_eq(a.ends + b.ends, 2);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_FAILED);
     ck_assert_str_eq(b.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+/* FAILED of two nodes cross on the way: the second one is about a round that is over already, even
+ * though the budget could pay for it. */
+START_TEST(two_failures_in_one_round_cost_one_restart) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(3, 3, 5);
+    join(&a, "a");
+    join(&b, "b");
+    join(&d, "d");
+    say(&a, RDZV_FAILED, 0);
+    say(&b, RDZV_FAILED, 0);
+    say(&d, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    say(&d, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+    ck_assert_uint_eq(d.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
+    struct budget b = {.max_restarts = 2};
+    for (uint32_t round = 0; round < 2; round++) {
+        budget_begin_round(&b);
+        ck_assert(budget_charge(&b));
+        ck_assert(budget_charge(&b)); /* the same round */
+        ck_assert_uint_eq(b.restart_count, round + 1);
+    }
+    budget_begin_round(&b);
+    ck_assert(!budget_charge(&b));
+    ck_assert_uint_eq(b.restart_count, 2);
+    budget_remember(&b, 1);
+    ck_assert_uint_eq(b.restart_count, 2);
+}
+END_TEST
+
+/* Without STOP its node would wait for the end of a job that goes on without it. */
+START_TEST(a_node_that_succeeded_is_stopped_with_the_others) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    say(&a, RDZV_SUCCEEDED, 0);
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.stops, 1);
+    ck_assert_int_eq(b.stops, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+}
+END_TEST
+
+START_TEST(losses_and_leaving_are_free_of_charge) {
+    struct peer a = {0}, b = {0}, spare = {0}, late = {0};
+    setup(2, 2, 0); /* one charge would end the job */
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    lose(&b);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_uint_eq(spare.round.restart_count, 0);
+    join(&late, "l");
+    say(&spare, RDZV_LEAVE, 0);
+    lose(&spare);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(late.rounds, 1);
+    ck_assert_uint_eq(late.round.restart_count, 0);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+}
+END_TEST
+
+START_TEST(each_change_of_phase_is_one_log_line) {
+    struct peer a = {0};
+    setup(1, 1, 1);
+    join(&a, "a");
+    ck_assert_str_eq(phases, "EMPTY -> FORMING FORMING -> RUNNING ");
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&a, RDZV_FAILED, 1);
+    ck_assert_str_eq(phases,
+                     "EMPTY -> FORMING FORMING -> RUNNING RUNNING -> FORMING FORMING -> RUNNING "
+                     "RUNNING -> ENDED ");
 }
 END_TEST
 
@@ -619,12 +716,12 @@ START_TEST(an_older_connection_never_ends_a_newer_one) {
     struct peer first = {0}, second = {0}, stale = {0};
     setup(2, 2, 0);
     struct rdzv_join j = defaults;
-    j.host = "a", j.instance = 5, j.link = 1;
+    j.host = "a", j.instance = 5, j.connection = 1;
     join_as(&first, &j);
-    j.link = 3;
+    j.connection = 3;
     join_as(&second, &j);
     ck_assert_int_eq(first.hung_up, 1);
-    j.link = 2;
+    j.connection = 2;
     join_as(&stale, &j);
     ck_assert_ptr_null(stale.seat);
     ck_assert_int_eq(second.hung_up, 0);
@@ -666,7 +763,7 @@ START_TEST(memories_of_no_possible_job_are_refused) {
     j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9; /* its own budget does not count */
     join_as(&far, &j);
     ck_assert_int_eq(far.refused, 1);
-    j.instance = 1, j.link = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
+    j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
     join_as(&a, &j); /* what it has from us is believed */
     ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
 }
@@ -1036,6 +1133,11 @@ int main(void) {
     tcase_add_test(t, last_call_runs_from_the_minimum);
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
+    tcase_add_test(t, two_failures_in_one_round_cost_one_restart);
+    tcase_add_test(t, the_budget_is_charged_once_a_round_until_it_is_spent);
+    tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
+    tcase_add_test(t, losses_and_leaving_are_free_of_charge);
+    tcase_add_test(t, each_change_of_phase_is_one_log_line);
     tcase_add_test(t, after_a_failure_an_elastic_group_does_not_wait_for_more);
     tcase_add_test(t, a_late_joiner_causes_a_round_for_free);
     tcase_add_test(t, surplus_is_parked_and_steps_in_without_moving_ranks);

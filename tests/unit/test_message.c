@@ -12,7 +12,7 @@
 static struct rdzv_message join_message(void) {
     struct rdzv_message m = {.type = RDZV_JOIN};
     m.join = (struct rdzv_join){.host = "n1", .addr = "10.0.0.1", .pid = 77, .instance = UINT64_MAX,
-                                .link = 3, .role = "trainer", .node_rank = -1,
+                                .connection = 3, .role = "trainer", .node_rank = -1,
                                 .local_world_size = 8, .rounds_seen = 5, .restarts_seen = 2,
                                 .last_rank = 4, .min_nodes = 1, .max_nodes = 4,
                                 .join_timeout_ms = INT64_MAX, .keep_alive_max_attempt = 3};
@@ -33,7 +33,7 @@ START_TEST(a_message_comes_back_as_it_was_at_every_split) {
     ck_assert_int_eq(out.type, RDZV_JOIN);
     ck_assert_str_eq(out.join.host, "n1");
     ck_assert_str_eq(out.join.role, "trainer");
-    ck_assert(out.join.instance == UINT64_MAX && out.join.pid == 77 && out.join.link == 3);
+    ck_assert(out.join.instance == UINT64_MAX && out.join.pid == 77 && out.join.connection == 3);
     ck_assert_int_eq(out.join.node_rank, -1);
     ck_assert(out.join.join_timeout_ms == INT64_MAX);
     ck_assert_uint_eq(out.join.keep_alive_max_attempt, 3);
@@ -42,7 +42,8 @@ START_TEST(a_message_comes_back_as_it_was_at_every_split) {
 END_TEST
 
 START_TEST(the_wire_is_big_endian_and_fixed) {
-    static const unsigned char stop[] = {0, 0, 0, 15, 68, 0, 0, 0, 0, 0, 0, 0, 7, 0, 4, 'w', 'h', 'y', 0};
+    static const unsigned char stop[] = {0, 0, 0, 15, 68, 0,   0,   0,   0, 0,
+                                         0, 0, 7, 0,  4,  'w', 'h', 'y', 0};
     struct cr_buffer b = {0};
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){.round = 7, .why = "why"};
@@ -54,8 +55,9 @@ START_TEST(the_wire_is_big_endian_and_fixed) {
 END_TEST
 
 START_TEST(a_change_is_understood_on_both_sides) {
-    static const unsigned char answer[] = {0, 0, 0, 25, 8, 0, 0, 0, 0, 0, 0, 0, 3, 255, 255, 255, 255, 255, 255, 255, 255,
-                                           0, 0, 0, 0, 0, 0, 1, 0};
+    static const unsigned char answer[] = {0,   0, 0, 25,  8,   0,   0,   0,   0,   0,
+                                           0,   0, 3, 255, 255, 255, 255, 255, 255, 255,
+                                           255, 0, 0, 0,   0,   0,   0,   1,   0};
     struct cr_buffer b = {0};
     struct rdzv_message in = {.type = RDZV_CHANGE_ANSWER}, out;
     size_t used;

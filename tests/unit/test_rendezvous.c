@@ -2,7 +2,7 @@
  * upcall comes from inside a call; that every attempt gets a store of its own. */
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
-#include "rendezvous/protocol/message.h"
+#include "rendezvous/protocol/protocol.h"
 #include "tests/lib/run_suite.h"
 
 #include <arpa/inet.h>
@@ -28,7 +28,8 @@ static int listener(uint16_t *port) {
     return fd;
 }
 
-/* Below those that the kernel gives to connections, any of which could have one of theirs meanwhile. */
+/* Below those that the kernel gives to connections, any of which could have one of theirs
+ * meanwhile. */
 static uint16_t free_port(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     static unsigned next;
@@ -502,7 +503,8 @@ START_TEST(when_the_host_leaves_the_others_are_told_why) {
     ck_assert_int_eq(a.ends, 0);
     ck_assert_int_eq(b.ends, 1);
     ck_assert_int_eq(b.outcome, RENDEZVOUS_LOST);
-    ck_assert_ptr_nonnull(strstr(b.error.text, "the node that hosts the rendezvous leaves: its launcher was told to end"));
+    ck_assert_ptr_nonnull(strstr(
+        b.error.text, "the node that hosts the rendezvous leaves: its launcher was told to end"));
 }
 END_TEST
 
@@ -597,7 +599,8 @@ static void stranger_speaks(void *arg) {
     struct stranger *s = arg;
     ssize_t n;
     ck_assert_int_eq(write(s->fd, s->says, s->len), (ssize_t) s->len);
-    while ((n = read(s->fd, s->in + s->in_len, sizeof(s->in) - s->in_len)) > 0) s->in_len += (size_t) n;
+    while ((n = read(s->fd, s->in + s->in_len, sizeof(s->in) - s->in_len)) > 0)
+        s->in_len += (size_t) n;
     s->eof = 1;
     (void) close(s->fd);
     (void) uv_async_send(&s->spoken);
@@ -639,7 +642,8 @@ START_TEST(another_version_is_refused_with_both_versions) {
     struct stranger s = {.fd = -1};
     struct cr_buffer says = {0};
     struct rdzv_message m = {.type = RDZV_HELLO};
-    m.hello = (struct rdzv_hello){.version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
+    m.hello = (struct rdzv_hello){
+        .version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
     ck_assert_int_eq(cr_buffer_append(&says, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
     ck_assert_int_eq(rdzv_message_encode(&m, &says), 0);
     answer_stranger(&s, says.data, says.len);

@@ -2,7 +2,7 @@
  * every kind of answer: in pieces, wrong, late, cut off, too long. */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "store/client/client_internal.h"
+#include "store/client/tcp_client_internal.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_script.h"
 
@@ -26,10 +26,10 @@ static struct store_client *client_with(struct peer *p, enum store_handshake how
     struct store_client *c = calloc(1, sizeof(*c));
     ck_assert_ptr_nonnull(c);
     c->store.ops = &store_client_ops;
-    c->link.fd = pair[0];
+    c->socket.fd = pair[0];
     c->handshake = how;
-    for (int i = 0; i < STORE_OP_COUNT; i++) c->knows[i] = 1;
-    strcpy(c->link.peer, "peer:1");
+    for (int i = 0; i < STORE_OP_COUNT; i++) c->known[i] = 1;
+    strcpy(c->socket.peer, "peer:1");
     *p = (struct peer){.fd = pair[1], .script = script};
     ck_assert_int_eq(pthread_create(&p->thread, NULL, peer_play, p), 0);
     return c;
@@ -44,6 +44,12 @@ static void finish(struct peer *p, struct store_client *c) {
 #define B(text) STORE_BYTES(text)
 
 static struct cr_error err;
+
+static int compare_set(struct store *s, const char *key, const char *expected, const char *desired,
+                       void **value, size_t *len) {
+    struct store_swap swap = {B(key), B(expected), B(desired)};
+    return store_compare_set(s, &swap, LONG_MS, value, len, &err);
+}
 
 /* ---- requests and replies, modern: the golden vectors ---- */
 
@@ -114,11 +120,10 @@ START_TEST(test_modern_compare_set) {
     struct store *s = store_client_store(c);
     void *value;
     size_t len;
-    ck_assert_int_eq(store_compare_set(s, B("cs"), B(""), B("a"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_int_eq(compare_set(s, "cs", "", "a", &value, &len), 0);
     ck_assert_str_eq(value, "a");
     free(value);
-    ck_assert_int_eq(
-        store_compare_set(s, B("nokey"), B("exp"), B("des"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_int_eq(compare_set(s, "nokey", "exp", "des", &value, &len), 0);
     ck_assert_str_eq(value, "exp");
     free(value);
     finish(&p, c);
@@ -217,7 +222,7 @@ START_TEST(test_legacy_numbers) {
     ck_assert_str_eq(value, "v1");
     free(value);
     ck_assert_int_eq(store_add(s, B("ctr"), 5, LONG_MS, &n, &err), 0);
-    ck_assert_int_eq(store_compare_set(s, B("cs"), B(""), B("a"), LONG_MS, &value, &len, &err), 0);
+    ck_assert_int_eq(compare_set(s, "cs", "", "a", &value, &len), 0);
     free(value);
     ck_assert_int_eq(store_wait(s, &w, 1, LONG_MS, &err), 0);
     ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0);

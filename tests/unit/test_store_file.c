@@ -1,4 +1,5 @@
-/* The file store: every operation, the bytes of the file (torch's), and processes that share one. */
+/* The file store: every operation, the bytes of the file (torch's), and processes that share
+ * one. */
 #include "base/clock.h"
 #include "store/store.h"
 #include "tests/lib/run_suite.h"
@@ -52,8 +53,8 @@ static void swap_is(struct store *s, const char *key, const char *expected, cons
                     const char *result) {
     void *got = NULL;
     size_t len = 0;
-    ck_assert_int_eq(
-        store_compare_set(s, B(key), B(expected), B(desired), LONG_MS, &got, &len, &err), 0);
+    struct store_swap swap = {B(key), B(expected), B(desired)};
+    ck_assert_int_eq(store_compare_set(s, &swap, LONG_MS, &got, &len, &err), 0);
     ck_assert_str_eq(got, result);
     free(got);
 }

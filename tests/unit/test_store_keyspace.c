@@ -391,7 +391,7 @@ START_TEST(test_a_long_list_in_pieces) {
         (void) snprintf(key, sizeof(key), "stay%d", i);
         if (i < STAY) say_value(&c, STORE_OP_SET, key, "");
     }
-    a.session.patient = true;
+    a.session.lists_in_pieces = true;
     say(&a, STORE_OP_LIST_KEYS);
     ck_assert_ptr_nonnull(a.session.listing);
     hear_nothing(&a);
@@ -613,7 +613,7 @@ START_TEST(test_leaving_leaves_nothing) {
     ck_assert_uint_eq(keys.memory, memory);
     ck_assert_uint_eq(keys.table.count, entries);
     ck_assert_uint_eq(keys.wait_count, 0);
-    ck_assert_ptr_null(keys.wait_first);
+    ck_assert(TAILQ_EMPTY(&keys.waits));
     set("missing", "v");
 }
 END_TEST

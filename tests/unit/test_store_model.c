@@ -413,7 +413,7 @@ static int clean_up(void) {
         peer_close(&peers[i]);
         cr_buffer_done(&model[i].expected);
     }
-    int rc = keys.wait_count == 0 && keys.wait_first == NULL && keys.ready_first == NULL ? 0 : -1;
+    int rc = keys.wait_count == 0 && TAILQ_EMPTY(&keys.waits) && TAILQ_EMPTY(&keys.ready) ? 0 : -1;
     if (rc < 0) (void) printf("waits are left behind\n");
     store_keyspace_done(&keys);
     cr_buffer_done(&request);

@@ -96,21 +96,21 @@ START_TEST(who_is_told_does_not_probe) {
 }
 END_TEST
 
-/* ---- pace ---- */
+/* ---- back-off ---- */
 
 START_TEST(pauses_grow_and_differ) {
-    struct store_pace a = store_pace_new(1), b = store_pace_new(99);
+    struct store_backoff a = store_backoff_new(1), b = store_backoff_new(99);
     int differ = 0;
     for (int i = 0; i < 40; i++) {
-        int64_t interval = a.interval_ms, ms = store_pace_next_ms(&a);
+        int64_t interval = a.interval_ms, ms = store_backoff_next_ms(&a);
         ck_assert_int_ge(ms, interval / 2);
         ck_assert_int_le(ms, interval / 2 + interval);
-        differ += ms != store_pace_next_ms(&b);
+        differ += ms != store_backoff_next_ms(&b);
     }
     ck_assert_int_eq(a.interval_ms, 5000);
     ck_assert_int_gt(differ, 30);
-    struct store_pace zero = store_pace_new(0); /* any seed serves */
-    ck_assert_int_gt(store_pace_next_ms(&zero), 0);
+    struct store_backoff zero = store_backoff_new(0); /* any seed serves */
+    ck_assert_int_gt(store_backoff_next_ms(&zero), 0);
 }
 END_TEST
 

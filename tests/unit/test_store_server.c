@@ -3,6 +3,7 @@
  * tested from outside, in tests/integration and tests/fault. */
 #include "base/clock.h"
 #include "store/server/server_internal.h"
+#include "store/store.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
@@ -107,8 +108,8 @@ START_TEST(test_clear_forgets_and_goes_on) {
 }
 END_TEST
 
-/* A process that forks has all descriptors open twice until its child execs, and epoll goes by what is
- * open: a client that was cleared away must not be heard of again. */
+/* A process that forks has all descriptors open twice until its child execs, and epoll goes by
+ * what is open: a client that was cleared away must not be heard of again. */
 START_TEST(test_clearing_while_a_child_has_all_open) {
     uint16_t port;
     struct store_space *space = open_space(&port);
@@ -283,7 +284,7 @@ START_TEST(test_clearing_again_before_all_is_freed) {
         turn();
         ck_assert_ptr_nonnull(space->keys.remains);
     }
-    while (server->clearing_first != NULL) turn();
+    while (!STAILQ_EMPTY(&server->cleared)) turn();
     ck_assert_uint_eq(space->keys.memory + next->keys.memory, 0);
 }
 END_TEST
@@ -294,10 +295,10 @@ START_TEST(test_a_closed_space_is_gone_before_its_keys) {
     struct store_space *space = open_space(&port), *second = NULL;
     fill(space, 5000);
     store_space_close(space);
-    ck_assert_ptr_eq(server->clearing_first, space);
+    ck_assert_ptr_eq(STAILQ_FIRST(&server->cleared), space);
     ck_assert_int_eq(store_server_open(server, "127.0.0.1", port, &second, &again, NULL), 0);
     if (_i == 0) return; /* the server stops */
-    while (server->clearing_first != NULL) turn();
+    while (!STAILQ_EMPTY(&server->cleared)) turn();
     int fd = dial(port);
     ck_assert_uint_eq(count_keys_stepped(fd), 0);
     (void) close(fd);
@@ -315,7 +316,7 @@ START_TEST(test_many_clients_take_leave_in_pieces) {
     say(fds[0], "\x06\x06\x06", 3); /* unread: they get a FIN all the same, no RST */
     store_space_clear(space);
     ck_assert_uint_eq(space->connection_count, 0);
-    for (; server->closed != NULL; turns++) turn();
+    for (; !LIST_EMPTY(&server->left); turns++) turn();
     ck_assert_int_ge(turns, 2);
     ck_assert_uint_eq(count_keys_stepped(elsewhere), 0);
     for (int i = 0; i < CLIENTS; i++) {
@@ -323,7 +324,7 @@ START_TEST(test_many_clients_take_leave_in_pieces) {
         ck_assert_int_eq(recv(fds[i], &byte, 1, 0), 0);
         (void) close(fds[i]);
     }
-    ck_assert(!uv_is_active((uv_handle_t *) &server->burial));
+    ck_assert(!uv_is_active((uv_handle_t *) &server->freeing));
     int fresh = dial(port);
     ck_assert_uint_eq(count_keys_stepped(fresh), 0);
     (void) close(fresh);

@@ -1,6 +1,7 @@
-/* Who failed first, of what, and how that is said; what workers' error files may hold. */
-#include "agent/output/last_lines.h"
-#include "agent/output/line_splitter.h"
+/* agent/report: which worker failed first and of what, the report about it, what error files may
+ * hold, and how the last lines of a stream are shown. */
+#include "agent/report/error_file.h"
+#include "agent/report/last_lines.h"
 #include "agent/report/verdict.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
@@ -21,13 +22,15 @@ static struct verdict_worker worker(uint32_t rank, uint64_t order, int64_t died_
                                    .error_path = "/e/error.json", .log_names = ""};
 }
 
-static struct verdict_worker with_file(struct verdict_worker w, int64_t stated_s, int64_t mtime_ns) {
+static struct verdict_worker with_file(struct verdict_worker w, int64_t stated_s,
+                                       int64_t mtime_ns) {
     w.error.present = 1;
     w.error.timestamp_s = stated_s;
     w.error.mtime_ns = mtime_ns;
     return w;
 }
 
+/* The worker with this rank failed first. */
 static void first_is(const struct verdict_worker *w, size_t count, uint32_t rank) {
     ck_assert_uint_eq(w[verdict_first(w, count)].rank, rank);
 }
@@ -36,8 +39,9 @@ START_TEST(test_kernel_order_decides) {
     const struct verdict_worker w[] = {worker(0, 3, NOW + 9, 1), worker(1, 1, NOW + 9, 1),
                                        worker(2, 2, NOW + 9, 1)};
     first_is(w, 3, 1);
-    /* the wall clock was set back between two deaths */
-    const struct verdict_worker back[] = {worker(0, 2, NOW + 1 * S, 1), worker(1, 1, NOW + 9 * S, 1)};
+    /* The wall clock was set back between two deaths. */
+    const struct verdict_worker back[] = {worker(0, 2, NOW + 1 * S, 1),
+                                          worker(1, 1, NOW + 9 * S, 1)};
     first_is(back, 2, 1);
 }
 END_TEST
@@ -50,7 +54,8 @@ START_TEST(test_victims_are_not_first) {
 END_TEST
 
 START_TEST(test_error_file_before_a_death) {
-    /* rank 0 wrote at 2 s and took until 5 s to end; rank 1 died of its silence at 3 s */
+    /* Rank 0 wrote its error at 2 s and ended at 5 s. Rank 1 died at 3 s, because rank 0 no longer
+     * answered. */
     const struct verdict_worker w[] = {
         with_file(worker(0, 2, NOW + 5 * S, 1), NOW / S + 2, NOW + 2 * S + 500),
         worker(1, 1, NOW + 3 * S, -6)};
@@ -59,18 +64,18 @@ START_TEST(test_error_file_before_a_death) {
 END_TEST
 
 START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
-    /* both in second 2: rank 1 died at 2.3, rank 0 wrote at 2.6 and states "2" */
+    /* Both in second 2: rank 1 died at 2.3 s, rank 0 wrote at 2.6 s and states "2". */
     int64_t at_2 = NOW + 2 * S;
     const struct verdict_worker agree[] = {
         with_file(worker(0, 2, at_2 + 700 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 600 * CR_NS_PER_MS),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
     first_is(agree, 2, 1);
-    /* the file was touched later: only the second is known, its end counts */
+    /* The file was written again later, so only the stated second is known: its end counts. */
     const struct verdict_worker apart[] = {
         with_file(worker(0, 2, at_2 + 4 * S, 1), at_2 / S, at_2 + 4 * S),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
     first_is(apart, 2, 1);
-    /* and the tick of the file's clock is no proof either */
+    /* The time of a file may be one tick of the kernel's clock too early. */
     const struct verdict_worker tick[] = {
         with_file(worker(0, 2, at_2 + 8 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 1),
         worker(1, 1, at_2 + 4 * CR_NS_PER_MS, 1)};
@@ -96,13 +101,14 @@ START_TEST(test_future_and_missing_times) {
 END_TEST
 
 START_TEST(test_culprit_that_hung) {
-    /* rank 0 wrote its error and hung; rank 1 died of it; then we stopped rank 0 */
+    /* Rank 0 wrote its error and hung; rank 1 died because of that; then crun stopped rank 0. */
     struct verdict_worker w[] = {
         with_file(worker(0, 2, NOW + 9 * S, -15), NOW / S + 1, NOW + 1 * S + 5),
         worker(1, 1, NOW + 8 * S, -6)};
     w[0].signal_sent = 15;
     first_is(w, 2, 0);
-    /* one that wrote only because of our signal stays a victim */
+    /* A worker that wrote its error after the first death, because of crun's signal, is a
+     * victim. */
     w[0].error.mtime_ns = NOW + 8 * S + 1;
     w[0].error.timestamp_s = 5;
     first_is(w, 2, 1);
@@ -113,13 +119,13 @@ START_TEST(test_crash_seen_after_the_peer_that_noticed) {
     struct verdict_worker w[] = {worker(0, 1, NOW + 1 * S, 7),
                                  worker(1, 2, NOW + 1 * S + 15 * CR_NS_PER_MS, -11)};
     first_is(w, 2, 1);
-    w[1].exit_code = -6; /* an abort may well be of the peer's making */
+    w[1].exit_code = -6; /* an abort may be the consequence of a lost peer */
     first_is(w, 2, 0);
     w[1].exit_code = -11;
-    w[1].died_ns = NOW + 1 * S + 25 * CR_NS_PER_MS; /* too late to have been the cause */
+    w[1].died_ns = NOW + 1 * S + 25 * CR_NS_PER_MS; /* too late to be the cause of the exit */
     first_is(w, 2, 0);
     w[1].died_ns = NOW + 1 * S;
-    w[1].signal_sent = 15; /* it crashed when we stopped it */
+    w[1].signal_sent = 15; /* it crashed because crun stopped it */
     first_is(w, 2, 0);
 }
 END_TEST
@@ -228,7 +234,7 @@ START_TEST(test_report_signal_and_out_of_memory) {
 }
 END_TEST
 
-/* crun's own watchdogs: what the worker died of is a signal, what it failed of is not. */
+/* If one of crun's watchdogs killed the worker, the line also says why. */
 START_TEST(test_report_watchdogs) {
     struct verdict_worker w = worker(0, 1, NOW + 1, -6);
     struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1, .oom_kills = 2};
@@ -241,13 +247,13 @@ START_TEST(test_report_watchdogs) {
     free(got);
     w.hung_ms = 0;
     w.timer_expired = 1;
-    w.exit_code = -9; /* and not of the memory that somebody else ran out of */
+    w.exit_code = -9; /* out-of-memory kills in the cgroup are not the reason then */
     got = report_of(&v);
     ck_assert_ptr_nonnull(
         strstr(got, "killed by signal 9 (SIGKILL, killed), sent by crun's timer watchdog: a "
-                    "timer that it had set was over\n"));
+                    "timer that it had set had expired\n"));
     free(got);
-    w.exit_code = 3; /* it had a handler */
+    w.exit_code = 3; /* it handled the signal and exited */
     got = report_of(&v);
     ck_assert_ptr_nonnull(strstr(got, "failed first: exit code 3\n"));
     free(got);
@@ -275,7 +281,7 @@ START_TEST(test_report_traceback) {
                                "{\"py_callstack\": \"Traceback:\\n  File\\n\", "
                                "\"timestamp\": \"1700000001\"}}}";
     struct verdict_worker w = worker(0, 1, NOW + 3 * S, 1);
-    ck_assert_int_eq(error_file_parse(&w.error, json, strlen(json)), 0);
+    error_record_parse(&w.error, json, strlen(json));
     struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
     char *got = report_of(&v);
     ck_assert_ptr_nonnull(strstr(got, "  message: ValueError: x\n"));
@@ -283,7 +289,7 @@ START_TEST(test_report_traceback) {
                                       "  traceback : Traceback:\n    File\n  \n===="));
     ck_assert_ptr_nonnull(strstr(got, "  time      : "));
     free(got);
-    error_file_done(&w.error);
+    error_record_done(&w.error);
 }
 END_TEST
 
@@ -294,9 +300,11 @@ START_TEST(test_error_file_forms) {
         const char *json, *message, *traceback, *flaw;
         int64_t stamp;
     } cases[] = {
-        {"{\"message\":{\"message\":\"m\",\"extraInfo\":{\"py_callstack\":\"t\",\"timestamp\":\"12\"}}}",
+        {"{\"message\":{\"message\":\"m\",\"extraInfo\":{\"py_callstack\":\"t\","
+         "\"timestamp\":\"12\"}}}",
          "m", "t", NULL, 12},
-        {"{\"message\":{\"message\":\"m\",\"extraInfo\":{\"timestamp\":12.7}}}", "m", NULL, NULL, 12},
+        {"{\"message\":{\"message\":\"m\",\"extraInfo\":{\"timestamp\":12.7}}}",
+         "m", NULL, NULL, 12},
         {"{\"message\":{\"message\":\"m\"}}", "m", NULL, NULL, -1},
         {"{\"message\":\"m\",\"timestamp\":5}", "m", NULL, NULL, 5},
         {"{\"message\":\"m\"}", "m", NULL, NULL, -1},
@@ -313,8 +321,8 @@ START_TEST(test_error_file_forms) {
         {"{}", NULL, NULL, "it has no \"message\"", -1},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct error_file e = {0};
-        ck_assert_int_eq(error_file_parse(&e, cases[i].json, strlen(cases[i].json)), 0);
+        struct error_record e = {0};
+        error_record_parse(&e, cases[i].json, strlen(cases[i].json));
         ck_assert_pstr_eq(e.message, cases[i].message);
         ck_assert_pstr_eq(e.traceback, cases[i].traceback);
         ck_assert_pstr_eq(e.flaw, cases[i].flaw);
@@ -322,8 +330,8 @@ START_TEST(test_error_file_forms) {
         struct verdict_worker w = worker(0, 1, NOW + 1, 1);
         w.error = e;
         struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
-        free(report_of(&v)); /* whatever it holds, there is a report */
-        error_file_done(&e);
+        free(report_of(&v)); /* there is a report for every record */
+        error_record_done(&e);
     }
 }
 END_TEST
@@ -333,10 +341,10 @@ START_TEST(test_error_file_deep_and_huge) {
     char *deep = malloc(len);
     ck_assert_ptr_nonnull(deep);
     memset(deep, '[', len);
-    struct error_file e = {0};
-    ck_assert_int_eq(error_file_parse(&e, deep, len), 0);
+    struct error_record e = {0};
+    error_record_parse(&e, deep, len);
     ck_assert_ptr_nonnull(e.flaw);
-    error_file_done(&e);
+    error_record_done(&e);
     free(deep);
 
     char path[] = "/tmp/test_error_file_XXXXXX";
@@ -347,12 +355,12 @@ START_TEST(test_error_file_deep_and_huge) {
     ck_assert_int_eq(e.present, 1);
     ck_assert_str_eq(e.flaw, "it is larger than 1 MiB");
     ck_assert_uint_eq(e.raw_len, ERROR_FILE_MAX);
-    error_file_done(&e);
+    error_record_done(&e);
     (void) close(fd);
     (void) unlink(path);
     error_file_read(&e, path);
     ck_assert_int_eq(e.present, 0);
-    error_file_read(&e, "/dev/zero"); /* no regular file */
+    error_file_read(&e, "/dev/zero"); /* not a regular file */
     ck_assert_int_eq(e.present, 0);
 }
 END_TEST
@@ -361,7 +369,7 @@ END_TEST
 
 static char *shown(const char *data, size_t len) {
     struct cr_buffer b = {0};
-    ck_assert_int_eq(last_lines_write(&b, data, len, "|"), 0);
+    ck_assert_int_eq(last_lines_append(&b, data, len, "|"), 0);
     ck_assert_int_eq(cr_buffer_append(&b, "", 1), 0);
     return b.data;
 }
@@ -374,7 +382,8 @@ START_TEST(test_last_lines) {
         {"a\nb\n\n", "|a\n|b\n"},
         {"\n\na\n", "|\n|\n|a\n"},
         {"10%\r20%\r30%\r\ndone", "|30%\n|done\n"},
-        {"tab\there \x1b[0m \xc3\xa9 \xc2\x9b \xc3", "|tab\there \\x1b[0m \xc3\xa9 \\xc2\\x9b \\xc3\n"},
+        {"tab\there \x1b[0m \xc3\xa9 \xc2\x9b \xc3",
+         "|tab\there \\x1b[0m \xc3\xa9 \\xc2\\x9b \\xc3\n"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *got = shown(cases[i][0], strlen(cases[i][0]));
@@ -388,83 +397,6 @@ START_TEST(test_last_lines) {
     ck_assert_ptr_nonnull(strstr(got, "|29\n"));
     free(got);
     cr_buffer_done(&many);
-}
-END_TEST
-
-START_TEST(test_last_bytes) {
-    struct last_bytes l = {0};
-    struct cr_buffer b = {0}, all = {0};
-    for (int i = 0; i < 9000; i++) {
-        char text[16];
-        int n = snprintf(text, sizeof(text), "%d,", i);
-        last_bytes_add(&l, text, (size_t) n);
-        ck_assert_int_eq(cr_buffer_append(&all, text, (size_t) n), 0);
-    }
-    ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
-    ck_assert_uint_eq(b.len, LAST_BYTES_MAX);
-    ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
-    last_bytes_add(&l, all.data, all.len); /* more than it holds at once */
-    cr_buffer_clear(&b);
-    ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
-    ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
-    cr_buffer_done(&b);
-    cr_buffer_done(&all);
-    last_bytes_done(&l);
-}
-END_TEST
-
-/* ---- lines ---- */
-
-static int collect(void *arg, const char *line, size_t len) {
-    struct cr_buffer *b = arg;
-    int rc = cr_buffer_append(b, "<", 1);
-    if (rc == 0) rc = cr_buffer_append(b, line, len);
-    return rc < 0 ? rc : cr_buffer_append(b, ">", 1);
-}
-
-START_TEST(test_lines_in_any_chunks) {
-    static const char text[] = "a\nbb\r\nc\rd\n\r\n\n\re\0f\xff\npart";
-    static const char want[] = "<a><bb><c><d><><><><e\0f\xff><part>";
-    for (size_t chunk = 1; chunk <= sizeof(text); chunk++) {
-        struct line_splitter s = {0};
-        struct cr_buffer got = {0};
-        for (size_t at = 0; at < sizeof(text) - 1; at += chunk) {
-            size_t n = sizeof(text) - 1 - at < chunk ? sizeof(text) - 1 - at : chunk;
-            ck_assert_int_eq(line_splitter_feed(&s, text + at, n, collect, &got), 0);
-        }
-        ck_assert_int_eq(line_splitter_end(&s, collect, &got), 0);
-        ck_assert_uint_eq(got.len, sizeof(want) - 1);
-        ck_assert_msg(memcmp(got.data, want, got.len) == 0, "chunks of %zu", chunk);
-        cr_buffer_done(&got);
-        line_splitter_done(&s);
-    }
-}
-END_TEST
-
-static int measure(void *arg, const char *line, size_t len) {
-    (void) line;
-    return cr_buffer_printf(arg, "%zu ", len);
-}
-
-START_TEST(test_long_lines_come_in_pieces) {
-    size_t len = 3 * LINE_MAX_LEN + 10;
-    char *text = malloc(len);
-    ck_assert_ptr_nonnull(text);
-    memset(text, 'x', len);
-    text[len - 1] = '\n';
-    text[LINE_MAX_LEN] = '\n'; /* a line of just the limit is one piece */
-    for (size_t chunk = 1; chunk < 2 * len; chunk = chunk * 3 + 1) {
-        struct line_splitter s = {0};
-        struct cr_buffer got = {0};
-        for (size_t at = 0; at < len; at += chunk) {
-            ck_assert_int_eq(line_splitter_feed(&s, text + at, len - at < chunk ? len - at : chunk,
-                                                measure, &got), 0);
-        }
-        ck_assert_str_eq(got.data, "65536 65536 65536 8 ");
-        cr_buffer_done(&got);
-        line_splitter_done(&s);
-    }
-    free(text);
 }
 END_TEST
 
@@ -489,9 +421,6 @@ int main(void) {
     tcase_add_test(t, test_error_file_forms);
     tcase_add_test(t, test_error_file_deep_and_huge);
     tcase_add_test(t, test_last_lines);
-    tcase_add_test(t, test_last_bytes);
-    tcase_add_test(t, test_lines_in_any_chunks);
-    tcase_add_test(t, test_long_lines_come_in_pieces);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -1,6 +1,8 @@
-/* env://: which variables say who we are, in which precedence, and what the error names when none do. */
+/* Reading a worker's place: which variables are taken, in which order of precedence, what the error
+ * names if none are set; and the place that the agent sends for the next round. */
+#include "base/cleanup.h"
 #include "tests/lib/run_suite.h"
-#include "worker_runtime/runtime/worker_place_internal.h"
+#include "worker_runtime/runtime/worker_place.h"
 
 #include <check.h>
 #include <errno.h>
@@ -74,7 +76,7 @@ START_TEST(other_launchers_in_order) {
     ck_assert_str_eq(p.source, "Slurm");
     ck_assert_int_eq(p.rank, 5);
     ck_assert_int_eq(p.local_rank, 1);
-    ck_assert_int_eq(p.local_world_size, -1); /* a hint that is not a number is no hint */
+    ck_assert_int_eq(p.local_world_size, -1); /* it was not a number */
     ck_assert_int_eq(
         READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "PMI_RANK=1", "PMI_SIZE=2"), 0);
     ck_assert_str_eq(p.source, "PMI");
@@ -149,7 +151,7 @@ START_TEST(tcp_url) {
     ck_assert_int_eq(TCP(none, "tcp://a:1", 0, 2), 0);
     ck_assert_int_eq(TCP(list, "tcp://a:1", -1, -1), 0); /* rank and size from the environment */
     ck_assert_int_eq(p.rank, 3);
-    ck_assert_int_eq(p.agent_hosts_store, 0); /* not the agent's store */
+    ck_assert_int_eq(p.agent_hosts_store, 0); /* it is not the agent's store */
     ck_assert_int_eq(TCP(list, "tcp://node7:29500", -1, -1), 0);
     ck_assert_int_eq(p.agent_hosts_store, 1);
     ck_assert_int_eq(TCP(none, "tcp://a:1?rank=1&world_size=4", 2, 4), -EINVAL);
@@ -170,6 +172,45 @@ START_TEST(tcp_url) {
 }
 END_TEST
 
+START_TEST(the_place_in_the_next_round) {
+    struct channel_packet good = {.type = CHANNEL_ROUND,
+                                  .place = {.rank = 3,
+                                            .world_size = 4,
+                                            .local_rank = 1,
+                                            .local_world_size = 2,
+                                            .restart_count = 5,
+                                            .master_port = 65535,
+                                            .master_addr = "node7"}};
+    struct worker_place p = {.file = "/tmp/store"};
+    struct cr_error err;
+    ck_assert_int_eq(worker_place_from_packet(&good, &p, &err), 0);
+    ck_assert_int_eq(p.rank * 1000 + p.world_size * 100 + p.local_rank * 10 + p.local_world_size,
+                     3412);
+    ck_assert_int_eq(p.restart_count, 5);
+    ck_assert_uint_eq(p.master_port, 65535);
+    ck_assert_str_eq(p.master_addr, "node7");
+    ck_assert_str_eq(p.file, "");
+    ck_assert(p.agent_hosts_store);
+
+    struct channel_packet bad[8];
+    for (size_t i = 0; i < CR_ARRAY_LEN(bad); i++) bad[i] = good;
+    bad[0].place.world_size = 0;
+    bad[1].place.world_size = UINT32_MAX;
+    bad[2].place.rank = 4;
+    bad[3].place.local_rank = 2;
+    bad[4].place.local_world_size = UINT32_MAX;
+    bad[5].place.restart_count = UINT32_MAX;
+    bad[6].place.master_port = 65536;
+    memset(bad[7].place.master_addr, 'x', sizeof(bad[7].place.master_addr));
+    for (size_t i = 0; i < CR_ARRAY_LEN(bad); i++) {
+        struct worker_place untouched = {.rank = -7};
+        ck_assert_int_eq(worker_place_from_packet(&bad[i], &untouched, &err), -EPROTO);
+        ck_assert_int_eq(untouched.rank, -7);
+        CK_TEXT(err, "a place that makes no sense");
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("worker_place");
     TCase *c = tcase_create("env");
@@ -180,6 +221,7 @@ int main(void) {
     tcase_add_test(c, options_beat_the_environment);
     tcase_add_test(c, tcp_url);
     tcase_add_test(c, errors_name_what_was_looked_for);
+    tcase_add_test(c, the_place_in_the_next_round);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -1,12 +1,11 @@
-/* agent/worker_process.h: failures to start are told at once; no exit is lost, however late we look;
- * deaths come in the kernel's order; ending leaves nothing, in whatever session it hides; our own
- * death takes all of it along. Everything runs thrice where the way of starting matters: borrowed
- * memory, fork, and fork on a kernel without pidfds; containment with and without a cgroup. */
-#include "agent/agent.h"
+/* agent/process/nursery.h: a worker that cannot be started is reported at once; no exit is lost,
+ * however late we look; deaths come in the kernel's order; the end of a nursery leaves no process,
+ * whatever session it hides in; our own death ends all of them, too.
+ *
+ * Where the way of starting matters, a test runs three times: with borrowed memory, with fork, and
+ * with fork on a kernel without pidfds. Where containment matters, with and without a cgroup. */
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
-#include "agent/process/spawn.h"
-#include "agent/process/nursery.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
@@ -30,14 +29,17 @@
 
 #define WORKERS_MAX 512
 #define PATIENCE_MS 30000
-#define CATCH_MS    5000 /* what needs luck is given up then */
+#define CATCH_MS    5000 /* how long to try what needs luck */
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
 
+static struct orphans_test_hooks orphans_hooks;
+const struct orphans_test_hooks *orphans_test_hooks = &orphans_hooks;
+
 extern char **environ;
 
-/* ---- a nursery with a memory ---- */
+/* ---- a nursery, its loop, and what its callbacks reported ---- */
 
 struct place {
     uv_loop_t loop;
@@ -70,7 +72,7 @@ static const struct nursery_events noting = {.on_exit = on_exit_noted, .on_empty
 static void place_open(struct place *p) {
     struct cr_error err;
     memset(p, 0, sizeof *p);
-    ck_assert_int_eq(agent_claim_process(&err), 0);
+    ck_assert_int_eq(nursery_claim_process(&err), 0);
     ck_assert_int_eq(uv_loop_init(&p->loop), 0);
     ck_assert_msg(nursery_open(&p->loop, &noting, p, &p->n, &err) == 0, "%s", err.text);
 }
@@ -125,7 +127,7 @@ static struct worker_process *start_shell(struct place *p, const char *script, i
     return start(p, argv, out_fd, arg);
 }
 
-/* A worker that writes what it has to say; the pipe's reading end. */
+/* Starts a worker whose stdout is a pipe, and returns the reading end. */
 static int start_talking(struct place *p, const char *script, struct worker_process **out) {
     int ends[2];
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
@@ -199,7 +201,7 @@ static void write_file(const char *path, const char *text, mode_t mode) {
     ck_assert_int_eq(chmod(path, mode), 0);
 }
 
-START_TEST(test_failures_to_start_are_told) {
+START_TEST(test_failures_to_start_are_reported) {
     struct place p;
     struct cr_error err;
     char dir[] = "/tmp/crun-spawn-XXXXXX", path[64];
@@ -219,7 +221,7 @@ START_TEST(test_failures_to_start_are_told) {
     ck_assert_int_eq(try_start(&p, dir, &err), -EACCES);
     (void) unlink(path);
     (void) rmdir(dir);
-    end_all(&p, SIGTERM, PATIENCE_MS); /* and none of them is a worker */
+    end_all(&p, SIGTERM, PATIENCE_MS); /* none of them has become a worker */
     ck_assert_uint_eq(p.ended_count, 0);
     place_close(&p);
 }
@@ -256,7 +258,7 @@ START_TEST(test_a_worker_starts_clean) {
     (void) sigprocmask(SIG_BLOCK, &block, NULL);
     struct rlimit files = {.rlim_cur = 500, .rlim_max = 600};
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
-    ck_assert_int_eq(dup2(0, 57), 57); /* inheritable, and must not be inherited */
+    ck_assert_int_eq(dup2(0, 57), 57); /* not close-on-exec; still the worker must not have it */
     place_open(&p);
     CR_AUTO_FD int in =
         start_talking(&p,
@@ -266,7 +268,7 @@ START_TEST(test_a_worker_starts_clean) {
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, "2"); /* nothing blocked, nothing ignored */
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "0, 1, 2"); /* ls -m: a pipe would be open in the shell for a moment */
+    ck_assert_str_eq(line, "0, 1, 2"); /* ls -m, since a pipe to tr would be in the list */
     char expected[64];
     (void) snprintf(expected, sizeof expected, "%d %d %d", worker_pid(w), worker_pid(w),
                     worker_pid(w));
@@ -281,7 +283,7 @@ START_TEST(test_a_worker_starts_clean) {
     ck_assert_str_eq(line, p.n->token);
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
-    sigset_t now; /* and starting it changed nothing here */
+    sigset_t now; /* our own signal mask has not changed */
     (void) sigprocmask(SIG_BLOCK, NULL, &now);
     ck_assert(sigismember(&now, SIGUSR1) && !sigismember(&now, SIGTERM));
 }
@@ -297,7 +299,8 @@ START_TEST(test_a_worker_runs_on_its_cpus) {
     int ends[2];
     choose_way(_i);
     ck_assert_int_eq(cr_cpu_allowed(&ours), 0);
-    for (uint32_t cpu = cr_cpu_next(&ours, 0); cpu < CR_CPUS_MAX; cpu = cr_cpu_next(&ours, cpu + 1)) {
+    for (uint32_t cpu = cr_cpu_next(&ours, 0); cpu < CR_CPUS_MAX;
+         cpu = cr_cpu_next(&ours, cpu + 1)) {
         last = (struct cr_cpu_mask){0};
         cr_cpu_add(&last, cpu);
         (void) snprintf(expected, sizeof expected, "Cpus_allowed_list:\t%u", cpu);
@@ -311,7 +314,7 @@ START_TEST(test_a_worker_runs_on_its_cpus) {
     ck_assert_str_eq(line, expected);
     struct cr_cpu_mask after;
     ck_assert_int_eq(cr_cpu_allowed(&after), 0);
-    ck_assert_mem_eq(&after, &ours, sizeof ours); /* the launcher stays where it is */
+    ck_assert_mem_eq(&after, &ours, sizeof ours); /* our own CPUs have not changed */
     cr_cpu_add(&absent, CR_CPUS_MAX - 1);
     how.cpus = &absent;
     ck_assert_int_eq(worker_spawn(p.n, &how, NULL, &w, &err), -EINVAL);
@@ -360,7 +363,7 @@ START_TEST(test_no_descriptor_leaks) {
     struct place p;
     choose_way(_i);
     place_open(&p);
-    (void) start_shell(&p, "exit 0", -1, NULL); /* the first may give up the cgroup */
+    (void) start_shell(&p, "exit 0", -1, NULL); /* the first start may give up the cgroup */
     run_until_ended(&p, 1);
     int opened = open_fds();
     for (size_t i = 0; i < 60; i++) {
@@ -376,7 +379,7 @@ START_TEST(test_no_descriptor_leaks) {
 }
 END_TEST
 
-#define MANY 100 /* more than are on their way at once */
+#define MANY 100 /* more than NURSERY_SLOTS */
 
 START_TEST(test_many_at_once) {
     struct place p;
@@ -401,7 +404,7 @@ START_TEST(test_many_at_once) {
     for (size_t i = 0; i < MANY; i++)
         ck_assert_int_eq(p.ended[i].exit_code, (int) (size_t) p.who[i]);
 
-    /* One that cannot be started: it is named, and those that run are ended like any. */
+    /* One worker cannot be started: the error names it, and nursery_end() ends those that run. */
     for (size_t i = 0; i < MANY; i++) each[i][2] = (char *) "exec sleep 1000";
     how[50].path = "/nonexistent/program";
     ck_assert_int_eq(worker_spawn_all(p.n, how, who, MANY, out, &failed, &err), -ENOENT);
@@ -417,7 +420,7 @@ START_TEST(test_many_at_once) {
 }
 END_TEST
 
-/* Linux 6.18 kills at birth what starts in a cgroup that cgroup.kill has ended before. */
+/* Linux 6.18 kills every process that starts in a cgroup on which cgroup.kill was used before. */
 START_TEST(test_a_cgroup_that_kills_at_birth) {
     struct place p;
     choose_containment(1);
@@ -436,7 +439,7 @@ END_TEST
 START_TEST(test_exit_before_the_pid_is_noted) {
     struct place p;
     choose_way(_i);
-    hooks.after_clone = until_zombie; /* the window, stretched until the worker is surely dead */
+    hooks.after_clone = until_zombie; /* the worker is dead before its pid is registered */
     place_open(&p);
     for (size_t i = 0; i < 20; i++) (void) start_shell(&p, "exit 3", -1, NULL);
     run_until_ended(&p, 20);
@@ -457,7 +460,7 @@ START_TEST(test_order_of_death_when_we_are_late) {
     for (size_t i = 0; i < 100; i++) w[i] = start_shell(&p, "exec sleep 1000", -1, (void *) i);
     pid_t pid[100];
     for (size_t i = 0; i < 100; i++) pid[i] = worker_pid(w[i]);
-    for (size_t i = 0; i < 100; i++) { /* more than one batch, in an order of no regularity */
+    for (size_t i = 0; i < 100; i++) { /* more than one batch of events, in a mixed order */
         pid_t victim = pid[i * 37 % 100];
         ck_assert_int_eq(kill(victim, SIGKILL), 0);
         until_zombie(victim);
@@ -479,7 +482,7 @@ START_TEST(test_the_dead_are_no_victims) {
     struct worker_process *second = start_shell(&p, "exec sleep 1000", -1, (void *) 2);
     (void) second;
     until_zombie(worker_pid(first));
-    worker_signal(first, SIGTERM); /* dead, though we were not told yet */
+    worker_signal(first, SIGTERM); /* dead, although on_exit has not run */
     end_all(&p, SIGTERM, PATIENCE_MS);
     ck_assert_uint_eq(p.ended_count, 2);
     ck_assert_int_eq(p.ended[0].signal_sent, 0);
@@ -513,7 +516,8 @@ START_TEST(test_grace_then_kill) {
 }
 END_TEST
 
-/* The kept one and its child live on, the hidden child of the dead one does not. */
+/* A kept worker and its child live on; the child of a worker that was ended does not, although it
+ * is in another session. */
 START_TEST(test_a_kept_worker_survives_the_others) {
     struct place p;
     struct worker_process *kept, *other;
@@ -528,7 +532,7 @@ START_TEST(test_a_kept_worker_survives_the_others) {
     end_all(&p, SIGTERM, 200);
     ck_assert_uint_eq(p.ended_count, 1);
     ck_assert(is_alive(self) && is_alive(child) && !is_alive(stranger));
-    (void) start_shell(&p, "exit 4", -1, NULL); /* in the dead one's place */
+    (void) start_shell(&p, "exit 4", -1, NULL); /* takes the place of the ended worker */
     run_until_ended(&p, 2);
     worker_keep(kept, 0);
     end_all(&p, SIGTERM, PATIENCE_MS);
@@ -570,18 +574,19 @@ START_TEST(test_ending_again_hastens) {
 }
 END_TEST
 
-/* What workers leave behind; each prints the pid of a process that must not outlive the nursery. */
+/* Scripts that leave a process behind; each prints the pid of that process, which must not outlive
+ * the nursery. */
 static const char *const hostile[] = {
-    /* a child in the group, its leader gone */
+    /* a child in the process group of a worker that is gone */
     "sleep 1000 & echo $!",
-    /* the same, deaf to SIGTERM */
+    /* the same, ignoring SIGTERM */
     "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 1000) &",
-    /* a session of its own */
+    /* in a session of its own */
     "setsid sh -c 'echo $$; exec sleep 1000' &",
-    /* double fork, session, closed streams, deaf */
+    /* forked twice, in a session of its own, streams closed, ignoring signals */
     ("setsid sh -c '(trap \"\" TERM HUP INT; sh -c \"echo \\$PPID\"; exec sleep 1000 <&- >&- 2>&-) "
      "&' &"),
-    /* and an environment that is not ours any more */
+    /* without our environment */
     "env -i setsid sh -c 'echo $$; exec sleep 1000 <&- >&- 2>&-' &",
 };
 #define HOSTILE ((int) CR_ARRAY_LEN(hostile))
@@ -624,7 +629,7 @@ START_TEST(test_adopted_zombies_are_reaped) {
     CR_AUTO_FD int in =
         start_talking(&p, "setsid sh -c 'sleep 0.1 & echo $!' & wait; exec sleep 1000", &w);
     pid_t adopted = read_pid(in);
-    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE); /* a zombie would answer */
+    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE); /* until it was reaped */
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
 }
@@ -636,7 +641,7 @@ START_TEST(test_children_of_others_are_spared) {
     char path[PROC_PATH_MAX];
     int gate[2];
     ck_assert_int_eq(pipe(gate), 0);
-    pid_t before = fork(); /* from before the claim, in a session of its own */
+    pid_t before = fork(); /* a child from before the claim, in a session of its own */
     if (before == 0) {
         (void) setsid();
         (void) !write(gate[1], "x", 1);
@@ -644,7 +649,7 @@ START_TEST(test_children_of_others_are_spared) {
     }
     ck_assert_int_eq(read(gate[0], path, 1), 1);
     place_open(&p);
-    pid_t ours = fork(); /* in our session, like popen's */
+    pid_t ours = fork(); /* a child in our session, as popen(3) makes it */
     if (ours == 0)
         for (;;) (void) pause();
     place_open(&q);
@@ -665,9 +670,66 @@ START_TEST(test_children_of_others_are_spared) {
 }
 END_TEST
 
+/* ---- orphans whose nursery is not known yet ---- */
+
+static bool in_execve; /* the orphans have no environment now */
+
+static int environ_has(pid_t pid, const char *token) {
+    return in_execve ? -EAGAIN : proc_environ_has(pid, token);
+}
+
+struct ticker {
+    uv_timer_t timer;
+    int ticks;
+};
+
+static void on_tick(uv_timer_t *timer) {
+    struct ticker *t = timer->data;
+    if (++t->ticks < 50) return;
+    in_execve = false;
+    uv_close((uv_handle_t *) timer, NULL);
+}
+
+/* With two nurseries in the process, an orphan is recognised by its environment, which it does not
+ * have in the middle of execve. The loop must run on meanwhile (here: 50 ticks of a timer), and the
+ * orphan must get its signal then. _i == 1: also while a worker lives. */
+START_TEST(test_the_loop_runs_while_an_orphan_executes) {
+    struct place p, other;
+    struct ticker t = {.timer = {.data = &t}};
+    struct worker_process *w;
+    choose_containment(0);
+    orphans_hooks.environ_has = environ_has;
+    place_open(&p);
+    place_open(&other);
+    CR_AUTO_FD int in = start_talking(&p, "setsid sh -c 'echo $$; exec sleep 1000' &", &w);
+    pid_t left = read_pid(in);
+    run_until_ended(&p, 1);
+    CR_AUTO_FD int deaf =
+        start_talking(&p, _i == 0 ? "echo" : "trap '' TERM; echo; while :; do sleep 1; done", &w);
+    (void) read_pid(deaf);
+    if (_i == 0) run_until_ended(&p, 2);
+    in_execve = true;
+    (void) uv_timer_init(&p.loop, &t.timer);
+    (void) uv_timer_start(&t.timer, on_tick, 1, 1);
+    nursery_end(p.n, SIGTERM, PATIENCE_MS);
+    while (in_execve) {
+        ck_assert(is_alive(left) && p.empty == 0);
+        (void) uv_run(&p.loop, UV_RUN_ONCE);
+    }
+    ck_assert_int_eq(t.ticks, 50);
+    while (is_alive(left)) (void) uv_run(&p.loop, UV_RUN_ONCE); /* it got its signal */
+    ck_assert_uint_eq(p.ended_count, _i == 0 ? 2 : 1);
+    end_all(&p, SIGKILL, 0);
+    place_close(&p);
+    end_all(&other, SIGTERM, 0);
+    place_close(&other);
+}
+END_TEST
+
 /* ---- our own death ---- */
 
-/* In a process of its own: a nursery with every hostile worker; tells the pids; dies by SIGKILL. */
+/* Runs in a process of its own: fills a nursery with every hostile worker, writes the pids to
+ * `tell`, and dies by SIGKILL. */
 static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
     static struct place p;
     struct worker_process *w;
@@ -678,7 +740,7 @@ static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
         while (p.n->warden.pid == first) (void) uv_run(&p.loop, UV_RUN_ONCE);
     }
     for (int i = 0; i < HOSTILE; i++) {
-        /* Nobody but a sub-reaper could know one that has left all of these behind. */
+        /* Without a cgroup, only a sub-reaper can find the last one, and the sub-reaper dies. */
         if (i == HOSTILE - 1 && p.n->cgroup.fd < 0) continue;
         int in = start_talking(&p, hostile[i], &w);
         (void) dprintf(tell, "%d\n", read_pid(in));
@@ -687,7 +749,7 @@ static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
     (void) dprintf(tell, "%d\n", worker_pid(w));
     (void) dprintf(tell, "%d\n", p.n->warden.pid);
     (void) dprintf(tell, "%s\n", p.n->cgroup.fd >= 0 ? p.n->cgroup.path : "");
-    (void) kill(0, SIGKILL); /* the whole process group, as a shell's kill -9 -PGID */
+    (void) kill(0, SIGKILL); /* the whole process group, as kill -9 -PGID does */
     abort();
 }
 
@@ -697,7 +759,7 @@ START_TEST(test_our_death_takes_all_along) {
     choose_containment(_i & 1);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1),
-                     0); /* so that is_alive cannot meet a reused pid */
+                     0); /* dead processes stay zombies of ours: no pid is used again */
     pid_t launcher = fork();
     if (launcher == 0) {
         (void) setpgid(0, 0);
@@ -733,7 +795,7 @@ static int count_marked(const char *mark) {
     return count;
 }
 
-/* Fills a nursery, again and again, with workers that scatter children. */
+/* Starts workers that leave children in other sessions, in four batches, and then waits. */
 static _Noreturn void start_without_end(char *mark) {
     static struct place p;
     char *envp[] = {mark, (char *) "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
@@ -763,13 +825,13 @@ START_TEST(test_killed_at_any_moment) {
         (void) nanosleep(&moment, NULL);
         ck_assert_int_eq(kill(launcher, SIGKILL), 0);
         ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
-        while (waitpid(-1, NULL, 0) > 0) continue; /* all of them are ours now, the warden too */
+        while (waitpid(-1, NULL, 0) > 0) continue; /* all are our children now */
         ck_assert_int_eq(count_marked(mark), 0);
     }
 }
 END_TEST
 
-/* A process that takes a processor from whoever else is to run there, while it is told to. */
+/* A process that keeps a processor busy on demand. */
 struct hog {
     pid_t pid;
     int bell;
@@ -807,7 +869,8 @@ static int has_no_environment(pid_t pid) {
     return proc_read(path, &byte, 1) == 0;
 }
 
-/* Has it stopped in the middle of execve? It is on the hog's processor, and gives way to it. */
+/* Waits until the process is in the middle of execve and keeps it there: it runs on the hog's
+ * processor with the lowest priority. Returns 0 if that did not succeed in CATCH_MS. */
 static int catch_in_execve(pid_t pid, struct hog *h) {
     int64_t until = cr_monotonic_ns() + CATCH_MS * CR_NS_PER_MS;
     while (cr_monotonic_ns() < until) {
@@ -820,7 +883,8 @@ static int catch_in_execve(pid_t pid, struct hog *h) {
     return 0;
 }
 
-/* One worker, long dead, that has left a process which executes itself for ever. */
+/* Runs in a process of its own: a worker, dead by now, has left a process that executes itself
+ * again and again. */
 static _Noreturn void leave_one_that_executes(int tell) {
     static struct place p;
     struct worker_process *w;
@@ -835,7 +899,8 @@ static _Noreturn void leave_one_that_executes(int tell) {
     for (;;) (void) pause();
 }
 
-/* For that moment it has no environment, so nothing tells the warden whose it is. */
+/* A process in the middle of execve has no environment, so the warden cannot know yet whether it
+ * belongs to the nursery. It must wait until it can. */
 START_TEST(test_killed_while_a_child_executes) {
     int ends[2];
     cpu_set_t all, there;
@@ -856,10 +921,10 @@ START_TEST(test_killed_while_a_child_executes) {
     ck_assert_int_eq(kill(launcher, SIGKILL), 0);
     ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
     struct pollfd dead = {.fd = (int) syscall(SYS_pidfd_open, warden, 0), .events = POLLIN};
-    (void) poll(&dead, 1, 500); /* so long it cannot know */
+    (void) poll(&dead, 1, 500); /* the process stays in execve for so long */
     hog_spin(&hog, 0);
     (void) sched_setaffinity(left, sizeof all, &all);
-    (void) sched_setscheduler(left, SCHED_OTHER, &none); /* and on with it, however busy we are */
+    (void) sched_setscheduler(left, SCHED_OTHER, &none); /* on a busy machine, too */
     (void) kill(hog.pid, SIGKILL);
     await_death(warden);
     await_death(left);
@@ -883,7 +948,7 @@ int main(void) {
     Suite *s = suite_create("worker_process");
     TCase *starting = tcase_create("starting");
     tcase_set_timeout(starting, 120);
-    tcase_add_loop_test(starting, test_failures_to_start_are_told, 0, 3);
+    tcase_add_loop_test(starting, test_failures_to_start_are_reported, 0, 3);
     tcase_add_loop_test(starting, test_exit_codes_and_signals, 0, 3);
     tcase_add_loop_test(starting, test_a_worker_starts_clean, 0, 3);
     tcase_add_loop_test(starting, test_a_worker_runs_on_its_cpus, 0, 3);
@@ -906,6 +971,7 @@ int main(void) {
     tcase_add_loop_test(ending, test_hostile_children_of_the_living, 0, 2 * HOSTILE);
     tcase_add_test(ending, test_adopted_zombies_are_reaped);
     tcase_add_test(ending, test_children_of_others_are_spared);
+    tcase_add_loop_test(ending, test_the_loop_runs_while_an_orphan_executes, 0, 2);
     tcase_add_test(ending, test_killed_at_any_moment);
     tcase_add_test(ending, test_killed_while_a_child_executes);
     tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);

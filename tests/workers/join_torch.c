@@ -1,6 +1,6 @@
-/* A C rank in a group of torch.distributed ranks: joins under torch's keys, takes part in the
- * barrier by which torch ends its initialisation, then all-reduces, broadcasts and exchanges
- * messages with them.
+/* A C rank in a group of torch.distributed ranks. It uses torch's keys, takes part in the barrier
+ * at the end of torch's initialisation, and then all-reduces, broadcasts and exchanges messages
+ * with them.
  *
  *     join_torch PREFIX BARRIER_KEY */
 #include <crunrt.h>
@@ -18,7 +18,7 @@ static void must(int rc, const char *what) {
 static void finish_torch_init(crunrt_store *store, const char *key, int size) {
     int64_t here = 0;
     must(crunrt_store_add(store, key, 1, &here), "torch's barrier");
-    while (here < size) { /* torch polls this counter; there is no key to wait for */
+    while (here < size) { /* torch has no key to wait for: it polls the counter too */
         (void) usleep(10000);
         must(crunrt_store_add(store, key, 0, &here), "torch's barrier");
     }

@@ -1,21 +1,18 @@
-/* Connecting to the agent, packets, and the flight record on its request.
+/* Connecting to the agent, and sending and receiving packets.
  *
- * One link a process: it belongs to the first runtime that is made, since the agent knows one worker
- * by one token. A runtime without it does without. */
+ * No call of a worker waits for an agent that does not work: a stopped agent neither accepts nor
+ * reads, so connecting and sending have a time limit. */
 #include "worker_runtime/channel/channel.h"
 
+#include "worker_runtime/channel/channel_internal.h"
 #include "worker_runtime/report/report.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/parse.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,64 +20,25 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#define WELCOME_MS       INT64_C(5000) /* an agent on this host that needs longer is stopped */
-#define DUMP_SIGNAL_NAME "CRUNRT_DUMP_SIGNAL"
-#define DUMP_SIGNAL      (SIGRTMIN + 5)
+#define AGENT_ANSWERS_MS INT64_C(5000)
 
-static atomic_int link_taken;
-
-/* What the dump's handler works with. */
-static struct {
-    atomic_int fd, running; /* handlers that may be using it */
-    _Atomic(struct channel_page *) page;
-} dump = {.fd = -1};
-
-/* ---- the flight record on request ---- */
-
-static void on_dump_signal(int signum) {
-    int saved = errno, rc = flight_dump(NULL, "asked for by the agent");
-    (void) signum;
-    (void) atomic_fetch_add(&dump.running, 1);
-    int fd = atomic_load(&dump.fd);
-    struct channel_page *page = atomic_load(&dump.page);
-    if (fd >= 0 && page != NULL) {
-        struct channel_packet p = {.type = CHANNEL_DUMPED, .id = atomic_load(&page->dump_id)};
-        const char *text = rc == 0 ? flight_path() : "nowhere: there is no place for it";
-        (void) strncpy(p.text, text,
-                       sizeof(p.text) - 1); /* safe in a handler; the last stays NUL */
-        (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    (void) atomic_fetch_sub(&dump.running, 1);
-    errno = saved;
-}
-
-/* A signal that nobody handles, so that the program's own are left alone. 0 = none. */
-static int install_dump_handler(void) {
-    const char *text = getenv(DUMP_SIGNAL_NAME);
-    int64_t signum = DUMP_SIGNAL;
-    struct sigaction now;
-    if (text != NULL && cr_parse_i64(text, 0, SIGRTMAX, &signum) < 0) return 0;
-    if (signum == 0 || sigaction((int) signum, NULL, &now) < 0) return 0;
-    if ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == on_dump_signal) return (int) signum;
-    if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) return 0;
-    struct sigaction ours = {.sa_handler = on_dump_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
-    (void) sigemptyset(&ours.sa_mask);
-    return sigaction((int) signum, &ours, NULL) < 0 ? 0 : (int) signum;
-}
+static atomic_bool channel_is_taken; /* one per process */
 
 /* ---- connecting ---- */
 
-/* "<address>:<token>". */
+/* CRUN_AGENT is "<address>:<token>"; the address lies in the abstract name space. */
 static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHANNEL_TOKEN_MAX],
                          struct cr_error *why) {
     const char *text = getenv(CHANNEL_VARIABLE);
-    if (text == NULL || text[0] == '\0') return -ENOENT;
+    if (text == NULL || text[0] == '\0') {
+        return cr_fail(why, -ENOENT, CHANNEL_VARIABLE " is not set");
+    }
     const char *colon = strrchr(text, ':');
     size_t name_len = colon != NULL ? (size_t) (colon - text) : 0;
-    if (name_len == 0 || name_len >= CHANNEL_ADDRESS_MAX || strlen(colon + 1) != CHANNEL_TOKEN_MAX - 1) {
-        return cr_fail(why, -EINVAL, "reach the agent: " CHANNEL_VARIABLE "='%.100s' is no address",
+    if (name_len == 0 || name_len >= CHANNEL_ADDRESS_MAX ||
+        strlen(colon + 1) != CHANNEL_TOKEN_MAX - 1) {
+        return cr_fail(why, -EINVAL, "reach the agent: " CHANNEL_VARIABLE "='%.100s' is not an address",
                        text);
     }
     *at = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -90,36 +48,42 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     return 0;
 }
 
-/* Anybody may take an abstract name once its owner is gone. */
-static int is_trusted(int fd) {
+/* Any user may listen at an abstract address whose owner has closed it, so the listener's user is
+ * checked. */
+static bool is_trusted(int fd) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) return 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) return false;
     return peer.uid == 0 || peer.uid == getuid() || peer.uid == geteuid();
 }
 
-/* The page's descriptor comes with the packet. */
-static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
-    struct iovec part = {.iov_base = p, .iov_len = sizeof(*p)};
-    union {
-        struct cmsghdr align;
-        char room[CMSG_LEN(sizeof(int))]; /* for one and no more */
-    } control;
-    struct msghdr m = {.msg_iov = &part,
-                       .msg_iovlen = 1,
-                       .msg_control = control.room,
-                       .msg_controllen = sizeof(control.room)};
-    ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0) return -errno;
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (c != NULL && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(page_fd, CMSG_DATA(c), sizeof(int));
+static int connect_to(struct worker_channel *c, const struct sockaddr_un *at, socklen_t len,
+                      struct cr_error *why) {
+    c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct timeval limit = {.tv_sec = AGENT_ANSWERS_MS / 1000}; /* for connect() and send() */
+    if (c->fd >= 0) (void) setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (c->fd < 0 || connect(c->fd, (const struct sockaddr *) at, len) < 0) {
+        return cr_fail_errno(why, "reach the agent at '@%s'", at->sun_path + 1);
     }
-    return n == (ssize_t) sizeof(*p) ? 0 : -EPROTO;
+    if (!is_trusted(c->fd)) {
+        return cr_fail(why, -EACCES, "reach the agent at '@%s': another user listens there",
+                       at->sun_path + 1);
+    }
+    return 0;
 }
 
-/* Signals that the program handles do not end the wait. */
-static int is_readable(int fd, int64_t deadline_ms) {
+static int send_hello(struct worker_channel *c, const char *token) {
+    struct channel_packet hello = {
+        .type = CHANNEL_HELLO,
+        .hello = {.version = CHANNEL_VERSION, .dump_signal = dump_install_handler()}};
+    (void) stpcpy(hello.hello.token, token);
+    return send(c->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t) sizeof(hello) ? 0 : -errno;
+}
+
+/* ---- the agent's answer ---- */
+
+/* A signal that the program handles does not end the wait. */
+static bool is_readable(int fd, int64_t deadline_ms) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int n = 0;
     do {
@@ -128,116 +92,136 @@ static int is_readable(int fd, int64_t deadline_ms) {
     return n > 0;
 }
 
-/* A shorter file would be a SIGBUS at the first step. */
-static int is_page(int fd) {
+/* The page's descriptor comes with the packet; *page_fd stays -1 if there is none. */
+static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
+    struct channel_packet raw;
+    struct iovec part = {.iov_base = &raw, .iov_len = sizeof(raw)};
+    union {
+        struct cmsghdr align;
+        char room[CMSG_LEN(sizeof(int))]; /* for one descriptor, and no more */
+    } control;
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control.room,
+                       .msg_controllen = sizeof(control.room)};
+    ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0) return -errno;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+        c->cmsg_len == CMSG_LEN(sizeof(int))) {
+        memcpy(page_fd, CMSG_DATA(c), sizeof(int));
+    }
+    return packet_decode(&raw, (size_t) n, p);
+}
+
+/* A file that is shorter than the page would end the worker with SIGBUS at its first step. */
+static bool is_long_enough(int fd) {
     struct stat s;
     return fstat(fd, &s) == 0 && s.st_size >= CHANNEL_PAGE_SIZE;
 }
 
-static int take_welcome(struct agent_link *l, struct cr_error *why) {
+static int receive_page(struct worker_channel *c, struct cr_error *why) {
     struct channel_packet p = {0};
     CR_AUTO_FD int page_fd = -1;
-    if (!is_readable(l->fd, cr_deadline_ms(WELCOME_MS))) {
+    if (!is_readable(c->fd, cr_deadline_ms(AGENT_ANSWERS_MS))) {
         return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
     }
-    int rc = receive_welcome(l->fd, &p, &page_fd);
+    int rc = receive_welcome(c->fd, &p, &page_fd);
     if (rc < 0) return cr_fail(why, rc, "reach the agent: it hung up");
     if (p.type == CHANNEL_REFUSED) {
-        return cr_fail(why, -EACCES, "reach the agent: %.*s", CHANNEL_TEXT_MAX - 1, p.text);
+        return cr_fail(why, -EACCES, "reach the agent: %s", p.text);
     }
-    if (p.type != CHANNEL_WELCOME || p.reserved != 0 || page_fd < 0 || !is_page(page_fd)) {
+    if (p.type != CHANNEL_WELCOME || page_fd < 0 || !is_long_enough(page_fd)) {
         return cr_fail(why, -EPROTO, "reach the agent: it answered with something else");
     }
     void *page = mmap(NULL, CHANNEL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
     if (page == MAP_FAILED) return cr_fail_errno(why, "reach the agent: map its page");
-    l->page = page;
+    c->page = page;
     return 0;
 }
 
-static int say_hello(struct agent_link *l, const char *token) {
-    struct channel_packet hello = {
-        .type = CHANNEL_HELLO,
-        .hello = {.version = CHANNEL_VERSION, .dump_signal = install_dump_handler()}};
-    (void) stpcpy(hello.hello.token, token);
-    return send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t) sizeof(hello) ? 0 : -errno;
-}
-
-static int connect_link(struct agent_link *l, struct cr_error *why) {
+static int connect_to_agent(struct worker_channel *c, struct cr_error *why) {
     struct sockaddr_un at;
     socklen_t len = 0;
     char token[CHANNEL_TOKEN_MAX];
     int rc = read_variable(&at, &len, token, why);
+    if (rc == 0) rc = connect_to(c, &at, len, why);
     if (rc < 0) return rc;
-    l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    /* A stopped agent takes neither connections nor packets: no call of ours waits longer. */
-    struct timeval limit = {.tv_sec = WELCOME_MS / 1000};
-    if (l->fd >= 0) (void) setsockopt(l->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    if (l->fd < 0 || connect(l->fd, (struct sockaddr *) &at, len) < 0) {
-        return cr_fail_errno(why, "reach the agent at '@%s'", at.sun_path + 1);
-    }
-    if (!is_trusted(l->fd)) {
-        return cr_fail(why, -EACCES, "reach the agent at '@%s': another user listens there",
-                       at.sun_path + 1);
-    }
-    rc = say_hello(l, token);
+    rc = send_hello(c, token);
     if (rc < 0) return cr_fail(why, rc, "reach the agent at '@%s': it hung up", at.sun_path + 1);
-    return take_welcome(l, why);
+    return receive_page(c, why);
 }
 
-void agent_link_open(struct agent_link *l, struct cr_error *why) {
-    *l = (struct agent_link){.fd = -1};
+void worker_channel_open(struct worker_channel *c, struct cr_error *why) {
+    *c = (struct worker_channel){.fd = -1};
     cr_error_clear(why);
-    if (atomic_exchange(&link_taken, 1) != 0) return;
-    int rc = connect_link(l, why);
-    if (rc < 0) {
-        if (rc != -ENOENT) flight_set_agent(why->text);
-        agent_link_close(l);
-        atomic_store(&link_taken, 0);
+    if (atomic_exchange(&channel_is_taken, true)) {
+        (void) cr_fail(why, -EBUSY, "another runtime of this process has the channel");
         return;
     }
+    int rc = connect_to_agent(c, why);
+    if (rc < 0) {
+        if (rc != -ENOENT) flight_set_agent(why->text);
+        worker_channel_close(c);
+        atomic_store(&channel_is_taken, false);
+        return;
+    }
+    c->was_open = true;
     flight_set_agent("connected");
-    atomic_store(&dump.page, l->page);
-    atomic_store(&dump.fd, l->fd);
+    dump_connect(c->fd, c->page);
 }
 
-/* The page stays mapped: the dump's handler may be in it. */
-void agent_link_close(struct agent_link *l) {
-    if (l->fd >= 0 && atomic_load(&dump.fd) == l->fd) {
-        atomic_store(&dump.fd, -1);
-        while (atomic_load(&dump.running) > 0) (void) sched_yield(); /* on another thread */
-        atomic_store(&link_taken, 0);
+/* The page stays mapped: the dump's handler may be reading it. */
+void worker_channel_close(struct worker_channel *c) {
+    if (dump_disconnect(c->fd)) {
+        atomic_store(&channel_is_taken, false);
         flight_set_agent("gone");
     }
-    cr_close_fd(&l->fd);
-    l->page = NULL;
+    cr_close_fd(&c->fd);
+    c->page = NULL;
 }
 
 /* ---- packets ---- */
 
-int agent_link_send(struct agent_link *l, enum channel_type type, uint64_t id) {
+int worker_channel_send(struct worker_channel *c, enum channel_type type, uint64_t id) {
     struct channel_packet p = {.type = (uint32_t) type, .id = id};
-    if (l->fd < 0) return -ENOTCONN;
+    if (c->fd < 0) return -ENOTCONN;
     ssize_t n = 0;
     do {
-        n = send(l->fd, &p, sizeof(p), MSG_NOSIGNAL);
+        n = send(c->fd, &p, sizeof(p), MSG_NOSIGNAL);
     } while (n < 0 && errno == EINTR);
     if (n == (ssize_t) sizeof(p)) return 0;
-    int code = -errno;
-    agent_link_close(l);
-    return code;
+    int rc = -errno;
+    worker_channel_close(c);
+    return rc;
 }
 
-int agent_link_receive(struct agent_link *l, int64_t deadline_ms, struct channel_packet *p) {
-    while (l->fd >= 0) {
-        ssize_t n = recv(l->fd, p, sizeof(*p), MSG_DONTWAIT | MSG_TRUNC);
-        if (n == (ssize_t) sizeof(*p) && p->reserved == 0) {
-            p->text[sizeof(p->text) - 1] = '\0';
-            return 1;
+int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
+                           struct channel_packet *p) {
+    while (c->fd >= 0) {
+        struct channel_packet raw;
+        ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
+        if (n >= 0) {
+            if (packet_decode(&raw, (size_t) n, p) == 0) return 1;
+            break; /* not a packet, or the end of the connection */
         }
-        if (n >= 0 || (errno != EAGAIN && errno != EINTR)) break;
+        if (errno != EAGAIN && errno != EINTR) break;
         if (deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms()) return 0;
-        (void) is_readable(l->fd, deadline_ms);
+        (void) is_readable(c->fd, deadline_ms);
     }
-    agent_link_close(l);
+    worker_channel_close(c);
     return -ENOTCONN;
 }
+
+void worker_channel_read_all(struct worker_channel *c) {
+    struct channel_packet p;
+    uint32_t bell = atomic_load(&c->page->bell);
+    while (worker_channel_receive(c, round_state_wait_until_ms(&c->round), &p) > 0) {
+        round_state_receive(&c->round, &p, cr_monotonic_ms());
+        if (c->round.is_refused) worker_channel_close(c);
+    }
+    c->bell_seen = bell;
+    if (round_state_is_frozen(&c->round)) c->round.change = (struct channel_packet){0};
+}
+
+void worker_channel_begin_round(struct worker_channel *c) { c->round = (struct round_state){0}; }

@@ -1,9 +1,9 @@
-/* Making a group: load its backend, wait until all its ranks are there, connect. */
+/* Making a group: load its backend, wait until all its ranks have arrived in the store, connect. */
 #include "worker_runtime/group/group.h"
 
 #include "worker_runtime/modules/modules.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,9 +23,9 @@ static int read_options(const crunrt_group_options *given, crunrt_group_options 
     return 0;
 }
 
-/* This rank's place in ranks[count], or -1; checks the list. */
+/* Checks the list ranks[count]. *out is this rank's place in it, or -1. */
 static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, int *out) {
-    CR_AUTO_FREE char *seen = calloc((size_t) rt->place.world_size, 1);
+    CR_AUTO_FREE bool *seen = calloc((size_t) rt->place.world_size, sizeof(*seen));
     if (seen == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
     if (count == 0)
         return cr_fail(rt_last_error(), -EINVAL, "make a group: the list of ranks is empty");
@@ -38,7 +38,7 @@ static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, in
                 ranks[i] < 0 || ranks[i] >= rt->place.world_size ? "no rank of the job" : "twice",
                 rt->place.world_size - 1);
         }
-        seen[ranks[i]] = 1;
+        seen[ranks[i]] = true;
         if (ranks[i] == rt->place.rank) *out = (int) i;
     }
     return 0;
@@ -73,27 +73,28 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .timeout_ms = g->timeout_ms,
         .device = o->device >= 0 ? o->device : g->rt->place.local_rank,
         .stream = o->stream,
-        .foreign = g->foreign,
+        .is_foreign = g->is_foreign,
         .bind_address = address,
         .store = group_backend_store(g),
     };
     if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
     if (rc < 0) return rc;
-    rc = g->foreign ? 0 : group_split(g, &b, err);
+    rc = g->is_foreign ? 0 : group_split(g, &b, err);
     if (rc != 0) return rc < 0 ? rc : 0;
-    if (!g->foreign) rc = group_arrive(g, "arrival", g->timeout_ms, err);
+    if (!g->is_foreign) rc = group_arrive(g, "arrival", g->timeout_ms, err);
     return rc < 0 ? rc : g->backend->open(&b, &g->state, err);
 }
 
 static int name_group(struct crunrt_group *g, const char *name, const char *foreign_prefix) {
-    uint64_t number = g->number = g->rt->group_seq++;
-    if (name != NULL)
+    uint64_t number = g->number = g->rt->group_count++;
+    if (name != NULL) {
         (void) snprintf(g->name, sizeof(g->name), "%s", name);
-    else if (number == 0)
+    } else if (number == 0) {
         (void) snprintf(g->name, sizeof(g->name), "world");
-    else
+    } else {
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
-    for (char *p = g->name; *p != '\0'; p++) { /* a text of ours is one line */
+    }
+    for (char *p = g->name; *p != '\0'; p++) { /* error texts are one line */
         if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
     }
     char prefix[96];
@@ -103,13 +104,13 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
                                &g->store);
 }
 
-/* The others must not wait for a rank that could not come. */
+/* Reports that this rank cannot make the group, so that the other ranks do not wait for it. */
 static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
     if (g->store == NULL) return;
     group_limit_store(g, 0);
     (void) snprintf(words, sizeof(words), "rank %d: %s", g->rank, cause->text);
-    group_tell_failure(g, words, first, sizeof(first));
+    group_report_failure(g, words, first, sizeof(first));
 }
 
 static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_options *o, int rank,
@@ -122,14 +123,15 @@ static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_optio
     g->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : GROUP_TIMEOUT_MS;
     g->stream = o->stream;
     const char *debug = getenv("CRUNRT_DEBUG");
-    g->checks = debug != NULL && strcmp(debug, "1") == 0;
-    g->foreign = o->foreign_prefix != NULL;
+    g->compares_calls = debug != NULL && strcmp(debug, "1") == 0;
+    g->is_foreign = o->foreign_prefix != NULL;
     return g;
 }
 
-/* A rank that is no member keeps count, and takes part where the group is split from another. Only
- * a failed split is its own failure: that breaks the other group. */
-static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
+/* What a rank does that is not in the group: it counts the group, and takes part if the group is
+ * split from another one. Of all failures only that of the split concerns this rank, because it
+ * breaks the group of all ranks. */
+static int make_as_outsider(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
     struct cr_error *err = rt_last_error();
     *out = NULL;
     struct crunrt_group *g = allocate(rt, o, -1, (int) o->rank_count);
@@ -141,15 +143,36 @@ static int stand_aside(struct crunrt *rt, const crunrt_group_options *o, crunrt_
                               .timeout_ms = g->timeout_ms,
                               .device = -1,
                               .store = group_backend_store(g)};
-    if (rc == 0 && !g->foreign) rc = group_split(g, &b, err);
+    if (rc == 0 && !g->is_foreign) rc = group_split(g, &b, err);
     if (rc < 0) {
         struct cr_error cause = *err;
         give_up(g, &cause);
         *err = cause;
-        (void) cr_wrap(err, "make the group '%s' (no member)", g->name);
+        (void) cr_wrap(err, "make the group '%s' (not a member)", g->name);
     }
     crunrt_group_destroy(g);
-    return rc < 0 ? rt_lost_is_reset(rc, err) : 0;
+    return rc < 0 ? rt_pipe_to_reset(rc, err) : 0;
+}
+
+static int make_as_member(struct crunrt *rt, const crunrt_group_options *o, int rank, int size,
+                          crunrt_group **out) {
+    struct cr_error *err = rt_last_error();
+    struct crunrt_group *g = allocate(rt, o, rank, size);
+    if (g == NULL) return cr_fail(err, -ENOMEM, "make a group: out of memory");
+    int rc = name_group(g, o->name, o->foreign_prefix);
+    if (rc == 0) rc = load_backend(g, o->backend);
+    if (rc == 0) rc = connect_group(g, o);
+    if (rc < 0) {
+        struct cr_error cause = *err;
+        give_up(g, &cause);
+        *err = cause;
+        (void) cr_wrap(err, "make the group '%s' (rank %d of %d)", g->name, rank, size);
+        crunrt_group_destroy(g);
+        return rt_pipe_to_reset(rc, err);
+    }
+    group_split_offer(g);
+    *out = g;
+    return 0;
 }
 
 int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_group **out) {
@@ -165,23 +188,7 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
         if (rc < 0) return rc;
         size = (int) o.rank_count;
     }
-    if (rank < 0) return stand_aside(rt, &o, out);
-    struct crunrt_group *g = allocate(rt, &o, rank, size);
-    if (g == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
-    rc = name_group(g, o.name, o.foreign_prefix);
-    if (rc == 0) rc = load_backend(g, o.backend);
-    if (rc == 0) rc = connect_group(g, &o);
-    if (rc < 0) {
-        struct cr_error cause = *rt_last_error();
-        give_up(g, &cause);
-        *rt_last_error() = cause;
-        (void) cr_wrap(rt_last_error(), "make the group '%s' (rank %d of %d)", g->name, rank, size);
-        crunrt_group_destroy(g);
-        return rt_lost_is_reset(rc, rt_last_error());
-    }
-    group_split_offer(g);
-    *out = g;
-    return 0;
+    return rank < 0 ? make_as_outsider(rt, &o, out) : make_as_member(rt, &o, rank, size, out);
 }
 
 void crunrt_group_destroy(crunrt_group *group) {

@@ -1,77 +1,37 @@
-/* With CRUNRT_DEBUG=1: before each collective the ranks compare what they are about to call, and a
- * mismatch ends the call on all of them with one sentence, instead of a hang or wrong numbers.
+/* Comparing calls, with CRUNRT_DEBUG=1: before each collective the ranks compare what they are
+ * about to call. If the calls differ, all ranks fail with the same sentence, instead of a hang or
+ * wrong numbers.
  *
- *   check/<seq>/call    "rank 2: all_reduce(float32 x 1000, sum)", set by the first to come
- *   check/<seq>/count   how many agree with it
- *   check/<seq>/counts/<rank>  of an all-to-all with counts: what it sends to each, then what it awaits
- *   check/<seq>/verdict "ok" once all agree, or the sentence
+ *   check/<seq>/call           "rank 2: all_reduce(float32 x 1000, sum)", set by the first rank
+ *   check/<seq>/count          how many ranks make the same call
+ *   check/<seq>/counts/<rank>  for an all-to-all with counts: the elements that the rank sends to
+ *                              each rank, then the elements that it expects from each
+ *   check/<seq>/verdict        "ok" once all ranks agree, or the sentence
  *
- * Costs four requests a rank and call. Whoever comes last compares the counts. The keys of a call are
- * removed in the one after the next. */
+ * This costs four requests per rank and call. The last rank compares the counts. The keys of a call
+ * are deleted two calls later. */
 #include "worker_runtime/group/group.h"
+#include "worker_runtime/group/op_check.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *dtype_name(crunrt_dtype t) {
-    static const char *const names[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                        "uint64", "float16", "float32", "float64", "bfloat16"};
-    return (size_t) t < CR_ARRAY_LEN(names) ? names[t] : "unknown type";
-}
-
-static const char *reduce_name(crunrt_reduce_op op) {
-    static const char *const names[] = {"sum", "product", "max", "min", "avg", "and", "or", "xor"};
-    return (size_t) op < CR_ARRAY_LEN(names) ? names[op] : "unknown operation";
-}
-
-void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]) {
-    const char *name = op_kind_name(op->kind), *type = dtype_name(op->dtype);
-    switch (op->kind) {
-    case CRUNRT_OP_ALL_REDUCE:
-    case CRUNRT_OP_REDUCE_SCATTER:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, %s)", name, type, op->count,
-                        reduce_name(op->reduce));
-        return;
-    case CRUNRT_OP_REDUCE:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, %s, root %d)", name, type, op->count,
-                        reduce_name(op->reduce), op->root);
-        return;
-    case CRUNRT_OP_BROADCAST:
-    case CRUNRT_OP_GATHER:
-    case CRUNRT_OP_SCATTER:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, root %d)", name, type, op->count, op->root);
-        return;
-    case CRUNRT_OP_SEND:
-    case CRUNRT_OP_RECV:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu, peer %d, tag %u)", name, type, op->count,
-                        op->root, op->tag);
-        return;
-    case CRUNRT_OP_ALL_TO_ALL_COUNTS:
-        (void) snprintf(out, OP_TEXT_MAX, "%s(%s)", name, type);
-        return;
-    case CRUNRT_OP_BARRIER: (void) snprintf(out, OP_TEXT_MAX, "%s()", name); return;
-    case CRUNRT_OP_ALL_GATHER:
-    case CRUNRT_OP_ALL_TO_ALL: break;
-    }
-    (void) snprintf(out, OP_TEXT_MAX, "%s(%s x %zu)", name, type, op->count);
-}
-
 static void key_of(uint32_t seq, const char *what, char out[64]) {
     (void) snprintf(out, 64, "check/%u/%s", seq, what);
 }
 
-/* Puts the verdict where all look; the first one stands. */
-static int give_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
+/* Sets the verdict if there is none yet. */
+static int set_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
     char key[64];
     key_of(seq, "verdict", key);
     return crunrt_store_compare_set(g->store, key, "", 0, sentence, strlen(sentence), NULL, NULL);
 }
 
-/* ---- counts: 2 * size numbers of each rank ---- */
+/* ---- counts: a row of 2 * size numbers per rank ---- */
 
 static void counts_key(uint32_t seq, int rank, char out[64]) {
     (void) snprintf(out, 64, "check/%u/counts/%d", seq, rank);
@@ -90,7 +50,7 @@ static int put_counts(struct crunrt_group *g, const struct group_call *call) {
     return crunrt_store_set(g->store, key, row, 2 * n * sizeof(*row));
 }
 
-/* Every rank's row, one after the other; they are not needed after this. */
+/* Reads the rows of all ranks to rows[size], and deletes their keys. */
 static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     size_t row = 2 * (size_t) g->size, len = 0;
     for (int r = 0; r < g->size; r++) {
@@ -101,14 +61,14 @@ static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
         CR_AUTO_FREE void *held = value;
         if (rc < 0) return rc;
         if (len != row * sizeof(*rows))
-            return cr_fail(rt_last_error(), -EPROTO, "compare the counts: '%s' is no row", key);
+            return cr_fail(rt_last_error(), -EPROTO, "compare the counts: '%s' is not a row", key);
         memcpy(rows + (size_t) r * row, held, len);
         (void) crunrt_store_delete(g->store, key, NULL);
     }
     return 0;
 }
 
-/* Writes a sentence where a rank awaits another number than is sent to it. */
+/* Writes a sentence if a rank expects another number of elements than is sent to it. */
 static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
                           char sentence[3 * OP_TEXT_MAX]) {
     size_t n = (size_t) g->size;
@@ -117,13 +77,13 @@ static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call
     int rc = take_counts(g, seq, rows);
     for (size_t from = 0; rc == 0 && from < n; from++) {
         for (size_t to = 0; to < n; to++) {
-            uint64_t sent = rows[from * 2 * n + to], awaited = rows[to * 2 * n + n + from];
-            if (sent == awaited) continue;
+            uint64_t sent = rows[from * 2 * n + to], expected = rows[to * 2 * n + n + from];
+            if (sent == expected) continue;
             (void) snprintf(sentence, 3 * OP_TEXT_MAX,
                             "mismatched collectives at #%u: in %s rank %zu sends %llu elements to "
-                            "rank %zu, which awaits %llu",
+                            "rank %zu, which expects %llu",
                             seq, call, from, (unsigned long long) sent, to,
-                            (unsigned long long) awaited);
+                            (unsigned long long) expected);
             return 0;
         }
     }
@@ -148,20 +108,20 @@ static int compare_with_first(struct crunrt_group *g, const struct group_call *c
         (void) snprintf(sentence, sizeof(sentence),
                         "mismatched collectives at #%u: %.*s called %s and rank %d called %s", seq,
                         (int) (first_call - first), first, first_call + 2, g->rank, mine);
-        return give_verdict(g, seq, sentence);
+        return set_verdict(g, seq, sentence);
     }
     int64_t agree = 0;
-    int has_counts = call->op.kind == CRUNRT_OP_ALL_TO_ALL_COUNTS;
+    bool has_counts = call->op.kind == CRUNRT_OP_ALL_TO_ALL_COUNTS;
     if (has_counts) rc = put_counts(g, call);
     key_of(seq, "count", key);
     if (rc == 0) rc = crunrt_store_add(g->store, key, 1, &agree);
     if (rc < 0 || agree < g->size) return rc;
     char sentence[3 * OP_TEXT_MAX] = "ok";
     if (has_counts) rc = compare_counts(g, seq, mine, sentence);
-    return rc < 0 ? rc : give_verdict(g, seq, sentence);
+    return rc < 0 ? rc : set_verdict(g, seq, sentence);
 }
 
-static void forget_check(struct crunrt_group *g, uint32_t seq) {
+static void delete_check_keys(struct crunrt_group *g, uint32_t seq) {
     static const char *const parts[] = {"call", "count", "verdict"};
     for (size_t i = 0; i < CR_ARRAY_LEN(parts); i++) {
         char key[64];
@@ -170,28 +130,22 @@ static void forget_check(struct crunrt_group *g, uint32_t seq) {
     }
 }
 
-static int get_verdict(struct crunrt_group *g, const char *key, void **value,
-                       struct cr_error *err) {
-    int rc = crunrt_store_get(g->store, key, 0, value, NULL);
-    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
-    return rc;
-}
-
 int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err) {
-    if (!g->checks || call->op.kind == CRUNRT_OP_SEND || call->op.kind == CRUNRT_OP_RECV) return 0;
+    if (!g->compares_calls || op_is_p2p(call->op.kind)) return 0;
     uint32_t seq = call->backend.seq;
     char key[64];
     void *value = NULL;
     group_limit_store(g, call->op.timeout_ms);
-    int rc = compare_with_first(g, call);
+    int rc = group_store_failure(compare_with_first(g, call), err);
     key_of(seq, "verdict", key);
-    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
     if (rc == 0) rc = group_wait_for_key(g, key, call->op.timeout_ms, err);
-    if (rc == 0) rc = get_verdict(g, key, &value, err);
+    if (rc == 0) {
+        rc = group_store_failure(crunrt_store_get(g->store, key, 0, &value, NULL), err);
+    }
     if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
     CR_AUTO_FREE char *verdict = value;
-    /* Whoever is here has seen every rank begin this call, so all are through with the last but
-     * one. */
-    if (g->rank == 0 && seq >= 2) forget_check(g, seq - 2);
+    /* Every rank has begun this call, so all have left the last one, and nobody reads the keys of
+     * the one before it. */
+    if (g->rank == 0 && seq >= 2) delete_check_keys(g, seq - 2);
     return strcmp(verdict, "ok") == 0 ? 0 : cr_fail(err, -EPROTO, "%s", verdict);
 }

@@ -1,38 +1,41 @@
-/* One rank's failure becomes everybody's, promptly and with a name.
+/* Breaking a group: the failure of one rank reaches all ranks, quickly and with the name of its
+ * cause.
  *
- * The rank that notices breaks its connections, so the failure runs through the group as fast as
- * sockets close. Each leaves state/<rank> in the store; who leaves none within a short grace is
- * dead or hangs, and is named. The first to write `failure` is the first that noticed; the others
- * quote it. After a timeout the notes are compared: ranks that made different calls wait for each
- * other in vain. */
+ * The rank that notices a failure closes its connections, so that its peers notice too, and so on
+ * through the group. Each rank then writes what it was doing to state/<rank> in the store. A rank
+ * that writes nothing within a short grace is dead or hangs, and the error texts name it. The first
+ * rank to write `failure` was the first to notice; the other ranks quote its words. After a timeout
+ * the ranks also compare their states, because ranks that make different calls wait for each other
+ * in vain. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the others have to say that they are alive. After a timeout they all come to their own
- * at about the same time; after a broken connection they hear of it in milliseconds. */
+/* The grace: how long the other ranks have to write their states. After a timeout it is longer,
+ * because the ranks reach their own timeouts at slightly different times; after a broken connection
+ * they notice within milliseconds. Under an agent it is shortest: the agent knows which worker died
+ * and is already starting the next round, so the text matters less than the time. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
-#define GRACE_BY_AGENT_MS      INT64_C(50) /* it knows who died, and starts the next round meanwhile */
+#define GRACE_UNDER_AGENT_MS   INT64_C(50)
 
-/* Asking about each rank costs a request a rank. */
-#define ASK_RANKS_MAX 512
-#define OTHERS_MAX    2 /* calls of other ranks in a text */
+#define ASK_RANKS_MAX 512 /* in larger groups states are not read: it costs one request per rank */
+#define OTHERS_MAX    2   /* calls of other ranks that a text names */
 
-/* Best effort: the store may be gone. */
-static void leave_state(struct crunrt_group *g, const char *doing) {
+/* A failure is ignored: the store may be gone. */
+static void write_state(struct crunrt_group *g, const char *doing) {
     char key[32];
     (void) snprintf(key, sizeof(key), "state/%d", g->rank);
     (void) crunrt_store_set(g->store, key, doing, strlen(doing));
 }
 
-void group_tell_failure(struct crunrt_group *g, const char *own, char *out, size_t out_size) {
+void group_report_failure(struct crunrt_group *g, const char *own, char *out, size_t out_size) {
     CR_AUTO_FREE char *first = NULL;
     size_t len = 0;
     void *held = NULL;
@@ -45,10 +48,10 @@ void group_tell_failure(struct crunrt_group *g, const char *own, char *out, size
 
 static int64_t grace_ms(const struct crunrt_group *g, int code) {
     if (code == -ETIMEDOUT) return GRACE_AFTER_TIMEOUT_MS;
-    return g->rt->link.page != NULL ? GRACE_BY_AGENT_MS : GRACE_AFTER_RESET_MS;
+    return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
-/* "" or "no sign of rank 2". */
+/* Writes "; no sign of rank 2", or "" if all ranks have written their states. */
 static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, size_t out_size) {
     out[0] = '\0';
     if (g->size > ASK_RANKS_MAX) return;
@@ -65,7 +68,8 @@ static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, siz
     (void) snprintf(out, out_size, "; no sign of rank %s", names);
 }
 
-/* "" or "; rank 1 was in broadcast(float32 x 64, root 0) #17", of those that left a note. */
+/* Writes "; rank 1 was in broadcast(float32 x 64, root 0) #17" for ranks whose state differs from
+ * `doing`, or "". */
 static void find_others(struct crunrt_group *g, const char *doing, char *out, size_t out_size) {
     size_t len = 0;
     int found = 0;
@@ -88,22 +92,23 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 }
 
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
-    struct cr_error cause = *err; /* the store's calls below write the thread's text */
+    struct cr_error cause = *err; /* a copy: the store's calls below may overwrite the text */
     if (g->state != NULL) g->backend->abort(g->state);
-    cause.code = rt_lost_is_reset(cause.code, &cause);
+    cause.code = rt_pipe_to_reset(cause.code, &cause);
     group_limit_store(g, 0);
 
     char own[CR_ERROR_TEXT_MAX + 64], first[CR_ERROR_TEXT_MAX / 2], silent[320], others[320] = "";
     (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);
-    leave_state(g, doing);
-    group_tell_failure(g, own, first, sizeof(first));
+    write_state(g, doing);
+    group_report_failure(g, own, first, sizeof(first));
     find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
     if (cause.code == -ETIMEDOUT) find_others(g, doing, others, sizeof(others));
 
-    (void) cr_fail(&g->broken, cause.code, "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s",
-                   what, g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
+    (void) cr_fail(&g->broken, cause.code,
+                   "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s", what,
+                   g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
                    first[0] != '\0' ? "; first seen by " : "", first);
     *err = g->broken;
-    (void) flight_dump(NULL, g->broken.text); /* where there is a place for it */
+    (void) flight_dump(NULL, g->broken.text); /* does nothing if there is no path for it */
     return err->code;
 }

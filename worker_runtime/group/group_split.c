@@ -1,65 +1,64 @@
-/* Making a group by splitting the one of all ranks, which costs no new ids and no new bootstrap.
+/* Making a group by splitting the first group of all ranks, its parent. A split needs no exchange
+ * of ids and no new bootstrap.
  *
- * Every rank of the parent must take part in the split, members or not, and one that does not
- * would hang the others. So all agree first, in the new group's corner of the store:
+ * Every rank of the parent must take part in the split, whether it is in the new group or not: if
+ * one did not, the others would hang. So all ranks agree first, by two of the new group's keys:
  *
- *   split/<parent>/willing   how many ranks are ready to
- *   split/decision           "split", by the last of them; "fresh", by the first that cannot, or
- *                            whose patience ended. Set once; everybody does what it says.
+ *   split/<parent>/willing   how many ranks are ready to split
+ *   split/decision           "split", set by the last of these ranks; or "fresh", set by the first
+ *                            rank that cannot split or has waited too long. Set once; all ranks
+ *                            obey it.
  *
- * The parent is the first group of all ranks of this generation on a backend that can split. Where
- * there has been none, nothing here touches the store. */
+ * The parent is the first group of all ranks in this round whose backend can split. As long as
+ * there is none, nothing here uses the store. */
 #include "worker_runtime/group/group.h"
 
-#include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank waits for all others before it has the group made afresh; all are about to make
- * this group, but a member need not wait for those that are no members. */
+/* How long a rank waits for all others before it sets "fresh". A rank outside the new group may
+ * come late to crunrt_group_new(), and the group's own ranks need not wait for it longer than this.
+ * */
 #define PATIENCE_MS INT64_C(10000)
 
 static const char decision_key[] = "split/decision";
 
-static int is_current(const struct crunrt *rt) {
-    return rt->whole.backend != NULL && strcmp(rt->whole.prefix, rt->prefix) == 0;
-}
-
 void group_split_offer(struct crunrt_group *g) {
     struct rt_whole_group *w = &g->rt->whole;
-    if (g->backend->split == NULL || g->foreign || g->size != g->rt->place.world_size) return;
-    if (is_current(g->rt) && w->group != NULL) return;
+    if (g->backend->split == NULL || g->is_foreign || g->size != g->rt->place.world_size) return;
+    if (w->group != NULL) return;
     w->backend = g->backend;
     w->group = g;
     w->number = g->number;
-    (void) snprintf(w->prefix, sizeof(w->prefix), "%s", g->rt->prefix);
 }
 
 void group_split_withdraw(struct crunrt_group *g) {
     if (g->rt->whole.group == g) g->rt->whole.group = NULL;
 }
 
-static int can_take_part(const struct crunrt_group *g, const struct backend_group *b) {
+static bool can_take_part(const struct crunrt_group *g, const struct backend_group *b) {
     const struct crunrt_group *parent = g->rt->whole.group;
-    if (parent == NULL || parent->broken.code != 0 || parent->unfinished > 0) return 0;
-    if (g->rank >= 0 && g->backend != parent->backend) return 0;
-    return parent->backend->can_split(parent->state, b);
+    if (parent == NULL || parent->broken.code != 0 || parent->unfinished > 0) return false;
+    if (g->rank >= 0 && g->backend != parent->backend) return false;
+    return parent->backend->can_split(parent->state, b) != 0;
 }
 
-static int read_decision(const void *text, size_t len) {
+static bool is_split(const void *text, size_t len) {
     return len == 5 && memcmp(text, "split", 5) == 0;
 }
 
-/* 1: split; 0: afresh. Whoever comes first has said it. */
+/* Sets the decision to `word` if there is none yet. 1: it is "split"; 0: it is "fresh"; or the
+ * store's failure. */
 static int decide(struct crunrt_group *g, const char *word) {
     void *held = NULL;
     size_t len = 0;
     int rc =
         crunrt_store_compare_set(g->store, decision_key, "", 0, word, strlen(word), &held, &len);
-    if (rc == 0) rc = read_decision(held, len);
+    if (rc == 0) rc = is_split(held, len);
     free(held);
     return rc;
 }
@@ -68,17 +67,17 @@ static int wait_for_decision(struct crunrt_group *g, struct cr_error *err) {
     int64_t patience = g->timeout_ms / 2 < PATIENCE_MS ? g->timeout_ms / 2 : PATIENCE_MS;
     int rc = group_wait_for_key(g, decision_key, patience, err);
     if (rc == -ETIMEDOUT) return decide(g, "fresh");
-    if (rc == -ECONNRESET && g->rank < 0) return 0; /* a member cannot make it: their business */
+    if (rc == -ECONNRESET && g->rank < 0) return 0; /* the group fails without us */
     if (rc < 0) return rc;
     CR_AUTO_FREE void *value = NULL;
     void *got = NULL;
     size_t len = 0;
     rc = crunrt_store_get(g->store, decision_key, g->timeout_ms, &got, &len);
     value = got;
-    return rc < 0 ? rc : read_decision(value, len);
+    return rc < 0 ? rc : is_split(value, len);
 }
 
-static int agree(struct crunrt_group *g, int willing, struct cr_error *err) {
+static int agree(struct crunrt_group *g, bool willing, struct cr_error *err) {
     if (!willing) return decide(g, "fresh");
     char key[64];
     int64_t count = 0;
@@ -91,9 +90,9 @@ static int agree(struct crunrt_group *g, int willing, struct cr_error *err) {
 }
 
 int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr_error *err) {
-    if (!is_current(g->rt)) return 0;
+    if (g->rt->whole.backend == NULL) return 0;
     int rc = agree(g, can_take_part(g, b), err);
-    if (rc < 0 && err != rt_last_error()) *err = *rt_last_error();
+    (void) group_store_failure(rc, err);
     if (rc <= 0) return rc;
     struct crunrt_group *parent = g->rt->whole.group;
     rc = parent->backend->split(parent->state, b, &g->state, err);

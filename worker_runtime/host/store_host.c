@@ -1,4 +1,4 @@
-/* The module behind rank 0's own store: the room store's server, one space, one port. */
+/* The module store_host: the room store's server, with one key space. */
 #include "store/store.h"
 #include "worker_runtime/host/store_host.h"
 

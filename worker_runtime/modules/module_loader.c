@@ -1,5 +1,5 @@
-/* Modules are looked for beside the library itself, so that a build folder and an installed tree
- * both work without configuration. */
+/* Finding and loading modules. They are looked for beside the library's own file, so that both a
+ * build folder and an installed tree work without configuration. */
 #include "worker_runtime/modules/modules.h"
 
 #include "base/cleanup.h"
@@ -8,14 +8,15 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The folder of the file that this very code was loaded from: the library's, or that of the program
- * it was linked into. */
+/* The folder of the file that contains this code: the library, or the program that it was linked
+ * into. */
 static int own_folder(char out[PATH_MAX]) {
     Dl_info info;
     if (dladdr((void *) (uintptr_t) module_load, &info) == 0 || info.dli_fname == NULL)
@@ -27,23 +28,23 @@ static int own_folder(char out[PATH_MAX]) {
     return 0;
 }
 
-static int name_is_plain(const char *name) {
-    if (name[0] == '\0' || strlen(name) > 32) return 0;
+static bool is_plain_name(const char *name) {
+    if (name[0] == '\0' || strlen(name) > 32) return false;
     for (const char *p = name; *p != '\0'; p++) {
-        if (!isalnum((unsigned char) *p) && *p != '_') return 0;
+        if (!isalnum((unsigned char) *p) && *p != '_') return false;
     }
-    return 1;
+    return true;
 }
 
 struct search {
     const char *name;
     void *handle;
-    char reason[512]; /* of the first file that exists but does not load */
+    char reason[512]; /* of the loader, for the first file that exists and does not load */
     char places[1024];
     size_t places_len;
 };
 
-/* Notes the place, and loads from it if the file is there. */
+/* Adds the folder to the list for the error text, and loads the module if its file is there. */
 static void try_place(struct search *s, const char *folder, const char *below) {
     if (s->handle != NULL) return;
     char path[PATH_MAX + 64];
@@ -62,7 +63,7 @@ static void try_place(struct search *s, const char *folder, const char *below) {
 }
 
 int module_load(const char *name, const char *symbol, void **out, struct cr_error *err) {
-    if (!name_is_plain(name)) {
+    if (!is_plain_name(name)) {
         return cr_fail(err, -EINVAL, "load the module '%.64s': not a plain name", name);
     }
     struct search s = {.name = name};

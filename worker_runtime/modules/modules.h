@@ -1,13 +1,15 @@
-/* Finding and loading the modules beside the library. */
-#ifndef BACKEND_LOADER_INTERNAL_H
-#define BACKEND_LOADER_INTERNAL_H
+/* Finding and loading the modules lib/crunrt/<name>.so: the backends, and the store's server. */
+#ifndef RUNTIME_MODULES_H
+#define RUNTIME_MODULES_H
 
 #include "base/error.h"
 
-/* Loads <place>/<name>.so and returns the address of `symbol` in it. Places: CRUNRT_BACKEND_DIR
- * alone if it is set; else crunrt/ beside this library's file, ../lib/crunrt/ beside it,
- * /usr/local/lib/crunrt and /usr/lib/crunrt. Loaded modules stay loaded.
- * 0, -EINVAL (a name that is no plain word), or -ENOENT with a text that lists the places and the
+/* Loads <folder>/<name>.so and sets *out to the address of `symbol` in it. If CRUNRT_BACKEND_DIR is
+ * set, it is the only folder. Otherwise the folders are, relative to the folder of this library's
+ * file, crunrt and ../lib/crunrt; then /usr/local/lib/crunrt and /usr/lib/crunrt. A loaded module
+ * stays loaded.
+ *
+ * 0; -EINVAL (the name is not a plain word); -ENOENT with a text that lists the folders and the
  * loader's reason. */
 int module_load(const char *name, const char *symbol, void **out, struct cr_error *err);
 

@@ -1,17 +1,18 @@
-/* The dozen calls of mpi.h over libcrunrt's groups. Sits on crunrt.h alone, as any program would. */
+/* The calls of mpi.h, made of libcrunrt's groups. It uses crunrt.h alone, as a program would. */
 #pragma GCC visibility push(default)
 #include "worker_runtime/mpi/mpi.h"
 #pragma GCC visibility pop
 
 #include <crunrt.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct crunmpi_comm {
-    crunrt_group *group; /* NULL: a world of this process alone */
+    crunrt_group *group; /* NULL: the world is this process alone */
     int rank, size;
 };
 
@@ -19,7 +20,7 @@ __attribute__((visibility("default"))) struct crunmpi_comm crunmpi_world = {NULL
 static crunrt *runtime;
 static enum { BEFORE_INIT, RUNNING, FINALIZED } state;
 
-/* MPI's default error handler: the job is over. */
+/* What MPI's default error handler does: ends the process, and with it the job. */
 static _Noreturn void fail(const char *call, const char *why) {
     (void) fprintf(stderr, "crunmpi: %s: %s\n", call, why);
     char message[1200];
@@ -70,18 +71,18 @@ static void check_root(MPI_Comm comm, int root, const char *call) {
 static MPI_Comm checked(MPI_Comm comm, const char *call) {
     if (state == BEFORE_INIT) fail(call, "MPI_Init has not been called");
     if (state == FINALIZED) fail(call, "MPI_Finalize has been called");
-    if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is no communicator");
+    if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is not a communicator");
     return comm;
 }
 
-/* A launcher leaves at least one of these. */
-static int launched(void) {
+/* Whether a launcher has started this process: each sets at least one of these. */
+static bool is_launched(void) {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (getenv(names[i]) != NULL) return 1;
+        if (getenv(names[i]) != NULL) return true;
     }
-    return 0;
+    return false;
 }
 
 int MPI_Init(int *argc, char ***argv) {
@@ -89,7 +90,7 @@ int MPI_Init(int *argc, char ***argv) {
     (void) argv;
     if (state != BEFORE_INIT) fail("MPI_Init", "it has been called before; MPI begins once");
     state = RUNNING;
-    if (!launched()) {
+    if (!is_launched()) {
         (void) fprintf(stderr, "crunmpi: no launcher in the environment, so the world is this "
                                "process alone; start with crun for more\n");
         return MPI_SUCCESS;
@@ -97,7 +98,7 @@ int MPI_Init(int *argc, char ***argv) {
     must(crunrt_init(NULL, &runtime), "MPI_Init");
     crunmpi_world.rank = crunrt_rank(runtime);
     crunmpi_world.size = crunrt_world_size(runtime);
-    /* Buffers of these programs' MPI calls are host memory, whatever else they compute on. */
+    /* gloo: these programs compute on GPUs, but give MPI buffers in host memory. */
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     options.backend = "gloo";
     options.name = "MPI_COMM_WORLD";
@@ -128,7 +129,7 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank) {
 
 /* ---- splitting ---- */
 
-struct part { /* what each rank says of itself */
+struct part { /* what each rank passes to MPI_Comm_split */
     int32_t color, key, rank;
 };
 
@@ -139,7 +140,23 @@ static int by_color_key_rank(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Every rank makes every group, in the order of the colours, as crunrt_group_new() asks. */
+/* Makes the group of ranks[count]. MPI_COMM_NULL on ranks that are not in it. */
+static MPI_Comm make_group(const int *ranks, int count) {
+    crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
+    crunrt_group *group = NULL;
+    options.backend = "gloo";
+    options.ranks = ranks;
+    options.rank_count = (size_t) count;
+    must(crunrt_group_new(runtime, &options, &group), "MPI_Comm_split");
+    if (group == NULL) return MPI_COMM_NULL;
+    MPI_Comm comm = malloc(sizeof(*comm));
+    if (comm == NULL) fail("MPI_Comm_split", "out of memory");
+    *comm = (struct crunmpi_comm){group, crunrt_group_rank(group), count};
+    return comm;
+}
+
+/* Makes one group per colour, in the order of the colours. crunrt_group_new() needs every rank to
+ * make every group. Returns this rank's. */
 static MPI_Comm make_groups(struct part *parts, int count) {
     int *ranks = malloc((size_t) count * sizeof(*ranks));
     if (ranks == NULL) fail("MPI_Comm_split", "out of memory");
@@ -149,19 +166,9 @@ static MPI_Comm make_groups(struct part *parts, int count) {
         for (; end < count && parts[end].color == parts[first].color; end++) {
             ranks[end - first] = parts[end].rank;
         }
-        if (parts[first].color != MPI_UNDEFINED) {
-            crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
-            options.backend = "gloo";
-            options.ranks = ranks;
-            options.rank_count = (size_t) (end - first);
-            crunrt_group *group = NULL;
-            must(crunrt_group_new(runtime, &options, &group), "MPI_Comm_split");
-            if (group != NULL) {
-                mine = malloc(sizeof(*mine));
-                if (mine == NULL) fail("MPI_Comm_split", "out of memory");
-                *mine = (struct crunmpi_comm){group, crunrt_group_rank(group), end - first};
-            }
-        }
+        MPI_Comm made = MPI_COMM_NULL;
+        if (parts[first].color != MPI_UNDEFINED) made = make_group(ranks, end - first);
+        if (made != MPI_COMM_NULL) mine = made;
         first = end;
     }
     free(ranks);
@@ -216,7 +223,8 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm
     return MPI_SUCCESS;
 }
 
-/* The type and count of one rank's part: the receiving side's, which MPI_IN_PLACE leaves valid. */
+/* The type and count of one rank's part. They are taken from the receiving side, because those of
+ * the sending side are not valid with MPI_IN_PLACE. */
 struct block {
     crunrt_dtype dtype;
     size_t count, bytes;

@@ -1,13 +1,15 @@
-/* A ring of fixed size in static storage, so that a handler of a fatal signal can write it out.
+/* The flight recorder: a ring of the last operations, in static storage, so that the handler of a
+ * fatal signal can write it. The file is
  *
  *   {"version": 1, "rank": 0, "world_size": 4, "reason": "…", "agent": "connected",
  *    "now_ns": …, "entries": [
  *     {"id": 17, "group": "world", "seq": 17, "op": "all_reduce", "dtype": 7, "count": 1000,
  *      "reduce": 0, "root": 0, "state": "started", "started_ns": …, "ended_ns": 0}, …]}
  *
- * Times are of the monotonic clock. The newest entry comes last. A slot that another thread is just
- * writing shows in a dump as one of mixed fields, never as broken JSON; and where the library chose
- * the place, a dump takes it whole or not at all. */
+ * Times are of the monotonic clock; the newest entry comes last. No lock protects the ring, because
+ * a handler could not take it: an entry that another thread is writing during a dump may have
+ * fields of two operations, but the file is always valid JSON. A dump to the library's own path is
+ * written to a temporary file and renamed, so a reader never sees half of it. */
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
@@ -30,16 +32,21 @@ struct entry {
     uint32_t seq;
     int32_t root;
     uint8_t kind, dtype, reduce, state;
-    char group[24]; /* without quotes, backslashes and control characters */
+    char group[24]; /* '?' for every character that JSON would need escaped */
 };
 
 static struct entry ring[FLIGHT_ENTRIES];
 static _Atomic uint64_t next_number;
 static int own_rank = -1, own_world_size;
 static char own_path[PATH_MAX];
-static char own_agent[256] = "none is named";
+static char agent_state[256] = "none is named";
 
 /* ---- recording ---- */
+
+static char safe_char(char c) {
+    unsigned char u = (unsigned char) c;
+    return u < 0x20 || u > 0x7e || u == '"' || u == '\\' ? '?' : c;
+}
 
 uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
     uint64_t number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
@@ -55,22 +62,20 @@ uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
     e->reduce = (uint8_t) op->reduce;
     e->state = FLIGHT_STARTED;
     size_t i = 0;
-    for (; i < sizeof(e->group) - 1 && group[i] != '\0'; i++) {
-        unsigned char c = (unsigned char) group[i];
-        e->group[i] = c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : group[i];
-    }
+    for (; i < sizeof(e->group) - 1 && group[i] != '\0'; i++) e->group[i] = safe_char(group[i]);
     e->group[i] = '\0';
     return number;
 }
 
-void flight_end(uint64_t number, int ok) {
+void flight_end(uint64_t number, bool has_succeeded) {
     struct entry *e = &ring[number % FLIGHT_ENTRIES];
-    if (e->number != number) return; /* long overwritten */
+    if (e->number != number) return; /* a later operation has its slot */
     e->ended_ns = cr_monotonic_ns();
-    e->state = ok ? FLIGHT_COMPLETED : FLIGHT_FAILED;
+    e->state = has_succeeded ? FLIGHT_COMPLETED : FLIGHT_FAILED;
 }
 
-/* CRUNRT_FLIGHT_FILE + rank + ".json", or flight.json beside the error file, or none. */
+/* The path is CRUNRT_FLIGHT_FILE + rank + ".json", else flight.json beside the error file, else
+ * none. */
 void flight_set_place(int rank, int world_size) {
     const char *prefix = getenv("CRUNRT_FLIGHT_FILE"), *error = getenv("TORCHELASTIC_ERROR_FILE");
     own_rank = rank;
@@ -88,8 +93,8 @@ void flight_set_place(int rank, int world_size) {
 
 const char *flight_path(void) { return own_path; }
 
-void flight_set_agent(const char *fact) {
-    (void) snprintf(own_agent, sizeof(own_agent), "%s", fact);
+void flight_set_agent(const char *state) {
+    (void) snprintf(agent_state, sizeof(agent_state), "%s", state);
 }
 
 /* ---- writing, safe in a signal handler ---- */
@@ -134,10 +139,7 @@ static void put_number(struct out *o, const char *name, int64_t n) {
 }
 
 static void put_text(struct out *o, const char *text) {
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char) *text;
-        put_char(o, c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '?' : *text);
-    }
+    for (; *text != '\0'; text++) put_char(o, safe_char(*text));
 }
 
 static void put_entry(struct out *o, const struct entry *e) {
@@ -167,7 +169,7 @@ static int write_record(int fd, const char *reason) {
     put(&o, ", \"reason\": \"");
     put_text(&o, reason);
     put(&o, "\", \"agent\": \"");
-    put_text(&o, own_agent);
+    put_text(&o, agent_state);
     put_number(&o, "\", \"now_ns\": ", cr_monotonic_ns());
     put(&o, ", \"entries\": [");
     for (uint64_t n = end > FLIGHT_ENTRIES ? end - FLIGHT_ENTRIES : 0; n < end; n++) {
@@ -180,7 +182,8 @@ static int write_record(int fd, const char *reason) {
     return o.rc;
 }
 
-/* "<path>.<n>", a name of its own for each dump: a signal may come in the middle of another. */
+/* "<path>.<n>" with another n for each dump, because a signal may interrupt a dump and start
+ * another. snprintf() is not allowed in a handler. */
 static void temporary_name(char out[PATH_MAX + 16], const char *path) {
     static atomic_uint dumps;
     unsigned n = atomic_fetch_add(&dumps, 1);
@@ -198,7 +201,7 @@ int flight_dump(const char *path, const char *reason) {
     char temporary[PATH_MAX + 16];
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     if (path == NULL && own_path[0] == '\0') return -ENOENT;
-    if (path != NULL) { /* as it is: it may be a terminal */
+    if (path != NULL) { /* written in place, not renamed: the path may be a terminal or a pipe */
         int fd = open(path, flags, 0644);
         return fd < 0 ? -errno : write_record(fd, reason);
     }

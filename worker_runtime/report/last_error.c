@@ -1,5 +1,5 @@
-/* The text of the last failure, one a thread, in fixed storage: it works when memory is short. */
-
+/* The text of the last failure of each thread, in static storage, so that it works when memory is
+ * short; and the few exported functions that need nothing else. */
 #include "worker_runtime/report/report.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ int rt_fail_null(const char *what, const char *argument) {
     return cr_fail(rt_last_error(), -EINVAL, "%s: %s is NULL", what, argument);
 }
 
-int rt_lost_is_reset(int rc, struct cr_error *err) {
+int rt_pipe_to_reset(int rc, struct cr_error *err) {
     if (rc != -EPIPE) return rc;
     err->code = -ECONNRESET;
     return -ECONNRESET;

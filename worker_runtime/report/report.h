@@ -1,5 +1,5 @@
-/* The flight recorder: the last operations of this process, in memory, written as JSON when
- * something goes wrong. */
+/* What the worker runtime reports about failures: the error text of each thread, the error file for
+ * the launcher, and the flight record; and how an operation is written in them. */
 #ifndef RUNTIME_REPORT_H
 #define RUNTIME_REPORT_H
 
@@ -7,40 +7,56 @@
 
 #include <crunrt.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* The calling thread's error text. Every exported function fails through it:
+/* ---- error texts ---- */
+
+/* The calling thread's error text, which crunrt_last_error() returns. Every exported function that
+ * fails writes it:
+ *
  *     return cr_fail(rt_last_error(), -EINVAL, "…"); */
 struct cr_error *rt_last_error(void);
 
-/* -EINVAL: "<what>: <argument> is NULL". */
+/* Fails with -EINVAL and the text "<what>: <argument> is NULL". */
 int rt_fail_null(const char *what, const char *argument);
 
-/* A connection that is lost is -ECONNRESET, whoever noticed: in a group -EPIPE means another thing. */
-int rt_lost_is_reset(int rc, struct cr_error *err);
+/* Turns -EPIPE into -ECONNRESET, in `rc` and in *err; other codes stay. The store's client reports
+ * a lost connection by either code, but for users of a group -EPIPE means "the group is broken". */
+int rt_pipe_to_reset(int rc, struct cr_error *err);
 
-/* "all_reduce" … */
+/* ---- operations as text ---- */
+
+#define OP_TEXT_MAX 128
+
+/* "all_reduce", … */
 const char *op_kind_name(crunrt_op_kind kind);
 
-/* ---- the flight recorder ---- */
+/* "all_reduce(float32 x 1000, sum)" */
+void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]);
+
+/* ---- the flight recorder: the last operations of this process ---- */
 
 enum flight_state { FLIGHT_STARTED, FLIGHT_COMPLETED, FLIGHT_FAILED };
 
-/* Notes the beginning of an operation; the number is for flight_end(). Safe from any thread. */
+/* Records that an operation begins. Returns its number, for flight_end(). Any thread may call it.
+ * */
 uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op);
-void flight_end(uint64_t number, int ok);
+void flight_end(uint64_t number, bool has_succeeded);
 
-/* Who we are, for the file; also where it goes unless flight_dump() is given a path. */
+/* Sets the rank and world size that the record shows, and finds out its path from the environment.
+ * */
 void flight_set_place(int rank, int world_size);
 
-/* What has become of the link to crun's agent, for the file: one line; cut at 255 bytes. */
-void flight_set_agent(const char *fact);
+/* Sets the line in which the record shows the state of the channel to the agent, for example
+ * "connected", or why there is none; cut at 255 bytes. */
+void flight_set_agent(const char *state);
 
-/* Where that is; "" = nowhere. */
+/* The path that flight_set_place() found; "" if there is none. */
 const char *flight_path(void);
 
-/* Writes all that is held to the path (NULL: the one of the place). Calls only what is safe in a
- * signal handler. 0 or a negative errno; -ENOENT: no path. */
+/* Writes the record to `path`; NULL: to flight_path(). Calls only functions that POSIX allows in a
+ * signal handler. 0 or a negative errno; -ENOENT: there is no path. */
 int flight_dump(const char *path, const char *reason);
 
 #endif

@@ -1,7 +1,9 @@
-/* Which of this host's addresses the other ranks can reach: the one that the kernel would use to
- * talk to the store, which they all reach. Where the store's name resolves to loopback on its own
- * host (Debian writes 127.0.1.1 into /etc/hosts) but ranks run on others too, the first interface
- * that is up is taken instead. */
+/* The address of this host at which the other ranks can reach it: the one from which the kernel
+ * would send packets to the store, because all ranks reach the store.
+ *
+ * On the store's own host that address may be loopback although other hosts take part; for example,
+ * Debian writes "127.0.1.1 <host name>" into /etc/hosts. The first interface that is up is taken
+ * then. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/address.h"
@@ -14,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static int is_loopback(const struct sockaddr_storage *a) {
+static bool is_loopback(const struct sockaddr_storage *a) {
     if (a->ss_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *) a;
         return ntohl(in->sin_addr.s_addr) >> 24 == 127;
@@ -30,7 +32,8 @@ static void format_host(const struct sockaddr_storage *a, char out[RT_ADDRESS_MA
     (void) inet_ntop(a->ss_family, host, out, RT_ADDRESS_MAX);
 }
 
-/* No packet is sent: connecting a datagram socket only picks the route. */
+/* Connecting a datagram socket sends no packet; it only chooses the route, and so the own address.
+ * */
 static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
                          struct sockaddr_storage *own, struct cr_error *err) {
     CR_AUTO_FD int fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -44,7 +47,7 @@ static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
 
 static void prefer_interface(struct sockaddr_storage *own) {
     struct ifaddrs *list = NULL;
-    if (getifaddrs(&list) < 0) return; /* loopback it is; the peers' connections will tell */
+    if (getifaddrs(&list) < 0) return; /* loopback stays; if that is wrong, connecting will fail */
     for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET) continue;
         if ((i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0) continue;
@@ -58,14 +61,14 @@ int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr
     const struct worker_place *p = &rt->place;
     struct sockaddr_storage to, own = {.ss_family = AF_INET};
     socklen_t to_len = 0;
-    int one_node = p->local_world_size >= p->world_size;
+    bool one_node = p->local_world_size >= p->world_size;
     int rc = 0;
-    if (p->file[0] != '\0') { /* no address is known: loopback, unless there may be other hosts */
+    if (p->file[0] != '\0') { /* no address is known: loopback, unless other hosts may take part */
         ((struct sockaddr_in *) &own)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     } else {
         rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
         if (rc == 0) rc = route_towards(&to, to_len, &own, err);
-        if (p->local_world_size < 0) one_node = 1; /* the store's own address says where it is */
+        if (p->local_world_size < 0) one_node = true; /* unknown: trust the store's address */
     }
     if (rc < 0) return rc;
     if (is_loopback(&own) && !one_node) prefer_interface(&own);

@@ -1,24 +1,21 @@
-/* From the environment to a connected runtime: who am I, where is the store, who hosts it. */
+/* Making and destroying a runtime: reads this process's place, connects to the store (rank 0 hosts
+ * it if no agent does), and opens the channel to the agent. */
 #include "worker_runtime/runtime/runtime.h"
 
-#include "worker_runtime/modules/modules.h"
-#include "worker_runtime/report/report.h"
-
-#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_WAITS_MS INT64_C(5000)
+#define HOST_WAITS_MS INT64_C(5000) /* for the other ranks to leave the store that it hosts */
 
 static const char *process_environment(void *arg, const char *name) {
     (void) arg;
     return getenv(name);
 }
 
-/* Copies only what the caller's version of the struct has; the rest keeps its default. */
+/* Copies as much as the caller's version of the struct has; the rest keeps its default. */
 static int read_options(const crunrt_init_options *given, crunrt_init_options *out) {
     *out = (crunrt_init_options) CRUNRT_INIT_OPTIONS_INIT;
     if (given == NULL) return 0;
@@ -32,18 +29,11 @@ static int read_options(const crunrt_init_options *given, crunrt_init_options *o
     return 0;
 }
 
-/* Rank 0, where no agent hosts the store. */
 static int host_store(struct crunrt *rt) {
-    struct cr_error *err = rt_last_error();
-    void *table = NULL;
-    int rc = module_load("store_host", STORE_HOST_SYMBOL, &table, err);
-    if (rc == 0) {
-        rt->host = table;
-        uint16_t bound = 0;
-        rc = rt->host->open(rt->place.master_port, &rt->host_state, &bound, err);
-    }
+    uint16_t bound = 0;
+    int rc = hosted_store_open(&rt->hosted, rt->place.master_port, &bound, rt_last_error());
     if (rc == 0) return 0;
-    return cr_wrap(err, "host the store at port %u as rank 0 (no agent hosts it)",
+    return cr_wrap(rt_last_error(), "host the store at port %u as rank 0 (no agent hosts it)",
                    rt->place.master_port);
 }
 
@@ -59,51 +49,70 @@ static int connect_store(struct crunrt *rt, int64_t timeout_ms) {
     return rc;
 }
 
+int rt_take_prefix(struct crunrt *rt) {
+    char key[64];
+    int64_t starts = 0;
+    (void) snprintf(key, sizeof(key), "crunrt/%d/starts/%d", rt->place.restart_count,
+                    rt->place.rank);
+    int rc = crunrt_store_add(rt->store, key, 1, &starts);
+    if (rc < 0) return rc;
+    (void) snprintf(rt->prefix, sizeof(rt->prefix), "crunrt/%d/%lld", rt->place.restart_count,
+                    (long long) starts - 1);
+    return 0;
+}
+
+static int open_runtime(struct crunrt *rt, const crunrt_init_options *o) {
+    struct cr_error *err = rt_last_error();
+    int rc = worker_place_read(process_environment, NULL, o->method, o->rank, o->world_size,
+                               &rt->place, err);
+    if (rc == 0) rc = connect_store(rt, o->timeout_ms > 0 ? o->timeout_ms : CRUNRT_TIMEOUT_MS);
+    if (rc == 0) rc = rt_take_prefix(rt);
+    if (rc < 0) return rc;
+    flight_set_place(rt->place.rank, rt->place.world_size);
+    worker_channel_open(&rt->channel, &rt->channel_error);
+    return 0;
+}
+
 int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     crunrt_init_options o;
     int rc = out == NULL ? rt_fail_null("initialise", "out") : read_options(options, &o);
     if (rc < 0) return rc;
     struct crunrt *rt = calloc(1, sizeof(*rt));
     if (rt == NULL) return cr_fail(rt_last_error(), -ENOMEM, "initialise: out of memory");
-    rt->link.fd = -1;
-    rc = worker_place_read(process_environment, NULL, o.method, o.rank, o.world_size, &rt->place,
-                           rt_last_error());
-    if (rc == 0) rc = connect_store(rt, o.timeout_ms > 0 ? o.timeout_ms : CRUNRT_TIMEOUT_MS);
-    /* Launchers older than ours keep one key space for all attempts, so the attempt is in our
-     * keys. */
-    if (rc == 0) rc = rt_enter_first_generation(rt);
+    rt->channel.fd = -1;
+    rc = open_runtime(rt, &o);
     if (rc < 0) {
         crunrt_destroy(rt);
-        return rt_lost_is_reset(rc, rt_last_error());
+        return rt_pipe_to_reset(rc, rt_last_error());
     }
-    flight_set_place(rt->first_rank, rt->first_world_size);
-    agent_link_open(&rt->link, &rt->link_error);
     *out = rt;
     return 0;
 }
 
-/* Where rank 0 hosts the store it leaves last, so that nobody's last call finds the store gone; but
- * it does not wait long for those that died. */
+/* A rank 0 that hosts the store leaves last, so that the last call of another rank does not find
+ * the store gone. It waits only a short time, because a rank that has died never leaves. */
 static void leave(struct crunrt *rt) {
-    if (rt->place.agent_hosts_store || rt->store == NULL || rt->place.world_size == 1) return;
-    if (rt->place.file[0] != '\0') return; /* nobody hosts it */
+    bool is_in_file = rt->place.file[0] != '\0';
+    if (rt->place.agent_hosts_store || is_in_file) return;
+    if (rt->store == NULL || rt->place.world_size == 1) return;
     const char *all = "crunrt/left/all";
     int64_t left = 0;
-    if (rt->host_state != NULL) {
+    if (rt->hosted.state != NULL) {
         (void) crunrt_store_wait(rt->store, &all, 1, HOST_WAITS_MS);
     } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
                left == rt->place.world_size - 1) {
         (void) crunrt_store_set(rt->store, all, "", 0);
-        (void) crunrt_store_check(rt->store, &all, 1, &(int){0}); /* the set has arrived */
+        /* Set is not acknowledged; the answer to check shows that it has arrived. */
+        (void) crunrt_store_check(rt->store, &all, 1, &(int){0});
     }
 }
 
 void crunrt_destroy(crunrt *rt) {
     if (rt == NULL) return;
     leave(rt);
-    agent_link_close(&rt->link);
+    worker_channel_close(&rt->channel);
     crunrt_store_close(rt->store);
-    if (rt->host_state != NULL) rt->host->close(rt->host_state);
+    hosted_store_close(&rt->hosted);
     free(rt);
 }
 

@@ -1,9 +1,8 @@
-/* Workers without a launcher: forks, tells each child its place, hosts the store, waits for all,
- * ends the rest when one fails.
+/* Workers without a launcher: forks one child per worker, hosts their store, waits for all of them,
+ * and ends the others when one fails.
  *
- * The children are forked first and wait for the store's port on a pipe: the store has a thread,
- * and a process with threads is a bad one to fork. */
-#include "worker_runtime/modules/modules.h"
+ * The children are forked before the store is opened, because the store has a thread and fork()
+ * does not copy threads. They wait for the store's port on a pipe. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -26,18 +25,18 @@
 
 struct child {
     pid_t pid;
-    int pidfd, status; /* pidfd -1: it has ended */
-    int lost;          /* somebody else took its status */
+    int pidfd;           /* -1: it has ended */
+    int status;          /* from waitpid() */
+    bool is_status_lost; /* other code in this process has collected it */
 };
 
 struct spawn {
     crunrt_spawn_fn fn;
     void *arg;
     int count, started;
-    int gate[2]; /* the port goes through here, once for each child */
+    int gate[2]; /* pipe: the parent writes the store's port once for each child */
     struct child *children;
-    const struct store_host *host;
-    void *host_state;
+    struct hosted_store store;
 };
 
 /* ---- the child ---- */
@@ -51,9 +50,9 @@ static void set_number(const char *name, int n) {
 static void run_child(const struct spawn *s, int rank, pid_t parent) {
     uint16_t port = 0;
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* it died before we could ask for the signal */
+    if (getppid() != parent) _exit(1); /* it died before prctl(): no signal will come */
     (void) close(s->gate[1]);
-    if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1); /* given up */
+    if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1);
     (void) close(s->gate[0]);
     set_number("RANK", rank);
     set_number("LOCAL_RANK", rank);
@@ -63,17 +62,17 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
     (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    (void) unsetenv(CHANNEL_VARIABLE); /* that agent's worker is the process that spawns */
+    (void) unsetenv(CHANNEL_VARIABLE); /* the agent knows the parent as its worker, not the child */
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff); /* 256 is no success */
+    _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff); /* 256 must not become 0 */
 }
 
 /* ---- the parent ---- */
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();
-    (void) fflush(NULL); /* or the children write it, too */
+    (void) fflush(NULL); /* else each child would write the buffered output again */
     for (; s->started < s->count; s->started++) {
         struct child *c = &s->children[s->started];
         c->pid = fork();
@@ -86,12 +85,8 @@ static int start_children(struct spawn *s) {
 }
 
 static int open_store(struct spawn *s) {
-    void *table = NULL;
-    int rc = module_load("store_host", STORE_HOST_SYMBOL, &table, rt_last_error());
-    if (rc < 0) return rc;
     uint16_t port = 0;
-    s->host = table;
-    rc = s->host->open(0, &s->host_state, &port, rt_last_error());
+    int rc = hosted_store_open(&s->store, 0, &port, rt_last_error());
     for (int i = 0; rc == 0 && i < s->count; i++) {
         if (write(s->gate[1], &port, sizeof(port)) != (ssize_t) sizeof(port)) {
             rc = cr_fail_errno(rt_last_error(), "let worker %d begin", i);
@@ -100,9 +95,9 @@ static int open_store(struct spawn *s) {
     return rc;
 }
 
-/* Waits for the next child to end, until the deadline. Its number, -1 if none is left, -2 when
- * late. */
-static int next_to_end(struct spawn *s, int64_t deadline_ms) {
+/* Waits for a child to end. Returns its number; -1: no child is left; -2: the deadline has passed.
+ * */
+static int wait_for_one(struct spawn *s, int64_t deadline_ms) {
     struct pollfd fds[SPAWN_MAX];
     int left = 0;
     for (int i = 0; i < s->started; i++) {
@@ -117,7 +112,7 @@ static int next_to_end(struct spawn *s, int64_t deadline_ms) {
     for (int i = 0; n > 0 && i < s->started; i++) {
         struct child *c = &s->children[i];
         if (c->pidfd < 0 || fds[i].revents == 0) continue;
-        c->lost = waitpid(c->pid, &c->status, 0) != c->pid;
+        c->is_status_lost = waitpid(c->pid, &c->status, 0) != c->pid;
         cr_close_fd(&c->pidfd);
         return i;
     }
@@ -131,17 +126,17 @@ static void end_children(struct spawn *s) {
             if (s->children[i].pidfd >= 0) (void) kill(s->children[i].pid, signals[k]);
         }
         int64_t deadline = signals[k] == SIGKILL ? CR_FOREVER : cr_deadline_ms(SPAWN_GRACE);
-        while (next_to_end(s, deadline) >= 0) {
+        while (wait_for_one(s, deadline) >= 0) {
         }
     }
 }
 
 static int wait_for_children(struct spawn *s) {
     for (;;) {
-        int i = next_to_end(s, CR_FOREVER);
+        int i = wait_for_one(s, CR_FOREVER);
         if (i == -1) return 0;
         int status = i >= 0 ? s->children[i].status : 0;
-        if (i >= 0 && s->children[i].lost) {
+        if (i >= 0 && s->children[i].is_status_lost) {
             return cr_fail(rt_last_error(), -ECHILD,
                            "worker %d ended, and how is not known: the program takes the status of "
                            "children that it did not start",
@@ -158,18 +153,18 @@ static int wait_for_children(struct spawn *s) {
 
 static void spawn_done(struct spawn *s) {
     struct cr_error kept = *rt_last_error();
-    cr_close_fd(&s->gate[0]); /* whoever still waits there gives up */
+    cr_close_fd(&s->gate[0]); /* a child that still waits for the port now ends */
     cr_close_fd(&s->gate[1]);
     end_children(s);
-    if (s->host_state != NULL) s->host->close(s->host_state);
+    hosted_store_close(&s->store);
     free(s->children);
     *rt_last_error() = kept;
 }
 
-static int statuses_are_lost(void) {
+static bool statuses_are_lost(void) {
     struct sigaction now;
-    if (sigaction(SIGCHLD, NULL, &now) < 0) return 0;
-    int ignored = (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
+    if (sigaction(SIGCHLD, NULL, &now) < 0) return false;
+    bool ignored = (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
     return ignored || (now.sa_flags & SA_NOCLDWAIT) != 0;
 }
 
@@ -181,8 +176,8 @@ int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg) {
     }
     if (statuses_are_lost()) {
         return cr_fail(rt_last_error(), -EINVAL,
-                       "start workers: the program ignores SIGCHLD, so nobody would learn how they "
-                       "end; set it to SIG_DFL first");
+                       "start workers: the program ignores SIGCHLD, so their exit statuses would "
+                       "be lost; set it to SIG_DFL first");
     }
     struct spawn s = {.fn = fn, .arg = arg, .count = nprocs, .gate = {-1, -1}};
     s.children = calloc((size_t) nprocs, sizeof(*s.children));

@@ -1,12 +1,12 @@
-/* Rank and size from the first launcher whose variables are there, the address from
- * MASTER_ADDR and MASTER_PORT.
+/* Reading the worker's place. Rank and world size come from the first launcher in a table whose
+ * variables are both set; the store's address comes from MASTER_ADDR and MASTER_PORT.
  *
- * The precedence is the order of the table: torchrun's names first, because crun sets them in every
- * worker, even when crun itself runs inside an MPI job or a Slurm step. */
-#include "worker_runtime/runtime/worker_place_internal.h"
+ * torchrun's names stand first in the table, because crun sets them in every worker: they are right
+ * even when crun itself runs inside an MPI job or a Slurm step, whose variables are also there. */
+#include "worker_runtime/runtime/worker_place.h"
 
-#include "base/address.h"
-#include "base/cleanup.h"
+#include "base/endpoint.h"
+#include "base/memory.h"
 #include "base/parse.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 struct launcher_names {
     const char *launcher, *rank, *size, *local_rank, *local_size;
-    const char *pass_on; /* how it gives variables to its processes */
+    const char *pass_on; /* how a user gives variables to its processes; for an error text */
 };
 
 static const struct launcher_names launchers[] = {
@@ -53,8 +53,8 @@ static int read_number(const struct environment *env, const char *name, int64_t 
     return 0;
 }
 
-/* Hints only: a launcher may leave them out or write them in a form of its own (Slurm's
- * "4(x2)"). */
+/* A number that is useful but not needed; -1 if it is not there. A launcher may leave it out, or
+ * write it in its own form (Slurm: "4(x2)"). */
 static int read_hint(const struct environment *env, const char *name, int64_t min) {
     int64_t n = 0;
     return cr_parse_i64(look_up(env, name), min, INT_MAX, &n) == 0 ? (int) n : -1;
@@ -68,7 +68,8 @@ static const struct launcher_names *find_launcher(const struct environment *env)
     return NULL;
 }
 
-/* "RANK=(unset) WORLD_SIZE=4; OMPI_…": what was looked for and what was there. */
+/* The text lists every pair of variables and which of them are set, for example
+ * "RANK unset, WORLD_SIZE set; OMPI_COMM_WORLD_RANK unset, …". */
 static int fail_without_launcher(const struct environment *env, struct cr_error *err) {
     char seen[512] = "";
     size_t len = 0;
@@ -129,7 +130,7 @@ static int read_address(const struct environment *env, struct worker_place *out,
     int number = 0;
     int rc = read_number(env, "MASTER_PORT", 1, 65535, &number, err);
     if (rc < 0) return rc;
-    strcpy(out->master_addr, addr); /* fits: checked above */
+    (void) stpcpy(out->master_addr, addr); /* its length was checked above */
     out->master_port = (uint16_t) number;
     return 0;
 }
@@ -189,7 +190,7 @@ static int read_tcp(const char *method, struct worker_place *out, int *rank, int
                        "initialise by '%s': the port is missing; write tcp://HOST:PORT", method);
     }
     _Static_assert(sizeof(endpoint.host) <= sizeof(out->master_addr), "every host fits");
-    strcpy(out->master_addr, endpoint.host);
+    (void) stpcpy(out->master_addr, endpoint.host);
     out->master_port = endpoint.port;
     return address[len] == '?' ? read_query(address + len + 1, method, rank, world_size, err) : 0;
 }
@@ -206,9 +207,10 @@ static int read_file(const char *method, struct worker_place *out, int *rank, in
     return path[len] == '?' ? read_query(path + len + 1, method, rank, world_size, err) : 0;
 }
 
-/* The agent hosts the store if it says so, and if this is its store: a program may well open one of
- * its own by tcp:// under a launcher, and then rank 0 hosts it. */
-static int agent_hosts(const struct environment *env, const struct worker_place *place) {
+/* The agent hosts the store if TORCHELASTIC_USE_AGENT_STORE is "True" and the place's address is
+ * the one in the environment. A program under a launcher may also open another store by tcp://;
+ * rank 0 hosts that one. */
+static bool agent_hosts(const struct environment *env, const struct worker_place *place) {
     const char *agent = look_up(env, "TORCHELASTIC_USE_AGENT_STORE");
     const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
     int64_t n = 0;
@@ -221,7 +223,7 @@ int worker_place_read(worker_place_get_fn get, void *arg, const char *method, in
                       int world_size, struct worker_place *out, struct cr_error *err) {
     struct environment env = {get, arg};
     struct worker_place place = {.restart_count = 0};
-    int by_environment = method == NULL || strcmp(method, "env://") == 0;
+    bool by_environment = method == NULL || strcmp(method, "env://") == 0;
     int rc = 0;
     if (!by_environment && strncmp(method, "tcp://", 6) == 0) {
         rc = read_tcp(method, &place, &rank, &world_size, err);
@@ -240,5 +242,32 @@ int worker_place_read(worker_place_get_fn get, void *arg, const char *method, in
     place.restart_count = restarts > 0 ? restarts : 0;
     place.agent_hosts_store = agent_hosts(&env, &place);
     *out = place;
+    return 0;
+}
+
+/* ---- from the agent ---- */
+
+static bool is_consistent(const struct channel_packet *p) {
+    return p->place.world_size > 0 && p->place.world_size <= INT_MAX &&
+           p->place.rank < p->place.world_size && p->place.local_world_size <= INT_MAX &&
+           p->place.local_rank < p->place.local_world_size && p->place.restart_count <= INT_MAX &&
+           p->place.master_port <= UINT16_MAX &&
+           memchr(p->place.master_addr, '\0', sizeof(p->place.master_addr)) != NULL;
+}
+
+int worker_place_from_packet(const struct channel_packet *p, struct worker_place *out,
+                             struct cr_error *err) {
+    if (!is_consistent(p)) {
+        return cr_fail(err, -EPROTO, "rejoin: the agent sent a place that makes no sense");
+    }
+    out->rank = (int) p->place.rank;
+    out->world_size = (int) p->place.world_size;
+    out->local_rank = (int) p->place.local_rank;
+    out->local_world_size = (int) p->place.local_world_size;
+    out->restart_count = (int) p->place.restart_count;
+    out->master_port = (uint16_t) p->place.master_port;
+    (void) stpcpy(out->master_addr, p->place.master_addr);
+    out->agent_hosts_store = true; /* in all rounds but the first it always does */
+    out->file[0] = '\0';
     return 0;
 }

@@ -1,12 +1,11 @@
-/* The store as programs see it: the room store's blocking client, plus default timeouts, prefixes
- * and turns between threads. A prefixed view holds no connection; it goes to its root. */
+/* Opening and closing stores and views, and what every call on them does first: check the key, put
+ * the prefix in front of it, and wait for the turn on the connection. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
-#include "base/clock.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +28,7 @@ static int store_new(struct crunrt_store *parent, const char *prefix, int64_t ti
     s->parent = parent;
     s->prefix = copy;
     s->timeout_ms = timeout_ms;
-    (void) pthread_mutex_init(&s->lock, NULL); /* cannot fail with default attributes */
+    (void) pthread_mutex_init(&s->lock, NULL); /* cannot fail without attributes */
     *out = s;
     return 0;
 }
@@ -97,28 +96,17 @@ void crunrt_store_close(crunrt_store *store) {
     free(store);
 }
 
-/* ---- one call: take the turn, build the raw key ---- */
+/* ---- keys ---- */
 
-struct crunrt_store *rt_store_lock(struct crunrt_store *store) {
-    while (store->parent != NULL) store = store->parent;
-    (void) pthread_mutex_lock(&store->lock);
-    return store;
-}
-
-static int check_key(const struct crunrt_store *store, const char *key) {
+/* *text is the prefixed key, which the caller frees; *out points to it. */
+static int make_key(const struct crunrt_store *store, const char *key, char **text,
+                    struct store_bytes *out) {
     if (store == NULL) return rt_fail_null("use a store", "the store");
     if (key == NULL) return rt_fail_null("use a store", "the key");
     if (strlen(store->prefix) + strlen(key) > CRUNRT_KEY_MAX) {
         return cr_fail(rt_last_error(), -EINVAL, "use the key '%.64s…': longer than %zu bytes", key,
                        CRUNRT_KEY_MAX);
     }
-    return 0;
-}
-
-int rt_store_key(const struct crunrt_store *store, const char *key, char **text,
-                 struct store_bytes *out) {
-    int rc = check_key(store, key);
-    if (rc < 0) return rc;
     *text = cr_asprintf("%s%s", store->prefix, key);
     if (*text == NULL)
         return cr_fail(rt_last_error(), -ENOMEM, "use the key '%s': out of memory", key);
@@ -126,89 +114,20 @@ int rt_store_key(const struct crunrt_store *store, const char *key, char **text,
     return 0;
 }
 
-int rt_check_value(const char *key, const void *value, size_t len) {
+int check_value(const char *key, const void *value, size_t len) {
     if (value != NULL || len == 0) return 0;
     return cr_fail(rt_last_error(), -EINVAL, "set '%.64s': the value is NULL, its length %zu", key,
                    len);
 }
 
-int crunrt_store_set(crunrt_store *store, const char *key, const void *value, size_t len) {
-    CR_AUTO_FREE char *text = NULL;
-    struct store_bytes k;
-    int rc = rt_store_key(store, key, &text, &k);
-    if (rc == 0) rc = rt_check_value(key, value, len);
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    rc = store_set(root->base, k, (struct store_bytes){value, len}, store->timeout_ms,
-                   rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    return rc;
-}
-
-int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms, void **value,
-                     size_t *len) {
-    CR_AUTO_FREE char *text = NULL;
-    struct store_bytes k;
-    int rc = rt_store_key(store, key, &text, &k);
-    if (rc == 0 && value == NULL) rc = rt_fail_null("get a key", "value");
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    size_t n = 0;
-    rc = store_get(root->base, k, rt_timeout(timeout_ms, store->timeout_ms), value, &n,
-                   rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    if (rc == 0 && len != NULL) *len = n;
-    return rc;
-}
-
-int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta, int64_t *total) {
-    CR_AUTO_FREE char *text = NULL;
-    struct store_bytes k;
-    int rc = rt_store_key(store, key, &text, &k);
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    int64_t sum = 0;
-    rc = store_add(root->base, k, delta, store->timeout_ms, &sum, rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    if (rc == 0 && total != NULL) *total = sum;
-    return rc;
-}
-
-int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *expected,
-                             size_t expected_len, const void *desired, size_t desired_len,
-                             void **value, size_t *len) {
-    CR_AUTO_FREE char *text = NULL;
-    struct store_bytes k;
-    int rc = rt_store_key(store, key, &text, &k);
-    if (rc == 0) rc = rt_check_value(key, expected, expected_len);
-    if (rc == 0) rc = rt_check_value(key, desired, desired_len);
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    void *held = NULL;
-    size_t n = 0;
-    rc = store_compare_set(root->base, k, (struct store_bytes){expected, expected_len},
-                           (struct store_bytes){desired, desired_len}, store->timeout_ms, &held, &n,
-                           rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    if (rc < 0) return rc;
-    if (len != NULL) *len = n;
-    if (value != NULL)
-        *value = held;
-    else
-        free(held);
-    return 0;
-}
-
-/* ---- calls on lists of keys ---- */
-
-void rt_key_list_done(struct rt_key_list *list) {
+void key_list_done(struct key_list *list) {
     for (size_t i = 0; i < list->count; i++) free((void *) (uintptr_t) list->keys[i].data);
     free(list->keys);
 }
 
-int rt_key_list_init(struct rt_key_list *list, const struct crunrt_store *store,
-                     const char *const *keys, size_t key_count) {
-    *list = (struct rt_key_list){NULL, 0};
+int key_list_init(struct key_list *list, const struct crunrt_store *store, const char *const *keys,
+                  size_t key_count) {
+    *list = (struct key_list){NULL, 0};
     if (store == NULL) return rt_fail_null("use a store", "the store");
     if (keys == NULL && key_count > 0) return rt_fail_null("use a store", "the list of keys");
     if (key_count > STORE_LIST_MAX) {
@@ -220,60 +139,36 @@ int rt_key_list_init(struct rt_key_list *list, const struct crunrt_store *store,
         return cr_fail(rt_last_error(), -ENOMEM, "use %zu keys: out of memory", key_count);
     for (; list->count < key_count; list->count++) {
         char *text = NULL;
-        int rc = rt_store_key(store, keys[list->count], &text, &list->keys[list->count]);
-        if (rc < 0) {
-            rt_key_list_done(list);
-            return rc;
-        }
+        int rc = make_key(store, keys[list->count], &text, &list->keys[list->count]);
+        if (rc == 0) continue;
+        key_list_done(list);
+        return rc;
     }
     return 0;
 }
 
-int crunrt_store_wait(crunrt_store *store, const char *const *keys, size_t key_count,
-                      int64_t timeout_ms) {
-    struct rt_key_list list;
-    int rc = rt_key_list_init(&list, store, keys, key_count);
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    rc = store_wait(root->base, list.keys, list.count, rt_timeout(timeout_ms, store->timeout_ms),
-                    rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    rt_key_list_done(&list);
+/* ---- turns ---- */
+
+static void lock_root(struct turn *t, struct crunrt_store *store) {
+    while (store->parent != NULL) store = store->parent;
+    (void) pthread_mutex_lock(&store->lock);
+    t->root = store;
+    t->base = store->base;
+}
+
+int turn_begin(struct turn *t, struct crunrt_store *store, const char *key) {
+    *t = (struct turn){NULL};
+    int rc = make_key(store, key, &t->text, &t->key);
+    if (rc == 0) lock_root(t, store);
     return rc;
 }
 
-int crunrt_store_check(crunrt_store *store, const char *const *keys, size_t key_count,
-                       int *present) {
-    struct rt_key_list list;
-    if (present == NULL) return rt_fail_null("check keys", "present");
-    int rc = rt_key_list_init(&list, store, keys, key_count);
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    rc =
-        store_check(root->base, list.keys, list.count, store->timeout_ms, present, rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    rt_key_list_done(&list);
-    return rc;
+void turn_take(struct turn *t, struct crunrt_store *store) {
+    *t = (struct turn){NULL};
+    lock_root(t, store);
 }
 
-int crunrt_store_delete(crunrt_store *store, const char *key, int *deleted) {
-    CR_AUTO_FREE char *text = NULL;
-    struct store_bytes k;
-    int rc = rt_store_key(store, key, &text, &k);
-    if (rc < 0) return rc;
-    struct crunrt_store *root = rt_store_lock(store);
-    int existed = 0;
-    rc = store_delete(root->base, k, store->timeout_ms, &existed, rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    if (rc == 0 && deleted != NULL) *deleted = existed;
-    return rc;
-}
-
-int crunrt_store_num_keys(crunrt_store *store, int64_t *count) {
-    if (store == NULL) return rt_fail_null("count the keys", "the store");
-    if (count == NULL) return rt_fail_null("count the keys", "count");
-    struct crunrt_store *root = rt_store_lock(store);
-    int rc = store_num_keys(root->base, store->timeout_ms, count, rt_last_error());
-    (void) pthread_mutex_unlock(&root->lock);
-    return rc;
+void turn_end(struct turn *t) {
+    (void) pthread_mutex_unlock(&t->root->lock);
+    free(t->text);
 }

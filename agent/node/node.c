@@ -1,0 +1,581 @@
+/* From top to bottom: the two writers of a worker's state, changes with notice, stopping and
+ * keeping workers, starting a round, the step that feeds the group's table, then the events. */
+#include "agent/node/node.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names and lines of the log ---- */
+
+#define X_NAME(name, limit) #name,
+#define X_LIMIT(name, limit) limit,
+static const char *const worker_names[] = {WORKER_STATES(X_NAME)};
+static const char *const worker_limits[] = {WORKER_STATES(X_LIMIT)};
+static const char *const part_names[] = {PART_STATES(X_NAME)};
+static const char *const part_limits[] = {PART_STATES(X_LIMIT)};
+#undef X_NAME
+#undef X_LIMIT
+
+const char *worker_state_name(enum worker_state state) { return worker_names[state]; }
+const char *worker_state_limit(enum worker_state state) { return worker_limits[state]; }
+const char *part_state_name(enum part_state state) { return part_names[state]; }
+const char *part_state_limit(enum part_state state) { return part_limits[state]; }
+
+static void say(const struct node *n, enum cr_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void say(const struct node *n, enum cr_log_level level, const char *fmt, ...) {
+    char text[512];
+    if (level < n->log_level) return;
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    n->actions->log(n->arg, level, text);
+}
+
+/* ---- one worker ---- */
+
+static uint32_t index_of(const struct node *n, const struct node_worker *w) {
+    return (uint32_t) (w - n->workers);
+}
+
+static bool lives(const struct node_worker *w) { return w->state != WORKER_ABSENT; }
+
+static bool is_kept(enum worker_state state) {
+    return state == WORKER_KEPT || state == WORKER_PARKED;
+}
+
+/* The only writer of a worker's state. A worker is kept (stop() spares it) in two states and in no
+ * other one. */
+static void worker_enter(struct node *n, struct node_worker *w, enum worker_state next,
+                         int64_t until_ms) {
+    enum worker_state before = w->state;
+    w->until_ms = until_ms;
+    if (before == next) return;
+    say(n, CR_LOG_DEBUG, "worker %u: %s -> %s", index_of(n, w), worker_names[before],
+        worker_names[next]);
+    w->state = next;
+    if (is_kept(before) != is_kept(next)) {
+        n->actions->keep(n->arg, index_of(n, w), is_kept(next));
+    }
+}
+
+/* The only writer of a worker's part in the announced change. */
+static void worker_take_part(struct node *n, struct node_worker *w, enum part_state next) {
+    if (w->part == next) return;
+    say(n, CR_LOG_DEBUG, "worker %u, change %" PRIu64 ": %s -> %s", index_of(n, w), n->change.id,
+        part_names[w->part], part_names[next]);
+    w->part = next;
+}
+
+static void read_page(const struct node *n, const struct node_worker *w,
+                      struct worker_progress *out) {
+    n->actions->read_page(n->arg, index_of(n, w), out);
+}
+
+static int send_packet(const struct node *n, const struct node_worker *w,
+                       const struct channel_packet *p) {
+    return n->actions->send_packet(n->arg, index_of(n, w), p);
+}
+
+int node_init(struct node *n, const struct node_settings *settings,
+              const struct node_actions *actions, void *arg) {
+    CR_ASSERT(settings->workers > 0);
+    *n = (struct node){.actions = actions,
+                       .arg = arg,
+                       .log_level = settings->log_level,
+                       .workers = calloc(settings->workers, sizeof(*n->workers)),
+                       .starts = calloc(settings->workers, sizeof(*n->starts)),
+                       .worker_count = settings->workers,
+                       .notice.until_ms = CR_FOREVER,
+                       .patience_until_ms = CR_FOREVER};
+    if (n->workers == NULL || n->starts == NULL) {
+        node_done(n);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < n->worker_count; i++) n->workers[i].until_ms = CR_FOREVER;
+    worker_group_init(&n->group, settings->stop_timeout_ms, settings->shutdown_timeout_ms);
+    return 0;
+}
+
+void node_done(struct node *n) {
+    free(n->workers);
+    free(n->starts);
+    *n = (struct node){0};
+}
+
+static int64_t after(int64_t now_ms, int64_t wait_ms) {
+    if (wait_ms < 0) return now_ms;
+    return wait_ms < CR_FOREVER - now_ms ? now_ms + wait_ms : CR_FOREVER;
+}
+
+/* ---- a change with notice ---- */
+
+static bool counts_steps(const struct worker_progress *p) {
+    return p->connected && p->step > 0 && p->answer != CHANNEL_NOW;
+}
+
+/* Sends the announcement first and reads the step after it: a worker that makes a step in between
+ * has seen the announcement, so it has begun at most one step more than what is read here. Returns
+ * that step, or -1: the worker takes no part and may be stopped at any time. */
+static int64_t freeze(struct node *n, struct node_worker *w, const struct channel_packet *p,
+                      int64_t *needs_ms) {
+    struct worker_progress progress;
+    read_page(n, w, &progress);
+    if (!counts_steps(&progress)) return -1;
+    if (send_packet(n, w, p) < 0) return -1;
+    read_page(n, w, &progress);
+    worker_take_part(n, w, PART_FROZEN);
+    if (progress.needs_ms > *needs_ms) *needs_ms = progress.needs_ms;
+    return (int64_t) progress.step;
+}
+
+static bool is_awaited(const struct node_worker *w) {
+    return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED);
+}
+
+/* The node is ready when none of its workers has to make the agreed step any more. */
+static void report_if_ready(struct node *n) {
+    if (n->group.state != GROUP_RUNNING) return; /* the round ends already */
+    if (!n->change.is_set || n->change.reported_ready) return;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        if (is_awaited(&n->workers[i])) return;
+    }
+    n->change.reported_ready = true;
+    n->actions->change_ready(n->arg, n->change.id);
+}
+
+static void worker_is_ready(struct node *n, struct node_worker *w) {
+    worker_take_part(n, w, PART_READY);
+    report_if_ready(n);
+}
+
+/* It made the agreed step and stopped there; a page also tells this of a worker that has ended. */
+static bool stopped_for_change(const struct node *n, const struct node_worker *w) {
+    struct worker_progress progress;
+    if (w->part == PART_READY) return true;
+    if (w->part != PART_AGREED) return false;
+    read_page(n, w, &progress);
+    return progress.stopped_for == n->change.id;
+}
+
+static void forget_change(struct node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        worker_take_part(n, &n->workers[i], PART_NONE);
+    }
+    n->change.id = 0;
+    n->change.is_set = n->change.reported_ready = false;
+}
+
+/* ---- stopping workers, and keeping those that can go on ---- */
+
+/* Workers are kept for the next round; a node that leaves, or whose job ends, has none. */
+static bool may_keep(const struct node *n) {
+    return n->group.ending == GROUP_GOES_ON && !n->notice.given;
+}
+
+/* A worker that can rejoin learns that its round is over, and has the grace to park. */
+static bool keep_running_worker(struct node *n, struct node_worker *w) {
+    struct worker_progress progress;
+    struct channel_packet over = {.type = CHANNEL_OVER};
+    read_page(n, w, &progress);
+    if (!progress.can_rejoin) return false;
+    (void) snprintf(over.text, sizeof(over.text), "round %" PRIu64 " is over", n->round);
+    return send_packet(n, w, &over) == 0;
+}
+
+/* A hung worker stays HUNG: its SIGKILL comes sooner than that of the others. */
+static void stop_worker(struct node *n, struct node_worker *w) {
+    bool keeps = may_keep(n);
+    switch (w->state) {
+    case WORKER_RUNNING:
+        if (keeps && keep_running_worker(n, w)) {
+            worker_enter(n, w, WORKER_KEPT, n->group.kill_at_ms);
+        } else {
+            worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+        }
+        return;
+    case WORKER_KEPT:
+        if (keeps) worker_enter(n, w, WORKER_KEPT, n->group.kill_at_ms);
+        else worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+        return;
+    case WORKER_PARKED:
+    case WORKER_ABSENT:
+    case WORKER_STARTING:
+    case WORKER_HUNG:
+    case WORKER_STOPPING:
+    case WORKER_STATE_COUNT: return;
+    }
+}
+
+/* The group only counts it; no action follows. */
+static void unpark(struct node *n, int64_t now_ms, struct node_worker *w) {
+    struct group_event event = {.type = GROUP_EVENT_UNPARKED, .now_ms = now_ms};
+    worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+    (void) worker_group_step(&n->group, &event);
+}
+
+static void stop_processes(struct node *n, int signum, int64_t grace_ms) {
+    n->processes_gone = false;
+    n->actions->stop(n->arg, signum, grace_ms);
+}
+
+static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t grace_ms) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        stop_worker(n, w);
+        if (w->state == WORKER_PARKED && !may_keep(n)) unpark(n, now_ms, w);
+    }
+    n->patience_until_ms = CR_FOREVER;
+    stop_processes(n, signum, grace_ms);
+}
+
+/* The job's end became known while workers are being stopped: kept ones are stopped, too. They get
+ * what is left of the others' grace. If others are still being stopped, a second stop() would
+ * signal those again, so only the kept ones get a signal, and node_tick() kills them when the grace
+ * is over. */
+static void stop_kept_workers(struct node *n, int64_t now_ms) {
+    int64_t kill_at_ms = n->group.kill_at_ms;
+    bool any = false;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (!is_kept(w->state)) continue;
+        any = true;
+        if (w->state == WORKER_PARKED) unpark(n, now_ms, w);
+        worker_enter(n, w, WORKER_STOPPING, n->processes_gone ? CR_FOREVER : kill_at_ms);
+        if (!n->processes_gone) n->actions->signal(n->arg, i, SIGTERM);
+    }
+    if (!any || !n->processes_gone) return;
+    if (kill_at_ms == CR_FOREVER) stop_processes(n, SIGTERM, CR_FOREVER);
+    else stop_processes(n, SIGTERM, kill_at_ms > now_ms ? kill_at_ms - now_ms : 0);
+}
+
+/* ---- starting a round ---- */
+
+/* A worker that cannot be reached is ended, and so fails as a worker of this round. */
+static void hand_over(struct node *n, struct node_worker *w) {
+    worker_enter(n, w, WORKER_RUNNING, CR_FOREVER);
+    if (n->actions->hand_over(n->arg, index_of(n, w)) < 0) {
+        n->actions->signal(n->arg, index_of(n, w), SIGKILL);
+    }
+}
+
+/* Parked workers go on as they are; all others are started. Returns false if any is missing;
+ * *running of them are there, if only to be stopped. */
+static bool start_workers(struct node *n, uint32_t *running) {
+    n->is_broken = false;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        w->hung_ms = 0;
+        worker_take_part(n, w, PART_NONE);
+        n->starts[i] = w->state == WORKER_ABSENT;
+        if (n->starts[i]) worker_enter(n, w, WORKER_STARTING, CR_FOREVER);
+    }
+    int rc = n->actions->start(n->arg, n->starts);
+    *running = 0;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (w->state == WORKER_PARKED) hand_over(n, w);
+        else worker_enter(n, w, n->starts[i] ? WORKER_RUNNING : WORKER_ABSENT, CR_FOREVER);
+        *running += lives(w) ? 1 : 0;
+    }
+    return rc == 0 && *running == n->worker_count;
+}
+
+/* ---- the step: an event for the group's table, and the actions that it answers ---- */
+
+static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uint32_t count,
+                 int64_t ms);
+
+static void act(struct node *n, int64_t now_ms, const struct group_actions *todo) {
+    if (todo->report_failed) n->actions->failed(n->arg, n->round);
+    if (todo->report_succeeded) n->actions->succeeded(n->arg, n->round);
+    if (todo->leave) n->actions->leave(n->arg);
+    if (todo->stop_signal != 0) stop_workers(n, now_ms, todo->stop_signal, todo->stop_grace_ms);
+    if (todo->join) n->actions->join(n->arg);
+    if (todo->start) {
+        uint32_t running;
+        if (!start_workers(n, &running)) {
+            feed(n, now_ms, GROUP_EVENT_START_FAILED, running, CR_FOREVER);
+        }
+    }
+    if (todo->finish) n->actions->finish(n->arg);
+}
+
+static void step(struct node *n, const struct group_event *event) {
+    enum group_state before = n->group.state;
+    struct group_actions todo = worker_group_step(&n->group, event);
+    if (n->group.state != before) {
+        say(n, CR_LOG_DEBUG, "worker group: %s -> %s", group_state_name(before),
+            group_state_name(n->group.state));
+    }
+    act(n, event->now_ms, &todo);
+    if (n->group.state == GROUP_STOPPING && n->group.ending != GROUP_GOES_ON) {
+        stop_kept_workers(n, event->now_ms);
+    }
+}
+
+static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uint32_t count,
+                 int64_t ms) {
+    struct group_event event = {.type = type, .count = count, .ms = ms, .now_ms = now_ms};
+    step(n, &event);
+}
+
+/* A parked worker that is dead already does not count: it cannot be in the next round. */
+static bool only_parked_live(const struct node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct node_worker *w = &n->workers[i];
+        if (!lives(w)) continue;
+        if (w->state != WORKER_PARKED || n->actions->is_dead(n->arg, i)) return false;
+    }
+    return true;
+}
+
+/* A worker ended or parked, or the processes are gone: perhaps the stop is complete. A node that
+ * has given notice does not join again. */
+static void check_stop_complete(struct node *n, int64_t now_ms) {
+    if (n->group.state != GROUP_STOPPING || !n->processes_gone || !only_parked_live(n)) return;
+    forget_change(n);
+    if (n->notice.given) feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
+    if (n->processes_gone && only_parked_live(n)) feed(n, now_ms, GROUP_EVENT_EMPTY, 0, CR_FOREVER);
+}
+
+/* ---- events: the rendezvous ---- */
+
+void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round) {
+    n->round = round->round;
+    n->first_rank = round->first_rank;
+    feed(n, now_ms, GROUP_EVENT_ROUND, n->worker_count, CR_FOREVER);
+}
+
+void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms) {
+    feed(n, now_ms, n->notice.given ? GROUP_EVENT_LEAVE : GROUP_EVENT_STOP, 0, grace_max_ms);
+}
+
+void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome) {
+    enum group_event_type type = outcome == RENDEZVOUS_SUCCEEDED ? GROUP_EVENT_END_OK
+                                 : outcome == RENDEZVOUS_FAILED  ? GROUP_EVENT_END_FAILED
+                                                                 : GROUP_EVENT_END_LOST;
+    feed(n, now_ms, type, 0, CR_FOREVER);
+}
+
+/* A hung worker counts: the steps that it made are made. */
+static bool may_take_part(const struct node_worker *w) {
+    return w->state == WORKER_RUNNING || w->state == WORKER_HUNG;
+}
+
+void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change) {
+    struct channel_packet p = {.type = CHANNEL_CHANGE,
+                               .id = change->id,
+                               .change = {.kind = (uint32_t) change->kind,
+                                          .left_ms = change->left_ms}};
+    int64_t step_made = -1, needs_ms = 0;
+    (void) now_ms;
+    (void) snprintf(p.text, sizeof(p.text), "%s", change->why);
+    forget_change(n);
+    n->change.id = change->id;
+    for (uint32_t i = 0; n->group.state == GROUP_RUNNING && i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        int64_t at = may_take_part(w) ? freeze(n, w, &p, &needs_ms) : -1;
+        if (at > step_made) step_made = at;
+    }
+    say(n, CR_LOG_INFO, "a change is coming: %s; %s", change->why,
+        step_made < 0 ? "no worker here counts steps" : "the workers are asked to stop together");
+    n->actions->change_answer(n->arg, change->id, step_made, needs_ms);
+}
+
+void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed_step,
+                    int64_t left_ms) {
+    struct channel_packet p = {.type = CHANNEL_STOP_AT,
+                               .id = id,
+                               .stop_at = {.step = agreed_step, .left_ms = left_ms}};
+    (void) now_ms;
+    if (id == 0 || id != n->change.id) return;
+    n->change.is_set = true;
+    say(n, CR_LOG_INFO, "the change takes place after step %" PRIu64, agreed_step);
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (!lives(w) || w->part != PART_FROZEN) continue;
+        worker_take_part(n, w, PART_AGREED);
+        (void) send_packet(n, w, &p); /* a broken channel: the change ends when its time is over */
+    }
+    report_if_ready(n);
+}
+
+/* ---- events: processes ---- */
+
+void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
+                        int signal_sent) {
+    struct node_worker *w = &n->workers[worker];
+    bool was_parked = w->state == WORKER_PARKED;
+    struct group_event event = {.type = GROUP_EVENT_EXIT_OK, .ms = CR_FOREVER, .now_ms = now_ms};
+    CR_ASSERT(lives(w));
+    if (was_parked) {
+        event.type = GROUP_EVENT_PARKED_GONE;
+    } else if (exit_code != 0) {
+        event.type = GROUP_EVENT_EXIT_BAD;
+        event.after_our_signal = signal_sent != 0;
+    } else if (stopped_for_change(n, w)) {
+        event.type = GROUP_EVENT_EXIT_READY;
+        worker_take_part(n, w, PART_READY);
+    }
+    worker_enter(n, w, WORKER_ABSENT, CR_FOREVER);
+    step(n, &event);
+    report_if_ready(n);
+    check_stop_complete(n, now_ms);
+}
+
+void node_processes_gone(struct node *n, int64_t now_ms) {
+    n->processes_gone = true;
+    check_stop_complete(n, now_ms);
+}
+
+/* ---- events: what workers report ---- */
+
+void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t change_id) {
+    struct node_worker *w = &n->workers[worker];
+    (void) now_ms;
+    if (is_awaited(w) && change_id == n->change.id) worker_is_ready(n, w);
+}
+
+/* Parking is right in a running round, and later for a worker that was kept for it; a worker that
+ * is being stopped already comes too late. */
+void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
+    struct node_worker *w = &n->workers[worker];
+    if (w->state != WORKER_RUNNING && w->state != WORKER_KEPT) return;
+    bool for_change = stopped_for_change(n, w);
+    bool unasked = w->state == WORKER_RUNNING && !for_change;
+    if (unasked && n->patience_until_ms == CR_FOREVER) {
+        n->patience_until_ms = after(now_ms, NODE_PATIENCE_MS);
+        n->gave_up = worker;
+    }
+    worker_enter(n, w, WORKER_PARKED, CR_FOREVER);
+    feed(n, now_ms, GROUP_EVENT_PARKED, 0, CR_FOREVER);
+    if (for_change) worker_is_ready(n, w);
+    check_stop_complete(n, now_ms);
+}
+
+static void kill_hung(struct node *n, struct node_worker *w) {
+    worker_enter(n, w, WORKER_HUNG, CR_FOREVER);
+    n->actions->kill_hung(n->arg, index_of(n, w));
+}
+
+void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
+                        const char *path) {
+    struct node_worker *w = &n->workers[worker];
+    (void) now_ms;
+    if (dump_id == 0 || dump_id > n->dumps) return;
+    say(n, CR_LOG_WARN, "rank %u has written its flight record%s%s", n->first_rank + worker,
+        path[0] != '\0' ? " to " : "", path);
+    if (w->state == WORKER_HUNG) kill_hung(n, w);
+}
+
+/* The flight record comes first: it shows in which operation the worker hangs. */
+void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step_made,
+                      int64_t ms) {
+    struct node_worker *w = &n->workers[worker];
+    if (w->state != WORKER_RUNNING) return;
+    say(n, CR_LOG_WARN, "rank %u has made no step for %g s, after step %" PRIu64 "; it is ended",
+        n->first_rank + worker, (double) ms / 1000, step_made);
+    w->hung_ms = ms;
+    w->hung_step = step_made;
+    worker_enter(n, w, WORKER_HUNG, after(now_ms, NODE_DUMP_MS));
+    if (n->actions->ask_dump(n->arg, worker, ++n->dumps) < 0) kill_hung(n, w);
+}
+
+/* ---- events: orders ---- */
+
+void node_signal(struct node *n, int64_t now_ms, int signum) {
+    feed(n, now_ms, GROUP_EVENT_SIGNAL, (uint32_t) signum, CR_FOREVER);
+}
+
+void node_notice(struct node *n, int64_t now_ms, enum rendezvous_change_kind kind,
+                 int64_t left_ms, const char *why) {
+    if (n->notice.given || n->group.state == GROUP_ENDED) return;
+    if (!cr_change_kind_is_leave((uint32_t) kind)) kind = RENDEZVOUS_CHANGE_LEAVE;
+    n->notice.given = true;
+    (void) snprintf(n->notice.why, sizeof(n->notice.why), "%s: %s",
+                    cr_change_kind_phrase((uint32_t) kind), why);
+    say(n, CR_LOG_WARN, "this node leaves the job within %g s: %s", (double) left_ms / 1000,
+        n->notice.why);
+    if (n->group.state != GROUP_RUNNING && n->group.state != GROUP_WAITING) {
+        feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
+        return;
+    }
+    n->notice.until_ms = after(now_ms, left_ms);
+    n->actions->notice(n->arg, kind, left_ms, n->notice.why);
+}
+
+void node_dump(struct node *n, int64_t now_ms, const char *why) {
+    uint32_t asked = 0;
+    (void) now_ms;
+    n->dumps++;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        if (lives(&n->workers[i]) && n->actions->ask_dump(n->arg, i, n->dumps) == 0) asked++;
+    }
+    say(n, CR_LOG_WARN, "%s: %u of %u workers are asked for their flight records", why, asked,
+        n->worker_count);
+}
+
+/* ---- events: time ---- */
+
+static void leave_now(struct node *n, int64_t now_ms) {
+    n->notice.until_ms = CR_FOREVER;
+    say(n, CR_LOG_WARN, "the notice that this node gave is over; it leaves now");
+    feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
+}
+
+/* Nothing failed in this time, here or elsewhere: the worker that parked is at fault. */
+static void break_round(struct node *n, int64_t now_ms) {
+    n->patience_until_ms = CR_FOREVER;
+    n->is_broken = n->group.state == GROUP_RUNNING;
+    feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
+}
+
+static void say_not_parked(const struct node *n, const struct node_worker *w) {
+    say(n, CR_LOG_WARN, "local rank %u was left alive to go on in its process and did not call "
+        "crunrt_rejoin() in time; it is ended", index_of(n, w));
+}
+
+/* Workers that were kept and have not parked, or that were kept when the others were stopped.
+ * stop() ends what they started, too. */
+static void kill_late_workers(struct node *n, int64_t now_ms) {
+    bool any = false;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (now_ms < w->until_ms) continue;
+        if (w->state != WORKER_KEPT && w->state != WORKER_STOPPING) continue;
+        if (w->state == WORKER_KEPT) say_not_parked(n, w);
+        worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+        any = true;
+    }
+    if (any) stop_processes(n, SIGKILL, 0);
+}
+
+void node_tick(struct node *n, int64_t now_ms) {
+    if (now_ms >= n->notice.until_ms) leave_now(n, now_ms);
+    if (now_ms >= n->patience_until_ms) break_round(n, now_ms);
+    kill_late_workers(n, now_ms);
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (w->state == WORKER_HUNG && now_ms >= w->until_ms) kill_hung(n, w);
+    }
+}
+
+int64_t node_deadline(const struct node *n) {
+    int64_t first = n->notice.until_ms < n->patience_until_ms ? n->notice.until_ms
+                                                              : n->patience_until_ms;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        if (n->workers[i].until_ms < first) first = n->workers[i].until_ms;
+    }
+    return first;
+}

@@ -1,0 +1,123 @@
+/* Opening a worker's stream: which way its bytes go, and the prefix of its lines. */
+#include "agent/output/log_relay_internal.h"
+#include "base/cleanup.h"
+#include "base/template.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+static const char default_prefix[] = "[${role_name}${local_rank}]:";
+
+/* ---- what the job asks for ---- */
+
+static bool is_set(const uint8_t *masks, const struct stream *s) {
+    unsigned bit = s->which == OUT ? LOG_RELAY_STDOUT : LOG_RELAY_STDERR;
+    return has_logs(s->relay) && masks != NULL && (masks[s->local_rank] & bit) != 0;
+}
+
+bool stream_is_redirected(const struct stream *s) {
+    const struct log_relay_options *o = &s->relay->options;
+    return is_set(o->redirects, s) && !is_set(o->tee, s);
+}
+
+static bool is_hidden(const struct stream *s) {
+    const uint8_t *console = s->relay->options.console;
+    return has_logs(s->relay) && console != NULL && console[s->local_rank] == 0;
+}
+
+int stream_make_prefix(struct stream *s, uint32_t rank) {
+    char local[16], global[16], host[256] = "";
+    const struct log_relay_options *o = &s->relay->options;
+    (void) gethostname(host, sizeof(host) - 1);
+    (void) snprintf(local, sizeof(local), "%u", s->local_rank);
+    (void) snprintf(global, sizeof(global), "%u", rank);
+    const struct template_variable variables[] = {
+        {"role_name", o->role}, {"local_rank", local}, {"rank", global}, {"hostname", host}};
+    bool is_default = o->prefix_template == NULL || o->prefix_template[0] == '\0';
+    struct cr_buffer b = {0};
+    int rc = template_expand(&b, is_default ? default_prefix : o->prefix_template, variables,
+                             CR_ARRAY_LEN(variables));
+    if (rc == 0) rc = cr_buffer_append(&b, "", 1);
+    if (rc < 0) {
+        cr_buffer_done(&b);
+        return rc;
+    }
+    free(s->prefix);
+    s->prefix = b.data;
+    return 0;
+}
+
+/* ---- the ways ---- */
+
+/* A pseudo terminal in raw mode, which passes every byte as it is, with the size of ours. */
+static int open_terminal(int *ours, int *theirs) {
+    struct termios mode;
+    struct winsize size = {0};
+    (void) ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+    if (tcgetattr(STDERR_FILENO, &mode) < 0) return -errno;
+    cfmakeraw(&mode);
+    if (openpty(ours, theirs, NULL, &mode, &size) < 0) return -errno;
+    (void) fcntl(*ours, F_SETFD, FD_CLOEXEC);
+    (void) fcntl(*theirs, F_SETFD, FD_CLOEXEC);
+    return 0;
+}
+
+static int open_pipe(int *ours, int *theirs) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    *ours = ends[0];
+    *theirs = ends[1];
+    return 0;
+}
+
+/* Only our end is non-blocking: a worker waits while its pipe is full. */
+static int open_through_us(struct stream *s, int *theirs) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
+    bool terminal =
+        s->which == ERR && s->relay->stderr_is_terminal && open_terminal(&s->fd, theirs) == 0;
+    int rc = terminal ? 0 : open_pipe(&s->fd, theirs);
+    if (rc < 0) return rc;
+    (void) fcntl(s->fd, F_SETFL, O_NONBLOCK);
+    return epoll_ctl(s->relay->epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ? -errno : 0;
+}
+
+static int open_null(int *theirs) {
+    *theirs = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    return *theirs < 0 ? -errno : 0;
+}
+
+static int open_untouched(struct stream *s, int *theirs) {
+    if (s->which == ERR) return open_through_us(s, theirs); /* its end is remembered */
+    return s->hidden ? open_null(theirs) : 0;
+}
+
+static int fail(const struct stream *s, int rc, struct cr_error *err) {
+    return cr_fail(err, rc, "cannot open the %s of local rank %u: %s",
+                   s->which == OUT ? "stdout" : "stderr", s->local_rank, strerror(-rc));
+}
+
+int stream_open(struct stream *s, uint32_t rank, int *theirs, struct cr_error *err) {
+    const struct log_dir *logs = s->relay->logs;
+    const char *name = stream_file_names[s->which];
+    s->teed = is_set(s->relay->options.tee, s);
+    s->hidden = is_hidden(s);
+    if (stream_is_redirected(s)) return log_dir_create(logs, s->local_rank, name, theirs, err);
+    int rc = 0;
+    if (s->teed) {
+        rc = log_dir_create(logs, s->local_rank, name, &s->file_fd, err);
+        if (rc < 0) return rc;
+        rc = stream_make_prefix(s, rank);
+        if (rc == 0) rc = open_through_us(s, theirs);
+    } else {
+        rc = open_untouched(s, theirs);
+    }
+    return rc < 0 ? fail(s, rc, err) : 0;
+}

@@ -1,0 +1,47 @@
+/* Keeps a warden beside the nursery: starts it, replaces one that died, stops it at the end. */
+#include "agent/process/known_children.h"
+#include "agent/process/nursery_internal.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#define WARDENS_MAX 16 /* if so many have died, the nursery goes on without a warden */
+
+int guard_start(struct nursery *n) {
+    int rc = known_children_begin();
+    if (rc < 0) return rc;
+    rc = warden_start(&n->warden, n->token, &n->cgroup, n->roster);
+    known_children_end(rc == 0 ? n->warden.pid : 0);
+    if (rc == 0 && n->warden.pidfd >= 0) {
+        (void) nursery_watch(n, n->warden.pidfd, EPOLLIN, &n->watched_warden);
+    }
+    return rc;
+}
+
+void guard_replace(struct nursery *n) {
+    nursery_unwatch(n, &n->warden.pidfd);
+    guard_wait(n);
+    int rc = ++n->warden_deaths < WARDENS_MAX ? guard_start(n) : -ECHILD;
+    cr_debug("the warden died; %s", rc == 0 ? "started another one" : "going on without a warden");
+}
+
+/* A killed warden dies when the scheduler runs it; guard_wait() reaps it later, when the handles of
+ * the nursery are closed. If processes are left in the cgroup, which are not our children, the
+ * warden is released instead of killed: it ends them, removes the cgroup and exits. */
+void guard_stop(struct nursery *n) {
+    nursery_unwatch(n, &n->warden.pidfd);
+    if (cgroup_remove(&n->cgroup) < 0) {
+        known_children_forget(n->warden.pid);
+        warden_release(&n->warden);
+    }
+    warden_kill(&n->warden);
+    cr_close_fd(&n->cgroup.fd);
+}
+
+void guard_wait(struct nursery *n) {
+    pid_t pid = n->warden.pid;
+    warden_wait(&n->warden);
+    known_children_forget(pid);
+}

@@ -1,0 +1,78 @@
+/* One worker process: registered when it was cloned, its death noted, its process group
+ * signalled. */
+#include "agent/process/known_children.h"
+#include "agent/process/nursery_internal.h"
+#include "agent/process/proc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Returns a free place in the roster; -1 if it is full. The warden then recognises the worker by
+ * its token only. */
+static int enter_roster(struct nursery *n, pid_t pid) {
+    for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
+        if (n->roster->session[i] != 0) continue;
+        n->roster->session[i] = pid;
+        return i;
+    }
+    return -1;
+}
+
+void worker_register(struct worker_process *w, const struct spawned *child) {
+    struct nursery *n = w->nursery;
+    w->how.pid = child->pid;
+    w->pidfd = child->pidfd;
+    w->roster_slot = enter_roster(n, w->how.pid);
+    TAILQ_INSERT_TAIL(&n->living, w, entry);
+    /* If it is dead already, the descriptor is ready at once: no death is lost. */
+    if (w->pidfd >= 0 && nursery_watch(n, w->pidfd, EPOLLIN, &w->watched) < 0) {
+        cr_close_fd(&w->pidfd);
+    }
+}
+
+void worker_unregister(struct worker_process *w) {
+    struct nursery *n = w->nursery;
+    known_children_forget(w->how.pid);
+    if (w->roster_slot >= 0) n->roster->session[w->roster_slot] = 0;
+    nursery_unwatch(n, &w->pidfd);
+    TAILQ_REMOVE(&n->living, w, entry);
+}
+
+static void record_exit(struct worker_process *w, const siginfo_t *info) {
+    struct worker_exit *how = &w->how;
+    how->exit_code = info->si_code == CLD_EXITED ? info->si_status : -info->si_status;
+    how->core_dumped = info->si_code == CLD_DUMPED;
+    if (w->exiting_before_signal && how->exit_code != -how->signal_sent) how->signal_sent = 0;
+    how->died_monotonic_ns = cr_monotonic_ns();
+    how->died_wall_ns = cr_wall_ns();
+    how->order = ++w->nursery->deaths_seen;
+}
+
+bool worker_note_death(struct worker_process *w) {
+    siginfo_t info = {0};
+    /* The kernel's waitid returns the resource usage; the C library's has no parameter for it. */
+    if (syscall(SYS_waitid, P_PID, w->how.pid, &info, WEXITED | WNOHANG, &w->how.usage) < 0 ||
+        info.si_pid == 0) {
+        return false;
+    }
+    worker_unregister(w);
+    record_exit(w, &info);
+    TAILQ_INSERT_TAIL(&w->nursery->dead, w, entry);
+    return true;
+}
+
+/* A dying process closes its files some time before it can be waited for, and peers that notice may
+ * die earlier. A worker that is exiting already is therefore not counted as ended by our signal. */
+void worker_send(struct worker_process *w, int signum) {
+    struct proc_stat stat;
+    if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) {
+        w->exiting_before_signal = stat.exiting;
+    }
+    w->how.signal_sent = signum;
+    (void) kill(-w->how.pid, signum); /* not waited for yet, so the pid is still this worker's */
+}

@@ -1,0 +1,118 @@
+/* Which worker failed first. */
+#include "agent/report/verdict.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+#include <signal.h>
+
+/* The kernel stamps files with the time of its last tick, up to 10 ms ago. A record counts as older
+ * than a death only if it is older by more than that. */
+#define FILE_CLOCK_LAG_NS (10 * CR_NS_PER_MS)
+
+/* A worker that ends with an exit code up to 20 ms before another one crashes is treated as a
+ * consequence of the crash: a dying process closes its sockets some time before its death can be
+ * seen, and on a busy machine a peer that notices may be dead by then. A crash is never the
+ * consequence of a closed socket. */
+#define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
+
+/* When the worker wrote its error down. The record states whole seconds. If the file's time is in
+ * the same second, it is used, for it is finer; if not, the end of the stated second, so that
+ * rounding down never puts the record before a death that was earlier. */
+static int64_t written_ns(const struct verdict_worker *w) {
+    const struct error_record *e = &w->error;
+    if (e->timestamp_s < 0 || e->mtime_ns / CR_NS_PER_S == e->timestamp_s) return e->mtime_ns;
+    return (e->timestamp_s + 1) * CR_NS_PER_S - 1;
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    if (value > high) return high;
+    return value < low ? low : value;
+}
+
+/* The time of death, made to agree with the order of death: the wall clock may have been set
+ * back. */
+static int64_t death_ns(const struct verdict_worker *workers, size_t count,
+                        const struct verdict_worker *w) {
+    int64_t latest = w->died_ns;
+    for (size_t i = 0; i < count; i++) {
+        if (workers[i].order < w->order && workers[i].died_ns > latest) latest = workers[i].died_ns;
+    }
+    return latest;
+}
+
+/* Whether it died of a fault of its own, or was killed from outside by SIGKILL (by the kernel when
+ * memory is short, for example). SIGABRT does not count: libraries abort when their peers are
+ * gone. */
+static bool has_crashed(const struct verdict_worker *w) {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
+    if (w->signal_sent != 0) return false;
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        if (w->exit_code == -signals[i]) return true;
+    }
+    return false;
+}
+
+/* When a worker failed. Compared member by member, in this order. */
+struct moment {
+    int64_t ns;       /* within the attempt */
+    int64_t stated_s; /* as the record states it; may be outside of the attempt */
+    uint64_t order;   /* of death */
+};
+
+static struct moment moment_of(const struct verdict *all, const struct verdict_worker *w) {
+    int64_t started = w->started_ns;
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->workers[i].started_ns < started) started = all->workers[i].started_ns;
+    }
+    int64_t died = death_ns(all->workers, all->count, w);
+    struct moment m = {.ns = died, .stated_s = INT64_MAX, .order = w->order};
+    if (has_crashed(w)) m.ns = clamp(died - CRASH_LEAD_NS, started, died);
+    if (!w->error.present) return m;
+    m.ns = clamp(written_ns(w) + FILE_CLOCK_LAG_NS, started, m.ns);
+    if (w->error.timestamp_s >= 0) m.stated_s = w->error.timestamp_s;
+    return m;
+}
+
+static bool is_before(const struct moment *a, const struct moment *b) {
+    if (a->ns != b->ns) return a->ns < b->ns;
+    if (a->stated_s != b->stated_s) return a->stated_s < b->stated_s;
+    return a->order < b->order;
+}
+
+/* The time of the first death among workers that crun had sent no signal; INT64_MAX if there is
+ * none. */
+static int64_t first_death_ns(const struct verdict_worker *workers, size_t count) {
+    int64_t first = INT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        int64_t died = death_ns(workers, count, &workers[i]);
+        if (workers[i].signal_sent == 0 && died < first) first = died;
+    }
+    return first;
+}
+
+/* Whether the worker can be the one that failed first. A worker that crun stopped can be: it wrote
+ * its error down before any other worker died, and then hung. */
+static bool is_candidate(const struct verdict_worker *w, int64_t first_death) {
+    if (w->signal_sent == 0 || first_death == INT64_MAX) return true;
+    return w->error.present && w->error.mtime_ns + FILE_CLOCK_LAG_NS < first_death;
+}
+
+size_t verdict_first(const struct verdict_worker *workers, size_t count) {
+    const struct verdict all = {.workers = workers, .count = count};
+    int64_t first_death = first_death_ns(workers, count);
+    size_t best = count;
+    struct moment best_moment = {0};
+    CR_ASSERT(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_candidate(&workers[i], first_death)) continue;
+        struct moment m = moment_of(&all, &workers[i]);
+        if (best < count && !is_before(&m, &best_moment)) continue;
+        best = i;
+        best_moment = m;
+    }
+    CR_ASSERT(best < count);
+    return best;
+}
+
+bool verdict_is_victim(const struct verdict_worker *w) { return w->signal_sent != 0; }

@@ -1,0 +1,127 @@
+/* The report on a failed attempt: one line that names the first failure, the evidence below it, and
+ * torchrun's box. */
+#include "agent/report/verdict_internal.h"
+
+#include "agent/report/last_lines.h"
+#include "base/text.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* ---- the worker that failed first ---- */
+
+static size_t first_line_len(const char *text) {
+    size_t len = strcspn(text, "\n");
+    return len > LAST_LINE_LEN ? LAST_LINE_LEN : len;
+}
+
+static int append_error(struct cr_buffer *out, const struct verdict_worker *w) {
+    const struct error_record *e = &w->error;
+    if (!e->present) return 0;
+    if (e->flaw != NULL) {
+        TRY(cr_buffer_printf(out, "  its error file could not be understood: %s; it says:\n",
+                             e->flaw));
+        return last_lines_append(out, e->raw, e->raw_len, "    | ");
+    }
+    if (e->message == NULL) return 0;
+    TRY(cr_buffer_printf(out, "  message: "));
+    TRY(cr_text_append(out, e->message, first_line_len(e->message), ""));
+    return cr_buffer_append(out, "\n", 1);
+}
+
+static int append_last_words(struct cr_buffer *out, const struct verdict_worker *w) {
+    if (w->last_words == NULL) return 0;
+    if (w->last_words_len == 0) return cr_buffer_printf(out, "  it wrote nothing to stderr\n");
+    TRY(cr_buffer_printf(out, "  last lines of its stderr:\n"));
+    return last_lines_append(out, w->last_words, w->last_words_len, "    | ");
+}
+
+static int append_files(struct cr_buffer *out, const struct verdict_worker *w) {
+    if (w->log_folder == NULL || w->log_names[0] == '\0') return 0;
+    TRY(cr_buffer_printf(out, "  its files: "));
+    TRY(cr_text_append(out, w->log_folder, strlen(w->log_folder), ""));
+    return cr_buffer_printf(out, " (%s)\n", w->log_names);
+}
+
+/* ---- the others ---- */
+
+static int append_later_failures(struct cr_buffer *out, const struct verdict *v, size_t first) {
+    size_t shown = 0, more = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        const struct verdict_worker *w = &v->workers[i];
+        if (i == first || verdict_is_victim(w)) continue;
+        if (shown == 8) {
+            more++;
+            continue;
+        }
+        TRY(cr_buffer_printf(out, "%s rank %u: ", shown++ == 0 ? "  failed later:" : ",", w->rank));
+        TRY(verdict_cause(out, w));
+    }
+    if (more > 0) TRY(cr_buffer_printf(out, ", and %zu more", more));
+    return shown > 0 ? cr_buffer_append(out, "\n", 1) : 0;
+}
+
+/* The workers that one signal of crun stopped; the worker that failed first is never one of
+ * them. */
+struct stopped {
+    const struct verdict *v;
+    size_t first;
+    int signum;
+};
+
+static bool is_stopped(const struct stopped *s, size_t i) {
+    return i < s->v->count && i != s->first && s->v->workers[i].signal_sent == s->signum;
+}
+
+/* The last worker of the run of consecutive ranks that begins with worker i. */
+static size_t end_of_run(const struct stopped *s, size_t i) {
+    const struct verdict_worker *w = s->v->workers;
+    while (is_stopped(s, i + 1) && w[i + 1].rank == w[i].rank + 1) i++;
+    return i;
+}
+
+/* Appends `head`, then "0, 2-7 (SIGTERM)"; nothing if there is no such worker. Sets *any if there
+ * is. */
+static int append_stopped(struct cr_buffer *out, const struct stopped *s, const char *head,
+                          bool *any) {
+    size_t shown = 0;
+    for (size_t i = 0; i < s->v->count; i++) {
+        if (!is_stopped(s, i)) continue;
+        size_t last = end_of_run(s, i);
+        TRY(cr_buffer_printf(out, "%s%u", shown++ > 0 ? ", " : head, s->v->workers[i].rank));
+        if (last > i) TRY(cr_buffer_printf(out, "-%u", s->v->workers[last].rank));
+        i = last;
+    }
+    if (shown == 0) return 0;
+    *any = true;
+    return cr_buffer_printf(out, " (SIG%s)", verdict_signal_name(s->signum));
+}
+
+static int append_victims(struct cr_buffer *out, const struct verdict *v, size_t first) {
+    bool any = false;
+    for (int signum = NSIG - 1; signum > 0; signum--) {
+        const struct stopped s = {v, first, signum};
+        TRY(append_stopped(out, &s, any ? "; rank " : "  stopped by crun: rank ", &any));
+    }
+    return any ? cr_buffer_append(out, "\n", 1) : 0;
+}
+
+static int append_evidence(struct cr_buffer *out, const struct verdict *v, size_t first) {
+    const struct verdict_worker *w = &v->workers[first];
+    TRY(append_error(out, w));
+    TRY(append_last_words(out, w));
+    TRY(append_files(out, w));
+    TRY(append_later_failures(out, v, first));
+    TRY(append_victims(out, v, first));
+    if (v->max_restarts == 0) return 0;
+    return cr_buffer_printf(out, "  restarts: %u of %u used\n", v->restarts, v->max_restarts);
+}
+
+int verdict_report(struct cr_buffer *out, const struct verdict *v) {
+    size_t first = verdict_first(v->workers, v->count);
+    TRY(cr_buffer_printf(out, "crun: "));
+    TRY(verdict_line(out, v, &v->workers[first]));
+    TRY(cr_buffer_append(out, "\n", 1));
+    TRY(append_evidence(out, v, first));
+    return verdict_box(out, v, first);
+}

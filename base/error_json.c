@@ -1,0 +1,75 @@
+/* Writing torch's error record: see base/error_json.h. */
+#include "base/error_json.h"
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- text ---- */
+
+/* One character, `len` bytes long; 0: the byte at `p` is not valid UTF-8. */
+static int append_character(struct cr_buffer *out, const char *p, size_t len) {
+    if (len == 0) return cr_buffer_append(out, "\\ufffd", 6);
+    if (*p == '"' || *p == '\\') return cr_buffer_printf(out, "\\%c", *p);
+    if (*p == '\n') return cr_buffer_append(out, "\\n", 2);
+    if ((unsigned char) *p < 0x20 || *p == 0x7f) return cr_buffer_printf(out, "\\u%04x", *p);
+    return cr_buffer_append(out, p, len);
+}
+
+int cr_json_string_append(struct cr_buffer *out, const char *text) {
+    size_t left = strnlen(text, CR_ERROR_JSON_TEXT_MAX);
+    int rc = cr_buffer_append(out, "\"", 1);
+    while (rc == 0 && left > 0) {
+        size_t len = cr_utf8_len(text, left);
+        rc = append_character(out, text, len);
+        if (len == 0) len = 1;
+        text += len;
+        left -= len;
+    }
+    return rc < 0 ? rc : cr_buffer_append(out, "\"", 1);
+}
+
+int cr_error_json_append(struct cr_buffer *out, const char *message, const char *call_stack,
+                         int64_t seconds) {
+    int rc = cr_buffer_printf(out, CR_ERROR_JSON_HEAD);
+    if (rc == 0) rc = cr_json_string_append(out, message);
+    if (rc == 0) rc = cr_buffer_printf(out, CR_ERROR_JSON_STACK);
+    if (rc == 0) rc = cr_json_string_append(out, call_stack);
+    if (rc == 0) {
+        rc = cr_buffer_printf(out, CR_ERROR_JSON_TIME "%" PRId64 CR_ERROR_JSON_TAIL, seconds);
+    }
+    return rc;
+}
+
+/* ---- the file ---- */
+
+static int write_all(int fd, const char *data, size_t len) {
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -errno;
+        data += n;
+        len -= (size_t) n;
+    }
+    return 0;
+}
+
+static int write_new(const char *path, const char *data, size_t len) {
+    CR_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    return fd < 0 ? -errno : write_all(fd, data, len);
+}
+
+int cr_error_json_write_file(const char *path, const char *data, size_t len) {
+    CR_AUTO_FREE char *beside = cr_asprintf("%s.%d", path, (int) getpid());
+    if (beside == NULL) return -ENOMEM;
+    int rc = write_new(beside, data, len);
+    if (rc == 0 && rename(beside, path) == 0) return 0;
+    (void) unlink(beside);
+    return write_new(path, data, len);
+}

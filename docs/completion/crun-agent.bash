@@ -1,0 +1,33 @@
+# bash completion for crun-agent. Written by `make docs` from its tables; do not edit.
+_crun_agent() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} options
+    # "--name=value" comes as three words
+    [[ $cur == '=' ]] && cur=
+    [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
+    if ((COMP_CWORD == 1)); then
+        COMPREPLY=($(compgen -W "serve status notify dump --help --version" -- "$cur"))
+        return
+    fi
+    case ${COMP_WORDS[1]}:${prev//_/-} in
+        serve:--listen) COMPREPLY=($(compgen -W "0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
+        notify:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        notify:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        notify:--kind) COMPREPLY=($(compgen -W "leave preemption maintenance" -- "$cur")); return ;;
+        notify:--in) COMPREPLY=($(compgen -W "30 60 120" -- "$cur")); return ;;
+        notify:--why) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        dump:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    esac
+    case ${COMP_WORDS[1]} in
+        serve) options="--listen" ;;
+        status) options="--json" ;;
+        notify) options="--job --node --kind --in --why" ;;
+        dump) options="--job --node" ;;
+    esac
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
+    else
+        COMPREPLY=($(compgen -f -- "$cur"))
+    fi
+}
+complete -o bashdefault -o default -F _crun_agent crun-agent

@@ -1,0 +1,81 @@
+/* crun-agent: rendezvous and stores as a daemon, and an operator's view into jobs from outside.
+ *
+ * `serve` hosts the coordinator and the stores of any number of jobs, so that no training node is
+ * special. `status` asks a coordinator for its jobs, `notify` asks nodes of a job to leave it, and
+ * `dump` asks workers for their flight records. The last three also work with a crun that hosts. */
+#include "operator/operator_internal.h"
+
+#include "base/daemon.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int operator_read_where(const struct cr_command *command, const struct cr_command_line *line,
+                        struct cr_endpoint *out) {
+    struct cr_error err = {0};
+    if (cr_endpoint_parse(line->arguments[0], OPERATOR_PORT, out, &err) == 0) return 0;
+    return cr_complain_usage(command->name, "%s", err.text);
+}
+
+int operator_give_order(const struct cr_command *command, const struct cr_endpoint *where,
+                        const struct rdzv_operate *order) {
+    struct cr_error err = {0};
+    uint32_t nodes;
+    if (rendezvous_operate(where, OPERATOR_TIMEOUT_MS, order, &nodes, &err) < 0) {
+        cr_complain(command->name, "%s", err.text);
+        return CR_EXIT_FAILED;
+    }
+    (void) printf("%" PRIu32 " node%s told\n", nodes, nodes == 1 ? " was" : "s were");
+    return 0;
+}
+
+static const char man_description[] =
+    ".B serve\n"
+    "hosts the rendezvous and the stores of any number of jobs. It runs no workers and outlives\n"
+    "the jobs, so that no training node is special. Nodes join with\n"
+    ".PP\n"
+    ".nf\n"
+    "    crun \\-\\-nnodes=2:4 \\-\\-rdzv\\-backend=c10d \\-\\-rdzv\\-endpoint=HOST:PORT \\\\\n"
+    "         \\-\\-rdzv\\-id=JOB \\-\\-rdzv\\-conf=is_host=0 PROGRAM\n"
+    ".fi\n"
+    ".PP\n"
+    "The other commands ask a coordinator at HOST:PORT, which is a crun-agent or a crun that\n"
+    "hosts its job.\n";
+
+static const char man_tail[] =
+    ".SH ENVIRONMENT\n"
+    ".TP\n"
+    ".B LOGLEVEL\n"
+    "debug, info, warning (the default) or error. info logs every round and its ranks.\n"
+    ".TP\n"
+    ".B NOTIFY_SOCKET\n"
+    "Set by systemd: serve reports there that it is ready, and that it stops.\n"
+    ".SH \"EXIT STATUS\"\n"
+    "0; 1 when the address cannot be used, nothing answers there, or there is no such job or\n"
+    "node; 2 when the command line is wrong.\n"
+    ".SH \"SEE ALSO\"\n"
+    ".BR crun (1),\n"
+    ".BR crun\\-store (1)\n";
+
+static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
+                                                    &operator_notify, &operator_dump, NULL};
+
+static const struct cr_program program = {
+    .name = "crun-agent",
+    .summary = "host the rendezvous and the stores of crun jobs, and look into them",
+    .commands = commands,
+    .help_tail = "\n"
+                 "Exit status: 0; 1: not done, the reason is on stderr; 2: the command line is "
+                 "wrong.\n"
+                 "LOGLEVEL=info logs every round to stderr. More: man crun-agent",
+    .man_description = man_description,
+    .man_tail = man_tail,
+};
+
+int main(int argc, char **argv) {
+    cr_keep_standard_files();
+    cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
+    return cr_program_main(&program, argc, argv);
+}

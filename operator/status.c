@@ -1,0 +1,108 @@
+/* crun-agent status: what a coordinator knows of its jobs and of their nodes. */
+#include "operator/operator_internal.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+/* ---- as text ---- */
+
+static void print_job(void *arg, const struct rdzv_status_job *j) {
+    ++*(int *) arg;
+    (void) printf("job '%s': %s, round %" PRId64 ", %" PRIu32 " of %" PRIu32 ":%" PRIu32
+                  " nodes, %" PRIu32 " workers, restart %" PRIu32 " of %" PRIu32,
+                  j->run_id, rendezvous_phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes,
+                  j->min_nodes, j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
+    if (j->awaited > 0) (void) printf(", %" PRIu32 " awaited", j->awaited);
+    (void) printf("%s%s\n", j->why[0] != '\0' ? "; last: " : "", j->why);
+}
+
+static void print_node(void *arg, const struct rdzv_status_node *n) {
+    (void) arg;
+    (void) printf("  %s (%s, process %" PRIu64 "): %s", n->host, n->addr, n->pid,
+                  rendezvous_state_name(n->state));
+    if (n->group_rank >= 0) {
+        (void) printf(", group rank %" PRId64 ", ranks %" PRIu32 "-%" PRIu32, n->group_rank,
+                      n->first_rank, n->first_rank + n->local_world_size - 1);
+    }
+    (void) printf(", role %s, heard %.1f s ago\n", n->role, (double) n->silent_ms / 1000);
+}
+
+static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
+    static const struct rendezvous_status_events events = {print_job, print_node};
+    int jobs = 0;
+    int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, &jobs, err);
+    if (rc == 0 && jobs == 0) (void) printf("no jobs\n");
+    return rc;
+}
+
+/* ---- as JSON ---- */
+
+static void add_job(void *arg, const struct rdzv_status_job *j) {
+    json_t *job = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:[]}", "id", j->run_id, "phase",
+        rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
+        (json_int_t) j->restart_count, "max_restarts", (json_int_t) j->max_restarts, "min_nodes",
+        (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
+        (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
+        (json_int_t) j->awaited, "why", j->why, "members");
+    if (job != NULL) (void) json_array_append_new(arg, job);
+}
+
+/* Nodes follow the job that they belong to. */
+static void add_node(void *arg, const struct rdzv_status_node *n) {
+    size_t jobs = json_array_size(arg);
+    json_t *node = json_pack(
+        "{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr, "pid",
+        (json_int_t) n->pid, "role", n->role, "state", rendezvous_state_name(n->state),
+        "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
+        "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
+        (double) n->silent_ms / 1000);
+    if (node == NULL || jobs == 0) return;
+    (void) json_array_append_new(json_object_get(json_array_get(arg, jobs - 1), "members"), node);
+}
+
+static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
+    static const struct rendezvous_status_events events = {add_job, add_node};
+    json_auto_t *jobs = json_array();
+    int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, jobs, err);
+    if (rc < 0) return rc;
+    json_auto_t *answer = json_pack("{s:O}", "jobs", jobs);
+    (void) json_dumpf(answer, stdout, JSON_INDENT(2));
+    (void) printf("\n");
+    return 0;
+}
+
+/* ---- the command line ---- */
+
+enum { JSON, HELP, OPTION_COUNT };
+
+static const struct cr_option options[OPTION_COUNT] = {
+    [JSON] = {.name = "json", .help = "one JSON object on stdout"},
+    [HELP] = CR_OPTION_HELP,
+};
+
+static int run(const struct cr_command *command, const struct cr_command_line *line) {
+    struct cr_endpoint where;
+    struct cr_error err = {0};
+    int status = operator_read_where(command, line, &where);
+    if (status != 0) return status;
+    int rc = line->value[JSON] != NULL ? show_json(&where, &err) : show_text(&where, &err);
+    if (rc < 0) cr_complain(command->name, "%s", err.text);
+    return rc < 0 ? CR_EXIT_FAILED : 0;
+}
+
+const struct cr_command operator_status = {
+    .name = "crun-agent status",
+    .summary = "show the jobs of a coordinator, with their rounds and nodes",
+    .arguments = "HOST:PORT",
+    .description =
+        "Asks the coordinator at HOST:PORT, a crun-agent or a crun that hosts its job, for its "
+        "jobs: phase, round, restarts, how many nodes are awaited; and for each node its ranks, "
+        "its state, and how long ago it was last heard of.",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .run = run,
+};

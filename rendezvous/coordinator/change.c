@@ -1,0 +1,119 @@
+/* The end of a round with notice: a node waits to be let in, or a node has given notice that it
+ * leaves.
+ *
+ *   announced: CHANGE to all nodes ───── all have answered ──────► set: CHANGE_AT, one agreed step
+ *        │                                                               │ all are ready,
+ *        │ no worker counts steps, or the time is up                     │ or the time is up
+ *        └───────────────────────────► STOP ◄────────────────────────────┘
+ *
+ * A failure or a lost node meanwhile stops the round at once, and the change ends with it. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#define NOTICE_MAX_MS (INT64_C(1000) * 86400000)
+
+/* ---- announcing ---- */
+
+static void send_change(struct coordinator *c, struct coordinator_seat *s, uint32_t kind,
+                        int64_t left_ms) {
+    struct rdzv_message m = {.type = RDZV_CHANGE};
+    m.change = (struct rdzv_change){.round = c->round, .id = c->change.id, .kind = kind,
+                                    .left_ms = left_ms, .why = c->why};
+    c->actions->send(c->arg, s->peer, &m);
+}
+
+void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, int64_t left_ms) {
+    c->change = (struct coordinator_change){.open = true,
+                                            .is_hard = kind != RENDEZVOUS_CHANGE_JOIN,
+                                            .id = c->change.id + 1,
+                                            .notice_ms = now_ms + left_ms,
+                                            .until_ms = now_ms + left_ms,
+                                            .step = -1};
+    coordinator_log(c, CR_LOG_INFO, "round %llu will end within %g s: %s",
+                    (unsigned long long) c->round, (double) left_ms / 1000, c->why);
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->state != SEAT_RUNNING) continue;
+        seat_take_part(c, s, CHANGE_ASKED);
+        send_change(c, s, kind, left_ms);
+    }
+    coordinator_wake_by(c, c->change.until_ms);
+}
+
+/* Of two changes at a time the first one stays, but it must be over when the second one has to
+ * be. */
+static void hasten(struct coordinator *c, int64_t until_ms) {
+    c->change.is_hard = true;
+    if (until_ms < c->change.until_ms) c->change.until_ms = until_ms;
+    coordinator_wake_by(c, c->change.until_ms);
+}
+
+void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                            const struct rdzv_notice *n) {
+    int64_t left_ms = n->left_ms < 0 ? 0 : n->left_ms < NOTICE_MAX_MS ? n->left_ms : NOTICE_MAX_MS;
+    char name[SEAT_NAME_MAX];
+    if (c->phase != COORDINATOR_RUNNING || s->state != SEAT_RUNNING) return;
+    if (c->change.open) {
+        hasten(c, now_ms + left_ms);
+        return;
+    }
+    seat_name(s, name);
+    coordinator_set_why(c, "%s leaves: %s", name, n->why);
+    coordinator_announce(
+        c, now_ms, cr_change_kind_is_leave(n->kind) ? n->kind : RENDEZVOUS_CHANGE_LEAVE, left_ms);
+}
+
+/* ---- the nodes' answers ---- */
+
+/* Workers may need time after the agreed step, for a checkpoint. They get it if nodes only wait
+ * to be let in, up to the join timeout, and if they asked for it within the notice. */
+static void extend(struct coordinator *c, int64_t now_ms, int64_t needs_ms) {
+    struct coordinator_change *change = &c->change;
+    if (needs_ms > c->join_timeout_ms) needs_ms = c->join_timeout_ms;
+    if (change->is_hard || now_ms > change->notice_ms) return;
+    if (now_ms + needs_ms <= change->until_ms) return;
+    change->until_ms = now_ms + needs_ms;
+    coordinator_wake_by(c, change->until_ms);
+}
+
+void coordinator_got_answer(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                            const struct rdzv_change_answer *a) {
+    struct coordinator_change *change = &c->change;
+    if (!change->open || a->id != change->id || s->change != CHANGE_ASKED) return;
+    seat_take_part(c, s, a->step < 0 ? CHANGE_READY : CHANGE_RUNS);
+    if (a->step < 0) return;
+    if (a->step > change->step && a->step < INT64_MAX) change->step = a->step;
+    extend(c, now_ms, a->needs_ms);
+}
+
+void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, uint64_t id) {
+    if (c->change.open && id == c->change.id && s->change == CHANGE_RUNS) {
+        seat_take_part(c, s, CHANGE_READY);
+    }
+}
+
+/* ---- the story ---- */
+
+/* The agreed step is one more than that of the furthest worker: it may have begun one more step
+ * since it was asked, and no worker is beyond that. */
+static void set_step(struct coordinator *c, int64_t now_ms) {
+    struct rdzv_message m = {.type = RDZV_CHANGE_AT};
+    m.change_at = (struct rdzv_change_at){.id = c->change.id,
+                                          .step = (uint64_t) c->change.step + 1,
+                                          .left_ms = c->change.until_ms - now_ms};
+    c->change.is_set = true;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->change == CHANGE_RUNS) c->actions->send(c->arg, s->peer, &m);
+    }
+}
+
+void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms) {
+    bool time_is_up = now_ms >= c->change.until_ms;
+    uint32_t running = c->in_change[CHANGE_RUNS];
+    if (!c->change.is_set && !time_is_up && c->in_change[CHANGE_ASKED] > 0) return;
+    if (running > 0 && !c->change.is_set && !time_is_up) set_step(c, now_ms);
+    if (running > 0 && !time_is_up) return;
+    /* If the node that wanted to join has gone again, the same nodes form the next round. */
+    if (c->in_state[SEAT_JOINED] > 0) c->members_changed = true;
+    coordinator_stop_round(c, now_ms);
+}

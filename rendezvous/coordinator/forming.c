@@ -1,0 +1,180 @@
+/* When a round forms, with which nodes, and what each node gets to know of it. assignment.c
+ * decides the ranks. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include "base/assert.h"
+#include "base/memory.h"
+#include "rendezvous/coordinator/assignment_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- with which nodes ---- */
+
+/* Nodes of the last round come before spares; among equals, first come, first served. */
+static int compare_claim(const void *pa, const void *pb) {
+    const struct coordinator_seat *const *a = pa, *const *b = pb;
+    int a_was_in = (*a)->group_rank >= 0, b_was_in = (*b)->group_rank >= 0;
+    if (a_was_in != b_was_in) return b_was_in - a_was_in;
+    if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
+    return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;
+}
+
+static uint32_t choose_seats(struct coordinator *c, struct coordinator_seat **chosen) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i]->state == SEAT_JOINED) chosen[n++] = c->seats[i];
+    }
+    if (n <= c->max_nodes) return n;
+    qsort(chosen, n, sizeof(*chosen), compare_claim);
+    return c->max_nodes;
+}
+
+static void describe_seat(struct coordinator_seat *s, struct assignment_node *out) {
+    *out = (struct assignment_node){
+        .owner = s, .host = s->host, .addr = s->addr, .role = s->role,
+        .pid = s->pid, .instance = s->instance, .node_rank = s->node_rank,
+        .kept_rank = s->group_rank, .old_rank = s->old_rank,
+        .local_world_size = s->local_world_size};
+}
+
+/* ---- the round ---- */
+
+/* Everything about a round that is being formed. */
+struct forming {
+    struct assignment_node *nodes; /* sorted by group rank once they are assigned */
+    uint32_t count;
+    struct assignment_summary sum;
+    struct coordinator_store store;
+};
+
+/* Room for the group ranks below n. */
+static int reserve_departed(struct coordinator *c, uint32_t n) {
+    if (n <= c->departed_count) return 0;
+    char **grown = realloc(c->departed, n * sizeof(*grown));
+    if (grown == NULL) return -ENOMEM;
+    memset(grown + c->departed_count, 0, (n - c->departed_count) * sizeof(*grown));
+    c->departed = grown;
+    c->departed_count = n;
+    return 0;
+}
+
+static int assign(struct coordinator *c, struct forming *f) {
+    CR_AUTO_FREE struct coordinator_seat **chosen = calloc(c->seat_count, sizeof(*chosen));
+    f->nodes = calloc(c->seat_count, sizeof(*f->nodes));
+    if (chosen == NULL || f->nodes == NULL) return -ENOMEM;
+    f->count = choose_seats(c, chosen);
+    CR_ASSERT(f->count >= c->min_nodes && f->count <= c->max_nodes);
+    for (uint32_t i = 0; i < f->count; i++) describe_seat(chosen[i], &f->nodes[i]);
+    int rc = assignment_make(f->nodes, f->count, c->departed, c->departed_count, c->fixed_ranks,
+                             &f->sum);
+    return rc < 0 ? rc : reserve_departed(c, f->nodes[f->count - 1].group_rank + 1);
+}
+
+/* A node that is not in the new round has no rank any more. */
+static void give_ranks(struct coordinator *c, const struct forming *f, int64_t now_ms) {
+    for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->group_rank = -1;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct assignment_node *a = &f->nodes[i];
+        struct coordinator_seat *s = a->owner;
+        s->group_rank = s->old_rank = a->group_rank;
+        s->first_rank = a->first_rank;
+        seat_enter(c, s, SEAT_RUNNING, now_ms);
+        free(c->departed[a->group_rank]);
+        c->departed[a->group_rank] = NULL;
+    }
+}
+
+static void send_round(struct coordinator *c, const struct forming *f, uint32_t i) {
+    const struct assignment_node *a = &f->nodes[i];
+    const struct coordinator_seat *s = a->owner;
+    struct rdzv_message m = {.type = RDZV_ROUND};
+    m.round = (struct rdzv_round){
+        .round = c->round, .restart_count = c->budget.restart_count,
+        .group_rank = a->group_rank, .group_world_size = f->count,
+        .first_rank = a->first_rank, .world_size = f->sum.world_size,
+        .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
+        .master_addr = f->store.addr, .master_port = f->store.port};
+    c->actions->send(c->arg, s->peer, &m);
+}
+
+/* "0=n1(0-7) 1=n2(8-15)", cut with an ellipsis. */
+static void describe_ranks(const struct forming *f, char *text, size_t room) {
+    size_t len = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct assignment_node *a = &f->nodes[i];
+        if (len + 100 >= room) {
+            (void) snprintf(text + len, room - len, " …");
+            return;
+        }
+        int add = snprintf(text + len, room - len, " %" PRIu32 "=%.60s(%" PRIu32 "-%" PRIu32 ")",
+                           a->group_rank, a->host, a->first_rank,
+                           a->first_rank + a->local_world_size - 1);
+        if (add > 0) len += (size_t) add;
+    }
+}
+
+static void log_assignment(struct coordinator *c, const struct forming *f) {
+    char text[RDZV_TEXT_MAX - 200];
+    describe_ranks(f, text, sizeof(text));
+    coordinator_log(c, CR_LOG_INFO,
+                    "round %" PRIu64 ": %" PRIu32 " nodes, %" PRIu32 " workers, restart %" PRIu32
+                    "; nodes kept %" PRIu32 ", returned %" PRIu32 ", moved %" PRIu32
+                    ", new %" PRIu32 ":%s",
+                    c->round, f->count, f->sum.world_size, c->budget.restart_count, f->sum.kept,
+                    f->sum.returned, f->sum.moved, f->sum.fresh, text);
+}
+
+static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
+    coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
+    c->round = c->next_round++;
+    c->members_changed = false;
+    c->gone_after_success = 0;
+    c->group_size = f->count;
+    c->world_size = f->sum.world_size;
+    budget_begin_round(&c->budget);
+    give_ranks(c, f, now_ms);
+    for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
+    log_assignment(c, f);
+    coordinator_find_deadline(c);
+}
+
+static void form_round(struct coordinator *c, int64_t now_ms) {
+    struct cr_error err = {0};
+    struct forming f = {.store = {.addr = ""}};
+    if (assign(c, &f) < 0) {
+        coordinator_set_why(c, "cannot form a round: the coordinator is out of memory");
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+    } else if (c->actions->open_store(c->arg, c->next_round, &f.store, &err) < 0) {
+        coordinator_set_why(c, "cannot open the store of round %" PRIu64 ": %.900s", c->next_round,
+                            err.text);
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+    } else {
+        begin_round(c, &f, now_ms);
+    }
+    free(f.nodes);
+}
+
+/* ---- when ---- */
+
+void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
+    uint32_t waiting = c->in_state[SEAT_JOINED];
+    bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
+    /* The time to join counts from the moment at which the nodes only wait for each other. */
+    if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
+    c->had_stopping = has_stopping;
+    coordinator_wake_by(c, now_ms + c->join_timeout_ms);
+    if (waiting < c->min_nodes) {
+        c->last_call_ms = COORDINATOR_NEVER;
+        return;
+    }
+    if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + c->last_call_timeout_ms;
+    if (has_stopping) return; /* these nodes join again, or leave */
+    bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
+    if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
+    else coordinator_wake_by(c, c->last_call_ms);
+}

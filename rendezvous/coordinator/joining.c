@@ -1,0 +1,221 @@
+/* A node's JOIN: what it must fulfil, and what follows from it. A JOIN comes from the network,
+ * so every number in it is checked before any of it counts. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define TIMEOUT_MAX_MS (INT64_C(1000) * 86400000)
+
+_Static_assert((uint64_t) RDZV_NODES_MAX * RDZV_LOCAL_WORLD_MAX <= INT32_MAX,
+               "the rank of a worker may not fit into an int");
+
+/* Sends REFUSED with that text. Returns -EINVAL. */
+static int refuse(struct coordinator *c, void *peer, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int refuse(struct coordinator *c, void *peer, const char *fmt, ...) {
+    char why[RDZV_TEXT_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(why, sizeof(why), fmt, ap);
+    va_end(ap);
+    struct rdzv_message m = {.type = RDZV_REFUSED};
+    m.refused = (struct rdzv_refused){
+        .version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX, .why = why};
+    c->actions->send(c->arg, peer, &m);
+    return -EINVAL;
+}
+
+/* ---- what a JOIN must fulfil by itself ---- */
+
+static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    if (j->min_nodes < 1 || j->min_nodes > j->max_nodes || j->max_nodes > RDZV_NODES_MAX) {
+        return refuse(c, peer, "cannot join with %" PRIu32 ":%" PRIu32 " nodes", j->min_nodes,
+                      j->max_nodes);
+    }
+    if (j->local_world_size < 1 || j->local_world_size > RDZV_LOCAL_WORLD_MAX) {
+        return refuse(c, peer, "cannot join with %" PRIu32 " workers", j->local_world_size);
+    }
+    return 0;
+}
+
+static int refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uint32_t nodes) {
+    return refuse(c, peer,
+                  "cannot join as node rank %" PRId64 ": the job has node ranks 0 to %" PRIu32,
+                  rank, nodes - 1);
+}
+
+/* With fixed ranks a round has each node rank once, which works only with one number of nodes. */
+static int check_fixed_ranks(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    if (j->fixed_ranks == 0) return 0;
+    if (j->min_nodes != j->max_nodes) {
+        return refuse(c, peer,
+                      "cannot join with fixed ranks and %" PRIu32 ":%" PRIu32
+                      " nodes: fixed ranks need one number of nodes", j->min_nodes, j->max_nodes);
+    }
+    if (j->node_rank < 0 || j->node_rank >= j->max_nodes) {
+        return refuse_node_rank(c, peer, j->node_rank, j->max_nodes);
+    }
+    return 0;
+}
+
+static bool is_timeout(int64_t ms, int64_t min_ms) { return ms >= min_ms && ms <= TIMEOUT_MAX_MS; }
+
+static int check_times(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    bool ok = is_timeout(j->join_timeout_ms, 1) && is_timeout(j->last_call_timeout_ms, 0) &&
+              is_timeout(j->change_notice_ms, 0) && j->keep_alive_interval_ms >= 1 &&
+              j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
+              j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
+    return ok ? 0 : refuse(c, peer, "cannot join with such timeouts");
+}
+
+/* What a node remembers may become the coordinator's own counts. A number of rounds above the
+ * bound is believed only if this coordinator has counted as many itself. */
+static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
+    if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
+        return refuse(c, peer,
+                      "cannot join after %" PRIu64 " rounds: no job has more than %" PRIu64,
+                      j->rounds_seen, RDZV_ROUNDS_SEEN_MAX);
+    }
+    if (j->restarts_seen > budget) {
+        return refuse(c, peer,
+                      "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu32
+                      "; give every node the same --max-restarts",
+                      j->restarts_seen, budget);
+    }
+    return 0;
+}
+
+static int check_join(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    int rc = check_sizes(c, peer, j);
+    if (rc == 0) rc = check_fixed_ranks(c, peer, j);
+    if (rc == 0) rc = check_times(c, peer, j);
+    if (rc == 0) rc = check_memories(c, peer, j);
+    return rc;
+}
+
+/* ---- what it must fulfil in this job ---- */
+
+/* The job's settings may differ from those in this JOIN, so the rank is checked against the
+ * job's. */
+static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    if (!c->fixed_ranks) return 0;
+    if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
+        return refuse_node_rank(c, peer, j->node_rank, c->max_nodes);
+    }
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        const struct coordinator_seat *s = c->seats[i];
+        if (s->node_rank != j->node_rank) continue;
+        return refuse(c, peer,
+                      "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
+                      ") has it; give "
+                      "every node a --node-rank of its own",
+                      j->node_rank, s->host, s->pid);
+    }
+    return 0;
+}
+
+/* The same launcher may connect again before the coordinator notices that its old connection is
+ * dead: then the old seat goes. A JOIN that arrives late over an older connection must not end
+ * the newer one. */
+static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
+                            const struct rdzv_join *j) {
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->instance != j->instance || s->local) continue;
+        if (s->connection >= j->connection)
+            return refuse(c, peer, "this node has a newer connection");
+        c->actions->hang_up(c->arg, s->peer);
+        coordinator_lost(c, now_ms, s, "it has a new connection");
+        break;
+    }
+    return 0;
+}
+
+/* ---- what follows ---- */
+
+static void take_settings(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
+    c->min_nodes = j->min_nodes;
+    c->max_nodes = j->max_nodes;
+    c->budget.max_restarts = j->max_restarts;
+    c->fixed_ranks = j->fixed_ranks != 0;
+    c->join_timeout_ms = j->join_timeout_ms;
+    c->last_call_timeout_ms = j->last_call_timeout_ms;
+    c->interval_ms = j->keep_alive_interval_ms;
+    c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
+    c->notice_ms = j->change_notice_ms;
+    c->members_changed = true;
+    coordinator_start_forming(c, now_ms, "the first node joins");
+}
+
+static void warn_of_other_settings(struct coordinator *c, const struct rdzv_join *j) {
+    if (j->min_nodes == c->min_nodes && j->max_nodes == c->max_nodes &&
+        j->max_restarts == c->budget.max_restarts) {
+        return;
+    }
+    coordinator_log(c, CR_LOG_WARN,
+                    "node '%.200s' asks for %" PRIu32 ":%" PRIu32 " nodes and %" PRIu32
+                    " restarts, the job's first node asked for %" PRIu32 ":%" PRIu32 " and %" PRIu32
+                    ", which counts",
+                    j->host, j->min_nodes, j->max_nodes, j->max_restarts, c->min_nodes,
+                    c->max_nodes, c->budget.max_restarts);
+}
+
+/* The nodes' memories count if this coordinator is new and its predecessor is lost. */
+static void take_memories(struct coordinator *c, const struct rdzv_join *j) {
+    if (j->rounds_seen > c->next_round) c->next_round = j->rounds_seen;
+    budget_remember(&c->budget, j->restarts_seen);
+}
+
+static void send_accepted(struct coordinator *c, void *peer) {
+    struct rdzv_message m = {.type = RDZV_ACCEPTED};
+    m.accepted = (struct rdzv_accepted){
+        .keep_alive_interval_ms = c->interval_ms,
+        .keep_alive_max_attempt = (uint32_t) (c->lease_ms / c->interval_ms)};
+    c->actions->send(c->arg, peer, &m);
+}
+
+static int refuse_after_the_end(struct coordinator *c, void *peer) {
+    char why[RDZV_TEXT_MAX];
+    (void) snprintf(why, sizeof(why), "job '%.64s' has ended and takes no more nodes: %.800s",
+                    c->run_id, c->why);
+    coordinator_send_end(c, peer, RENDEZVOUS_LOST, why);
+    return -EPERM;
+}
+
+/* Returns 0 if the node may have a seat; else it has been sent the reason. The settings of the
+ * first JOIN become the job's. */
+static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
+    if (check_join(c, peer, j) < 0) return -EINVAL;
+    if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
+    if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
+    if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
+    else warn_of_other_settings(c, j);
+    if (check_node_rank(c, peer, j) < 0) return -EEXIST;
+    if (c->seat_count >= RDZV_NODES_MAX) {
+        return refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already", c->seat_count);
+    }
+    return 0;
+}
+
+struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
+                                          bool local, const struct rdzv_join *join) {
+    if (admit(c, now_ms, peer, join) < 0) return NULL;
+    struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
+    if (s == NULL) {
+        (void) refuse(c, peer, "cannot join: the coordinator is out of memory");
+        return NULL;
+    }
+    take_memories(c, join);
+    send_accepted(c, peer);
+    coordinator_log(c, CR_LOG_INFO,
+                    "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
+                    " waiting, %" PRIu32 ":%" PRIu32 " wanted",
+                    s->host, s->addr, s->pid, c->in_state[SEAT_JOINED], c->min_nodes, c->max_nodes);
+    coordinator_reconcile(c, now_ms);
+    return s;
+}

@@ -1,0 +1,131 @@
+/* Everything that time decides: the lease of each node, the time to join, the time to stop
+ * workers, and when the coordinator wants to be called next. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* The least time that a node gets to stop its workers: more than any grace in use. */
+#define STOP_LIMIT_MS INT64_C(120000)
+
+void coordinator_wake_by(struct coordinator *c, int64_t when_ms) {
+    if (when_ms < c->wake_ms) c->wake_ms = when_ms;
+}
+
+int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
+
+/* ---- the time to join, and to stop workers ---- */
+
+static int64_t max_ms(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* When the time of this seat in its state is up. See SEAT_STATES in coordinator.h. */
+static int64_t state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
+    if (c->phase != COORDINATOR_FORMING) return CR_FOREVER;
+    if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) {
+        return s->since_ms + max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
+    }
+    if (s->state != SEAT_JOINED || c->had_stopping) return CR_FOREVER;
+    return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
+}
+
+/* The hosts that have joined, for a message that leaves the reader to see which did not. */
+static void list_hosts(const struct coordinator *c, char *out, size_t room) {
+    size_t len = 0;
+    for (uint32_t i = 0; i < c->seat_count && len + 80 < room; i++) {
+        const struct coordinator_seat *s = c->seats[i];
+        int add = s->node_rank >= 0
+                      ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")",
+                                 i == 0 ? "" : ", ", s->host, s->node_rank)
+                      : snprintf(out + len, room - len, "%s%.60s", i == 0 ? "" : ", ", s->host);
+        if (add > 0) len += (size_t) add;
+    }
+    if (c->seat_count == 0) (void) snprintf(out, room, "none");
+}
+
+static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
+                             int64_t now_ms, char why[RDZV_TEXT_MAX]) {
+    char here[600] = "";
+    if (s->state != SEAT_JOINED) {
+        (void) snprintf(why, RDZV_TEXT_MAX, "its workers could not be stopped for %" PRId64 " s",
+                        (now_ms - s->since_ms) / 1000);
+        return;
+    }
+    list_hosts(c, here, sizeof(here));
+    (void) snprintf(why, RDZV_TEXT_MAX,
+                    "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
+                    " nodes came: %s; start the missing ones, or raise join_timeout in --rdzv-conf",
+                    (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes,
+                    here);
+}
+
+static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
+    char why[RDZV_TEXT_MAX];
+    describe_timeout(c, s, now_ms, why);
+    coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
+    c->actions->hang_up(c->arg, s->peer);
+    coordinator_vacate(c, now_ms, s, "was sent away", "its time is up");
+}
+
+/* ---- the lease ---- */
+
+static int64_t confirm_ms(const struct coordinator *c) { return c->lease_ms / 8 + 1; }
+
+static int64_t lease_limit(const struct coordinator *c, const struct coordinator_seat *s) {
+    if (s->local) return CR_FOREVER;
+    if (s->suspected_ms != COORDINATOR_NEVER) return s->suspected_ms + confirm_ms(c);
+    return s->heard_ms + c->lease_ms;
+}
+
+/* A silent node is judged in two looks, an eighth of the lease apart. If this process was
+ * stopped or slow, the node's messages are waiting to be read; they are read between the two
+ * looks. A second look that comes late itself counts as a first one. Returns whether the node is
+ * lost. */
+static bool lease_is_over(struct coordinator *c, struct coordinator_seat *s, int64_t now_ms) {
+    if (now_ms < lease_limit(c, s)) return false;
+    bool is_first = s->suspected_ms == COORDINATOR_NEVER;
+    if (is_first || now_ms > s->suspected_ms + 2 * confirm_ms(c)) {
+        s->suspected_ms = now_ms;
+        return false;
+    }
+    return true;
+}
+
+static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
+    char why[100];
+    (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
+                    now_ms - s->heard_ms);
+    c->actions->hang_up(c->arg, s->peer);
+    coordinator_lost(c, now_ms, s, why);
+}
+
+/* ---- the tick ---- */
+
+void coordinator_find_deadline(struct coordinator *c) {
+    c->wake_ms = CR_FOREVER;
+    if (c->phase == COORDINATOR_ENDED) return;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        coordinator_wake_by(c, state_limit(c, c->seats[i]));
+        coordinator_wake_by(c, lease_limit(c, c->seats[i]));
+    }
+    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
+        !c->had_stopping) {
+        coordinator_wake_by(c, c->last_call_ms);
+    }
+    if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
+}
+
+void coordinator_tick(struct coordinator *c, int64_t now_ms) {
+    if (now_ms < c->wake_ms) return;
+    /* The last call comes first: a node whose time to join ends in the same moment is in the
+     * round. */
+    coordinator_reconcile(c, now_ms);
+    for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
+        if (i >= c->seat_count) continue; /* seats move when one is vacated */
+        struct coordinator_seat *s = c->seats[i];
+        if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
+        else if (now_ms >= state_limit(c, s)) time_is_up(c, now_ms, s);
+    }
+    coordinator_find_deadline(c);
+}

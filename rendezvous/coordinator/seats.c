@@ -1,0 +1,105 @@
+/* The table of nodes: one seat for each, from its JOIN until it is gone. Counts of the seats in
+ * each state are kept beside the table, because reconcile() asks for them after every event. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]) {
+    (void) snprintf(out, SEAT_NAME_MAX, "node '%.200s' (%.60s, process %" PRIu64 ")", s->host,
+                    s->addr, s->pid);
+}
+
+void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next) {
+    c->in_change[s->change]--;
+    c->in_change[next]++;
+    s->change = next;
+}
+
+void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
+                int64_t now_ms) {
+    coordinator_log(c, CR_LOG_DEBUG, "node '%.200s' (process %" PRIu64 "): %s -> %s", s->host,
+                    s->pid, seat_state_name(s->state), seat_state_name(next));
+    seat_take_part(c, s, CHANGE_NONE);
+    c->in_state[s->state]--;
+    c->in_state[next]++;
+    s->state = next;
+    s->since_ms = now_ms;
+}
+
+/* ---- making ---- */
+
+static int reserve(struct coordinator *c) {
+    if (c->seat_count < c->seat_cap) return 0;
+    uint32_t cap = c->seat_cap != 0 ? 2 * c->seat_cap : 8;
+    struct coordinator_seat **grown = realloc(c->seats, cap * sizeof(*grown));
+    if (grown == NULL) return -ENOMEM;
+    c->seats = grown;
+    c->seat_cap = cap;
+    return 0;
+}
+
+static void seat_free(struct coordinator_seat *s) {
+    free(s->host);
+    free(s->addr);
+    free(s->role);
+    free(s);
+}
+
+static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local,
+                                          const struct rdzv_join *join) {
+    struct coordinator_seat *s = calloc(1, sizeof(*s));
+    if (s == NULL) return NULL;
+    *s = (struct coordinator_seat){
+        .peer = peer, .state = SEAT_JOINED, .local = local,
+        .pid = join->pid, .instance = join->instance, .connection = join->connection,
+        .node_rank = join->node_rank, .local_world_size = join->local_world_size,
+        .group_rank = -1, .old_rank = join->last_rank,
+        .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};
+    s->host = strdup(join->host);
+    s->addr = strdup(join->addr);
+    s->role = strdup(join->role);
+    if (s->host != NULL && s->addr != NULL && s->role != NULL) return s;
+    seat_free(s);
+    return NULL;
+}
+
+struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
+                                  const struct rdzv_join *join) {
+    struct coordinator_seat *s = reserve(c) == 0 ? seat_make(now_ms, peer, local, join) : NULL;
+    if (s == NULL) return NULL;
+    s->index = c->seat_count;
+    c->seats[c->seat_count++] = s;
+    c->in_state[SEAT_JOINED]++;
+    c->in_change[CHANGE_NONE]++;
+    if (!local) coordinator_wake_by(c, now_ms + c->lease_ms);
+    return s;
+}
+
+/* ---- removing ---- */
+
+/* So that the same host can get the rank back. Without memory only that is lost. */
+static void note_departed(struct coordinator *c, const struct coordinator_seat *s) {
+    if (s->group_rank < 0 || (uint64_t) s->group_rank >= c->departed_count) return;
+    free(c->departed[s->group_rank]);
+    c->departed[s->group_rank] = strdup(s->host);
+}
+
+void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
+    note_departed(c, s);
+    c->in_state[s->state]--;
+    c->in_change[s->change]--;
+    c->seats[s->index] = c->seats[--c->seat_count];
+    c->seats[s->index]->index = s->index;
+    seat_free(s);
+}
+
+void seats_free(struct coordinator *c) {
+    for (uint32_t i = 0; i < c->seat_count; i++) seat_free(c->seats[i]);
+    for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
+    free(c->departed);
+    free(c->seats);
+}

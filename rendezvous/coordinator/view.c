@@ -1,0 +1,60 @@
+/* What operators, tests and the simulator can see of a coordinator, and the names of its states. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include <string.h>
+
+const char *coordinator_phase_name(uint32_t phase) {
+    switch (phase) {
+#define P(name)                                                                                    \
+    case COORDINATOR_##name: return #name;
+        COORDINATOR_PHASES(P)
+#undef P
+    default: return "?";
+    }
+}
+
+const char *seat_state_name(uint32_t state) {
+    switch (state) {
+#define S(name)                                                                                    \
+    case SEAT_##name: return #name;
+        SEAT_STATES(S)
+#undef S
+    default: return "?";
+    }
+}
+
+/* How many nodes are missing before a round can form: those that are stopping their workers, and
+ * those that the minimum needs beyond them. */
+static uint32_t count_awaited(const struct coordinator *c) {
+    uint32_t stopping = c->in_state[SEAT_STOPPING], here = c->in_state[SEAT_JOINED] + stopping;
+    if (c->phase != COORDINATOR_FORMING) return 0;
+    return stopping + (here < c->min_nodes ? c->min_nodes - here : 0);
+}
+
+void coordinator_look(const struct coordinator *c, struct coordinator_view *out) {
+    *out = (struct coordinator_view){.phase = c->phase,
+                                     .next_round = c->next_round,
+                                     .restart_count = c->budget.restart_count,
+                                     .max_restarts = c->budget.max_restarts,
+                                     .min_nodes = c->min_nodes,
+                                     .max_nodes = c->max_nodes,
+                                     .group_world_size = c->group_size,
+                                     .world_size = c->world_size,
+                                     .seats = c->seat_count,
+                                     .awaited = count_awaited(c),
+                                     .outcome = c->outcome,
+                                     .why = c->why};
+    memcpy(out->in_state, c->in_state, sizeof(out->in_state));
+}
+
+void coordinator_visit(const struct coordinator *c,
+                       void (*visit)(void *arg, const struct seat_view *seat), void *arg) {
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        const struct coordinator_seat *s = c->seats[i];
+        struct seat_view view = {.host = s->host, .addr = s->addr, .role = s->role, .pid = s->pid,
+                                 .local = s->local, .state = s->state, .group_rank = s->group_rank,
+                                 .local_world_size = s->local_world_size,
+                                 .first_rank = s->first_rank, .heard_ms = s->heard_ms};
+        visit(arg, &view);
+    }
+}

@@ -1,0 +1,189 @@
+/* A host as a whole: opening, the end of every event, taking over and being deposed, closing. */
+#include "rendezvous/host/host.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "rendezvous/host/host_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
+
+/* ---- the end of every event ---- */
+
+static void on_timer(uv_timer_t *timer) {
+    struct coordinator_host *host = timer->data;
+    host_tick_jobs(host);
+    host_end_event(host);
+}
+
+static void arm_timer(struct coordinator_host *host) {
+    int64_t when_ms = host_jobs_deadline(host), now_ms = host_now_ms(host);
+    if (when_ms == CR_FOREVER) {
+        (void) uv_timer_stop(&host->timer);
+    } else {
+        (void) uv_timer_start(&host->timer, on_timer,
+                              when_ms > now_ms ? (uint64_t) (when_ms - now_ms) : 0, 0);
+    }
+}
+
+static void close_handles(struct coordinator_host *host);
+
+/* Sends what the event has queued, closes what is over, and sets the next deadline. */
+void host_end_event(struct coordinator_host *host) {
+    while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
+    if (!host->closing) arm_timer(host);
+    else if (LIST_EMPTY(&host->peers)) close_handles(host);
+}
+
+/* ---- opening ---- */
+
+/* No connection is handed over by the store's thread after this. */
+static void close_stores(struct coordinator_host *host) {
+    store_space_close(host->spare);
+    store_space_close(host->door);
+    host->spare = host->door = NULL;
+    host_close_spaces(host);
+    store_server_stop(host->store);
+    host->store = NULL;
+}
+
+static void host_free(struct coordinator_host *host) {
+    close_stores(host);
+    host_free_jobs(host);
+    host_free_handoffs(host);
+    uv_mutex_destroy(&host->lock);
+    free(host->store_host);
+    free(host);
+}
+
+static struct coordinator_host *host_new(uv_loop_t *loop,
+                                         const struct coordinator_host_options *o) {
+    struct coordinator_host *host = calloc(1, sizeof(*host));
+    if (host == NULL) return NULL;
+    host->loop = loop;
+    host->store_host = strdup(o->store_host);
+    host->store_port = o->store_port;
+    host->terms.close_timeout_ms = o->close_timeout_ms;
+    host->terms.leads = !o->elected;
+    STAILQ_INIT(&host->handoffs);
+    (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
+                    o->store_addr != NULL ? o->store_addr : o->store_host);
+    if (host->store_host != NULL && uv_mutex_init(&host->lock) == 0) return host;
+    free(host->store_host);
+    free(host);
+    return NULL;
+}
+
+/* Whether nodes of other processes may connect. */
+static bool wants_nodes(const struct coordinator_host_options *o) {
+    return !o->alone && (o->store_port != 0 || o->listen_host != NULL);
+}
+
+/* Handoffs are accepted before the first port is open. So a node that connects at once is kept
+ * until the host listens, and is not turned away. */
+static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
+                       struct cr_error *err) {
+    int rc = store_server_start(NULL, &host->store, err);
+    if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
+    if (rc == 0 && o->listen_host != NULL) {
+        rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
+                               &host->door_port, err);
+    }
+    if (rc == 0 && !o->jobs_come_later) {
+        rc = host_open_space(host, &host->spare, &host->spare_port, err);
+    }
+    return rc;
+}
+
+int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
+                          struct coordinator_host **out, struct cr_error *err) {
+    struct coordinator_host *host = host_new(loop, options);
+    if (host == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+    int rc = open_stores(host, options, err);
+    if (rc == 0 && wants_nodes(options)) rc = host_start_listening(host, err);
+    if (rc < 0) {
+        host_free(host);
+        return rc;
+    }
+    (void) uv_timer_init(loop, &host->timer);
+    host->timer.data = host;
+    host->open_handles++;
+    *out = host;
+    return 0;
+}
+
+uint16_t coordinator_host_port(const struct coordinator_host *host) {
+    return host->door != NULL ? host->door_port : host->spare_port;
+}
+
+/* ---- elections ---- */
+
+void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch) {
+    host->terms.leads = true;
+    host->terms.epoch = epoch;
+}
+
+void coordinator_host_depose(struct coordinator_host *host, const char *why) {
+    struct host_peer *peer;
+    host->terms.leads = false;
+    LIST_FOREACH(peer, &host->peers, entry) {
+        CR_ASSERT(!peer->local);
+        host_peer_forget(peer, why);
+    }
+    host_free_jobs(host);
+    host_end_event(host);
+}
+
+/* ---- closing: the last message to all nodes, their hanging up, our handles, the stores ---- */
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct coordinator_host *host = handle->data;
+    if (--host->open_handles > 0) return;
+    void (*on_close)(void *) = host->on_close;
+    void *arg = host->on_close_arg;
+    host_free(host);
+    if (on_close != NULL) on_close(arg);
+}
+
+static void close_handles(struct coordinator_host *host) {
+    if (host->closing_handles) return;
+    host->closing_handles = true;
+    close_stores(host);
+    uv_close((uv_handle_t *) &host->timer, on_handle_closed);
+    if (host->listens) uv_close((uv_handle_t *) &host->wake, on_handle_closed);
+}
+
+static void on_close_timeout(uv_timer_t *timer) {
+    struct coordinator_host *host = timer->data;
+    struct host_peer *peer;
+    LIST_FOREACH(peer, &host->peers, entry) {
+        if (!peer->local) host_peer_close(peer, host->why);
+    }
+}
+
+void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_abandon(job->coordinator, host_now_ms(host), why);
+    }
+    host_end_event(host);
+}
+
+void coordinator_host_close(struct coordinator_host *host, const char *why,
+                            void (*on_close)(void *arg), void *arg) {
+    CR_ASSERT(!host->closing);
+    (void) snprintf(host->why, sizeof(host->why), "%s", why != NULL ? why : "it leads no more");
+    host->terms.closing = host->why;
+    host->on_close = on_close;
+    host->on_close_arg = arg;
+    host->closing = true;
+    if (why == NULL) host->terms.leads = false;
+    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
+                          0);
+    if (why != NULL) coordinator_host_abandon(host, why);
+    else if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
+    else host_end_event(host);
+}

@@ -1,0 +1,172 @@
+/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its
+ * round. */
+#include "rendezvous/host/host_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the coordinator's actions ---- */
+
+static void job_send(void *arg, void *peer, const struct rdzv_message *m) {
+    (void) arg;
+    host_peer_send(peer, m);
+}
+
+static void job_hang_up(void *arg, void *peer) {
+    (void) arg;
+    host_peer_hang_up(peer);
+}
+
+static void job_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    cr_log(level, "%s", text);
+}
+
+static int job_wants_log(void *arg, enum cr_log_level level) {
+    (void) arg;
+    return cr_log_enabled(level);
+}
+
+int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
+                    struct cr_error *err) {
+    return store_server_open(host->store, host->store_host, host->store_port, space, port, err);
+}
+
+/* Opens the new round's key space before the last round's is closed, so that their ports differ. */
+static int replace_space(struct host_job *job, uint16_t *port, struct cr_error *err) {
+    struct store_space *fresh = NULL;
+    int rc = host_open_space(job->host, &fresh, port, err);
+    if (rc < 0) return rc;
+    store_space_close(job->space);
+    job->space = fresh;
+    return 0;
+}
+
+static int job_open_store(void *arg, uint64_t round, struct coordinator_store *out,
+                          struct cr_error *err) {
+    struct host_job *job = arg;
+    struct coordinator_host *host = job->host;
+    uint16_t port = host->store_port;
+    int rc = 0;
+    if (host->spare != NULL) {
+        job->space = host->spare;
+        port = host->spare_port;
+        host->spare = NULL;
+    } else if (host->store_port != 0 && job->space != NULL) {
+        store_space_clear(job->space);
+    } else {
+        rc = replace_space(job, &port, err);
+    }
+    if (rc < 0) return rc;
+    (void) snprintf(out->addr, sizeof(out->addr), "%s", host->store_addr);
+    out->port = port;
+    cr_debug("round %" PRIu64 ": store at %s port %u", round, out->addr, out->port);
+    return 0;
+}
+
+static const struct coordinator_actions job_actions = {
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
+    .wants_log = job_wants_log};
+
+/* ---- coming and going ---- */
+
+static void job_free(struct host_job *job) {
+    if (job == NULL) return;
+    coordinator_free(job->coordinator);
+    store_space_close(job->space);
+    free(job->run_id);
+    free(job);
+}
+
+struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (strcmp(job->run_id, run_id) == 0) return job;
+    }
+    return NULL;
+}
+
+static struct host_job *job_new(struct coordinator_host *host, const char *run_id) {
+    struct host_job *job = calloc(1, sizeof(*job));
+    if (job == NULL) return NULL;
+    job->host = host;
+    job->run_id = strdup(run_id);
+    job->coordinator = coordinator_new(run_id, &job_actions, job);
+    if (job->run_id == NULL || job->coordinator == NULL) {
+        job_free(job);
+        return NULL;
+    }
+    LIST_INSERT_HEAD(&host->jobs, job, entry);
+    return job;
+}
+
+struct host_job *host_get_job(struct coordinator_host *host, const char *run_id) {
+    struct host_job *job = host_find_job(host, run_id);
+    return job != NULL ? job : job_new(host, run_id);
+}
+
+void host_drop_job(struct host_job *job) {
+    if (--job->peers == 0)
+        job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
+}
+
+void host_free_jobs(struct coordinator_host *host) {
+    struct host_job *job;
+    while ((job = LIST_FIRST(&host->jobs)) != NULL) {
+        LIST_REMOVE(job, entry);
+        job_free(job);
+    }
+}
+
+void host_close_spaces(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        store_space_close(job->space);
+        job->space = NULL;
+    }
+}
+
+/* ---- time ---- */
+
+int64_t host_jobs_deadline(const struct coordinator_host *host) {
+    int64_t when_ms = CR_FOREVER;
+    const struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        int64_t deadline_ms = coordinator_deadline(job->coordinator);
+        if (deadline_ms < when_ms) when_ms = deadline_ms;
+        if (job->peers == 0 && job->forget_ms < when_ms) when_ms = job->forget_ms;
+    }
+    return when_ms;
+}
+
+static void forget_jobs(struct coordinator_host *host) {
+    struct host_job *job, *next;
+    for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
+        next = LIST_NEXT(job, entry);
+        if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
+        cr_debug("job '%s' is forgotten", job->run_id);
+        LIST_REMOVE(job, entry);
+        job_free(job);
+    }
+}
+
+void host_tick_jobs(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) coordinator_tick(job->coordinator, host_now_ms(host));
+    forget_jobs(host);
+}
+
+bool host_has_running_job(const struct coordinator_host *host) {
+    struct coordinator_view view;
+    const struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_look(job->coordinator, &view);
+        if (view.phase != COORDINATOR_ENDED) return true;
+    }
+    return false;
+}

@@ -1,0 +1,279 @@
+/* The connected nodes of a host: a session each, and around it the transport. A remote node has
+ * a TCP connection; a node of this process has two queues of bytes, which rendezvous/way
+ * empties. */
+#include "rendezvous/host/host_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define UNREAD_MAX ((size_t) 1 << 20) /* bytes that a node may leave unread */
+
+static void mark_unsent(struct host_peer *peer) {
+    if (peer->is_unsent) return;
+    peer->is_unsent = true;
+    LIST_INSERT_HEAD(&peer->host->unsent, peer, unsent_entry);
+}
+
+void host_peer_send(struct host_peer *peer, const struct rdzv_message *m) {
+    host_session_send(&peer->session, host_now_ms(peer->host), m);
+    mark_unsent(peer);
+}
+
+void host_peer_hang_up(struct host_peer *peer) {
+    peer->seat = NULL;
+    host_session_hang_up(&peer->session, host_now_ms(peer->host));
+    mark_unsent(peer);
+}
+
+/* ---- the session's actions ---- */
+
+static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
+    struct host_peer *peer = arg;
+    peer->job = host_get_job(peer->host, hello->run_id);
+    if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
+    peer->job->peers++;
+    return 0;
+}
+
+static int on_join(void *arg, const struct rdzv_join *join) {
+    struct host_peer *peer = arg;
+    peer->seat =
+        coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local, join);
+    return peer->seat != NULL ? 0 : -EACCES;
+}
+
+static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    struct host_peer *peer = arg;
+    return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
+}
+
+static void on_lost(void *arg, const char *why) {
+    struct host_peer *peer = arg;
+    struct coordinator_seat *seat = peer->seat;
+    peer->seat = NULL;
+    if (seat != NULL) {
+        coordinator_lost(peer->job->coordinator, host_now_ms(peer->host), seat, why);
+    }
+}
+
+static void on_status(void *arg) { host_answer_status(arg); }
+
+static int on_operate(void *arg, const struct rdzv_operate *what, struct cr_error *err) {
+    return host_answer_operate(arg, what, err);
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg;
+    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+}
+
+static const struct host_session_actions session_actions = {
+    .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
+    .on_status = on_status, .on_operate = on_operate, .log = on_log};
+
+/* ---- coming and going ---- */
+
+static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
+    struct host_peer *peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) return NULL;
+    peer->host = host;
+    peer->local = local;
+    peer->armed_ms = CR_FOREVER;
+    LIST_INSERT_HEAD(&host->peers, peer, entry);
+    host_session_open(&peer->session, host_now_ms(host), local, &host->terms, &session_actions,
+                      peer);
+    mark_unsent(peer);
+    return peer;
+}
+
+static void peer_free(struct host_peer *peer) {
+    if (peer->is_unsent) LIST_REMOVE(peer, unsent_entry);
+    if (peer->job != NULL) host_drop_job(peer->job);
+    LIST_REMOVE(peer, entry);
+    host_session_done(&peer->session);
+    cr_buffer_done(&peer->writing);
+    free(peer);
+}
+
+static void on_peer_closed(uv_handle_t *handle) {
+    struct host_peer *peer = handle->data;
+    struct coordinator_host *host = peer->host;
+    if (--peer->open_handles > 0) return;
+    peer_free(peer);
+    host_end_event(host);
+}
+
+void host_peer_close(struct host_peer *peer, const char *why) {
+    if (peer->closing) return;
+    peer->closing = true;
+    host_session_lost(&peer->session, host_now_ms(peer->host), why);
+    uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    uv_close((uv_handle_t *) &peer->timer, on_peer_closed);
+}
+
+void host_peer_forget(struct host_peer *peer, const char *why) {
+    peer->job = NULL;
+    host_peer_hang_up(peer);
+    host_peer_close(peer, why);
+}
+
+/* ---- nodes of this process ---- */
+
+struct host_peer *coordinator_host_add_local(struct coordinator_host *host,
+                                             void (*deliver)(void *arg, const char *data,
+                                                             size_t len),
+                                             void *arg) {
+    struct host_peer *peer = peer_new(host, true);
+    if (peer == NULL) return NULL;
+    peer->deliver = deliver;
+    peer->deliver_arg = arg;
+    return peer;
+}
+
+void host_peer_receive(struct host_peer *peer, const char *data, size_t len) {
+    struct coordinator_host *host = peer->host;
+    host_session_receive(&peer->session, host_now_ms(host), data, len);
+    mark_unsent(peer);
+    host_end_event(host);
+}
+
+void host_peer_gone(struct host_peer *peer, const char *why) {
+    struct coordinator_host *host = peer->host;
+    host_session_lost(&peer->session, host_now_ms(host), why);
+    peer_free(peer);
+    host_end_event(host);
+}
+
+static void flush_local(struct host_peer *peer) {
+    struct cr_buffer *out = &peer->session.out;
+    if (out->len > 0) peer->deliver(peer->deliver_arg, out->data, out->len);
+    cr_buffer_clear(out);
+    if (peer->session.state >= HOST_SESSION_CLOSING) peer->deliver(peer->deliver_arg, NULL, 0);
+}
+
+/* ---- remote nodes: reading ---- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    (void) suggested;
+    struct coordinator_host *host = ((struct host_peer *) handle->data)->host;
+    *buf = uv_buf_init(host->read_buffer, sizeof(host->read_buffer));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
+    struct host_peer *peer = stream->data;
+    struct coordinator_host *host = peer->host;
+    if (n > 0) host_session_receive(&peer->session, host_now_ms(host), buf->base, (size_t) n);
+    else if (n == UV_EOF) host_peer_close(peer, "its connection was closed");
+    else if (n < 0) host_peer_close(peer, uv_strerror((int) n));
+    mark_unsent(peer);
+    host_end_event(host);
+}
+
+void host_add_remote(struct coordinator_host *host, int fd, const char *data, size_t len) {
+    struct host_peer *peer = peer_new(host, false);
+    if (peer == NULL) {
+        (void) close(fd);
+        return;
+    }
+    (void) uv_tcp_init(host->loop, &peer->tcp);
+    (void) uv_timer_init(host->loop, &peer->timer);
+    peer->tcp.data = peer->timer.data = peer;
+    peer->open_handles = 2;
+    int rc = uv_tcp_open(&peer->tcp, fd);
+    if (rc < 0) (void) close(fd);
+    if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
+    if (rc < 0) host_peer_close(peer, uv_strerror(rc));
+    else host_session_receive(&peer->session, host_now_ms(host), data, len);
+}
+
+/* ---- remote nodes: the session's deadline ---- */
+
+static void on_peer_timer(uv_timer_t *timer) {
+    struct host_peer *peer = timer->data;
+    struct coordinator_host *host = peer->host;
+    peer->armed_ms = CR_FOREVER;
+    host_session_tick(&peer->session, host_now_ms(host));
+    mark_unsent(peer);
+    host_end_event(host);
+}
+
+static void arm_peer_timer(struct host_peer *peer) {
+    int64_t when_ms = host_session_deadline(&peer->session), now_ms = host_now_ms(peer->host);
+    if (when_ms == peer->armed_ms) return;
+    peer->armed_ms = when_ms;
+    if (when_ms == CR_FOREVER) {
+        (void) uv_timer_stop(&peer->timer);
+    } else {
+        (void) uv_timer_start(&peer->timer, on_peer_timer,
+                              when_ms > now_ms ? (uint64_t) (when_ms - now_ms) : 0, 0);
+    }
+}
+
+/* ---- remote nodes: writing ---- */
+
+static void on_written(uv_write_t *req, int status) {
+    struct host_peer *peer = CR_CONTAINER_OF(req, struct host_peer, write);
+    struct coordinator_host *host = peer->host;
+    peer->write_busy = false;
+    cr_buffer_clear(&peer->writing);
+    if (status < 0) host_peer_close(peer, uv_strerror(status));
+    else mark_unsent(peer);
+    host_end_event(host);
+}
+
+/* Gives the kernel what it takes now, and queues the rest. */
+static void peer_write(struct host_peer *peer) {
+    struct cr_buffer *out = &peer->session.out;
+    uv_stream_t *stream = (uv_stream_t *) &peer->tcp;
+    uv_buf_t buf = uv_buf_init(out->data, (unsigned) out->len);
+    int n = uv_try_write(stream, &buf, 1);
+    if (n < 0 && n != UV_EAGAIN) {
+        host_peer_close(peer, uv_strerror(n));
+        return;
+    }
+    cr_buffer_consume(out, n > 0 ? (size_t) n : 0);
+    if (out->len == 0) return;
+    struct cr_buffer spare = peer->writing;
+    peer->writing = *out;
+    *out = spare;
+    buf = uv_buf_init(peer->writing.data, (unsigned) peer->writing.len);
+    peer->write_busy = uv_write(&peer->write, stream, &buf, 1, on_written) == 0;
+    if (!peer->write_busy) host_peer_close(peer, "writing failed");
+}
+
+static void on_shut(uv_shutdown_t *req, int status) {
+    (void) req;
+    (void) status; /* the node's end-of-file, or the session's deadline, ends the connection */
+}
+
+static void flush_remote(struct host_peer *peer) {
+    const struct host_session *s = &peer->session;
+    if (peer->closing) return;
+    if (s->state == HOST_SESSION_CLOSED) {
+        host_peer_close(peer, "closed");
+        return;
+    }
+    if (s->out.len > UNREAD_MAX && s->state != HOST_SESSION_CLOSING) {
+        host_peer_close(peer, "it does not read what it is sent");
+        return;
+    }
+    if (s->out.len > 0 && !peer->write_busy) peer_write(peer);
+    if (peer->closing) return;
+    arm_peer_timer(peer);
+    if (s->state != HOST_SESSION_CLOSING || s->out.len > 0 || peer->shut) return;
+    peer->shut = true; /* libuv does it when what it has queued is written */
+    (void) uv_shutdown(&peer->shutdown, (uv_stream_t *) &peer->tcp, on_shut);
+}
+
+void host_peer_flush(struct host_peer *peer) {
+    LIST_REMOVE(peer, unsent_entry);
+    peer->is_unsent = false;
+    if (peer->local) flush_local(peer);
+    else flush_remote(peer);
+}

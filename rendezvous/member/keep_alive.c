@@ -1,0 +1,36 @@
+/* A member's lease: see keep_alive_internal.h. */
+#include "rendezvous/member/keep_alive_internal.h"
+
+#include "base/clock.h"
+
+void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t intervals) {
+    k->interval_ms = interval_ms;
+    k->lease_ms = interval_ms * intervals;
+}
+
+void keep_alive_start(struct keep_alive *k, int64_t now_ms) {
+    k->acked_ms = now_ms;
+    keep_alive_plan(k, now_ms);
+}
+
+void keep_alive_stop(struct keep_alive *k) { k->beat_ms = CR_FOREVER; }
+
+/* A third of the lease at most, so that one lost beat does not matter. */
+void keep_alive_plan(struct keep_alive *k, int64_t now_ms) {
+    int64_t third = k->lease_ms / 3 > 0 ? k->lease_ms / 3 : 1;
+    k->beat_ms = now_ms + (k->interval_ms < third ? k->interval_ms : third);
+}
+
+void keep_alive_answered(struct keep_alive *k, int64_t sent_ms, int64_t now_ms) {
+    if (sent_ms > k->acked_ms && sent_ms <= now_ms) k->acked_ms = sent_ms;
+}
+
+int64_t keep_alive_fence(const struct keep_alive *k) {
+    if (k->beat_ms == CR_FOREVER) return CR_FOREVER;
+    return k->acked_ms + k->lease_ms - k->lease_ms / 6;
+}
+
+int64_t keep_alive_left(const struct keep_alive *k, int64_t now_ms) {
+    int64_t left = k->acked_ms + k->lease_ms - now_ms;
+    return left > 0 ? left : 0;
+}

@@ -1,0 +1,263 @@
+/* The coordinator's end of a connection: see host_session.h. Top to bottom: the one writer of the
+ * state, sending and refusing, then what arrives in protocol order, then time. */
+#include "rendezvous/protocol/host_session.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OUT_OF_MEMORY "the coordinator is out of memory"
+
+const char *host_session_state_name(enum host_session_state s) {
+    switch (s) {
+#define S(name)                                                                                    \
+    case HOST_SESSION_##name: return #name;
+        HOST_SESSION_STATES(S)
+#undef S
+    }
+    return "?";
+}
+
+/* When the time in the state `next`, which begins now, is up. */
+static int64_t limit_of(const struct host_session *s, enum host_session_state next,
+                        int64_t now_ms) {
+    if (s->local) return CR_FOREVER;
+    switch (next) {
+    case HOST_SESSION_MAGIC: return now_ms + SESSION_GREETING_MS;
+    case HOST_SESSION_HELLO:
+    case HOST_SESSION_JOIN: return s->limit_ms;
+    case HOST_SESSION_ENDING: return now_ms + s->terms->close_timeout_ms;
+    case HOST_SESSION_CLOSING: return now_ms + SESSION_LINGER_MS;
+    case HOST_SESSION_SEATED:
+    case HOST_SESSION_CLOSED:
+    case HOST_SESSION_NEW: break;
+    }
+    return CR_FOREVER;
+}
+
+/* The only writer of the state and of its limit. */
+static void enter(struct host_session *s, int64_t now_ms, enum host_session_state next,
+                  const char *why) {
+    char text[300];
+    (void) snprintf(text, sizeof(text), "session: %s -> %s (%.200s)",
+                    host_session_state_name(s->state), host_session_state_name(next), why);
+    s->actions->log(s->arg, CR_LOG_DEBUG, text);
+    s->limit_ms = limit_of(s, next, now_ms);
+    s->state = next;
+}
+
+void host_session_open(struct host_session *s, int64_t now_ms, bool local,
+                       const struct host_session_terms *terms,
+                       const struct host_session_actions *actions, void *arg) {
+    *s = (struct host_session){.terms = terms, .actions = actions, .arg = arg, .local = local};
+    enter(s, now_ms, HOST_SESSION_MAGIC, "opened");
+}
+
+void host_session_done(struct host_session *s) {
+    cr_buffer_done(&s->in);
+    cr_buffer_done(&s->out);
+}
+
+static bool takes_input(const struct host_session *s) { return s->state < HOST_SESSION_CLOSING; }
+
+/* ---- sending ---- */
+
+void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
+    if (!takes_input(s)) return;
+    if (rdzv_message_encode(m, &s->out) < 0) {
+        /* The node would miss a message, so it is cut off: a lost connection is something that it
+         * can handle. Its seat goes when the session is closed. */
+        enter(s, now_ms, HOST_SESSION_CLOSING, "out of memory");
+    } else if (m->type == RDZV_END && s->state == HOST_SESSION_SEATED) {
+        enter(s, now_ms, HOST_SESSION_ENDING, "the job has ended");
+    }
+}
+
+void host_session_hang_up(struct host_session *s, int64_t now_ms) {
+    s->seated = false;
+    if (takes_input(s)) enter(s, now_ms, HOST_SESSION_CLOSING, "hung up");
+}
+
+static void vacate(struct host_session *s, const char *why) {
+    if (!s->seated) return;
+    s->seated = false;
+    s->actions->on_lost(s->arg, why);
+}
+
+/* REFUSED is the last message of a session. `epoch`: see RDZV_REFUSED_FIELDS. */
+static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const char *why) {
+    struct rdzv_message m = {.type = RDZV_REFUSED};
+    m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
+                                      .version_max = RDZV_VERSION_MAX,
+                                      .epoch = epoch, .why = why};
+    host_session_send(s, now_ms, &m);
+    if (takes_input(s)) enter(s, now_ms, HOST_SESSION_CLOSING, why);
+    vacate(s, why);
+}
+
+/* ---- the greeting ---- */
+
+/* Returns whether both builds support a common version. Refuses the connection if not. */
+static bool check_versions(struct host_session *s, int64_t now_ms, const char *software, uint32_t min,
+                           uint32_t max) {
+    char why[512];
+    if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) return true;
+    (void) snprintf(why, sizeof(why),
+                    "the node ('%.100s') speaks rendezvous protocol %" PRIu32 " to %" PRIu32
+                    ", the coordinator ('crun " CRUN_VERSION "') %d to %d; use builds that overlap",
+                    software, min, max, RDZV_VERSION_MIN, RDZV_VERSION_MAX);
+    refuse(s, now_ms, 0, why);
+    return false;
+}
+
+/* An elected coordinator serves only nodes that have not obeyed a newer one. A refused node asks
+ * the election again; REFUSED.epoch is the smallest epoch that it may obey. Returns whether it may
+ * stay. */
+static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed) {
+    const struct host_session_terms *t = s->terms;
+    char why[200];
+    if (t->leads && obeyed <= t->epoch) return true;
+    if (t->leads) {
+        (void) snprintf(why, sizeof(why),
+                        "this coordinator has epoch %" PRIu64
+                        ", the node has obeyed epoch %" PRIu64,
+                        t->epoch, obeyed);
+    } else {
+        (void) snprintf(why, sizeof(why),
+                        "this node is not the elected coordinator (its epoch was %" PRIu64 ")",
+                        t->epoch);
+    }
+    refuse(s, now_ms, obeyed > t->epoch ? obeyed : t->epoch + 1, why);
+    return false;
+}
+
+static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_hello *h) {
+    struct cr_error err = {0};
+    if (!check_versions(s, now_ms, h->software, h->version_min, h->version_max)) return;
+    if (!check_epoch(s, now_ms, h->epoch)) return;
+    if (s->terms->closing != NULL) {
+        refuse(s, now_ms, 0, s->terms->closing);
+        return;
+    }
+    if (s->actions->on_hello(s->arg, h, &err) < 0) {
+        refuse(s, now_ms, 0, err.text);
+        return;
+    }
+    struct rdzv_message m = {.type = RDZV_WELCOME};
+    m.welcome.version = h->version_max < RDZV_VERSION_MAX ? h->version_max : RDZV_VERSION_MAX;
+    m.welcome.epoch = s->terms->epoch;
+    host_session_send(s, now_ms, &m);
+    if (takes_input(s)) enter(s, now_ms, HOST_SESSION_JOIN, h->software);
+}
+
+static void got_status(struct host_session *s, int64_t now_ms, const struct rdzv_status *q) {
+    if (!check_versions(s, now_ms, "status", q->version_min, q->version_max)) return;
+    s->actions->on_status(s->arg);
+    host_session_hang_up(s, now_ms);
+}
+
+static void got_operate(struct host_session *s, int64_t now_ms, const struct rdzv_operate *o) {
+    struct cr_error err = {0};
+    if (!check_versions(s, now_ms, "operator", o->version_min, o->version_max)) return;
+    if (s->actions->on_operate(s->arg, o, &err) < 0) refuse(s, now_ms, 0, err.text);
+    else host_session_hang_up(s, now_ms);
+}
+
+/* The coordinator may answer a JOIN with the end of the job at once, so SEATED comes before the
+ * action, and is left again if there is no seat. */
+static void got_join(struct host_session *s, int64_t now_ms, const struct rdzv_join *join) {
+    enter(s, now_ms, HOST_SESSION_SEATED, join->host);
+    s->seated = true;
+    if (s->actions->on_join(s->arg, join) < 0) host_session_hang_up(s, now_ms);
+}
+
+static void got_seated(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
+    struct cr_error err = {0};
+    if (s->actions->on_message(s->arg, m, &err) < 0) refuse(s, now_ms, 0, err.text);
+}
+
+static void refuse_out_of_order(struct host_session *s, int64_t now_ms, unsigned type,
+                                const char *expected) {
+    char why[100];
+    (void) snprintf(why, sizeof(why), "refuse a %s message before %s", rdzv_message_name(type),
+                    expected);
+    refuse(s, now_ms, 0, why);
+}
+
+static void got_first(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
+    switch ((unsigned) m->type) {
+    case RDZV_HELLO: got_hello(s, now_ms, &m->hello); break;
+    case RDZV_STATUS: got_status(s, now_ms, &m->status); break;
+    case RDZV_OPERATE: got_operate(s, now_ms, &m->operate); break;
+    default: refuse_out_of_order(s, now_ms, (unsigned) m->type, "HELLO");
+    }
+}
+
+/* ---- what arrives ---- */
+
+struct arrival {
+    struct host_session *session;
+    int64_t now_ms;
+};
+
+static int got_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    const struct arrival *a = arg;
+    struct host_session *s = a->session;
+    (void) err;
+    switch (s->state) {
+    case HOST_SESSION_HELLO: got_first(s, a->now_ms, m); break;
+    case HOST_SESSION_JOIN:
+        if (m->type == RDZV_JOIN) got_join(s, a->now_ms, &m->join);
+        else refuse_out_of_order(s, a->now_ms, (unsigned) m->type, "JOIN");
+        break;
+    case HOST_SESSION_SEATED:
+    case HOST_SESSION_ENDING: got_seated(s, a->now_ms, m); break;
+    case HOST_SESSION_NEW:
+    case HOST_SESSION_MAGIC:
+    case HOST_SESSION_CLOSING:
+    case HOST_SESSION_CLOSED: break;
+    }
+    return takes_input(s) ? 0 : -ECANCELED; /* the rest of the input does not count */
+}
+
+/* Something else than a node or an operator connects: it gets no answer. */
+static void take_magic(struct host_session *s, int64_t now_ms) {
+    if (s->in.len < RDZV_MAGIC_LEN) return;
+    if (memcmp(s->in.data, RDZV_MAGIC, RDZV_MAGIC_LEN) != 0) {
+        enter(s, now_ms, HOST_SESSION_CLOSING, "another protocol");
+        return;
+    }
+    cr_buffer_consume(&s->in, RDZV_MAGIC_LEN);
+    enter(s, now_ms, HOST_SESSION_HELLO, "magic number");
+}
+
+void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len) {
+    struct arrival a = {.session = s, .now_ms = now_ms};
+    struct cr_error err = {0};
+    if (!takes_input(s)) return;
+    if (cr_buffer_append(&s->in, data, len) < 0) {
+        refuse(s, now_ms, 0, OUT_OF_MEMORY);
+        return;
+    }
+    if (s->state == HOST_SESSION_MAGIC) take_magic(s, now_ms);
+    if (s->state == HOST_SESSION_MAGIC || !takes_input(s)) return;
+    if (rdzv_messages_take(&s->in, got_message, &a, &err) == -EPROTO)
+        refuse(s, now_ms, 0, err.text);
+}
+
+/* ---- the end, and time ---- */
+
+void host_session_lost(struct host_session *s, int64_t now_ms, const char *why) {
+    if (s->state == HOST_SESSION_CLOSED) return;
+    enter(s, now_ms, HOST_SESSION_CLOSED, why);
+    vacate(s, why);
+}
+
+void host_session_tick(struct host_session *s, int64_t now_ms) {
+    if (now_ms >= s->limit_ms) host_session_lost(s, now_ms, "it did not answer in time");
+}
+
+int64_t host_session_deadline(const struct host_session *s) { return s->limit_ms; }

@@ -1,0 +1,125 @@
+/* The operator's end of a session: one question or order, and its answer. Blocking, with a
+ * deadline. */
+#include "rendezvous/server.h"
+
+#include "base/address.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/connect.h"
+#include "rendezvous/coordinator/coordinator.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
+const char *rendezvous_state_name(uint32_t state) { return seat_state_name(state); }
+
+/* One question, and where its answer goes. */
+struct query {
+    const struct cr_endpoint *where;
+    int64_t deadline_ms;
+    struct cr_error *err;
+    const struct rendezvous_status_events *events; /* NULL: not a question for the status */
+    void *arg;
+    uint32_t *operated; /* NULL: not an order */
+};
+
+static int connect_to(const struct query *q, int *out_fd) {
+    struct sockaddr_storage addr;
+    socklen_t len;
+    int rc = cr_address_resolve(q->where->host, q->where->port, &addr, &len, q->err);
+    if (rc < 0) return rc;
+    rc = cr_connect((struct sockaddr *) &addr, len, q->deadline_ms, out_fd);
+    if (rc == 0) return 0;
+    return cr_fail(q->err, rc,
+                   "cannot connect to the coordinator at '%s:%u': %s; is a crun-agent "
+                   "or the crun that hosts the job running there?",
+                   q->where->host, q->where->port, strerror(-rc));
+}
+
+/* The message is much smaller than the empty send buffer of a new socket, so it is taken whole. */
+static int send_question(const struct query *q, int fd, const struct rdzv_message *m) {
+    struct cr_buffer b = {0};
+    int rc = cr_buffer_append(&b, RDZV_MAGIC, RDZV_MAGIC_LEN);
+    if (rc == 0) rc = rdzv_message_encode(m, &b);
+    if (rc == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL) != (ssize_t) b.len) rc = -EIO;
+    cr_buffer_done(&b);
+    return rc == 0 ? 0 : cr_fail(q->err, rc, "cannot ask the coordinator: %s", strerror(-rc));
+}
+
+/* Returns 1 after the last message of the answer. */
+static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    const struct query *q = arg;
+    switch ((unsigned) m->type) {
+    case RDZV_STATUS_JOB:
+        if (q->events != NULL) return q->events->on_job(q->arg, &m->status_job), 0;
+        break;
+    case RDZV_STATUS_NODE:
+        if (q->events != NULL) return q->events->on_node(q->arg, &m->status_node), 0;
+        break;
+    case RDZV_STATUS_DONE:
+        if (q->events != NULL) return 1;
+        break;
+    case RDZV_OPERATED:
+        if (q->operated != NULL) return *q->operated = m->operated.nodes, 1;
+        break;
+    case RDZV_REFUSED: return cr_fail(err, -EPROTO, "the coordinator refuses: %s", m->refused.why);
+    default: break;
+    }
+    return cr_fail(err, -EPROTO, "refuse a %s message as an answer",
+                   rdzv_message_name((unsigned) m->type));
+}
+
+/* Appends what has arrived. Returns 0 or a negative errno with a text. */
+static int receive(const struct query *q, int fd, struct cr_buffer *in) {
+    char chunk[16384];
+    int rc = cr_wait_ready(fd, POLLIN, q->deadline_ms);
+    ssize_t n = rc == 0 ? recv(fd, chunk, sizeof(chunk), 0) : -1;
+    if (rc == 0 && n < 0) rc = -errno;
+    if (rc < 0) {
+        return cr_fail(q->err, rc, "cannot hear the coordinator at '%s:%u': %s", q->where->host,
+                       q->where->port, strerror(-rc));
+    }
+    if (n == 0) {
+        return cr_fail(q->err, -EPROTO, "'%s:%u' hung up; is a crun coordinator there?",
+                       q->where->host, q->where->port);
+    }
+    rc = cr_buffer_append(in, chunk, (size_t) n);
+    return rc < 0 ? cr_fail(q->err, rc, "out of memory") : 0;
+}
+
+static int ask(struct query *q, const struct rdzv_message *m) {
+    struct cr_buffer in = {0};
+    CR_AUTO_FD int fd = -1;
+    int rc = connect_to(q, &fd);
+    if (rc == 0) rc = send_question(q, fd, m);
+    while (rc == 0) {
+        rc = receive(q, fd, &in);
+        if (rc == 0) rc = rdzv_messages_take(&in, take_answer, q, q->err);
+    }
+    cr_buffer_done(&in);
+    return rc > 0 ? 0 : rc;
+}
+
+int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
+                      const struct rendezvous_status_events *events, void *arg,
+                      struct cr_error *err) {
+    struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
+                      .events = events, .arg = arg};
+    struct rdzv_message m = {.type = RDZV_STATUS};
+    m.status =
+        (struct rdzv_status){.version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX};
+    return ask(&q, &m);
+}
+
+int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
+                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err) {
+    struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
+                      .operated = nodes};
+    struct rdzv_message m = {.type = RDZV_OPERATE};
+    m.operate = *what;
+    m.operate.version_min = RDZV_VERSION_MIN;
+    m.operate.version_max = RDZV_VERSION_MAX;
+    return ask(&q, &m);
+}

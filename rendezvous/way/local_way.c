@@ -1,0 +1,145 @@
+/* The way to a coordinator in this process.
+ *
+ * Member and coordinator exchange the same bytes as over a socket, through two buffers. An idle
+ * handle empties them on the next turn of the loop, so that neither side is called from inside a
+ * call of its own. */
+#include "rendezvous/way/way_internal.h"
+
+#include "base/buffer.h"
+
+#include <stdlib.h>
+
+#define OUT_OF_MEMORY "out of memory"
+
+struct local_way {
+    struct way way;
+    struct host_peer *peer; /* the coordinator's end; NULL: not connected */
+    bool connecting;        /* the member wants to connect */
+    bool hanging_up;        /* the member has hung up */
+    const char *lost;       /* why the connection is lost: no bytes may follow. NULL: it is not */
+    struct cr_buffer to_host, to_member;
+    uv_idle_t turn;         /* active while there is something to do */
+};
+
+static void on_turn(uv_idle_t *turn);
+
+static void next_turn(struct local_way *l) {
+    if (!l->way.closing) (void) uv_idle_start(&l->turn, on_turn);
+}
+
+static void deliver(void *arg, const char *data, size_t len) {
+    struct local_way *l = arg;
+    if (l->lost != NULL) return;
+    if (data == NULL) l->lost = "the coordinator hung up";
+    else if (cr_buffer_append(&l->to_member, data, len) < 0) l->lost = OUT_OF_MEMORY;
+    next_turn(l);
+}
+
+static void disconnect(struct local_way *l, const char *why) {
+    struct host_peer *peer = l->peer;
+    l->peer = NULL;
+    l->hanging_up = false;
+    l->lost = NULL;
+    cr_buffer_clear(&l->to_host);
+    if (peer != NULL) host_peer_gone(peer, why);
+    cr_buffer_clear(&l->to_member);
+}
+
+/* ---- one turn: one of these after the other, until nothing is left to do ---- */
+
+static void open_peer(struct local_way *l) {
+    l->connecting = false;
+    l->lost = NULL;
+    l->peer = coordinator_host_add_local(l->way.host, deliver, l);
+    if (l->peer != NULL) l->way.events->on_open(l->way.arg, "");
+    else l->way.events->on_lost(l->way.arg, OUT_OF_MEMORY);
+}
+
+static void bring_to_host(struct local_way *l) {
+    struct cr_buffer data = l->to_host;
+    l->to_host = (struct cr_buffer){0};
+    if (l->peer != NULL) host_peer_receive(l->peer, data.data, data.len);
+    cr_buffer_done(&data);
+}
+
+static void bring_to_member(struct local_way *l) {
+    struct cr_buffer data = l->to_member;
+    l->to_member = (struct cr_buffer){0};
+    l->way.events->on_data(l->way.arg, data.data, data.len);
+    cr_buffer_done(&data);
+}
+
+static void report_lost(struct local_way *l) {
+    const char *why = l->lost;
+    disconnect(l, why);
+    l->way.events->on_lost(l->way.arg, why);
+}
+
+/* Returns whether there was something to do. What the member sent before it hung up still
+ * counts. */
+static bool do_one(struct local_way *l) {
+    if (l->to_host.len > 0) bring_to_host(l);
+    else if (l->hanging_up) disconnect(l, "it hung up");
+    else if (l->connecting) open_peer(l);
+    else if (l->to_member.len > 0) bring_to_member(l);
+    else if (l->lost != NULL) report_lost(l);
+    else return false;
+    return true;
+}
+
+static void on_turn(uv_idle_t *turn) {
+    struct local_way *l = turn->data;
+    uv_update_time(l->way.loop);
+    while (!l->way.closing && do_one(l)) {
+    }
+    if (!l->way.closing) (void) uv_idle_stop(&l->turn);
+}
+
+/* ---- the calls of way.h ---- */
+
+static void local_connect(struct way *w) {
+    struct local_way *l = (struct local_way *) w;
+    l->connecting = true;
+    next_turn(l);
+}
+
+static void local_send(struct way *w, const void *data, size_t len) {
+    struct local_way *l = (struct local_way *) w;
+    if (l->lost != NULL) return;
+    if (cr_buffer_append(&l->to_host, data, len) < 0) l->lost = OUT_OF_MEMORY;
+    next_turn(l);
+}
+
+static void local_flush(struct way *w) { (void) w; }
+
+static void local_hang_up(struct way *w) {
+    struct local_way *l = (struct local_way *) w;
+    l->connecting = false;
+    l->hanging_up = l->peer != NULL;
+    next_turn(l);
+}
+
+static void on_turn_closed(uv_handle_t *handle) {
+    struct local_way *l = handle->data;
+    disconnect(l, "it closed");
+    cr_buffer_done(&l->to_host);
+    cr_buffer_done(&l->to_member);
+    way_closed(&l->way);
+}
+
+static void local_close(struct way *w) {
+    uv_close((uv_handle_t *) &((struct local_way *) w)->turn, on_turn_closed);
+}
+
+const struct way_kind way_local = {
+    .description = "is this node", .connect = local_connect, .send = local_send,
+    .flush = local_flush, .hang_up = local_hang_up, .close = local_close};
+
+struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host) {
+    struct local_way *l = calloc(1, sizeof(*l));
+    if (l == NULL) return NULL;
+    l->way = (struct way){.kind = &way_local, .loop = loop, .host = host};
+    (void) uv_idle_init(loop, &l->turn);
+    l->turn.data = l;
+    return &l->way;
+}

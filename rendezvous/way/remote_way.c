@@ -1,0 +1,93 @@
+/* The way to a coordinator in another process: a stream. */
+#include "rendezvous/way/remote_way_internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The port is taken, but no process listens there: it is the local port of some connection, for
+ * example. So this node hosts as soon as the port is free, and connects to itself like any other
+ * node. */
+static void try_to_host(struct remote_way *r) {
+    struct cr_error err = {0};
+    if (way_open_host(r->way.loop, r->may_host, r->close_timeout_ms, &r->way.host, &err) < 0)
+        return;
+    cr_info("no process listened at '%s': the coordinator is this node", r->may_host->where);
+    free(r->may_host);
+    r->may_host = NULL;
+}
+
+static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
+    struct remote_way *r = arg;
+    free(r->may_host);
+    r->may_host = NULL;
+    (void) snprintf(r->coordinator_addr, sizeof(r->coordinator_addr), "%s", peer_addr);
+    r->way.events->on_open(r->way.arg, own_addr);
+}
+
+static void on_data(void *arg, const char *data, size_t len) {
+    const struct remote_way *r = arg;
+    r->way.events->on_data(r->way.arg, data, len);
+}
+
+static void on_lost(void *arg, const char *why) {
+    struct remote_way *r = arg;
+    if (r->may_host != NULL) try_to_host(r);
+    r->way.events->on_lost(r->way.arg, why);
+}
+
+static const struct tcp_stream_events stream_events = {
+    .on_open = on_open, .on_data = on_data, .on_lost = on_lost};
+
+/* ---- the calls of way.h ---- */
+
+void remote_way_connect(struct way *w) { tcp_stream_open(((struct remote_way *) w)->stream); }
+
+void remote_way_send(struct way *w, const void *data, size_t len) {
+    tcp_stream_send(((struct remote_way *) w)->stream, data, len);
+}
+
+void remote_way_flush(struct way *w) { tcp_stream_flush(((struct remote_way *) w)->stream); }
+void remote_way_hang_up(struct way *w) { tcp_stream_shut(((struct remote_way *) w)->stream); }
+
+const char *way_remote_coordinator_addr(const struct way *w) {
+    return ((const struct remote_way *) w)->coordinator_addr;
+}
+
+static void on_stream_closed(void *arg) {
+    struct remote_way *r = arg;
+    free(r->may_host);
+    way_closed(&r->way);
+}
+
+void remote_way_close(struct way *w) {
+    struct remote_way *r = (struct remote_way *) w;
+    tcp_stream_close(r->stream, on_stream_closed, r);
+}
+
+const struct way_kind way_remote = {
+    .description = "is there", .connect = remote_way_connect, .send = remote_way_send,
+    .flush = remote_way_flush, .hang_up = remote_way_hang_up, .close = remote_way_close};
+
+int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
+                    const char *host, uint16_t port) {
+    r->way = (struct way){.kind = kind, .loop = loop};
+    r->stream = tcp_stream_new(loop, host, port, &stream_events, r);
+    return r->stream != NULL ? 0 : -ENOMEM;
+}
+
+struct way *way_remote_new(uv_loop_t *loop, const struct cr_endpoint *to,
+                           const struct backend_plan *may_host, int64_t close_timeout_ms) {
+    struct remote_way *r = calloc(1, sizeof(*r));
+    if (r == NULL || remote_way_init(r, &way_remote, loop, to->host, to->port) < 0) {
+        free(r);
+        return NULL;
+    }
+    r->close_timeout_ms = close_timeout_ms;
+    if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
+    if (r->may_host != NULL)
+        *r->may_host = *may_host; /* without memory for it, this node only connects */
+    return &r->way;
+}

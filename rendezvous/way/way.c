@@ -1,0 +1,120 @@
+/* Chooses and opens the way that a backend's plan needs, and closes it: first the way itself,
+ * then what this node hosts. */
+#include "rendezvous/way/way.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "rendezvous/way/way_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- opening ---- */
+
+int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t close_timeout_ms,
+                  struct coordinator_host **out, struct cr_error *err) {
+    struct coordinator_host_options h = {
+        .store_host = plan->store_host, .store_port = plan->store_port,
+        .store_addr = plan->store_addr, .alone = plan->alone,
+        .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
+        .listen_port = plan->listen_port, .close_timeout_ms = close_timeout_ms};
+    return coordinator_host_open(loop, &h, out, err);
+}
+
+/* Every node can lead: it listens before it campaigns, and connects to itself as to any other
+ * leader. */
+static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
+                        const struct backend_plan *plan, struct way **out, struct cr_error *err) {
+    struct coordinator_host *host;
+    struct coordinator_host_options h = {.store_host = "",
+                                         .store_addr = plan->own_addr,
+                                         .listen_host = "",
+                                         .jobs_come_later = true,
+                                         .elected = true,
+                                         .close_timeout_ms = o->close_timeout_ms};
+    int rc = coordinator_host_open(loop, &h, &host, err);
+    if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
+    *out = way_elected_new(loop, o, plan, host);
+    if (*out == NULL) coordinator_host_close(host, NULL, NULL, NULL);
+    return 0;
+}
+
+/* If another process here has the port, that is normally the coordinator. */
+static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
+                        const struct backend_plan *plan, struct way **out, struct cr_error *err) {
+    struct coordinator_host *host;
+    int rc = way_open_host(loop, plan, o->close_timeout_ms, &host, err);
+    if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
+        cr_debug("%s has a coordinator already", plan->where);
+        *out = way_remote_new(loop, &o->endpoint, plan, o->close_timeout_ms);
+        return 0;
+    }
+    if (rc < 0) return cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
+    *out = way_local_new(loop, host);
+    if (*out == NULL) coordinator_host_close(host, "out of memory", NULL, NULL);
+    return 0;
+}
+
+int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
+             const struct backend_plan *plan, const struct way_events *events, void *arg,
+             struct way **out, struct cr_error *err) {
+    struct way *w = NULL;
+    int rc = 0;
+    if (plan->hosting == BACKEND_ELECTS) rc = open_elected(loop, options, plan, &w, err);
+    else if (plan->hosting != BACKEND_CONNECTS) rc = open_hosting(loop, options, plan, &w, err);
+    else w = way_remote_new(loop, &options->endpoint, NULL, options->close_timeout_ms);
+    if (rc < 0) return rc;
+    if (w == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+    w->events = events;
+    w->arg = arg;
+    *out = w;
+    return 0;
+}
+
+/* ---- using ---- */
+
+bool way_is_local(const struct way *w) { return w->kind == &way_local; }
+const char *way_description(const struct way *w) { return w->kind->description; }
+
+const char *way_coordinator_addr(const struct way *w) {
+    return way_is_local(w) ? "" : way_remote_coordinator_addr(w);
+}
+
+const char *way_trouble(const struct way *w) {
+    return w->kind == &way_elected ? way_elected_trouble(w) : "";
+}
+
+void way_connect(struct way *w) { w->kind->connect(w); }
+void way_send(struct way *w, const void *data, size_t len) { w->kind->send(w, data, len); }
+void way_flush(struct way *w) { w->kind->flush(w); }
+void way_hang_up(struct way *w) { w->kind->hang_up(w); }
+
+void way_abandon(struct way *w, const char *why) {
+    if (w->host != NULL && w->kind != &way_elected) coordinator_host_abandon(w->host, why);
+}
+
+/* ---- closing ---- */
+
+static void on_host_closed(void *arg) {
+    struct way *w = arg;
+    void (*on_close)(void *) = w->on_close;
+    void *user = w->on_close_arg;
+    free(w);
+    on_close(user);
+}
+
+/* The jobs of an elected coordinator go on elsewhere. */
+void way_closed(struct way *w) {
+    const char *why = w->kind == &way_elected ? NULL : w->why;
+    if (w->host != NULL) coordinator_host_close(w->host, why, on_host_closed, w);
+    else on_host_closed(w);
+}
+
+void way_close(struct way *w, const char *why, void (*on_close)(void *arg), void *arg) {
+    CR_ASSERT(!w->closing);
+    w->closing = true;
+    w->why = why;
+    w->on_close = on_close;
+    w->on_close_arg = arg;
+    w->kind->close(w);
+}

@@ -1,0 +1,107 @@
+/* LIST_KEYS: the only operation that is proportional to the number of keys.
+ *
+ * A list of up to STORE_LIST_AT_ONCE names is answered at once. A longer one is made in pieces, and
+ * the server serves its other clients between two pieces: while a million keys are listed, the
+ * longest GET of another client takes 9 to 11 ms (docs/benchmarks.md, "What one client notices of
+ * another"). */
+#include "store/keyspace/keyspace_internal.h"
+
+#include <string.h>
+
+/* A piece visits at least list_step names, and as many as end the list within about this many
+ * pieces: otherwise a client that adds keys fast enough could keep it from ending. */
+#define PIECES_MAX 1024
+
+/* ---- at once ---- */
+
+static void put_key(void *arg, struct store_entry *e) {
+    struct store_output *out = arg;
+    if (e->value == NULL) return;
+    (void) store_output_u64(out, e->key_len); /* cannot fail: there is room for all keys */
+    (void) store_output_bytes(out, e->key, e->key_len);
+}
+
+static int list_at_once(struct store_operation *op, size_t size) {
+    struct store_output *out = &op->session->out;
+    if (cr_buffer_reserve(&out->bytes, size) < 0) return store_fail_memory(op);
+    (void) store_output_u64(out, op->ks->key_count);
+    store_key_table_each(&op->ks->table, put_key, out);
+    return 0;
+}
+
+/* ---- in pieces ---- */
+
+static int begin(struct store_operation *op) {
+    struct store_listing *l = calloc(1, sizeof(*l));
+    if (l == NULL || cr_buffer_reserve(&l->bytes, 8) < 0) {
+        free(l);
+        return store_fail_memory(op);
+    }
+    l->bytes.len = 8; /* for the count, which is known at the end */
+    op->session->listing = l;
+    return 0;
+}
+
+static void add_key(void *arg, struct store_entry *e) {
+    struct store_listing *l = arg;
+    if (e->value == NULL) return;
+    if (cr_buffer_reserve(&l->bytes, 8 + e->key_len) < 0) {
+        l->short_of_memory = true;
+        return;
+    }
+    store_put_u64(l->bytes.data + l->bytes.len, e->key_len);
+    memcpy(l->bytes.data + l->bytes.len + 8, e->key, e->key_len);
+    l->bytes.len += 8 + e->key_len;
+    l->count++;
+}
+
+void store_listing_drop(struct store_session *s) {
+    if (s->listing == NULL) return;
+    cr_buffer_done(&s->listing->bytes);
+    free(s->listing);
+    s->listing = NULL;
+}
+
+/* Makes the list the session's reply. Usually nothing else is to be sent, and the memory is handed
+ * over instead of copied. */
+static int reply(struct store_session *s) {
+    struct store_listing *l = s->listing;
+    struct store_output *out = &s->out;
+    int rc = 0;
+    store_put_u64(l->bytes.data, l->count);
+    if (out->pending > 0) {
+        rc = store_output_bytes(out, l->bytes.data, l->bytes.len);
+    } else {
+        store_output_done(out);
+        out->bytes = l->bytes;
+        out->pending = l->bytes.len;
+        l->bytes = (struct cr_buffer){0};
+    }
+    store_listing_drop(s);
+    return rc;
+}
+
+int store_keyspace_list_on(struct store_keyspace *ks, struct store_session *s,
+                           const char **reason) {
+    struct store_listing *l = s->listing;
+    size_t steps = ks->table.sizes[0] / PIECES_MAX;
+    if (steps < ks->pieces.list_step) steps = ks->pieces.list_step;
+    for (size_t i = 0; i < steps && l->cursor < STORE_SCAN_END; i++) {
+        l->cursor = store_key_table_scan(&ks->table, l->cursor, add_key, l);
+    }
+    if (l->bytes.len > ks->reply_max) {
+        *reason = "reply too long";
+        return -EMSGSIZE;
+    }
+    *reason = "out of memory";
+    if (l->short_of_memory) return -ENOMEM;
+    return l->cursor < STORE_SCAN_END ? 1 : reply(s);
+}
+
+int store_listing_apply(struct store_operation *op) {
+    const struct store_keyspace *ks = op->ks;
+    size_t size = 8 + 8 * ks->key_count + ks->key_bytes;
+    if (size > ks->reply_max) return store_fail(op, -EMSGSIZE, "reply too long");
+    bool is_long = ks->table.count > ks->pieces.list_at_once;
+    return is_long && op->session->lists_in_pieces ? begin(op) : list_at_once(op, size);
+}

@@ -1,0 +1,75 @@
+/* Fairness: all clients share one thread, so what one of them asks for at once is done in turns.
+ *
+ * - The requests of one client are carried out until their cost reaches STORE_TURN_COST, about
+ *   the time of sending so many bytes. Then the client is stalled: it waits to be writable, and
+ *   the next turn of the loop continues with it. A request of one byte can be expensive: a quarter
+ *   of a million LIST_KEYS or stat requests fit into one read, and without a limit they delayed
+ *   all other clients by seconds.
+ * - A client that does not read its replies is stalled, too, at STORE_OUTPUT_PAUSE unread bytes.
+ * - A long LIST_KEYS is made in pieces (store/keyspace/listing.c has the figure).
+ * - Of many clients that one request wakes, WAKES_MAX are answered at once and the others in the
+ *   next turns, in order. Each answer is one send() of 7 to 10 us, so 10,000 of them take 78 ms
+ *   (docs/benchmarks.md, "The store"); in pieces, another client waits for 512 of them at most. */
+#include "store/server/server_internal.h"
+
+#include "base/cleanup.h"
+
+#define COST_OF_STAT ((size_t) 64 << 10) /* beside the length of its text */
+
+#define WAKES_MAX 512
+
+/* ---- the cost of requests ---- */
+
+void store_turn_add_stat(struct store_server *server, size_t text_len) {
+    server->turn_cost += COST_OF_STAT + text_len;
+}
+
+bool store_turn_stall(struct store_connection *c) {
+    struct store_server *server = c->space->server;
+    size_t pending = c->session.out.pending;
+    if (c->session.listing != NULL) return c->stalled = true;
+    if (server->turn_cost > STORE_TURN_COST) return c->stalled = true;
+    if (pending < STORE_OUTPUT_PAUSE) return false;
+    if (store_send_pending(c) < 0) {
+        store_connection_close(c, NULL);
+        return true;
+    }
+    server->turn_cost += pending - c->session.out.pending;
+    c->stalled = c->session.out.pending >= STORE_OUTPUT_PAUSE;
+    return c->stalled;
+}
+
+/* ---- listing in pieces ---- */
+
+bool store_turn_list_on(struct store_connection *c) {
+    const char *reason = NULL;
+    int rc = store_keyspace_list_on(&c->space->keys, &c->session, &reason);
+    if (rc < 0) {
+        store_connection_close(c, reason);
+    } else {
+        store_flush(c);
+    }
+    return rc != 0 || c->closing;
+}
+
+/* ---- waking in pieces ---- */
+
+static void flush_some(struct store_space *space) {
+    for (int i = 0; i < WAKES_MAX; i++) {
+        struct store_session *s = store_keyspace_take_ready(&space->keys);
+        if (s == NULL) return;
+        store_flush(CR_CONTAINER_OF(s, struct store_connection, session));
+    }
+}
+
+static void on_waking(uv_idle_t *idle) {
+    struct store_space *space = CR_CONTAINER_OF(idle, struct store_space, waking);
+    flush_some(space);
+    if (TAILQ_EMPTY(&space->keys.ready)) (void) uv_idle_stop(idle);
+}
+
+void store_turn_flush_woken(struct store_space *space) {
+    if (TAILQ_EMPTY(&space->keys.ready)) return;
+    flush_some(space);
+    if (!TAILQ_EMPTY(&space->keys.ready)) (void) uv_idle_start(&space->waking, on_waking);
+}

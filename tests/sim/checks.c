@@ -1,0 +1,504 @@
+/* What must hold, whatever goes wrong. The checks look at both sides: at what the real code believes
+ * (node, coordinator) and at what is so in the world (which processes live, who was told what). */
+#include "tests/sim/world.h"
+
+#include <string.h>
+
+#define SLACK (4 * KILL_TIME) /* to die of SIGKILL, report the exit, find the processes gone */
+#define DRIFT 40              /* clocks differ by 2 %, of at most 2 s */
+#define CHECK_EVERY 4         /* limits are looked at so often */
+
+/* ---- rounds: what the coordinator sends ---- */
+
+static struct round_record *last_record(struct world *w) {
+    return &w->history.rounds[w->history.round_count - 1];
+}
+
+/* A round is over when its own coordinator, or a newer one, forms another. */
+static void supersede_rounds(struct world *w, struct round_record *by) {
+    for (int i = 0; i < w->history.round_count - 1; i++) {
+        struct round_record *r = &w->history.rounds[i];
+        if (r->host_id > by->host_id) by->superseded_at = w->now;
+        else if (r->superseded_at == CR_FOREVER) r->superseded_at = w->now;
+    }
+}
+
+static void note_candidate(void *arg, const struct seat_view *seat) {
+    struct history *history = arg;
+    if (seat->state != SEAT_JOINED) return;
+    CR_ASSERT(history->candidate_count < NODES_MAX * 4);
+    history->candidates[history->candidate_count++] =
+        (struct candidate){.node = seat->host[1] - '0', .inc = (int) seat->pid,
+                           .kept_rank = seat->group_rank, .rank = -1};
+}
+
+/* A node that the coordinator gave up for silence must have ended its workers by now. */
+static void check_given_up(struct host *h, uint64_t round) {
+    struct world *w = h->w;
+    for (int i = 0; i < w->node_count; i++) {
+        const struct sim_node *n = &w->nodes[i];
+        const struct conn *c = n->conn;
+        if (!n->up || n->ended || c == NULL || !c->hung_up_by_lease) continue;
+        if (c->host != h || c->host_id != h->id) continue;
+        if (n->stalled_until != 0 || w->now < n->resumed_at + SLACK) continue;
+        for (uint32_t k = 0; k < n->worker_count; k++) {
+            if (!n->workers[k].alive || n->workers[k].waits) continue;
+            world_violation(w, "round %" PRIu64 " forms while workers of silent node %d run", round,
+                            i);
+        }
+    }
+}
+
+void check_store_opened(struct host *h, uint64_t round) {
+    struct world *w = h->w;
+    CR_ASSERT(w->history.round_count < ROUNDS_MAX);
+    struct round_record *r = &w->history.rounds[w->history.round_count++];
+    *r = (struct round_record){.host_id = h->id, .round = round, .formed_at = w->now,
+                               .superseded_at = CR_FOREVER,
+                               .port = (uint16_t) (1000 + w->history.round_count)};
+    for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
+    story(w, "host %d: ROUND %" PRIu64 " (record %d)", h->id, round, w->history.round_count - 1);
+    w->totals.rounds++;
+    h->forming = true;
+    h->change_until = CR_FOREVER;
+    w->history.candidate_count = 0;
+    coordinator_visit(h->coordinator, note_candidate, &w->history);
+    supersede_rounds(w, r);
+    check_given_up(h, round);
+}
+
+void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m) {
+    struct history *history = &h->w->history;
+    struct round_record *r = last_record(h->w);
+    if (m->group_rank >= NODES_MAX || r->node[m->group_rank] >= 0) {
+        world_violation(h->w, "group rank %u is given twice", m->group_rank);
+        return;
+    }
+    r->node[m->group_rank] = c->node;
+    r->told[m->group_rank] = *m;
+    r->told[m->group_rank].master_addr = NULL;
+    r->group = m->group_world_size;
+    r->restart_count = m->restart_count;
+    for (int i = 0; i < history->candidate_count; i++) {
+        struct candidate *k = &history->candidates[i];
+        if (k->node == c->node && k->inc == c->node_inc && k->rank < 0) {
+            k->rank = m->group_rank;
+            return;
+        }
+    }
+    world_violation(h->w, "node %d is in a round that it did not wait for", c->node);
+}
+
+/* Ranks are contiguous in the order of group ranks, and so are the ranks of each role. */
+static void check_ranks(struct host *h, const struct round_record *r) {
+    struct world *w = h->w;
+    uint32_t next = 0, next_of_role[2] = {0, 0};
+    for (uint32_t g = 0; g < r->group; g++) {
+        const struct rdzv_round *m = &r->told[g];
+        if (r->node[g] < 0) {
+            world_violation(w, "group rank %u of round %" PRIu64 " is nobody's", g, r->round);
+            return;
+        }
+        uint32_t *role = &next_of_role[r->node[g] % 2], workers = w->nodes[r->node[g]].worker_count;
+        if (m->first_rank != next) world_violation(w, "ranks are not contiguous");
+        if (m->first_role_rank != *role) world_violation(w, "role ranks are not contiguous");
+        next += workers;
+        *role += workers;
+    }
+    for (uint32_t g = 0; g < r->group; g++) {
+        const struct rdzv_round *m = &r->told[g];
+        if (m->world_size != next) world_violation(w, "ranks do not fill the world");
+        if (m->role_world_size != next_of_role[r->node[g] % 2]) {
+            world_violation(w, "role ranks do not fill the role");
+        }
+        if (m->restart_count != r->restart_count || m->group_world_size != r->group ||
+            m->master_port != r->port || m->round != r->round) {
+            world_violation(w, "node %d has another view of round %" PRIu64, r->node[g], r->round);
+        }
+    }
+}
+
+/* A node that was in the last round keeps its group rank if that still exists. A spare is taken only if
+ * all those nodes are in. */
+static void check_who(struct host *h, const struct round_record *r) {
+    const struct history *history = &h->w->history;
+    bool spare_in = false, member_out = false;
+    for (int i = 0; i < history->candidate_count; i++) {
+        const struct candidate *k = &history->candidates[i];
+        if (k->rank >= 0 && k->kept_rank < 0) spare_in = true;
+        if (k->rank < 0 && k->kept_rank >= 0) member_out = true;
+        if (k->rank >= 0 && k->kept_rank >= 0 && k->kept_rank < (int64_t) r->group &&
+            k->kept_rank != k->rank) {
+            world_violation(h->w, "node %d had group rank %" PRId64 " and gets %" PRId64, k->node,
+                            k->kept_rank, k->rank);
+        }
+    }
+    if (spare_in && member_out) {
+        world_violation(h->w, "round %" PRIu64 " takes a spare and leaves out a node of the last one",
+                        r->round);
+    }
+}
+
+void check_round_formed(struct host *h) {
+    struct world *w = h->w;
+    const struct round_record *r = last_record(w);
+    h->forming = false;
+    if ((int) r->group < w->min_nodes || (int) r->group > w->max_nodes) {
+        world_violation(w, "round %" PRIu64 " has %u nodes", r->round, r->group);
+        return;
+    }
+    if (r->restart_count > (uint32_t) w->max_restarts) world_violation(w, "the budget is exceeded");
+    check_ranks(h, r);
+    check_who(h, r);
+}
+
+/* ---- rounds: what a node hears ---- */
+
+static int find_record(const struct world *w, int host_id, uint64_t round) {
+    for (int i = w->history.round_count; i-- > 0;) {
+        const struct round_record *r = &w->history.rounds[i];
+        if (r->host_id == host_id && r->round == round) return i;
+    }
+    return -1;
+}
+
+void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
+    struct world *w = n->w;
+    int found = find_record(w, n->conn->host_id, m->round);
+    if (found < 0) {
+        world_violation(w, "node %d hears of a round that was never formed", n->index);
+        return;
+    }
+    const struct round_record *r = &w->history.rounds[found];
+    if (m->group_rank >= r->group || r->node[m->group_rank] != n->index ||
+        r->told[m->group_rank].first_rank != m->first_rank) {
+        world_violation(w, "node %d hears something else than was sent", n->index);
+        return;
+    }
+    if (m->restart_count < n->restarts_seen) {
+        world_violation(w, "node %d hears of restart %u after restart %u", n->index,
+                        m->restart_count, n->restarts_seen);
+    }
+    n->record = found;
+    n->round = m->round;
+    n->group_rank = m->group_rank;
+    n->restarts_seen = m->restart_count;
+    n->answer = -2;
+}
+
+static const struct round_record *last_record_of(const struct world *w, int host_id) {
+    for (int i = w->history.round_count; i-- > 0;) {
+        if (w->history.rounds[i].host_id == host_id) return &w->history.rounds[i];
+    }
+    return NULL;
+}
+
+/* Success only if the workers of all nodes of the last round ended well. Spares hear of it, too. */
+void check_end_heard(struct sim_node *n, int outcome) {
+    struct world *w = n->w;
+    if (n->ended) world_violation(w, "node %d hears of the end twice", n->index);
+    if (outcome != RENDEZVOUS_SUCCEEDED) return;
+    const struct round_record *r = last_record_of(w, n->conn->host_id);
+    if (r == NULL || r->succeeded != (1U << r->group) - 1) {
+        world_violation(w, "node %d hears of a success that is none", n->index);
+    }
+}
+
+/* ---- restarts ---- */
+
+/* A worker that died of our signal is no failure. Nor is one that parked for a change. */
+void check_failure_told(struct sim_node *n) {
+    bool right = n->failures > 0;
+    for (uint32_t i = 0; n->node.is_broken && i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (i == n->node.gave_up && (k->waits || !k->alive)) right = true;
+    }
+    if (!right) world_violation(n->w, "node %d reports a failure that was none", n->index);
+    if (n->failed_told) world_violation(n->w, "node %d reports two failures", n->index);
+    n->failed_told = true;
+}
+
+/* A worker that stopped for a change and ended has not finished its program. */
+void check_success_told(struct sim_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (k->alive || k->exit_code != 0 || atomic_load(&k->page.stopped_for) != 0) {
+            world_violation(n->w, "node %d reports success, but worker %u has not finished",
+                            n->index, i);
+        }
+    }
+}
+
+/* Nothing of the last round is left when a node asks for the next one, but parked workers. */
+void check_join(struct sim_node *n) {
+    if (n->node.notice.given) {
+        world_violation(n->w, "node %d joins after it gave notice", n->index);
+    }
+    if (n->stopping) world_violation(n->w, "node %d joins while processes live", n->index);
+    if (n->node.change.id != 0) {
+        world_violation(n->w, "node %d joins and still takes part in a change", n->index);
+    }
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (k->alive && !k->waits) {
+            world_violation(n->w, "node %d joins while worker %u runs", n->index, i);
+        }
+        if (!k->reported && !k->alive) {
+            world_violation(n->w, "node %d joins with the dead worker %u", n->index, i);
+        }
+    }
+}
+
+/* Every worker that learned the agreed step has made it, or is dead. */
+void check_ready(struct sim_node *n, uint64_t change) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if (!k->alive || k->change != change || k->agreed == 0) continue;
+        if (atomic_load(&k->page.stopped_for) == change) continue;
+        world_violation(n->w, "node %d is ready, but worker %u has not made the step", n->index, i);
+    }
+}
+
+/* A restart is charged exactly when the first failure of a running round is heard, and at no other
+ * time. A new coordinator learns the count from the nodes. */
+void check_charge(struct host *h, const struct coordinator_view *before,
+                  const struct coordinator_view *after, const struct rdzv_message *m) {
+    struct world *w = h->w;
+    const struct round_record *last = last_record_of(w, h->id);
+    bool is_failure = m != NULL && m->type == RDZV_FAILED &&
+                      before->phase == COORDINATOR_RUNNING && m->failed.round == last->round;
+    if (is_failure) {
+        bool charged = after->restart_count == before->restart_count + 1;
+        bool ended = after->phase == COORDINATOR_ENDED && before->restart_count >= before->max_restarts;
+        if (!charged && !ended) world_violation(w, "a failure is not charged");
+        if (charged && ended) world_violation(w, "a restart is charged to a job that has ended");
+        if (after->restart_count > w->history.top_restarts) {
+            w->history.top_restarts = after->restart_count;
+        }
+    } else if (after->restart_count != before->restart_count) {
+        bool is_memory = m != NULL && m->type == RDZV_JOIN &&
+                         after->restart_count == m->join.restarts_seen;
+        if (!is_memory) world_violation(w, "a restart is charged without a failure");
+        if (after->restart_count > w->history.top_restarts) {
+            world_violation(w, "a node remembers a restart that never was");
+        }
+    }
+    if (m != NULL && m->type == RDZV_JOIN && after->phase != COORDINATOR_ENDED &&
+        after->seats > before->seats && after->restart_count < m->join.restarts_seen) {
+        world_violation(w, "the coordinator forgets restarts");
+    }
+}
+
+/* ---- changes ---- */
+
+static struct change_record *find_change(struct world *w, int host_id, uint64_t id) {
+    for (int i = w->history.change_count; i-- > 0;) {
+        struct change_record *r = &w->history.changes[i];
+        if (r->host_id == host_id && r->id == id) return r;
+    }
+    return NULL;
+}
+
+/* Only for nodes that are let in may workers ask for more time than the notice. */
+void check_change_announced(struct host *h, const struct rdzv_change *m) {
+    struct world *w = h->w;
+    bool may_extend = m->kind == RENDEZVOUS_CHANGE_JOIN;
+    if (find_change(w, h->id, m->id) != NULL) return;
+    CR_ASSERT(w->history.change_count < CHANGES_MAX);
+    w->history.changes[w->history.change_count++] =
+        (struct change_record){.host_id = h->id, .id = m->id, .top_answer = -1};
+    h->change_until = host_now(h) + m->left_ms + (may_extend ? NEEDS_MAX : 0);
+    w->totals.changes++;
+}
+
+void check_change_answered(struct host *h, const struct rdzv_change_answer *m) {
+    struct change_record *r = find_change(h->w, h->id, m->id);
+    if (r != NULL && r->step == 0 && m->step > r->top_answer) r->top_answer = m->step;
+}
+
+/* All nodes get one step, and it is the one after the furthest that was answered. */
+void check_change_set(struct host *h, const struct rdzv_change_at *m) {
+    struct world *w = h->w;
+    struct change_record *r = find_change(w, h->id, m->id);
+    if (r == NULL) {
+        world_violation(w, "change %" PRIu64 " has a step, but was never announced", m->id);
+    } else if (r->step == 0) {
+        r->step = m->step;
+        w->totals.agreed++;
+        if (m->step != (uint64_t) r->top_answer + 1) {
+            world_violation(w, "change %" PRIu64 " is set to step %" PRIu64 ", the furthest is at %"
+                            PRId64, m->id, m->step, r->top_answer);
+        }
+    } else if (r->step != m->step) {
+        world_violation(w, "change %" PRIu64 " has two steps, %" PRIu64 " and %" PRIu64, m->id,
+                        r->step, m->step);
+    }
+}
+
+static void check_change_is_over_in_time(struct host *h) {
+    struct coordinator_view v;
+    if (!h->up || h->stalled_until != 0 || h->change_until == CR_FOREVER) return;
+    if (host_now(h) <= h->change_until + KILL_TIME) return;
+    coordinator_look(h->coordinator, &v);
+    if (v.phase == COORDINATOR_RUNNING) {
+        world_violation(h->w, "a change is not over %" PRId64 " ms after its time",
+                        host_now(h) - h->change_until);
+    }
+    h->change_until = CR_FOREVER;
+}
+
+/* ---- workers ---- */
+
+/* No worker runs in a superseded round beyond its lease. A parked one does not run. */
+static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
+    struct world *w = n->w;
+    int64_t since = w->history.rounds[k->record].superseded_at;
+    if (since == CR_FOREVER || k->waits || n->ended) return;
+    if (w->now > since + LEASE + LEASE / 10 + SLACK) {
+        world_violation(w, "node %d runs record %d, superseded for %" PRId64 " ms", n->index,
+                        k->record, w->now - since);
+    }
+}
+
+/* A worker that died of our signal does not count as a failure, nor does one of the last round. */
+static void check_failure_count(struct sim_node *n) {
+    if (n->node.group.failures > n->failures + (n->node.is_broken ? 1 : 0)) {
+        world_violation(n->w, "node %d counts %u failures, there were %u", n->index,
+                        n->node.group.failures, n->failures);
+    }
+}
+
+/* What the node believes of a worker is what the worker does. */
+static void check_belief(struct sim_node *n, uint32_t i) {
+    const struct sim_worker *k = &n->workers[i];
+    enum worker_state state = n->node.workers[i].state;
+    bool kept = state == WORKER_KEPT || state == WORKER_PARKED;
+    if (k->kept != kept) {
+        world_violation(n->w, "node %d, worker %u: %s, but kept is %d", n->index, i,
+                        worker_state_name(state), k->kept);
+    }
+    if (state == WORKER_PARKED && k->alive && !k->waits) {
+        world_violation(n->w, "node %d, worker %u is parked and runs", n->index, i);
+    }
+    if (state == WORKER_RUNNING && k->alive && k->record != n->record) {
+        world_violation(n->w, "node %d, worker %u runs in an old round", n->index, i);
+    }
+    if (kept && n->node.notice.given && n->node.group.state == GROUP_STOPPING) {
+        world_violation(n->w, "node %d leaves and keeps worker %u", n->index, i);
+    }
+    if (state == WORKER_ABSENT && k->alive) {
+        world_violation(n->w, "node %d, worker %u is forgotten and lives", n->index, i);
+    }
+}
+
+/* ---- limits: no state lasts longer than its list says ---- */
+
+static bool is_late(int64_t now, int64_t limit) {
+    return limit != CR_FOREVER && now > limit + SLACK;
+}
+
+static void check_worker_limit(struct sim_node *n, uint32_t i, int64_t now) {
+    const struct node_worker *k = &n->node.workers[i];
+    if (is_late(now, k->until_ms)) {
+        world_violation(n->w, "node %d, worker %u is %s for too long; limit: %s", n->index, i,
+                        worker_state_name(k->state), worker_state_limit(k->state));
+    }
+    if (k->state == WORKER_KEPT && k->until_ms == CR_FOREVER) {
+        world_violation(n->w, "node %d, worker %u is kept without a limit", n->index, i);
+    }
+    if (k->state == WORKER_HUNG && k->until_ms == CR_FOREVER &&
+        n->workers[i].dies_at == CR_FOREVER) {
+        world_violation(n->w, "node %d, worker %u hangs without a limit", n->index, i);
+    }
+}
+
+static void check_node_limits(struct sim_node *n, int64_t now) {
+    const struct node *node = &n->node;
+    bool in_round = node->group.state == GROUP_RUNNING || node->group.state == GROUP_WAITING;
+    if (node->group.state == GROUP_STOPPING && is_late(now, node->group.kill_at_ms)) {
+        world_violation(n->w, "node %d is STOPPING for too long; limit: %s", n->index,
+                        group_state_limit(GROUP_STOPPING));
+    }
+    if (node->group.state == GROUP_STOPPING && node->group.kill_at_ms > now + STOP_TIME) {
+        world_violation(n->w, "node %d has more time to stop than any node", n->index);
+    }
+    if (in_round && n->gave_notice && n->w->now > n->notice_until + DRIFT) {
+        world_violation(n->w, "node %d has not left by its deadline", n->index);
+    }
+    if (node->group.state == GROUP_RUNNING && is_late(now, node->patience_until_ms)) {
+        world_violation(n->w, "node %d is patient for too long", n->index);
+    }
+}
+
+/* Nothing holds for an agent that does not run, or has just begun to run again. */
+static void check_limits(struct sim_node *n) {
+    struct world *w = n->w;
+    if (w->now < n->resumed_at + SLACK || (n->up && n->stalled_until != 0)) return;
+    int64_t now = node_now(n);
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        if (n->up) check_worker_limit(n, i, now);
+        if (n->workers[i].alive) check_superseded(n, &n->workers[i]);
+    }
+    if (n->up) check_node_limits(n, now);
+}
+
+/* What a node believes changes only with its own events; limits end with time. */
+void check_step(struct world *w, struct sim_node *touched) {
+    for (uint32_t i = 0; touched != NULL && touched->up && i < touched->worker_count; i++) {
+        check_belief(touched, i);
+    }
+    if (touched != NULL && touched->up) check_failure_count(touched);
+    if (w->now < w->checked_at + CHECK_EVERY) return;
+    w->checked_at = w->now;
+    for (int i = 0; i < HOSTS_MAX; i++) check_change_is_over_in_time(&w->hosts[i]);
+    for (int i = 0; i < w->node_count; i++) check_limits(&w->nodes[i]);
+}
+
+/* ---- the end of a schedule ---- */
+
+static bool has_round(const struct sim_node *n) {
+    return n->node.group.state == GROUP_RUNNING || n->node.group.state == GROUP_WAITING;
+}
+
+/* The faults have stopped long ago: all nodes that can be are in one round, or the job has ended. */
+void check_calm(struct world *w) {
+    struct coordinator_view v;
+    const struct host *h = &w->hosts[w->leader];
+    if (!h->up) return;
+    coordinator_look(h->coordinator, &v);
+    int live = 0, running = 0;
+    bool ending = false;
+    for (int i = 0; i < w->node_count; i++) {
+        const struct sim_node *n = &w->nodes[i];
+        if (!n->up) continue;
+        live++;
+        if (!has_round(n)) continue;
+        running++;
+        /* A job of which some nodes have succeeded takes no more nodes in. */
+        ending = ending || w->history.rounds[n->record].succeeded != 0;
+    }
+    if (v.phase == COORDINATOR_ENDED) {
+        if (live > 0) world_violation(w, "the job has ended, but %d nodes do not know", live);
+        return;
+    }
+    if (live < w->min_nodes) return;
+    int want = live < w->max_nodes ? live : w->max_nodes;
+    if (v.phase != COORDINATOR_RUNNING || (running != want && !ending)) {
+        world_violation(w, "no rest: phase %s, %d of %d nodes run (%d wanted)",
+                        coordinator_phase_name(v.phase), running, live, want);
+    }
+}
+
+/* All workers have ended well: every node must have heard that the job succeeded, and be gone. */
+void check_finished(struct world *w) {
+    struct coordinator_view v;
+    const struct host *h = &w->hosts[w->leader];
+    if (!h->up) return;
+    coordinator_look(h->coordinator, &v);
+    for (int i = 0; i < w->node_count; i++) {
+        const struct sim_node *n = &w->nodes[i];
+        if (!n->up || v.phase == COORDINATOR_EMPTY) continue;
+        if (v.phase == COORDINATOR_FORMING && n->node.group.state == GROUP_JOINING) continue;
+        world_violation(w, "all have succeeded, but node %d does not know", i);
+    }
+}

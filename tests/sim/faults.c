@@ -1,0 +1,124 @@
+/* What goes wrong, one fault at a time: crashes, losses of power, cuts, stalls, resets, elections; and
+ * what users and operators do at any moment: signals, notices, orders, launchers started again. */
+#include "tests/sim/world.h"
+
+#include <signal.h>
+
+static bool hosts_with(const struct sim_node *n) { return n->index == n->w->host_with_node; }
+static bool runs(const struct sim_node *n) { return n->up && n->stalled_until == 0; }
+
+static struct host *leader(struct world *w) { return &w->hosts[w->leader]; }
+
+static void start_host_in(struct world *w, struct host *h, int64_t in) {
+    world_push(w, (struct event){.at = w->now + in, .type = EV_HOST_UP, .node = -1, .host = h});
+}
+
+static void start_node_in(struct sim_node *n, int64_t in) {
+    world_push(n->w, (struct event){.at = n->w->now + in, .type = EV_NODE_UP, .node = n->index});
+}
+
+static void crash_node(struct sim_node *n) {
+    if (!n->up) return;
+    node_die(n, chance(n->w, 50));
+    start_node_in(n, 50 + rnd(n->w, 3000));
+}
+
+static void cut_node(struct sim_node *n) {
+    struct world *w = n->w;
+    if (n->cut || hosts_with(n)) return;
+    n->cut = true;
+    story(w, "node %d: cut off", n->index);
+    world_push(w, (struct event){.at = w->now + 10 + rnd(w, 1500), .type = EV_CUT_ENDS,
+                                 .node = n->index});
+}
+
+/* A node and the host in its process stall together. */
+static void stall_node(struct sim_node *n) {
+    struct world *w = n->w;
+    struct host *own = hosts_with(n) ? &w->hosts[0] : NULL;
+    if (!runs(n) || (own != NULL && (!own->up || own->stalled_until != 0))) return;
+    n->stalled_until = w->now + 10 + rnd(w, 1200);
+    story(w, "node %d: stalls until %" PRId64, n->index, n->stalled_until);
+    world_push(w, (struct event){.at = n->stalled_until, .type = EV_STALL_ENDS, .node = n->index,
+                                 .inc = n->inc});
+    if (own != NULL) host_stall(own, n->stalled_until);
+}
+
+static void stall_host(struct world *w) {
+    struct host *h = leader(w);
+    if (w->host_with_node >= 0 || !h->up || h->stalled_until != 0) return;
+    host_stall(h, w->now + 10 + rnd(w, 1200));
+}
+
+static void crash_host(struct world *w) {
+    struct host *h = leader(w);
+    if (w->host_with_node >= 0 || !h->up || w->hosts[!w->leader].up || !chance(w, 30)) return;
+    host_die(h, chance(w, 50));
+    start_host_in(w, h, 20 + rnd(w, 1500));
+}
+
+/* Another host is elected: because the old leader stepped down, or because it is silent. */
+static void elect(struct world *w) {
+    struct host *old = leader(w), *next = &w->hosts[!w->leader];
+    if (!w->elected || !old->up || next->up || old->stalled_until != 0) return;
+    w->totals.takeovers++;
+    if (chance(w, 40)) {
+        host_depose(old);
+        start_host_in(w, next, 20 + rnd(w, 300));
+        return;
+    }
+    host_stall(old, w->now + 2 * LEASE + rnd(w, 1500));
+    start_host_in(w, next, LEASE + rnd(w, LEASE));
+}
+
+static void reset(struct sim_node *n) {
+    if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
+    story(n->w, "node %d: connection reset", n->index);
+    n->w->totals.resets++;
+    network_reset(n->conn);
+}
+
+/* A launcher that hosts ends the job of all, so that is rare. */
+static void signal_launcher(struct sim_node *n) {
+    if (!runs(n) || !chance(n->w, hosts_with(n) ? 5 : 40)) return;
+    story(n->w, "node %d: its launcher gets a signal", n->index);
+    node_signal(&n->node, node_now(n), chance(n->w, 50) ? SIGTERM : SIGINT);
+}
+
+static void give_notice(struct sim_node *n) {
+    struct world *w = n->w;
+    enum rendezvous_change_kind kind = (enum rendezvous_change_kind)(2 + rnd(w, 3));
+    if (!runs(n) || (hosts_with(n) && !chance(w, 5))) return;
+    node_gives_notice(n, kind, rnd(w, NOTICE_MAX));
+}
+
+static void operate(struct sim_node *n) {
+    struct world *w = n->w;
+    struct host *h = leader(w);
+    if (!h->up || h->stalled_until != 0 || hosts_with(n)) return;
+    host_operate(h, n->index, chance(w, 30) ? 0 : RENDEZVOUS_CHANGE_PREEMPTION);
+}
+
+static void start_again(struct sim_node *n) {
+    if (!n->up) start_node_in(n, 50 + rnd(n->w, 3000));
+}
+
+void faults_inject(struct world *w) {
+    struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
+    switch (rnd(w, 13)) {
+    case 0:
+    case 1: crash_node(n); break;
+    case 2: cut_node(n); break;
+    case 3: stall_node(n); break;
+    case 4: stall_host(w); break;
+    case 5: reset(n); break;
+    case 6: crash_host(w); break;
+    case 7: signal_launcher(n); break;
+    case 8: give_notice(n); break;
+    case 9: operate(n); break;
+    case 10:
+    case 11: elect(w); break;
+    default: start_again(n); break;
+    }
+    node_after_event(n);
+}

@@ -1,0 +1,289 @@
+/* A process that hosts the coordinator of the job: the real coordinator, and the real session for each
+ * connection. In an election each life of a host has the next epoch, and a host that was deposed refuses
+ * all nodes. */
+#include "tests/sim/world.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void mark_unsent(struct conn *c) {
+    struct host *h = c->host;
+    if (c->is_unsent) return;
+    CR_ASSERT(h->unsent_count < sizeof(h->unsent) / sizeof(h->unsent[0]));
+    c->is_unsent = true;
+    h->unsent[h->unsent_count++] = c;
+}
+
+/* ---- the coordinator's actions ---- */
+
+static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
+    struct host *h = arg;
+    struct conn *c = peer;
+    if (m->type == RDZV_ROUND) check_round_sent(h, c, &m->round);
+    if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
+    if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
+    if (m->type == RDZV_STOP) h->change_until = CR_FOREVER;
+    host_session_send(&c->session, host_now(h), m);
+    mark_unsent(c);
+}
+
+static void do_hang_up(void *arg, void *peer) {
+    struct host *h = arg;
+    struct conn *c = peer;
+    c->seat = NULL;
+    c->hung_up_by_lease = true;
+    host_session_hang_up(&c->session, host_now(h));
+    mark_unsent(c);
+}
+
+static int do_open_store(void *arg, uint64_t round, struct coordinator_store *out,
+                         struct cr_error *err) {
+    struct host *h = arg;
+    (void) err;
+    check_store_opened(h, round);
+    (void) snprintf(out->addr, sizeof(out->addr), "10.0.0.1");
+    out->port = h->w->history.rounds[h->w->history.round_count - 1].port;
+    return 0;
+}
+
+static void do_log(void *arg, enum cr_log_level level, const char *text) {
+    struct host *h = arg;
+    (void) level;
+    story(h->w, "host %d: %s", h->id, text);
+}
+
+static int wants_log(void *arg, enum cr_log_level level) {
+    const struct host *h = arg;
+    (void) level;
+    return h->w->verbose;
+}
+
+static const struct coordinator_actions coordinator_actions = {
+    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
+    .wants_log = wants_log};
+
+/* ---- the sessions' actions ---- */
+
+static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
+    (void) arg, (void) hello, (void) err;
+    return 0;
+}
+
+static int on_join(void *arg, const struct rdzv_join *join) {
+    struct conn *c = arg;
+    struct host *h = c->host;
+    struct coordinator_view before, after;
+    coordinator_look(h->coordinator, &before);
+    c->seat = coordinator_join(h->coordinator, host_now(h), c, conn_is_local(c), join);
+    coordinator_look(h->coordinator, &after);
+    struct rdzv_message m = {.type = RDZV_JOIN, .join = *join};
+    check_charge(h, &before, &after, &m);
+    return c->seat != NULL ? 0 : -EACCES;
+}
+
+static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    struct conn *c = arg;
+    struct host *h = c->host;
+    struct coordinator_view before, after;
+    if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
+    coordinator_look(h->coordinator, &before);
+    int rc = coordinator_receive(h->coordinator, host_now(h), c->seat, m, err);
+    coordinator_look(h->coordinator, &after);
+    if (rc < 0) {
+        world_violation(h->w, "the coordinator refuses node %d: %s", c->node, err->text);
+    }
+    check_charge(h, &before, &after, m);
+    return rc;
+}
+
+static void on_lost(void *arg, const char *why) {
+    struct conn *c = arg;
+    struct coordinator_seat *seat = c->seat;
+    c->seat = NULL;
+    if (seat != NULL) coordinator_lost(c->host->coordinator, host_now(c->host), seat, why);
+}
+
+static void on_status(void *arg) { (void) arg; }
+
+static int on_operate(void *arg, const struct rdzv_operate *what, struct cr_error *err) {
+    (void) arg, (void) what, (void) err;
+    return 0;
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    const struct conn *c = arg;
+    (void) level;
+    story(c->host->w, "host %d, node %d: %s", c->host->id, c->node, text);
+}
+
+static const struct host_session_actions session_actions = {
+    .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
+    .on_status = on_status, .on_operate = on_operate, .log = on_log};
+
+/* ---- the end of every event ---- */
+
+static void set_session_timer(struct conn *c) {
+    struct host *h = c->host;
+    int64_t deadline = host_session_deadline(&c->session);
+    if (deadline == CR_FOREVER) return;
+    int64_t at = clock_when(h->w, deadline, h->offset, h->ppm);
+    if (c->session_timer_at <= at) return;
+    c->session_timer_at = at;
+    world_push(h->w, (struct event){.at = at, .type = EV_SESSION_TIMER, .node = -1, .host = h,
+                                    .host_id = h->id, .conn = c});
+}
+
+static void flush(struct conn *c) {
+    c->is_unsent = false;
+    if (!c->host_open) return;
+    network_send(c, TO_NODE, &c->session.out);
+    if (c->session.state == HOST_SESSION_CLOSED) {
+        network_close(c, TO_NODE);
+    } else if (c->session.state == HOST_SESSION_CLOSING && !c->fin_sent) {
+        network_close(c, TO_NODE);
+        c->host_open = c->fin_sent = true; /* it still waits for the other end */
+    }
+    set_session_timer(c);
+}
+
+void host_after_event(struct host *h) {
+    if (!h->up) return;
+    if (h->forming) check_round_formed(h);
+    for (size_t i = 0; i < h->unsent_count; i++) flush(h->unsent[i]);
+    h->unsent_count = 0;
+    int64_t deadline = coordinator_deadline(h->coordinator);
+    if (deadline == CR_FOREVER) return;
+    int64_t at = clock_when(h->w, deadline, h->offset, h->ppm);
+    if (h->timer_at <= at) return;
+    h->timer_at = at;
+    world_push(h->w, (struct event){.at = at, .type = EV_HOST_TIMER, .node = -1, .host = h,
+                                    .host_id = h->id});
+}
+
+/* ---- coming and going ---- */
+
+/* There is one elected coordinator at a time. One that sleeps goes on for a moment when it wakes up,
+ * before it learns that another one was elected. */
+static void depose_other(struct world *w, struct host *other) {
+    if (!other->up) return;
+    if (other->stalled_until == 0) {
+        host_depose(other);
+        return;
+    }
+    world_push(w, (struct event){.at = other->stalled_until + 1 + rnd(w, 50), .type = EV_DEPOSED,
+                                 .node = -1, .host = other, .host_id = other->id});
+}
+
+void host_start(struct host *h) {
+    struct world *w = h->w;
+    if (w->elected) depose_other(w, &w->hosts[h == w->hosts]);
+    h->up = true;
+    h->id = ++w->host_ids;
+    h->stalled_until = 0;
+    h->timer_at = h->change_until = CR_FOREVER;
+    h->forming = h->closes = false;
+    h->unsent_count = 0;
+    h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
+                                           .epoch = w->elected ? (uint64_t) h->id : 0};
+    h->coordinator = coordinator_new("job", &coordinator_actions, h);
+    w->leader = (int) (h - w->hosts);
+    story(w, "host %d: up", h->id);
+}
+
+static void forget_coordinator(struct host *h) {
+    for (struct conn *c = h->w->conns; c != NULL; c = c->next) {
+        if (c->host == h && c->host_id == h->id) c->seat = NULL;
+    }
+    coordinator_free(h->coordinator);
+    h->coordinator = NULL;
+}
+
+void host_die(struct host *h, bool silently) {
+    if (!h->up) return;
+    story(h->w, "host %d: dies%s", h->id, silently ? " without a word" : "");
+    h->up = false;
+    h->change_until = CR_FOREVER;
+    for (struct conn *c = h->w->conns; c != NULL; c = c->next) {
+        if (c->host != h || c->host_id != h->id) continue;
+        c->is_unsent = false;
+        if (silently) c->host_open = false;
+        else network_close(c, TO_NODE);
+    }
+    h->unsent_count = 0;
+    forget_coordinator(h);
+}
+
+/* As coordinator_host_depose(): it forgets the job and closes all connections. */
+void host_depose(struct host *h) {
+    if (!h->up) return;
+    story(h->w, "host %d: deposed", h->id);
+    host_die(h, false);
+}
+
+void host_abandon(struct host *h, const char *why) {
+    if (h->up) coordinator_abandon(h->coordinator, host_now(h), why);
+    host_after_event(h);
+}
+
+void host_close(struct host *h) {
+    if (!h->up || h->closes) return;
+    h->closes = true;
+    h->terms.closing = "the host closes";
+    host_abandon(h, "the host closes");
+    world_push(h->w, (struct event){.at = h->w->now + CLOSE_TIME, .type = EV_HOST_DOWN, .node = -1,
+                                    .host = h, .host_id = h->id});
+}
+
+void host_stall(struct host *h, int64_t until) {
+    h->stalled_until = until;
+    story(h->w, "host %d: stalls until %" PRId64, h->id, until);
+    world_push(h->w, (struct event){.at = until, .type = EV_STALL_ENDS, .node = -1, .host = h,
+                                    .host_id = h->id});
+}
+
+/* ---- events ---- */
+
+bool host_serves(const struct conn *c) { return c->host->up && c->host->id == c->host_id; }
+
+void host_connected(struct conn *c) {
+    host_session_open(&c->session, host_now(c->host), conn_is_local(c), &c->host->terms,
+                      &session_actions, c);
+    set_session_timer(c);
+}
+
+void host_bytes(struct conn *c, const char *bytes, size_t len) {
+    if (!c->host_open || c->is_reset) return;
+    host_session_receive(&c->session, host_now(c->host), bytes, len);
+    mark_unsent(c);
+}
+
+void host_closed(struct conn *c) {
+    if (!c->host_open) return;
+    host_session_lost(&c->session, host_now(c->host), "connection closed");
+    network_close(c, TO_NODE);
+}
+
+void host_timer(struct host *h) {
+    struct coordinator_view before, after;
+    if (h->timer_at <= h->w->now) h->timer_at = CR_FOREVER;
+    coordinator_look(h->coordinator, &before);
+    coordinator_tick(h->coordinator, host_now(h));
+    coordinator_look(h->coordinator, &after);
+    check_charge(h, &before, &after, NULL);
+}
+
+void host_session_timer(struct conn *c) {
+    if (c->session_timer_at <= c->host->w->now) c->session_timer_at = CR_FOREVER;
+    if (!c->host_open) return;
+    host_session_tick(&c->session, host_now(c->host));
+    mark_unsent(c);
+}
+
+void host_operate(struct host *h, int node, uint32_t kind) {
+    char host[16];
+    (void) snprintf(host, sizeof(host), "n%d", node);
+    struct rdzv_operate o = {.run_id = "job", .host = host, .kind = kind,
+                             .left_ms = rnd(h->w, NOTICE_MAX), .why = "an operator"};
+    (void) coordinator_operate(h->coordinator, &o);
+}

@@ -1,0 +1,102 @@
+/* Connections as streams of bytes, in order within each direction. A send may arrive in two pieces. A
+ * reset loses what is under way in both directions, and each end learns of it at a time of its own. */
+#include "tests/sim/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool conn_is_local(const struct conn *c) {
+    const struct world *w = c->host->w;
+    return c->node == w->host_with_node && c->host == &w->hosts[0];
+}
+
+static int64_t delay(struct world *w) {
+    if (chance(w, 90)) return rnd(w, 4);
+    return chance(w, 80) ? rnd(w, 30) : rnd(w, w->calm ? 60 : 250);
+}
+
+/* For the end that `dir` leads to. */
+static void deliver(struct conn *c, enum direction dir, struct event e, int64_t at) {
+    struct world *w = c->host->w;
+    if (at < c->last_arrival[dir]) at = c->last_arrival[dir];
+    c->last_arrival[dir] = at;
+    e.at = at;
+    e.conn = c;
+    e.node = dir == TO_NODE ? c->node : -1;
+    e.inc = c->node_inc;
+    e.host = dir == TO_HOST ? c->host : NULL;
+    e.host_id = c->host_id;
+    world_push(w, e);
+}
+
+static int64_t arrival(struct conn *c) {
+    struct world *w = c->host->w;
+    return w->now + (conn_is_local(c) ? 0 : delay(w));
+}
+
+static void send_piece(struct conn *c, enum direction dir, const char *data, size_t len) {
+    struct event e = {.type = EV_BYTES, .len = len, .bytes = malloc(len)};
+    CR_ASSERT(e.bytes != NULL);
+    memcpy(e.bytes, data, len);
+    deliver(c, dir, e, arrival(c));
+}
+
+void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
+    struct world *w = c->host->w;
+    bool open = dir == TO_HOST ? c->node_open : c->host_open && !c->fin_sent;
+    if (open && bytes->len > 0) {
+        size_t first = bytes->len;
+        if (chance(w, 5) && !conn_is_local(c)) first = (size_t) rnd(w, (int64_t) bytes->len);
+        if (first > 0) send_piece(c, dir, bytes->data, first);
+        if (first < bytes->len) send_piece(c, dir, bytes->data + first, bytes->len - first);
+    }
+    cr_buffer_clear(bytes);
+}
+
+/* The other end learns of it behind everything that was sent. */
+void network_close(struct conn *c, enum direction dir) {
+    bool *open = dir == TO_HOST ? &c->node_open : &c->host_open;
+    if (!*open) return;
+    *open = false;
+    if (dir == TO_NODE && c->fin_sent) return;
+    deliver(c, dir, (struct event){.type = EV_CLOSED}, arrival(c));
+}
+
+void network_reset(struct conn *c) {
+    if (c->is_reset || !c->connected) return;
+    c->is_reset = true;
+    deliver(c, TO_NODE, (struct event){.type = EV_CLOSED}, arrival(c));
+    deliver(c, TO_HOST, (struct event){.type = EV_CLOSED}, arrival(c));
+}
+
+/* Nodes connect to the leader. In an election they may have an old address for a while. */
+static struct host *host_for(struct world *w) {
+    struct host *old = &w->hosts[!w->leader];
+    if (w->elected && old->up && chance(w, 15)) return old;
+    return &w->hosts[w->leader];
+}
+
+struct conn *network_connect(struct sim_node *n) {
+    struct world *w = n->w;
+    struct conn *c = calloc(1, sizeof(*c));
+    CR_ASSERT(c != NULL);
+    c->next = w->conns;
+    w->conns = c;
+    c->host = host_for(w);
+    c->host_id = c->host->id;
+    c->node = n->index;
+    c->node_inc = n->inc;
+    c->session_timer_at = CR_FOREVER;
+    world_push(w, (struct event){.at = arrival(c), .conn = c, .node = n->index, .inc = n->inc,
+                                 .type = c->host->up ? EV_CONNECTED : EV_REFUSED});
+    return c;
+}
+
+void network_clear(struct world *w) {
+    while (w->conns != NULL) {
+        struct conn *c = w->conns;
+        w->conns = c->next;
+        host_session_done(&c->session);
+        free(c);
+    }
+}

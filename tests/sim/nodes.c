@@ -1,0 +1,367 @@
+/* A node: the real policy (agent/node), the real member and the real session, as agent.c and
+ * rendezvous.c connect them. Here is only what those two files do with libuv. */
+#include "tests/sim/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const RUN_ID = "job";
+
+static struct host *own_host(const struct sim_node *n) {
+    return n->index == n->w->host_with_node ? &n->w->hosts[0] : NULL;
+}
+
+/* ---- the node's actions: the rendezvous ---- */
+
+static void do_join(void *arg) {
+    struct sim_node *n = arg;
+    check_join(n);
+    member_join(n->member, node_now(n));
+}
+
+static void do_failed(void *arg, uint64_t round) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: a worker failed", n->index);
+    check_failure_told(n);
+    member_failed(n->member, node_now(n), round, "rank 0: exit code 1");
+}
+
+static void do_succeeded(void *arg, uint64_t round) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: all workers ended well", n->index);
+    check_success_told(n);
+    n->w->history.rounds[n->record].succeeded |= 1U << n->group_rank;
+    member_succeeded(n->member, node_now(n), round);
+}
+
+static void do_leave(void *arg) {
+    struct sim_node *n = arg;
+    struct host *own = own_host(n);
+    story(n->w, "node %d: leaves", n->index);
+    n->w->totals.left++;
+    member_leave(n->member, node_now(n), "it was told to end");
+    if (own != NULL) host_abandon(own, "its node leaves");
+}
+
+static void do_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
+                      const char *why) {
+    struct sim_node *n = arg;
+    member_notice(n->member, (uint32_t) kind, left_ms, why);
+}
+
+static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs_ms) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: is at step %" PRId64, n->index, step);
+    n->answer = step;
+    member_change_answer(n->member, id, step, needs_ms);
+}
+
+static void do_change_ready(void *arg, uint64_t id) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: is ready", n->index);
+    check_ready(n, id);
+    member_change_ready(n->member, id);
+}
+
+/* The launcher ends after this event: its workers are gone. */
+static void do_finish(void *arg) {
+    struct sim_node *n = arg;
+    n->finished = true;
+    if (workers_any_alive(n)) world_violation(n->w, "node %d ends before its workers", n->index);
+}
+
+static void do_log(void *arg, enum cr_log_level level, const char *text) {
+    struct sim_node *n = arg;
+    (void) level;
+    story(n->w, "node %d: %s", n->index, text);
+}
+
+static const struct node_actions node_actions = {
+    .start = workers_start, .hand_over = workers_hand_over, .stop = workers_stop,
+    .keep = workers_keep, .signal = workers_signal, .kill_hung = workers_kill_hung,
+    .is_dead = workers_is_dead, .send_packet = workers_send_packet, .ask_dump = workers_ask_dump,
+    .read_page = workers_read_page, .join = do_join, .failed = do_failed,
+    .succeeded = do_succeeded, .leave = do_leave, .notice = do_notice,
+    .change_answer = do_change_answer, .change_ready = do_change_ready, .finish = do_finish,
+    .log = do_log};
+
+/* ---- the member's actions ---- */
+
+static void do_connect(void *arg) {
+    struct sim_node *n = arg;
+    n->conn = network_connect(n);
+}
+
+static void flush(struct sim_node *n) {
+    if (n->conn != NULL) network_send(n->conn, TO_HOST, &n->session.out);
+    else cr_buffer_clear(&n->session.out);
+}
+
+static void do_send(void *arg, const struct rdzv_message *m) {
+    struct sim_node *n = arg;
+    CR_ASSERT(member_session_send(&n->session, m) == 0);
+}
+
+static void do_hang_up(void *arg) {
+    struct sim_node *n = arg;
+    member_session_close(&n->session, "this end hung up");
+    flush(n);
+    if (n->conn != NULL) {
+        network_close(n->conn, TO_HOST);
+        n->conn->failed = true; /* a late answer to connecting does not count */
+    }
+}
+
+static void on_round(void *arg, const struct rdzv_round *r) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: round %" PRIu64 ", group rank %u of %u, restart %u", n->index, r->round,
+          r->group_rank, r->group_world_size, r->restart_count);
+    if (workers_any_alive(n) && n->node.group.parked == 0) {
+        world_violation(n->w, "node %d gets a round while workers run", n->index);
+    }
+    check_round_heard(n, r);
+    struct rendezvous_round round = {
+        .round = r->round, .restart_count = r->restart_count, .group_rank = r->group_rank,
+        .group_world_size = r->group_world_size, .first_rank = r->first_rank,
+        .world_size = r->world_size, .first_role_rank = r->first_role_rank,
+        .role_world_size = r->role_world_size, .master_port = (uint16_t) r->master_port};
+    node_round(&n->node, node_now(n), &round);
+}
+
+static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: stop within %" PRId64 ": %s", n->index,
+          grace_max_ms == CR_FOREVER ? -1 : grace_max_ms, why);
+    node_stop(&n->node, node_now(n), grace_max_ms);
+}
+
+static void on_end(void *arg, int outcome, const char *why) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: end %d: %s", n->index, outcome, why);
+    check_end_heard(n, outcome);
+    n->ended = true;
+    node_end(&n->node, node_now(n), (enum rendezvous_outcome) outcome);
+}
+
+static void on_change(void *arg, const struct rdzv_change *m) {
+    struct sim_node *n = arg;
+    struct rendezvous_change change = {.id = m->id, .kind = (enum rendezvous_change_kind) m->kind,
+                                       .left_ms = m->left_ms, .why = m->why};
+    if (n->answer != -2) world_violation(n->w, "node %d hears of two changes", n->index);
+    node_change(&n->node, node_now(n), &change);
+}
+
+static void on_change_at(void *arg, const struct rdzv_change_at *m) {
+    struct sim_node *n = arg;
+    if (n->answer < 0 || m->step <= (uint64_t) n->answer) {
+        world_violation(n->w, "node %d, at step %" PRId64 ", is to stop after step %" PRIu64,
+                        n->index, n->answer, m->step);
+    }
+    node_change_at(&n->node, node_now(n), m->id, m->step, m->left_ms);
+}
+
+void node_gives_notice(struct sim_node *n, enum rendezvous_change_kind kind, int64_t left_ms) {
+    if (!n->gave_notice) n->notice_until = n->w->now + left_ms;
+    n->gave_notice = true;
+    node_notice(&n->node, node_now(n), kind, left_ms, "notice");
+}
+
+static void on_notice(void *arg, const struct rdzv_ask_notice *m) {
+    node_gives_notice(arg, (enum rendezvous_change_kind) m->kind, m->left_ms);
+}
+
+static void on_dump(void *arg, const char *why) {
+    struct sim_node *n = arg;
+    node_dump(&n->node, node_now(n), why);
+}
+
+static const struct member_actions member_actions = {
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = do_log,
+    .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
+
+/* ---- the session's actions ---- */
+
+static void on_welcome(void *arg) {
+    struct sim_node *n = arg;
+    if (n->session.epoch < n->epoch_seen) {
+        world_violation(n->w, "node %d obeys an older coordinator", n->index);
+    }
+    n->epoch_seen = n->session.epoch;
+    member_welcomed(n->member);
+}
+
+static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
+    struct sim_node *n = arg;
+    int rc = member_receive(n->member, node_now(n), m, err);
+    if (rc < 0) world_violation(n->w, "node %d refuses the coordinator: %s", n->index, err->text);
+    return rc;
+}
+
+static void on_broken(void *arg, const char *why) {
+    struct sim_node *n = arg;
+    network_close(n->conn, TO_HOST);
+    member_disconnected(n->member, node_now(n), why);
+}
+
+static const struct member_session_actions session_actions = {
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = do_log};
+
+/* ---- coming and going ---- */
+
+static struct member *new_member(struct sim_node *n) {
+    struct world *w = n->w;
+    char host[16];
+    (void) snprintf(host, sizeof(host), "n%d", n->index);
+    struct member_settings s = {
+        .where = "host", .local = own_host(n) != NULL,
+        .connect_timeout_ms = 20000, .coordinator_wait_ms = w->wait_ms,
+        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc, .instance = rnd64(w),
+                 .role = n->index % 2 ? "odd" : "even", .node_rank = -1,
+                 .local_world_size = n->worker_count, .min_nodes = (uint32_t) w->min_nodes,
+                 .max_nodes = (uint32_t) w->max_nodes,
+                 .max_restarts = (uint32_t) w->max_restarts, .join_timeout_ms = JOIN_TIME,
+                 .last_call_timeout_ms = LAST_CALL, .close_timeout_ms = CLOSE_TIME,
+                 .keep_alive_interval_ms = INTERVAL, .keep_alive_max_attempt = ATTEMPTS,
+                 .change_notice_ms = w->notice_ms}};
+    return member_new(&s, &member_actions, n);
+}
+
+void node_start(struct sim_node *n) {
+    struct world *w = n->w;
+    struct host *own = own_host(n);
+    if (own != NULL && !own->up) host_start(own);
+    struct node_settings settings = {.workers = n->worker_count, .stop_timeout_ms = STOP_TIME,
+                                     .shutdown_timeout_ms = STOP_TIME,
+                                     .log_level = w->verbose ? CR_LOG_DEBUG : CR_LOG_OFF};
+    n->inc++;
+    n->up = true;
+    n->ended = n->finished = n->stopping = n->gave_notice = false;
+    n->failures = 0;
+    n->failed_told = false;
+    n->stalled_until = n->resumed_at = 0;
+    n->timer_at = CR_FOREVER;
+    n->record = -1;
+    n->restarts_seen = 0;
+    n->epoch_seen = 0;
+    n->answer = -2;
+    n->conn = NULL;
+    n->step_limit = chance(w, 50) ? 300 + rnd(w, 500) : 0;
+    for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+        n->workers[i].reported = true;
+        n->workers[i].kept = false;
+    }
+    CR_ASSERT(node_init(&n->node, &settings, &node_actions, n) == 0);
+    member_session_init(&n->session, &session_actions, n);
+    n->member = new_member(n);
+    story(w, "node %d: up (%d)", n->index, n->inc);
+    member_join(n->member, node_now(n));
+}
+
+static void free_parts(struct sim_node *n) {
+    member_free(n->member);
+    member_session_done(&n->session);
+    node_done(&n->node);
+    n->member = NULL;
+    n->session = (struct member_session){0};
+}
+
+/* The agent's process ends; its workers die with it. */
+void node_die(struct sim_node *n, bool silently) {
+    struct host *own = own_host(n);
+    if (!n->up) return;
+    story(n->w, "node %d: dies%s", n->index, silently ? " without a word" : "");
+    n->up = false;
+    n->resumed_at = n->w->now; /* its workers have a moment to die */
+    if (n->conn != NULL && silently) n->conn->node_open = false;
+    else if (n->conn != NULL) network_close(n->conn, TO_HOST);
+    free_parts(n);
+    workers_die_with_agent(n, silently);
+    if (own != NULL) host_die(own, silently);
+}
+
+/* Its launcher ends in order; perhaps it is started again. */
+static void exit_launcher(struct sim_node *n) {
+    struct world *w = n->w;
+    struct host *own = own_host(n);
+    story(w, "node %d: its launcher ends", n->index);
+    bool was_ended = n->ended;
+    n->up = false;
+    if (n->conn != NULL) network_close(n->conn, TO_HOST);
+    free_parts(n);
+    if (own != NULL) host_close(own);
+    if (w->calm || own != NULL || !chance(w, was_ended ? 30 : 80)) return;
+    world_push(w, (struct event){.at = w->now + 100 + rnd(w, 2000), .type = EV_NODE_UP,
+                                 .node = n->index});
+}
+
+/* ---- events ---- */
+
+static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void node_after_event(struct sim_node *n) {
+    if (!n->up) return;
+    flush(n);
+    if (n->finished) {
+        exit_launcher(n);
+        return;
+    }
+    int64_t deadline = min_ms(member_deadline(n->member), node_deadline(&n->node));
+    if (deadline == CR_FOREVER) return;
+    int64_t at = clock_when(n->w, deadline, n->offset, n->ppm);
+    if (n->timer_at <= at) return;
+    n->timer_at = at;
+    world_push(n->w, (struct event){.at = at, .type = EV_NODE_TIMER, .node = n->index,
+                                    .inc = n->inc});
+}
+
+void node_timer(struct sim_node *n) {
+    if (n->timer_at <= n->w->now) n->timer_at = CR_FOREVER;
+    member_tick(n->member, node_now(n));
+    node_tick(&n->node, node_now(n));
+}
+
+/* After a stall libuv runs timers before it reads input. */
+void node_resume(struct sim_node *n) {
+    story(n->w, "node %d: goes on", n->index);
+    n->resumed_at = n->w->now;
+    n->stalled_until = 0;
+    node_timer(n);
+    world_release(n->w, &n->held);
+}
+
+void node_refused(struct conn *c) {
+    struct sim_node *n = &c->host->w->nodes[c->node];
+    if (n->conn != c || c->failed || c->connected) return;
+    c->failed = true;
+    member_disconnected(n->member, node_now(n), "connection refused");
+}
+
+void node_connected(struct conn *c) {
+    struct sim_node *n = &c->host->w->nodes[c->node];
+    if (n->conn != c || c->failed) return;
+    if (!host_serves(c)) {
+        node_refused(c);
+        return;
+    }
+    c->connected = c->node_open = c->host_open = true;
+    host_connected(c);
+    member_session_open(&n->session, RUN_ID);
+    member_connected(n->member, node_now(n));
+}
+
+void node_bytes(struct conn *c, const char *bytes, size_t len) {
+    struct sim_node *n = &c->host->w->nodes[c->node];
+    if (n->conn != c || !c->node_open || c->is_reset) return;
+    member_session_receive(&n->session, bytes, len);
+}
+
+void node_closed(struct conn *c) {
+    struct sim_node *n = &c->host->w->nodes[c->node];
+    if (n->conn != c || !c->node_open) return;
+    network_close(c, TO_HOST);
+    member_session_close(&n->session, "connection closed");
+    cr_buffer_clear(&n->session.out);
+    member_disconnected(n->member, node_now(n), "connection closed");
+}

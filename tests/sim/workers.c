@@ -1,0 +1,412 @@
+/* Workers as small models of programs. Each process draws its habits: whether it counts steps, can
+ * rejoin, answers changes, ignores SIGTERM, writes flight records. Its page is a real one; the steps in
+ * it are computed from the time when somebody reads it, so a worker costs no event per step.
+ *
+ * A worker that is alive is a process of its own: it goes on, and dies, while its agent is stopped. What
+ * it reports (packets, its exit) reaches the agent only when that runs. */
+#include "tests/sim/world.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* What a worker does by itself, or because it was told something. */
+enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE };
+/* What it reports to its agent. */
+enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
+
+static struct sim_worker *at(struct sim_node *n, int worker) { return &n->workers[worker]; }
+
+static int index_of(const struct sim_node *n, const struct sim_worker *k) {
+    return (int) (k - n->workers);
+}
+
+static struct event event_of(struct sim_node *n, struct sim_worker *k, enum event_type type,
+                             int64_t in) {
+    return (struct event){.at = n->w->now + in, .type = type, .node = n->index, .inc = n->inc,
+                          .worker = index_of(n, k), .id = k->life};
+}
+
+static void act_in(struct sim_node *n, struct sim_worker *k, int64_t in, enum act what) {
+    struct event e = event_of(n, k, EV_ACT, in);
+    e.what = what;
+    world_push(n->w, e);
+}
+
+static void report_in(struct sim_node *n, struct sim_worker *k, int64_t in, enum packet what) {
+    struct event e = event_of(n, k, EV_PACKET, in);
+    e.what = what;
+    world_push(n->w, e);
+}
+
+/* ---- progress ---- */
+
+static void catch_up(struct sim_node *n, struct sim_worker *k) {
+    if (!k->alive || k->step_ms == 0 || k->hangs || k->waits) return;
+    uint64_t made = (uint64_t) ((n->w->now - k->step_since) / k->step_ms);
+    if (made >= k->most_steps - k->steps) {
+        k->steps = k->most_steps;
+    } else {
+        k->steps += made;
+        k->step_since += (int64_t) made * k->step_ms;
+    }
+    atomic_store(&k->page.step, k->steps);
+}
+
+static void begin_round(struct sim_node *n, struct sim_worker *k) {
+    k->record = n->record;
+    k->steps = 0;
+    k->most_steps = UINT64_MAX;
+    k->step_since = n->w->now;
+    k->change = k->agreed = 0;
+    k->hangs = k->waits = false;
+}
+
+/* ---- dying ---- */
+
+static void die_within(struct sim_node *n, struct sim_worker *k, int64_t in, int exit_code) {
+    int64_t when = n->w->now + in;
+    if (!k->alive || k->dies_at <= when) return; /* it dies sooner already */
+    k->dies_at = when;
+    k->exit_code = exit_code;
+    world_push(n->w, event_of(n, k, EV_DEATH, in));
+}
+
+void worker_dies(struct sim_node *n, const struct event *e) {
+    struct sim_worker *k = at(n, e->worker);
+    if (!k->alive || k->life != e->id || k->dies_at != e->at) return;
+    catch_up(n, k);
+    k->alive = false;
+    story(n->w, "node %d, worker %d: dies (%d)", n->index, e->worker, k->exit_code);
+    if (n->up && n->inc == e->inc) world_push(n->w, event_of(n, k, EV_EXIT, 0));
+}
+
+static void take_signal(struct sim_node *n, struct sim_worker *k, int signum, bool is_ours) {
+    if (!k->alive) return;
+    if (is_ours) k->signal_sent = signum;
+    if (signum == SIGKILL) die_within(n, k, rnd(n->w, KILL_TIME), -SIGKILL);
+    else if (!k->ignores_term) die_within(n, k, rnd(n->w, DYING_MAX), chance(n->w, 20) ? 0 : -signum);
+}
+
+void workers_die_with_agent(struct sim_node *n, bool silently) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct sim_worker *k = &n->workers[i];
+        if (silently) k->alive = false; /* the power is off */
+        else die_within(n, k, rnd(n->w, KILL_TIME), -SIGKILL);
+    }
+    n->stopping = false;
+}
+
+bool workers_any_alive(const struct sim_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        if (n->workers[i].alive) return true;
+    }
+    return false;
+}
+
+/* ---- the nursery ---- */
+
+static bool only_kept_live(const struct sim_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct sim_worker *k = &n->workers[i];
+        if ((k->alive || !k->reported) && !k->kept) return false;
+    }
+    return true;
+}
+
+/* Grandchildren may need a moment longer than the last worker. */
+static void check_gone(struct sim_node *n) {
+    if (!n->stopping || !only_kept_live(n)) return;
+    world_push(n->w, (struct event){.at = n->w->now + (chance(n->w, 90) ? 0 : rnd(n->w, KILL_TIME)),
+                                    .type = EV_GONE, .node = n->index, .inc = n->inc,
+                                    .id = n->grace_gen});
+}
+
+void workers_gone(struct sim_node *n, const struct event *e) {
+    if (!n->stopping || e->id != n->grace_gen || !only_kept_live(n)) return;
+    n->stopping = false;
+    node_processes_gone(&n->node, node_now(n));
+}
+
+void workers_grace_over(struct sim_node *n, const struct event *e) {
+    if (e->id != n->grace_gen || !n->stopping) return;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct sim_worker *k = &n->workers[i];
+        if (!k->kept) take_signal(n, k, SIGKILL, true);
+    }
+}
+
+void worker_exit_reported(struct sim_node *n, const struct event *e) {
+    struct sim_worker *k = at(n, e->worker);
+    if (k->life != e->id || k->reported) return;
+    k->reported = true;
+    if (k->exit_code != 0 && k->signal_sent == 0) n->failures++;
+    node_worker_exited(&n->node, node_now(n), (uint32_t) e->worker, k->exit_code, k->signal_sent);
+    check_gone(n);
+}
+
+/* ---- starting ---- */
+
+static void draw_habits(struct world *w, struct sim_worker *k) {
+    k->has_channel = chance(w, 80);
+    k->ignores_term = chance(w, 10);
+    k->writes_dumps = k->has_channel && chance(w, 70);
+    k->step_ms = k->has_channel && chance(w, 90) ? 5 + rnd(w, 35) : 0;
+    if (!k->has_channel) return;
+    atomic_store(&k->page.can_rejoin, chance(w, 60));
+    if (chance(w, 10)) atomic_store(&k->page.answer, CHANNEL_NOW);
+    if (chance(w, 20)) {
+        atomic_store(&k->page.answer, CHANNEL_NEEDS);
+        atomic_store(&k->page.needs_ms, rnd(w, NEEDS_MAX));
+    }
+}
+
+/* The workers of a node end at about the same time. */
+static void draw_fate(struct sim_node *n) {
+    struct world *w = n->w;
+    n->fate_at = w->now + 20 + rnd(w, 6000);
+    n->fate_worker = chance(w, 30) ? (int) rnd(w, n->worker_count) : -1;
+}
+
+static void meet_fate(struct sim_node *n, struct sim_worker *k) {
+    struct world *w = n->w;
+    act_in(n, k, n->fate_at - w->now + rnd(w, 20), ACT_END);
+    if (!k->has_channel || w->calm) return;
+    if (chance(w, 3)) act_in(n, k, rnd(w, 3000), ACT_HANG);
+    if (chance(w, 1)) act_in(n, k, rnd(w, 3000), ACT_PARK);
+}
+
+int workers_start(void *arg, bool *starts) {
+    struct sim_node *n = arg;
+    draw_fate(n);
+    n->failures = 0;
+    n->failed_told = false;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct sim_worker *k = &n->workers[i];
+        if (!starts[i]) continue;
+        if (k->alive || !k->reported) {
+            world_violation(n->w, "node %d starts worker %u twice", n->index, i);
+        }
+        if (!n->w->calm && chance(n->w, 1) && chance(n->w, 20)) { /* no more processes, say */
+            starts[i] = false;
+            continue;
+        }
+        *k = (struct sim_worker){.alive = true, .life = k->life + 1, .dies_at = CR_FOREVER};
+        draw_habits(n->w, k);
+        begin_round(n, k);
+        meet_fate(n, k);
+    }
+    return 0;
+}
+
+int workers_hand_over(void *arg, uint32_t worker) {
+    struct sim_node *n = arg;
+    struct sim_worker *k = &n->workers[worker];
+    if (!k->alive) return -ENOTCONN;
+    if (!k->waits) world_violation(n->w, "node %d: worker %u is not parked", n->index, worker);
+    worker_page_begin_round(&k->page);
+    k->signal_sent = 0;
+    begin_round(n, k);
+    meet_fate(n, k);
+    return 0;
+}
+
+/* ---- the node's other actions ---- */
+
+void workers_stop(void *arg, int signum, int64_t grace_ms) {
+    struct sim_node *n = arg;
+    n->stopping = true;
+    n->grace_gen++;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        if (!n->workers[i].kept) take_signal(n, &n->workers[i], signum, true);
+    }
+    if (grace_ms != CR_FOREVER) {
+        world_push(n->w, (struct event){.at = clock_when(n->w, node_now(n) + grace_ms, n->offset,
+                                                         n->ppm),
+                                        .type = EV_GRACE_OVER, .node = n->index, .inc = n->inc,
+                                        .id = n->grace_gen});
+    }
+    check_gone(n);
+}
+
+void workers_keep(void *arg, uint32_t worker, bool keep) {
+    struct sim_node *n = arg;
+    n->workers[worker].kept = keep;
+    if (keep) n->w->totals.kept++;
+}
+
+void workers_signal(void *arg, uint32_t worker, int signum) {
+    struct sim_node *n = arg;
+    take_signal(n, &n->workers[worker], signum, true);
+}
+
+void workers_kill_hung(void *arg, uint32_t worker) {
+    struct sim_node *n = arg;
+    n->w->totals.hung++;
+    take_signal(n, &n->workers[worker], SIGKILL, false);
+}
+
+bool workers_is_dead(void *arg, uint32_t worker) {
+    const struct sim_node *n = arg;
+    return !n->workers[worker].alive;
+}
+
+void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out) {
+    struct sim_node *n = arg;
+    struct sim_worker *k = &n->workers[worker];
+    *out = (struct worker_progress){0};
+    if (!k->has_channel) return;
+    catch_up(n, k);
+    worker_page_read(&k->page, out);
+    if (k->alive) return;
+    *out = (struct worker_progress){.stopped_for = out->stopped_for}; /* the channel is closed */
+}
+
+int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
+    struct sim_node *n = arg;
+    struct sim_worker *k = &n->workers[worker];
+    if (!k->alive || !k->writes_dumps) return -ENOTSUP;
+    atomic_store(&k->page.dump_id, dump_id);
+    if (chance(n->w, 80)) report_in(n, k, rnd(n->w, DUMP_TIME), PACKET_DUMPED);
+    return 0;
+}
+
+/* ---- packets to the worker ---- */
+
+/* The worker may be just about to make a step when the bell rings: it makes that step without seeing
+ * the announcement, and the next one is its last. */
+static void hear_change(struct sim_node *n, struct sim_worker *k, uint64_t id) {
+    catch_up(n, k);
+    if (chance(n->w, 30) && k->step_ms > 0 && !k->hangs) {
+        k->steps++;
+        k->step_since = n->w->now;
+        atomic_store(&k->page.step, k->steps);
+    }
+    k->most_steps = k->steps + 1;
+    k->change = id;
+    k->agreed = 0;
+}
+
+static void hear_agreed_step(struct sim_node *n, struct sim_worker *k, uint64_t step) {
+    catch_up(n, k);
+    if (k->steps > step) {
+        world_violation(n->w, "node %d, worker %d has made step %" PRIu64 ", agreed was %" PRIu64,
+                        n->index, index_of(n, k), k->steps, step);
+        return;
+    }
+    if (k->steps == k->most_steps) k->step_since = n->w->now; /* it was frozen and goes on */
+    k->most_steps = k->agreed = step;
+    int64_t left = (int64_t) (step - k->steps) * k->step_ms - (n->w->now - k->step_since);
+    k->stops_at = n->w->now + (left > 0 ? left : 0);
+    act_in(n, k, k->stops_at - n->w->now, ACT_STOP_FOR_CHANGE);
+}
+
+static void hear_over(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs) return;
+    if (chance(n->w, 3)) die_within(n, k, rnd(n->w, 50), 1);
+    if (chance(n->w, 80)) act_in(n, k, rnd(n->w, 40), ACT_PARK);
+    else if (chance(n->w, 50)) act_in(n, k, rnd(n->w, 2 * STOP_TIME), ACT_PARK);
+}
+
+int workers_send_packet(void *arg, uint32_t worker, const struct channel_packet *p) {
+    struct sim_node *n = arg;
+    struct sim_worker *k = &n->workers[worker];
+    if (!k->alive || !k->has_channel) return -ENOTCONN;
+    if (p->type == CHANNEL_CHANGE) hear_change(n, k, p->id);
+    else if (p->type == CHANNEL_STOP_AT && p->id == k->change) hear_agreed_step(n, k, p->stop_at.step);
+    else if (p->type == CHANNEL_OVER) hear_over(n, k);
+    return 0;
+}
+
+/* ---- what the worker does ---- */
+
+static void park(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs || !atomic_load(&k->page.can_rejoin)) return;
+    k->waits = true;
+    n->w->totals.parked++;
+    report_in(n, k, rnd(n->w, 3), PACKET_REJOIN);
+}
+
+static void stop_for_change(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs || k->agreed == 0) return;
+    catch_up(n, k);
+    if (k->steps != k->agreed) {
+        world_violation(n->w, "node %d, worker %d stops at step %" PRIu64 " instead of %" PRIu64,
+                        n->index, index_of(n, k), k->steps, k->agreed);
+    }
+    atomic_store(&k->page.stopped_for, k->change);
+    int64_t saving = rnd(n->w, chance(n->w, 80) ? 60 : NOTICE_MAX);
+    switch (rnd(n->w, 10)) {
+    case 0: die_within(n, k, saving, 0); return;
+    case 1: return; /* it does not finish saving */
+    case 2:
+    case 3:
+    case 4: act_in(n, k, saving, ACT_PARK); return;
+    default: act_in(n, k, saving, ACT_READY);
+    }
+}
+
+static void hang(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->agreed != 0 || k->step_ms == 0) return;
+    catch_up(n, k);
+    k->hangs = true;
+    if (n->step_limit > 0) act_in(n, k, n->step_limit, ACT_OVERDUE);
+}
+
+static void end(struct sim_node *n, struct sim_worker *k) {
+    bool fails = index_of(n, k) == n->fate_worker;
+    if (n->w->calm || k->waits || k->hangs || k->record != n->record) return;
+    die_within(n, k, 0, fails ? 1 : 0);
+}
+
+void worker_acts(struct sim_node *n, const struct event *e) {
+    struct sim_worker *k = at(n, e->worker);
+    if (!k->alive || k->life != e->id) return;
+    switch ((enum act) e->what) {
+    case ACT_END:
+        if (n->w->now >= n->fate_at) end(n, k); /* else it is that of an earlier round */
+        return;
+    case ACT_HANG: hang(n, k); return;
+    case ACT_PARK: park(n, k); return;
+    case ACT_READY: /* it may be in its next round by now */
+        if (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change) {
+            report_in(n, k, rnd(n->w, 3), PACKET_READY);
+        }
+        return;
+    case ACT_STOP_FOR_CHANGE:
+        if (e->at == k->stops_at) stop_for_change(n, k); /* else it is that of an earlier change */
+        return;
+    case ACT_OVERDUE:
+        if (k->hangs) report_in(n, k, 0, PACKET_HUNG);
+        return;
+    }
+}
+
+void worker_packet(struct sim_node *n, const struct event *e) {
+    struct sim_worker *k = at(n, e->worker);
+    uint32_t i = (uint32_t) e->worker;
+    if (k->life != e->id || k->reported) return; /* else it may be dead: the packet came before */
+    int64_t now = node_now(n);
+    switch ((enum packet) e->what) {
+    case PACKET_READY:
+        node_worker_ready(&n->node, now, i, atomic_load(&k->page.stopped_for));
+        return;
+    case PACKET_REJOIN:
+        if (k->waits) node_worker_rejoin(&n->node, now, i);
+        return;
+    case PACKET_DUMPED:
+        node_worker_dumped(&n->node, now, i, atomic_load(&k->page.dump_id), "");
+        return;
+    case PACKET_HUNG:
+        if (k->hangs) node_worker_hung(&n->node, now, i, k->steps, n->step_limit);
+        return;
+    }
+}
+
+/* Hung ones, too: the schedule is over. */
+void workers_finish(struct sim_node *n) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct sim_worker *k = &n->workers[i];
+        if (!k->waits) die_within(n, k, 0, 0);
+    }
+}

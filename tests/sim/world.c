@@ -1,0 +1,159 @@
+/* Clock, randomness and events. The queue is a heap by (time, order of pushing), so that a seed always
+ * gives the same schedule. */
+#include "tests/sim/world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- telling ---- */
+
+void world_violation(struct world *w, const char *fmt, ...) {
+    if (w->failed) return; /* the first one counts */
+    w->failed = true;
+    (void) printf("seed %" PRIu64 ": at %" PRId64 " ms: ", w->seed, w->now);
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vprintf(fmt, ap);
+    va_end(ap);
+    (void) printf("\n");
+}
+
+void world_tell(const struct world *w, const char *fmt, ...) {
+    (void) printf("%6" PRId64 "  ", w->now);
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vprintf(fmt, ap);
+    va_end(ap);
+    (void) printf("\n");
+}
+
+static const char *const event_names[] = {
+#define X(name, text) text,
+    EVENTS(X)
+#undef X
+};
+
+const char *event_name(enum event_type type) { return event_names[type]; }
+
+/* ---- randomness (splitmix64) ---- */
+
+uint64_t rnd64(struct world *w) {
+    uint64_t z = (w->rng += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+int64_t rnd(struct world *w, int64_t below) { return (int64_t) (rnd64(w) % (uint64_t) below); }
+bool chance(struct world *w, int percent) { return rnd(w, 100) < percent; }
+
+/* ---- clocks ---- */
+
+int64_t clock_shows(const struct world *w, int64_t offset, int64_t ppm) {
+    return offset + w->now + w->now * ppm / 1000000;
+}
+
+int64_t clock_when(const struct world *w, int64_t when, int64_t offset, int64_t ppm) {
+    int64_t t = (when - offset) * 1000000 / (1000000 + ppm);
+    while (offset + t + t * ppm / 1000000 < when) t++;
+    return t > w->now ? t : w->now;
+}
+
+int64_t node_now(const struct sim_node *n) { return clock_shows(n->w, n->offset, n->ppm); }
+int64_t host_now(const struct host *h) { return clock_shows(h->w, h->offset, h->ppm); }
+
+/* ---- the queue ---- */
+
+static bool before(const struct event *a, const struct event *b) {
+    return a->at != b->at ? a->at < b->at : a->seq < b->seq;
+}
+
+static void push_in_order(struct world *w, struct event e) {
+    if (w->heap_len == w->heap_cap) {
+        w->heap_cap = w->heap_cap != 0 ? 2 * w->heap_cap : 256;
+        w->heap = realloc(w->heap, w->heap_cap * sizeof(*w->heap));
+        CR_ASSERT(w->heap != NULL);
+    }
+    size_t i = w->heap_len++;
+    while (i > 0 && before(&e, &w->heap[(i - 1) / 2])) {
+        w->heap[i] = w->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    w->heap[i] = e;
+}
+
+void world_push(struct world *w, struct event e) {
+    e.seq = w->seq++;
+    push_in_order(w, e);
+}
+
+struct event world_pop(struct world *w) {
+    struct event top = w->heap[0], last = w->heap[--w->heap_len];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= w->heap_len) break;
+        if (child + 1 < w->heap_len && before(&w->heap[child + 1], &w->heap[child])) child++;
+        if (!before(&w->heap[child], &last)) break;
+        w->heap[i] = w->heap[child];
+        i = child;
+    }
+    if (w->heap_len > 0) w->heap[i] = last;
+    return top;
+}
+
+/* ---- processes that do not run ---- */
+
+static bool keep(struct held *held, const struct event *e) {
+    if (held->count == held->cap) {
+        held->cap = held->cap != 0 ? 2 * held->cap : 8;
+        held->events = realloc(held->events, held->cap * sizeof(*held->events));
+        CR_ASSERT(held->events != NULL);
+    }
+    held->events[held->count++] = *e;
+    return true;
+}
+
+static bool is_of_network(enum event_type type) {
+    return type == EV_BYTES || type == EV_CLOSED || type == EV_CONNECTED || type == EV_REFUSED;
+}
+
+/* DEATH and all later types happen whether a process is stopped or not. */
+bool world_hold(struct world *w, struct event *e) {
+    if (is_of_network(e->type)) {
+        struct sim_node *n = &w->nodes[e->conn->node];
+        if (n->cut) return keep(&n->held, e);
+    }
+    if (e->type >= EV_DEATH) return false;
+    if (e->host != NULL) {
+        struct host *h = e->host;
+        return h->up && h->id == e->host_id && h->stalled_until != 0 && keep(&h->held, e);
+    }
+    if (e->node < 0) return false;
+    struct sim_node *n = &w->nodes[e->node];
+    return n->up && n->inc == e->inc && n->stalled_until != 0 && keep(&n->held, e);
+}
+
+/* It keeps its place before everything that was sent after it. */
+void world_release(struct world *w, struct held *held) {
+    size_t count = held->count;
+    held->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct event e = held->events[i];
+        e.at = w->now;
+        push_in_order(w, e);
+    }
+}
+
+static void held_clear(struct held *held) {
+    for (size_t i = 0; i < held->count; i++) free(held->events[i].bytes);
+    held->count = 0;
+}
+
+void world_clear(struct world *w) {
+    for (size_t i = 0; i < w->heap_len; i++) free(w->heap[i].bytes);
+    w->heap_len = 0;
+    for (int i = 0; i < NODES_MAX; i++) held_clear(&w->nodes[i].held);
+    for (int i = 0; i < HOSTS_MAX; i++) held_clear(&w->hosts[i].held);
+}

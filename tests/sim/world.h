@@ -1,0 +1,388 @@
+/* The simulated world of one job: a virtual clock, a queue of events, and everything that lives in it.
+ *
+ *     world.c     clock, randomness, the queue of events, processes that are stopped or cut off
+ *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
+ *     hosts.c     processes that host a coordinator (the real one, behind real sessions)
+ *     nodes.c     nodes: the real member and the real node policy (agent/node)
+ *     workers.c   workers: small models of programs with real pages
+ *     faults.c    what goes wrong
+ *     checks.c    what must hold nevertheless
+ *
+ * All times are milliseconds. Each node and each host has a clock of its own, which has another origin
+ * and runs up to 2 % fast or slow; `now` is the world's. */
+#ifndef TESTS_SIM_WORLD_H
+#define TESTS_SIM_WORLD_H
+
+#include "agent/node/node.h"
+#include "base/assert.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/member/member.h"
+#include "rendezvous/protocol/protocol.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NODES_MAX   7
+#define WORKERS_MAX 3
+#define HOSTS_MAX   2 /* at one time: an old coordinator and its successor */
+#define ROUNDS_MAX  512
+#define CHANGES_MAX 2048
+
+#define INTERVAL    100 /* of the keep-alive */
+#define ATTEMPTS    3
+#define LEASE       (INTERVAL * ATTEMPTS)
+#define LAST_CALL   200
+#define JOIN_TIME   4000
+#define CLOSE_TIME  1000
+#define STOP_TIME   600  /* a node's grace between SIGTERM and SIGKILL */
+#define DYING_MAX   450  /* longest time that a worker takes to die of SIGTERM: beyond the lease */
+#define KILL_TIME   5    /* longest time to die of SIGKILL, or of the agent's death */
+#define CHAOS_TIME  12000
+#define NOTICE_MAX  1500 /* longest notice of a change */
+#define NEEDS_MAX   400  /* longest time that workers ask for beyond it */
+#define DUMP_TIME   50   /* longest time to write a flight record */
+
+/* ---- events ---- */
+
+/* X(NAME, text) */
+#define EVENTS(X)                                                                                  \
+    X(NODE_TIMER, "timer")                                                                         \
+    X(HOST_TIMER, "timer")                                                                         \
+    X(SESSION_TIMER, "session's timer")                                                            \
+    X(CONNECTED, "connected")                                                                      \
+    X(REFUSED, "connection refused")                                                               \
+    X(BYTES, "bytes")                                                                              \
+    X(CLOSED, "connection closed")                                                                 \
+    X(EXIT, "exit of a worker is reported")                                                        \
+    X(GONE, "processes are gone")                                                                  \
+    X(GRACE_OVER, "grace is over")                                                                 \
+    X(PACKET, "packet of a worker")                                                                \
+    X(DEPOSED, "deposed")                                                                          \
+    X(DEATH, "worker dies")                                                                        \
+    X(ACT, "worker acts")                                                                          \
+    X(NODE_UP, "node starts")                                                                      \
+    X(HOST_UP, "host starts")                                                                      \
+    X(HOST_DOWN, "host ends")                                                                      \
+    X(CUT_ENDS, "cut ends")                                                                        \
+    X(STALL_ENDS, "stall ends")                                                                    \
+    X(FAULT, "fault")
+
+enum event_type {
+#define X(name, text) EV_##name,
+    EVENTS(X)
+#undef X
+};
+
+struct conn;
+struct host;
+
+struct event {
+    int64_t at;
+    uint64_t seq;
+    enum event_type type;
+    int what;            /* of the type's own meaning */
+    int node, inc;       /* the node that it happens to; -1: none */
+    int worker;
+    uint64_t id;         /* life of the worker; generation of a timer; change */
+    struct host *host;   /* the host that it happens to; NULL: none */
+    int host_id;
+    struct conn *conn;
+    char *bytes;         /* owned by the event */
+    size_t len;
+};
+
+/* Events of a process that does not run, in order. */
+struct held {
+    struct event *events;
+    size_t count, cap;
+};
+
+/* ---- connections ---- */
+
+enum direction { TO_HOST, TO_NODE };
+
+struct conn {
+    struct conn *next;
+    int node, node_inc;
+    struct host *host;
+    int host_id;
+    bool connected, failed;    /* the node was told so */
+    bool node_open, host_open; /* this end has not closed yet */
+    bool fin_sent;             /* by the host, which still reads */
+    bool is_reset;             /* nothing that is under way arrives */
+    bool hung_up_by_lease;     /* the coordinator gave the node up */
+    int64_t last_arrival[2];
+    struct host_session session; /* the host's end */
+    int64_t session_timer_at;
+    struct coordinator_seat *seat;
+    bool is_unsent; /* in host.unsent */
+};
+
+/* ---- hosts ---- */
+
+struct host {
+    struct world *w;
+    bool up;
+    int id;                /* of this life; no two lives of any host share one */
+    int64_t stalled_until; /* 0: it runs */
+    int64_t offset, ppm, timer_at;
+    struct held held;
+    struct coordinator *coordinator;
+    struct host_session_terms terms;
+    struct conn *unsent[NODES_MAX * 8];
+    size_t unsent_count;
+    bool forming;          /* sends a round that is not checked yet */
+    bool closes;           /* its node has ended, it waits for the others */
+    int64_t change_until;  /* its clock: the open change is over by then; CR_FOREVER: none */
+};
+
+/* ---- workers ---- */
+
+struct sim_worker {
+    bool alive, reported; /* reported: the node knows of its exit, or it never ran */
+    bool kept;
+    uint64_t life;        /* how many processes there were in this place */
+    int record;           /* the round that it has its place in */
+    int signal_sent, exit_code;
+    int64_t dies_at;      /* CR_FOREVER: nothing kills it yet */
+
+    /* the program */
+    bool has_channel, ignores_term, writes_dumps;
+    int64_t step_ms; /* 0: it counts no steps */
+
+    /* its progress */
+    struct channel_page page;
+    uint64_t steps, most_steps; /* frozen, or bound by the agreed step, at most_steps */
+    int64_t step_since;
+    bool hangs, waits;   /* waits: in crunrt_rejoin() */
+    uint64_t change;     /* announced to it; 0: none */
+    uint64_t agreed;     /* 0: not known yet */
+    int64_t stops_at;    /* when it has made the agreed step */
+};
+
+/* ---- nodes ---- */
+
+struct sim_node {
+    struct world *w;
+    int index;
+    bool up, cut, ended, finished; /* ended: the member reported the job's end */
+    int inc;
+    int64_t stalled_until, resumed_at;
+    int64_t offset, ppm, timer_at;
+    struct held held;
+    struct conn *conn;
+    struct member_session session;
+    struct member *member;
+    struct node node;
+
+    uint32_t worker_count;
+    struct sim_worker workers[WORKERS_MAX];
+    bool stopping;         /* stop() was called and is not answered yet */
+    uint64_t grace_gen;
+    int64_t fate_at;       /* when the workers of this round end by themselves … */
+    int fate_worker;       /* … this one badly; -1: all well */
+    int64_t step_limit;    /* 0: none */
+
+    int record;            /* the round it is in; -1: none yet */
+    uint64_t round;
+    uint32_t group_rank, restarts_seen;
+    uint64_t epoch_seen;
+    uint32_t failures;     /* workers of this round that ended badly without our signal */
+    bool failed_told, gave_notice;
+    int64_t notice_until;
+    int64_t answer;        /* to the last change; -2: none in this round */
+};
+
+/* ---- what the checks remember ---- */
+
+struct round_record {
+    int host_id;
+    uint64_t round;
+    int64_t formed_at, superseded_at; /* CR_FOREVER: it is not */
+    uint32_t group, restart_count;
+    uint16_t port;
+    int node[NODES_MAX];             /* by group rank; -1: nobody was told so */
+    struct rdzv_round told[NODES_MAX]; /* by group rank; without texts */
+    unsigned succeeded;              /* bits by group rank */
+};
+
+/* A node that waited when a round was formed. */
+struct candidate {
+    int node, inc;
+    int64_t kept_rank; /* its rank in the round before; -1: it was not in it */
+    int64_t rank;      /* its rank now; -1: it was left out */
+};
+
+/* What became known of one change. */
+struct change_record {
+    int host_id;
+    uint64_t id, step; /* step 0: not agreed yet */
+    int64_t top_answer;
+};
+
+struct history {
+    struct round_record rounds[ROUNDS_MAX];
+    int round_count;
+    struct change_record changes[CHANGES_MAX];
+    int change_count;
+    uint32_t top_restarts; /* charged so far, by any host */
+    struct candidate candidates[NODES_MAX * 4]; /* of the round that is being formed */
+    int candidate_count;
+};
+
+struct totals {
+    uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
+};
+
+struct world {
+    uint64_t rng, seed;
+    int64_t now;
+    uint64_t seq;
+    struct event *heap;
+    size_t heap_len, heap_cap;
+    struct conn *conns;
+    struct host hosts[HOSTS_MAX];
+    int leader;         /* index of the host that nodes connect to */
+    int host_ids;
+    struct sim_node nodes[NODES_MAX];
+    struct history history;
+    struct totals totals;
+    int events_now;     /* so many events at this moment so far */
+    int64_t checked_at; /* when limits were looked at last */
+    bool calm;          /* the faults have stopped */
+    bool verbose, failed;
+
+    /* the job */
+    int node_count, min_nodes, max_nodes, max_restarts;
+    int host_with_node; /* -1: the host is a process of its own */
+    bool elected;       /* coordinators have epochs, and another one may take over */
+    int64_t wait_ms;    /* coordinator_wait */
+    int64_t notice_ms;  /* notice of a joining node; 0: none */
+};
+
+/* ---- world.c ---- */
+
+void world_violation(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void world_tell(const struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define story(w, ...)                                                                              \
+    do {                                                                                           \
+        if ((w)->verbose) world_tell(w, __VA_ARGS__);                                              \
+    } while (0)
+
+uint64_t rnd64(struct world *w);
+int64_t rnd(struct world *w, int64_t below); /* 0 … below - 1 */
+bool chance(struct world *w, int percent);
+
+/* What a clock shows, and the first moment at which it shows `when` or later. */
+int64_t clock_shows(const struct world *w, int64_t offset, int64_t ppm);
+int64_t clock_when(const struct world *w, int64_t when, int64_t offset, int64_t ppm);
+int64_t node_now(const struct sim_node *n);
+int64_t host_now(const struct host *h);
+
+void world_push(struct world *w, struct event e); /* behind all that has the same time */
+struct event world_pop(struct world *w);
+/* Keeps the event if the process that it is for is stopped or cut off. */
+bool world_hold(struct world *w, struct event *e);
+void world_release(struct world *w, struct held *held); /* what was kept happens now */
+void world_clear(struct world *w);
+const char *event_name(enum event_type type);
+
+/* ---- network.c ---- */
+
+bool conn_is_local(const struct conn *c);
+struct conn *network_connect(struct sim_node *n); /* answered by EV_CONNECTED or EV_REFUSED */
+void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* empties it */
+void network_close(struct conn *c, enum direction dir); /* of the other end: dir is whom it tells */
+void network_reset(struct conn *c);
+void network_clear(struct world *w);
+
+/* ---- hosts.c ---- */
+
+void host_start(struct host *h);
+void host_die(struct host *h, bool silently);
+void host_depose(struct host *h);
+void host_abandon(struct host *h, const char *why);
+void host_close(struct host *h); /* its node has ended */
+void host_stall(struct host *h, int64_t until);
+bool host_serves(const struct conn *c); /* the life of the host that the connection leads to */
+void host_connected(struct conn *c);
+void host_bytes(struct conn *c, const char *bytes, size_t len);
+void host_closed(struct conn *c);
+void host_timer(struct host *h);
+void host_session_timer(struct conn *c);
+void host_operate(struct host *h, int node, uint32_t kind);
+void host_after_event(struct host *h); /* sends what is to be sent, sets the timer */
+
+/* ---- nodes.c ---- */
+
+void node_start(struct sim_node *n);
+void node_die(struct sim_node *n, bool silently);
+void node_connected(struct conn *c);
+void node_refused(struct conn *c);
+void node_bytes(struct conn *c, const char *bytes, size_t len);
+void node_closed(struct conn *c);
+void node_timer(struct sim_node *n);
+void node_resume(struct sim_node *n);
+void node_gives_notice(struct sim_node *n, enum rendezvous_change_kind kind, int64_t left_ms);
+void node_after_event(struct sim_node *n);
+
+/* ---- workers.c ---- */
+
+/* The node's actions on processes and channels; `arg` is the sim_node. */
+int workers_start(void *arg, bool *starts);
+int workers_hand_over(void *arg, uint32_t worker);
+void workers_stop(void *arg, int signum, int64_t grace_ms);
+void workers_keep(void *arg, uint32_t worker, bool keep);
+void workers_signal(void *arg, uint32_t worker, int signum);
+void workers_kill_hung(void *arg, uint32_t worker);
+bool workers_is_dead(void *arg, uint32_t worker);
+int workers_send_packet(void *arg, uint32_t worker, const struct channel_packet *packet);
+int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
+void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
+
+void workers_die_with_agent(struct sim_node *n, bool silently);
+void workers_finish(struct sim_node *n); /* all that run end well now */
+void worker_dies(struct sim_node *n, const struct event *e);
+void worker_acts(struct sim_node *n, const struct event *e);
+void worker_exit_reported(struct sim_node *n, const struct event *e);
+void worker_packet(struct sim_node *n, const struct event *e);
+void workers_grace_over(struct sim_node *n, const struct event *e);
+void workers_gone(struct sim_node *n, const struct event *e);
+bool workers_any_alive(const struct sim_node *n);
+
+/* ---- faults.c ---- */
+
+void faults_inject(struct world *w);
+
+/* ---- checks.c ---- */
+
+/* After every event; `touched` is the node that it happened to, or NULL. */
+void check_step(struct world *w, struct sim_node *touched);
+void check_calm(struct world *w);
+void check_finished(struct world *w);
+
+/* What the coordinator does. */
+void check_store_opened(struct host *h, uint64_t round);
+void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m);
+void check_round_formed(struct host *h);
+void check_change_announced(struct host *h, const struct rdzv_change *m);
+void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
+void check_change_set(struct host *h, const struct rdzv_change_at *m);
+void check_charge(struct host *h, const struct coordinator_view *before,
+                  const struct coordinator_view *after, const struct rdzv_message *m);
+
+/* What a node is told. */
+void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
+void check_end_heard(struct sim_node *n, int outcome);
+
+/* What a node asks for. */
+void check_failure_told(struct sim_node *n);
+void check_success_told(struct sim_node *n);
+void check_join(struct sim_node *n);
+void check_ready(struct sim_node *n, uint64_t change);
+
+#endif

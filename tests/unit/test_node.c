@@ -1,0 +1,914 @@
+/* What one node decides, told as stories: something happens, and the node asks for exactly these
+ * actions in this order. The pages of the workers are real ones, in plain memory; time is a
+ * number. */
+#include "agent/node/node.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "tests/lib/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STOP_MS     30000
+#define SHUTDOWN_MS 7000
+#define WORKERS     3
+
+/* ---- a node, and what it asked for ---- */
+
+static struct fixture {
+    struct node node;
+    int64_t now;
+    struct channel_page pages[WORKERS];
+    bool has_channel[WORKERS], is_dead[WORKERS], step_on_send[WORKERS];
+    uint32_t cannot_start; /* the first so many fresh workers do not start */
+    struct cr_buffer asked;
+} f;
+
+static void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void note(const char *fmt, ...) {
+    char text[200];
+    va_list ap;
+    va_start(ap, fmt);
+    (void) vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    ck_assert_int_eq(cr_buffer_printf(&f.asked, "%s%s", f.asked.len > 0 ? "; " : "", text), 0);
+}
+
+static int do_start(void *arg, bool *starts) {
+    char which[WORKERS * 2 + 1] = "";
+    (void) arg;
+    for (uint32_t i = 0; i < f.node.worker_count; i++) {
+        if (!starts[i]) continue;
+        (void) snprintf(which + strlen(which), 3, " %u", i % 10);
+        if (f.cannot_start > 0) {
+            f.cannot_start--;
+            starts[i] = false;
+        }
+        f.pages[i] = (struct channel_page){0};
+    }
+    note("start%s", which);
+    return 0;
+}
+
+static int do_hand_over(void *arg, uint32_t w) {
+    (void) arg;
+    note("hand over %u", w);
+    worker_page_begin_round(&f.pages[w]);
+    return f.has_channel[w] ? 0 : -ENOTCONN;
+}
+
+static void do_stop(void *arg, int signum, int64_t grace_ms) {
+    (void) arg;
+    if (grace_ms == CR_FOREVER) note("stop %d", signum);
+    else note("stop %d %" PRId64, signum, grace_ms);
+}
+
+static void do_keep(void *arg, uint32_t w, bool keep) {
+    (void) arg;
+    note("%s %u", keep ? "keep" : "do not keep", w);
+}
+
+static void do_signal(void *arg, uint32_t w, int signum) {
+    (void) arg;
+    note("signal %u %d", w, signum);
+}
+
+static void do_kill_hung(void *arg, uint32_t w) {
+    (void) arg;
+    note("kill hung %u", w);
+}
+
+static bool do_is_dead(void *arg, uint32_t w) {
+    (void) arg;
+    return f.is_dead[w];
+}
+
+/* A worker that is quick makes a step just before the announcement reaches it. */
+static int do_send_packet(void *arg, uint32_t w, const struct channel_packet *p) {
+    static const char *const names[] = {"CHANGE", "STOP_AT", "OVER"};
+    (void) arg;
+    if (!f.has_channel[w]) return -ENOTCONN;
+    if (f.step_on_send[w]) f.pages[w].step++;
+    note("send %u %s", w, names[p->type - CHANNEL_CHANGE]);
+    return 0;
+}
+
+static int do_ask_dump(void *arg, uint32_t w, uint64_t dump_id) {
+    (void) arg;
+    if (!f.has_channel[w]) return -ENOTCONN;
+    note("ask dump %u %" PRIu64, w, dump_id);
+    return 0;
+}
+
+static void do_read_page(void *arg, uint32_t w, struct worker_progress *out) {
+    (void) arg;
+    *out = (struct worker_progress){0};
+    if (f.has_channel[w]) worker_page_read(&f.pages[w], out);
+}
+
+static void do_join(void *arg) { (void) arg, note("join"); }
+static void do_failed(void *arg, uint64_t round) { (void) arg, note("failed %" PRIu64, round); }
+static void do_succeeded(void *arg, uint64_t r) { (void) arg, note("succeeded %" PRIu64, r); }
+static void do_leave(void *arg) { (void) arg, note("leave"); }
+static void do_finish(void *arg) { (void) arg, note("finish"); }
+
+static void do_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
+                      const char *why) {
+    (void) arg;
+    note("notice %d %" PRId64 " '%s'", (int) kind, left_ms, why);
+}
+
+static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs_ms) {
+    (void) arg;
+    note("answer %" PRIu64 " step %" PRId64 " needs %" PRId64, id, step, needs_ms);
+}
+
+static void do_change_ready(void *arg, uint64_t id) { (void) arg, note("ready %" PRIu64, id); }
+
+static void do_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg, (void) level, (void) text;
+}
+
+static const struct node_actions actions = {
+    .start = do_start, .hand_over = do_hand_over, .stop = do_stop, .keep = do_keep,
+    .signal = do_signal, .kill_hung = do_kill_hung, .is_dead = do_is_dead,
+    .send_packet = do_send_packet, .ask_dump = do_ask_dump, .read_page = do_read_page,
+    .join = do_join, .failed = do_failed, .succeeded = do_succeeded, .leave = do_leave,
+    .notice = do_notice, .change_answer = do_change_answer, .change_ready = do_change_ready,
+    .finish = do_finish, .log = do_log};
+
+/* The node asked for exactly this since the last look. */
+#define ASKED(text)                                                                                \
+    do {                                                                                           \
+        ck_assert_str_eq(f.asked.len > 0 ? f.asked.data : "", text);                               \
+        cr_buffer_clear(&f.asked);                                                                 \
+    } while (0)
+
+static void forget_what_it_asked(void) { cr_buffer_clear(&f.asked); }
+
+static void fixture_open(void) {
+    struct node_settings settings = {.workers = WORKERS, .stop_timeout_ms = STOP_MS,
+                                     .shutdown_timeout_ms = SHUTDOWN_MS,
+                                     .log_level = CR_LOG_DEBUG};
+    memset(&f, 0, sizeof(f));
+    f.now = 1000;
+    ck_assert_int_eq(node_init(&f.node, &settings, &actions, NULL), 0);
+}
+
+static void fixture_close(void) {
+    node_done(&f.node);
+    cr_buffer_done(&f.asked);
+}
+
+/* ---- what happens ---- */
+
+static void round_begins(uint64_t round) {
+    struct rendezvous_round r = {.round = round, .first_rank = 10};
+    node_round(&f.node, f.now, &r);
+}
+static void exits(uint32_t w, int code) { node_worker_exited(&f.node, f.now, w, code, 0); }
+static void dies_of_our_signal(uint32_t w) { node_worker_exited(&f.node, f.now, w, -15, 15); }
+static void processes_are_gone(void) { node_processes_gone(&f.node, f.now); }
+static void rejoins(uint32_t w) { node_worker_rejoin(&f.node, f.now, w); }
+static void round_is_over(void) { node_stop(&f.node, f.now, CR_FOREVER); }
+static void job_ends(enum rendezvous_outcome how) { node_end(&f.node, f.now, how); }
+
+static void time_passes(int64_t ms) {
+    f.now += ms;
+    node_tick(&f.node, f.now);
+}
+
+static void change_comes(uint64_t id) {
+    struct rendezvous_change change = {
+        .id = id, .kind = RENDEZVOUS_CHANGE_JOIN, .left_ms = 5000, .why = "1 more node"};
+    node_change(&f.node, f.now, &change);
+}
+
+static void agreed_step_is(uint64_t id, uint64_t step) {
+    node_change_at(&f.node, f.now, id, step, 4000);
+}
+
+/* Worker `w` counts steps and has made so many. */
+static void is_at_step(uint32_t w, uint64_t step) {
+    f.has_channel[w] = true;
+    f.pages[w].step = step;
+}
+
+static void can_rejoin(uint32_t w) {
+    f.has_channel[w] = true;
+    f.pages[w].can_rejoin = 1;
+}
+
+static void stops_for(uint32_t w, uint64_t change) { f.pages[w].stopped_for = change; }
+
+/* Round 0 runs. */
+static void running(void) {
+    round_begins(0);
+    ASKED("start 0 1 2");
+}
+
+/* Round 0 is over, all workers are gone but worker 0, which is parked. */
+static void one_is_parked(void) {
+    running();
+    can_rejoin(0);
+    round_is_over();
+    rejoins(0);
+    dies_of_our_signal(1);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    ASKED("send 0 OVER; keep 0; stop 15 30000; join");
+}
+
+/* ---- a round without events ---- */
+
+START_TEST(test_all_workers_end_well) {
+    running();
+    exits(0, 0);
+    exits(2, 0);
+    ASKED("");
+    exits(1, 0);
+    ASKED("succeeded 0");
+    job_ends(RENDEZVOUS_SUCCEEDED);
+    ASKED("stop 15 7000"); /* of what the workers left behind */
+    processes_are_gone();
+    ASKED("finish");
+    ck_assert_int_eq(f.node.group.ending, GROUP_SUCCEEDED);
+}
+END_TEST
+
+START_TEST(test_a_failure_is_reported_before_the_stop) {
+    running();
+    exits(1, 3);
+    ASKED("failed 0; stop 15 30000");
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    ASKED("");
+    processes_are_gone();
+    ASKED("join");
+    ck_assert_uint_eq(f.node.group.failures, 1);
+}
+END_TEST
+
+START_TEST(test_a_worker_that_dies_of_our_signal_is_no_failure) {
+    running();
+    round_is_over();
+    dies_of_our_signal(0);
+    dies_of_our_signal(1);
+    ck_assert_uint_eq(f.node.group.failures, 0);
+    exits(2, 3); /* of itself, while the stop ran */
+    ck_assert_uint_eq(f.node.group.failures, 1);
+}
+END_TEST
+
+START_TEST(test_nothing_joins_before_all_processes_are_gone) {
+    running();
+    round_is_over();
+    for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
+    ASKED("stop 15 30000"); /* a grandchild may still live */
+    processes_are_gone();
+    ASKED("join");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_does_not_start_ends_the_job) {
+    f.cannot_start = 1;
+    round_begins(0);
+    ASKED("start 0 1 2; leave; stop 15 30000");
+    dies_of_our_signal(1);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    ASKED("finish");
+    ck_assert_int_eq(f.node.group.ending, GROUP_UNSTARTED);
+}
+END_TEST
+
+START_TEST(test_a_new_round_begins_without_failures) {
+    running();
+    exits(1, 3);
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    round_begins(1);
+    ASKED("failed 0; stop 15 30000; join; start 0 1 2");
+    ck_assert_uint_eq(f.node.group.failures, 0);
+}
+END_TEST
+
+/* ---- a change: freeze, agree, ready ---- */
+
+/* The worker makes a step between the first look at its page and the packet. The answer has to
+ * count that step, otherwise the agreed step could be one that the worker has made already. */
+START_TEST(test_freezing_sends_first_and_reads_after) {
+    running();
+    is_at_step(0, 7);
+    f.step_on_send[0] = true;
+    change_comes(1);
+    ASKED("send 0 CHANGE; answer 1 step 8 needs 0");
+}
+END_TEST
+
+START_TEST(test_the_furthest_worker_and_the_longest_need_are_answered) {
+    running();
+    is_at_step(0, 7);
+    is_at_step(1, 9);
+    f.pages[1].answer = CHANNEL_NEEDS;
+    f.pages[1].needs_ms = 250;
+    change_comes(1);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 9 needs 250");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_may_be_stopped_now_takes_no_part) {
+    running();
+    is_at_step(0, 7);
+    f.pages[0].answer = CHANNEL_NOW;
+    change_comes(1);
+    ASKED("answer 1 step -1 needs 0");
+}
+END_TEST
+
+START_TEST(test_the_node_is_ready_when_its_last_worker_is) {
+    running();
+    is_at_step(0, 7);
+    is_at_step(1, 9);
+    change_comes(1);
+    forget_what_it_asked();
+    agreed_step_is(1, 10);
+    ASKED("send 0 STOP_AT; send 1 STOP_AT");
+    node_worker_ready(&f.node, f.now, 0, 1);
+    ASKED("");
+    node_worker_ready(&f.node, f.now, 1, 1);
+    ASKED("ready 1");
+    node_worker_ready(&f.node, f.now, 1, 1);
+    ASKED(""); /* once */
+}
+END_TEST
+
+START_TEST(test_reports_on_another_change_do_not_count) {
+    running();
+    is_at_step(0, 7);
+    change_comes(2);
+    forget_what_it_asked();
+    agreed_step_is(1, 8);
+    ASKED("");
+    agreed_step_is(2, 8);
+    node_worker_ready(&f.node, f.now, 0, 1);
+    ASKED("send 0 STOP_AT");
+}
+END_TEST
+
+/* Ending with status 0 at the agreed step is an answer to the change, not the end of the
+ * training. */
+START_TEST(test_ending_for_a_change_is_no_success) {
+    running();
+    for (uint32_t w = 0; w < WORKERS; w++) is_at_step(w, 5);
+    change_comes(1);
+    agreed_step_is(1, 6);
+    forget_what_it_asked();
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        stops_for(w, 1);
+        exits(w, 0);
+    }
+    ASKED("ready 1");
+    round_is_over();
+    processes_are_gone();
+    ASKED("stop 15 30000; join");
+}
+END_TEST
+
+/* The process that is frozen ends instead: no report may wait for it. */
+START_TEST(test_a_worker_that_ends_is_not_awaited) {
+    running();
+    is_at_step(0, 5);
+    is_at_step(1, 5);
+    change_comes(1);
+    agreed_step_is(1, 6);
+    node_worker_ready(&f.node, f.now, 0, 1);
+    forget_what_it_asked();
+    exits(1, 0);
+    ASKED("ready 1");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_parks_for_a_change_is_ready) {
+    running();
+    is_at_step(0, 5);
+    can_rejoin(0);
+    change_comes(1);
+    agreed_step_is(1, 6);
+    stops_for(0, 1);
+    forget_what_it_asked();
+    rejoins(0);
+    ASKED("keep 0; ready 1");
+    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER); /* it did what it was asked to do */
+}
+END_TEST
+
+START_TEST(test_a_change_ends_with_its_round) {
+    running();
+    is_at_step(0, 5);
+    change_comes(1);
+    round_is_over();
+    for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
+    processes_are_gone();
+    round_begins(1);
+    forget_what_it_asked();
+    agreed_step_is(1, 6); /* late */
+    ASKED("");
+}
+END_TEST
+
+START_TEST(test_a_change_outside_of_a_round_is_answered_at_once) {
+    change_comes(1);
+    ASKED("answer 1 step -1 needs 0");
+}
+END_TEST
+
+/* ---- workers that are kept ---- */
+
+START_TEST(test_a_worker_that_can_rejoin_is_kept) {
+    running();
+    can_rejoin(1);
+    round_is_over();
+    ASKED("send 1 OVER; keep 1; stop 15 30000");
+    ck_assert_int_eq(f.node.workers[1].state, WORKER_KEPT);
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    ASKED(""); /* it lives and has not parked yet */
+    rejoins(1);
+    ASKED("join");
+}
+END_TEST
+
+START_TEST(test_the_grace_of_a_kept_worker_ends) {
+    running();
+    can_rejoin(1);
+    node_stop(&f.node, f.now, 400);
+    forget_what_it_asked();
+    ck_assert_int_eq(node_deadline(&f.node), f.now + 400);
+    time_passes(399);
+    ASKED("");
+    time_passes(1);
+    ASKED("do not keep 1; stop 9 0");
+    rejoins(1); /* too late */
+    ASKED("");
+    ck_assert_int_eq(f.node.workers[1].state, WORKER_STOPPING);
+}
+END_TEST
+
+/* This node is cut off: what is left of its lease limits kept workers as well. */
+START_TEST(test_a_shorter_grace_holds_for_kept_workers) {
+    running();
+    can_rejoin(1);
+    round_is_over();
+    forget_what_it_asked();
+    node_stop(&f.node, f.now, 100);
+    ASKED("stop 15 100");
+    time_passes(100);
+    ASKED("do not keep 1; stop 9 0");
+}
+END_TEST
+
+START_TEST(test_no_worker_is_kept_when_the_job_ends) {
+    running();
+    can_rejoin(0);
+    job_ends(RENDEZVOUS_FAILED);
+    ASKED("stop 15 30000");
+}
+END_TEST
+
+/* The end comes while the others are being stopped: the stop that runs covers the kept worker. */
+START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
+    running();
+    can_rejoin(0);
+    exits(1, 1);
+    ASKED("failed 0; send 0 OVER; keep 0; stop 15 30000");
+    job_ends(RENDEZVOUS_FAILED);
+    ASKED("do not keep 0; signal 0 15");
+}
+END_TEST
+
+/* The grace of the others may be over by then: the kept worker has none left, and no other timer
+ * ends it. */
+START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
+    running();
+    can_rejoin(0);
+    exits(1, 1);
+    forget_what_it_asked();
+    f.now += STOP_MS - 10;
+    job_ends(RENDEZVOUS_FAILED);
+    ASKED("do not keep 0; signal 0 15");
+    ck_assert_int_eq(node_deadline(&f.node), f.now + 10);
+    time_passes(10);
+    ASKED("stop 9 0");
+}
+END_TEST
+
+/* The others are gone already: a stop of its own, with what is left of the grace. */
+START_TEST(test_a_late_kept_worker_gets_the_rest_of_the_grace) {
+    running();
+    can_rejoin(0);
+    exits(1, 1);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    forget_what_it_asked();
+    f.now += 20000;
+    job_ends(RENDEZVOUS_FAILED);
+    ASKED("do not keep 0; stop 15 10000");
+    dies_of_our_signal(0);
+    processes_are_gone();
+    ASKED("finish");
+}
+END_TEST
+
+START_TEST(test_a_worker_without_a_channel_is_stopped) {
+    running();
+    can_rejoin(0);
+    f.has_channel[0] = false;
+    round_is_over();
+    ASKED("stop 15 30000");
+}
+END_TEST
+
+/* ---- parked workers ---- */
+
+START_TEST(test_a_parked_worker_is_handed_the_next_round) {
+    one_is_parked();
+    round_begins(1);
+    ASKED("start 1 2; do not keep 0; hand over 0");
+    exits(1, 0);
+    exits(2, 0);
+    ASKED(""); /* a worker that was handed the round counts as living */
+    exits(0, 0);
+    ASKED("succeeded 1");
+}
+END_TEST
+
+START_TEST(test_a_parked_worker_that_cannot_be_reached_is_killed) {
+    one_is_parked();
+    f.has_channel[0] = false;
+    round_begins(1);
+    ASKED("start 1 2; do not keep 0; hand over 0; signal 0 9");
+}
+END_TEST
+
+START_TEST(test_a_parked_worker_that_died_is_started_again) {
+    one_is_parked();
+    exits(0, 1);
+    ASKED("do not keep 0");
+    round_begins(1);
+    ASKED("start 0 1 2");
+}
+END_TEST
+
+/* Its death is not reported yet, but the kernel knows: it cannot be in the next round. */
+START_TEST(test_a_dead_parked_worker_is_awaited) {
+    running();
+    can_rejoin(0);
+    round_is_over();
+    rejoins(0);
+    dies_of_our_signal(1);
+    dies_of_our_signal(2);
+    f.is_dead[0] = true;
+    forget_what_it_asked();
+    processes_are_gone();
+    ASKED("");
+    exits(0, 1);
+    ASKED("do not keep 0; join");
+}
+END_TEST
+
+START_TEST(test_parked_workers_are_stopped_when_the_job_ends_between_rounds) {
+    one_is_parked();
+    job_ends(RENDEZVOUS_LOST);
+    ASKED("do not keep 0; stop 15 30000");
+    dies_of_our_signal(0);
+    processes_are_gone();
+    ASKED("finish");
+}
+END_TEST
+
+/* ---- patience ---- */
+
+START_TEST(test_parking_without_a_failure_breaks_the_round) {
+    running();
+    can_rejoin(1);
+    rejoins(1);
+    ASKED("keep 1");
+    ck_assert_int_eq(node_deadline(&f.node), f.now + NODE_PATIENCE_MS);
+    time_passes(NODE_PATIENCE_MS);
+    ASKED("failed 0; stop 15 30000");
+    ck_assert(f.node.is_broken);
+    ck_assert_uint_eq(f.node.gave_up, 1);
+}
+END_TEST
+
+START_TEST(test_a_failure_that_comes_in_time_is_the_reason) {
+    running();
+    can_rejoin(1);
+    rejoins(1);
+    forget_what_it_asked();
+    f.now += NODE_PATIENCE_MS / 2;
+    exits(0, 1);
+    ASKED("failed 0; stop 15 30000");
+    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
+    time_passes(NODE_PATIENCE_MS);
+    ASKED(""); /* one failure, reported once */
+    ck_assert(!f.node.is_broken);
+}
+END_TEST
+
+/* It gave up the round and then died. The others end well: that is no success. */
+START_TEST(test_a_round_without_its_parked_worker_does_not_succeed) {
+    running();
+    can_rejoin(1);
+    rejoins(1);
+    exits(1, 0);
+    exits(0, 0);
+    exits(2, 0);
+    ASKED("keep 1; do not keep 1");
+    time_passes(NODE_PATIENCE_MS);
+    ASKED("failed 0; stop 15 30000");
+}
+END_TEST
+
+/* ---- hung workers and flight records ---- */
+
+START_TEST(test_a_hung_worker_writes_its_flight_record_first) {
+    running();
+    f.has_channel[1] = true;
+    node_worker_hung(&f.node, f.now, 1, 42, 5000);
+    ASKED("ask dump 1 1");
+    node_worker_dumped(&f.node, f.now, 1, 1, "/tmp/flight");
+    ASKED("kill hung 1");
+    exits(1, -9);
+    ASKED("failed 0; stop 15 30000");
+    ck_assert_int_eq(f.node.workers[1].hung_ms, 5000);
+    ck_assert_uint_eq(f.node.workers[1].hung_step, 42);
+}
+END_TEST
+
+START_TEST(test_a_hung_worker_has_a_second_for_its_record) {
+    running();
+    f.has_channel[1] = true;
+    node_worker_hung(&f.node, f.now, 1, 42, 5000);
+    forget_what_it_asked();
+    time_passes(NODE_DUMP_MS - 1);
+    ASKED("");
+    time_passes(1);
+    ASKED("kill hung 1");
+    time_passes(NODE_DUMP_MS);
+    ASKED(""); /* once */
+    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
+}
+END_TEST
+
+START_TEST(test_a_hung_worker_without_a_handler_is_killed_at_once) {
+    running();
+    node_worker_hung(&f.node, f.now, 1, 42, 5000);
+    ASKED("kill hung 1");
+}
+END_TEST
+
+/* Its SIGKILL comes within the second, not after the grace of the stop. */
+START_TEST(test_a_stop_does_not_lengthen_the_life_of_a_hung_worker) {
+    running();
+    can_rejoin(1);
+    node_worker_hung(&f.node, f.now, 1, 42, 5000);
+    round_is_over();
+    ASKED("ask dump 1 1; stop 15 30000");
+    time_passes(NODE_DUMP_MS);
+    ASKED("kill hung 1");
+}
+END_TEST
+
+START_TEST(test_a_record_that_was_not_asked_for_kills_nothing) {
+    running();
+    f.has_channel[0] = f.has_channel[1] = true;
+    node_worker_hung(&f.node, f.now, 1, 42, 5000);
+    forget_what_it_asked();
+    node_worker_dumped(&f.node, f.now, 1, 2, "");
+    node_worker_dumped(&f.node, f.now, 1, 0, "");
+    node_worker_dumped(&f.node, f.now, 0, 1, "");
+    ASKED("");
+}
+END_TEST
+
+START_TEST(test_an_operator_gets_the_records_of_all) {
+    running();
+    f.has_channel[0] = f.has_channel[2] = true;
+    node_dump(&f.node, f.now, "an operator asks");
+    ASKED("ask dump 0 1; ask dump 2 1");
+    node_worker_dumped(&f.node, f.now, 0, 1, "");
+    ASKED(""); /* nothing is killed for it */
+}
+END_TEST
+
+/* ---- notice and leaving ---- */
+
+static void notice(int64_t left_ms) {
+    node_notice(&f.node, f.now, RENDEZVOUS_CHANGE_PREEMPTION, left_ms, "spot");
+}
+
+START_TEST(test_a_notice_is_announced_and_the_round_goes_on) {
+    running();
+    notice(9000);
+    ASKED("notice 3 9000 'preemption: spot'");
+    ck_assert_int_eq(f.node.group.state, GROUP_RUNNING);
+    ck_assert_int_eq(node_deadline(&f.node), f.now + 9000);
+}
+END_TEST
+
+START_TEST(test_a_leaving_node_keeps_no_worker_and_does_not_come_back) {
+    running();
+    can_rejoin(0);
+    notice(9000);
+    forget_what_it_asked();
+    round_is_over();
+    ASKED("leave; stop 15 30000");
+    for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
+    processes_are_gone();
+    ASKED("finish");
+    ck_assert_int_eq(f.node.group.ending, GROUP_LEFT);
+}
+END_TEST
+
+/* Something fails before the others have stopped together: this node ends what it has, and
+ * leaves. */
+START_TEST(test_a_leaving_node_whose_worker_fails_leaves) {
+    running();
+    can_rejoin(0);
+    notice(9000);
+    forget_what_it_asked();
+    exits(1, 1);
+    ASKED("failed 0; stop 15 30000");
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    ASKED("leave; finish");
+}
+END_TEST
+
+START_TEST(test_a_node_leaves_by_its_deadline) {
+    running();
+    notice(9000);
+    forget_what_it_asked();
+    time_passes(8999);
+    ASKED("");
+    time_passes(1);
+    ASKED("leave; stop 15 30000");
+}
+END_TEST
+
+START_TEST(test_only_the_first_notice_counts) {
+    running();
+    notice(9000);
+    forget_what_it_asked();
+    notice(1000);
+    ASKED("");
+    time_passes(1000);
+    ASKED("");
+}
+END_TEST
+
+START_TEST(test_without_a_round_a_node_leaves_at_once) {
+    notice(9000);
+    ASKED("leave; finish");
+}
+END_TEST
+
+START_TEST(test_a_notice_during_a_stop_is_obeyed_when_it_is_complete) {
+    running();
+    can_rejoin(0);
+    round_is_over();
+    rejoins(0);
+    forget_what_it_asked();
+    notice(9000);
+    ASKED("leave; do not keep 0; signal 0 15");
+    for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
+    processes_are_gone();
+    ASKED("finish");
+}
+END_TEST
+
+/* The lease of a node that is cut off ends, whether it was about to leave or not. */
+START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
+    running();
+    notice(9000);
+    forget_what_it_asked();
+    node_stop(&f.node, f.now, 150);
+    ASKED("leave; stop 15 150");
+    node_stop(&f.node, f.now, 50);
+    ASKED("stop 15 50");
+}
+END_TEST
+
+/* Nor has one whose user presses ^C: the next round may begin elsewhere when the lease is over. */
+START_TEST(test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off) {
+    running();
+    node_stop(&f.node, f.now, 150);
+    forget_what_it_asked();
+    f.now += 50;
+    node_signal(&f.node, f.now, SIGTERM);
+    ASKED("leave; stop 15 100");
+}
+END_TEST
+
+/* ---- signals to the launcher ---- */
+
+START_TEST(test_a_signal_is_passed_on_and_kept_workers_get_it_too) {
+    running();
+    can_rejoin(0);
+    node_signal(&f.node, f.now, SIGINT);
+    ASKED("leave; stop 2 7000");
+    node_signal(&f.node, f.now, SIGINT);
+    ASKED("stop 15 7000"); /* the second one hastens */
+}
+END_TEST
+
+START_TEST(test_a_signal_between_rounds_ends_parked_workers) {
+    one_is_parked();
+    node_signal(&f.node, f.now, SIGINT);
+    ASKED("leave; do not keep 0; stop 2 7000");
+}
+END_TEST
+
+/* ---- the lists ---- */
+
+START_TEST(test_every_state_names_its_limit) {
+    for (int s = 0; s < GROUP_STATE_COUNT; s++) {
+        ck_assert(group_state_limit((enum group_state) s)[0] != '\0');
+    }
+    for (int s = 0; s < WORKER_STATE_COUNT; s++) {
+        ck_assert(worker_state_limit((enum worker_state) s)[0] != '\0');
+        ck_assert(worker_state_name((enum worker_state) s)[0] != '\0');
+    }
+    for (int s = 0; s < PART_STATE_COUNT; s++) {
+        ck_assert(part_state_limit((enum part_state) s)[0] != '\0');
+        ck_assert(part_state_name((enum part_state) s)[0] != '\0');
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("node");
+    TCase *t = tcase_create("node");
+    tcase_add_checked_fixture(t, fixture_open, fixture_close);
+    tcase_add_test(t, test_all_workers_end_well);
+    tcase_add_test(t, test_a_failure_is_reported_before_the_stop);
+    tcase_add_test(t, test_a_worker_that_dies_of_our_signal_is_no_failure);
+    tcase_add_test(t, test_nothing_joins_before_all_processes_are_gone);
+    tcase_add_test(t, test_a_worker_that_does_not_start_ends_the_job);
+    tcase_add_test(t, test_a_new_round_begins_without_failures);
+    tcase_add_test(t, test_freezing_sends_first_and_reads_after);
+    tcase_add_test(t, test_the_furthest_worker_and_the_longest_need_are_answered);
+    tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
+    tcase_add_test(t, test_the_node_is_ready_when_its_last_worker_is);
+    tcase_add_test(t, test_reports_on_another_change_do_not_count);
+    tcase_add_test(t, test_ending_for_a_change_is_no_success);
+    tcase_add_test(t, test_a_worker_that_ends_is_not_awaited);
+    tcase_add_test(t, test_a_worker_that_parks_for_a_change_is_ready);
+    tcase_add_test(t, test_a_change_ends_with_its_round);
+    tcase_add_test(t, test_a_change_outside_of_a_round_is_answered_at_once);
+    tcase_add_test(t, test_a_worker_that_can_rejoin_is_kept);
+    tcase_add_test(t, test_the_grace_of_a_kept_worker_ends);
+    tcase_add_test(t, test_a_shorter_grace_holds_for_kept_workers);
+    tcase_add_test(t, test_no_worker_is_kept_when_the_job_ends);
+    tcase_add_test(t, test_kept_workers_are_stopped_when_the_job_ends_meanwhile);
+    tcase_add_test(t, test_a_kept_worker_that_is_stopped_late_is_killed_in_time);
+    tcase_add_test(t, test_a_late_kept_worker_gets_the_rest_of_the_grace);
+    tcase_add_test(t, test_a_worker_without_a_channel_is_stopped);
+    tcase_add_test(t, test_a_parked_worker_is_handed_the_next_round);
+    tcase_add_test(t, test_a_parked_worker_that_cannot_be_reached_is_killed);
+    tcase_add_test(t, test_a_parked_worker_that_died_is_started_again);
+    tcase_add_test(t, test_a_dead_parked_worker_is_awaited);
+    tcase_add_test(t, test_parked_workers_are_stopped_when_the_job_ends_between_rounds);
+    tcase_add_test(t, test_parking_without_a_failure_breaks_the_round);
+    tcase_add_test(t, test_a_failure_that_comes_in_time_is_the_reason);
+    tcase_add_test(t, test_a_round_without_its_parked_worker_does_not_succeed);
+    tcase_add_test(t, test_a_hung_worker_writes_its_flight_record_first);
+    tcase_add_test(t, test_a_hung_worker_has_a_second_for_its_record);
+    tcase_add_test(t, test_a_hung_worker_without_a_handler_is_killed_at_once);
+    tcase_add_test(t, test_a_stop_does_not_lengthen_the_life_of_a_hung_worker);
+    tcase_add_test(t, test_a_record_that_was_not_asked_for_kills_nothing);
+    tcase_add_test(t, test_an_operator_gets_the_records_of_all);
+    tcase_add_test(t, test_a_notice_is_announced_and_the_round_goes_on);
+    tcase_add_test(t, test_a_leaving_node_keeps_no_worker_and_does_not_come_back);
+    tcase_add_test(t, test_a_leaving_node_whose_worker_fails_leaves);
+    tcase_add_test(t, test_a_node_leaves_by_its_deadline);
+    tcase_add_test(t, test_only_the_first_notice_counts);
+    tcase_add_test(t, test_without_a_round_a_node_leaves_at_once);
+    tcase_add_test(t, test_a_notice_during_a_stop_is_obeyed_when_it_is_complete);
+    tcase_add_test(t, test_a_leaving_node_that_is_cut_off_has_no_more_time);
+    tcase_add_test(t, test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off);
+    tcase_add_test(t, test_a_signal_is_passed_on_and_kept_workers_get_it_too);
+    tcase_add_test(t, test_a_signal_between_rounds_ends_parked_workers);
+    tcase_add_test(t, test_every_state_names_its_limit);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

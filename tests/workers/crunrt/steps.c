@@ -1,0 +1,108 @@
+/* Steps, changes with notice and rejoining, under an agent. */
+#include "tests/workers/crunrt/worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void print_place(const char *what) {
+    rank = crunrt_rank(rt);
+    size = crunrt_world_size(rt);
+    printf("%s rank %d of %d local %d of %d restart %d\n", what, rank, size, crunrt_local_rank(rt),
+           crunrt_local_world_size(rt), crunrt_restart_count(rt));
+}
+
+/* All ranks of the round make one group, whether they rejoined or were started: they must use the
+ * same keys. */
+static void meet(void) {
+    int64_t one = 1;
+    if (getenv("TEST_NO_GROUP") != NULL) return;
+    REQUIRE(crunrt_group_new(rt, NULL, &world) == 0, "world");
+    REQUIRE(crunrt_group_all_reduce(world, &one, &one, 1, CRUNRT_INT64, CRUNRT_SUM) == 0, "meet");
+    REQUIRE(one == size, "%lld of %d", (long long) one, size);
+    crunrt_group_destroy(world);
+    printf("met %d\n", size);
+}
+
+static void rejoin(int64_t timeout_ms) {
+    crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
+    o.timeout_ms = timeout_ms;
+    int64_t since = now_ms();
+    int rc = crunrt_rejoin(rt, &o);
+    if (rc < 0) {
+        print_error(rc, since);
+        exit(3);
+    }
+    print_place("rejoined");
+    meet();
+}
+
+/* Counts steps until a change or the end of the round, and then does what the first argument says:
+ * exit, rejoin, or report that it is done. The second argument is the largest number of steps. */
+void mode_steps(void) {
+    const char *how = argument[0];
+    int64_t limit = argument[1][0] != '\0' ? atoll(argument[1]) : INT64_MAX;
+    open_runtime();
+    print_place("began");
+    meet();
+    REQUIRE(crunrt_can_rejoin(rt, strcmp(how, "rejoin") == 0) == 0, "can rejoin");
+    if (strcmp(how, "needs") == 0)
+        REQUIRE(crunrt_answer_changes(rt, CRUNRT_NEEDS, 4321) == 0, "needs");
+    if (strcmp(how, "now") == 0) REQUIRE(crunrt_answer_changes(rt, CRUNRT_NOW, 0) == 0, "now");
+    if (strcmp(how, "watch") == 0) REQUIRE(crunrt_watch_steps(rt, 777) == 0, "watch");
+    crunrt_change change = CRUNRT_CHANGE_INIT;
+    for (int64_t steps = 1; steps <= limit; steps++) {
+        const struct timespec pace = {.tv_nsec = 1000000};
+        int rc = crunrt_step(rt, &change);
+        if (rc == 0) {
+            (void) nanosleep(&pace, NULL);
+            continue;
+        }
+        if (rc < 0) {
+            REQUIRE(rc == -ECONNRESET && strstr(crunrt_last_error(), "over") != NULL, "%d", rc);
+            printf("over after %lld\n", (long long) steps);
+        } else {
+            printf("change %d after %lld (%llu) left %d: %s\n", (int) change.kind,
+                   (long long) steps, (unsigned long long) change.step, change.left_ms > 0,
+                   change.reason);
+        }
+        if (strcmp(how, "exit") == 0) break;
+        if (strcmp(how, "rejoin") == 0) {
+            rejoin(20000);
+            steps = 0;
+        } else {
+            REQUIRE(crunrt_step(rt, &change) == CRUNRT_CHANGE, "it stays announced");
+            REQUIRE(crunrt_change_done(rt) == 0, "done");
+            for (;;) (void) pause();
+        }
+    }
+    if (getenv("TEST_DUMP") != NULL) REQUIRE(crunrt_flight_dump(NULL) == 0, "flight record");
+    crunrt_destroy(rt);
+    printf("ended\n");
+}
+
+/* Under crun: rank 1 dies while the others wait for it in crunrt_group_new(). */
+void mode_lose_opening(void) {
+    open_runtime();
+    REQUIRE(crunrt_can_rejoin(rt, 1) == 0, "can rejoin");
+    if (crunrt_restart_count(rt) == 0) {
+        int64_t ready = 0;
+        const char *all = "all can rejoin";
+        REQUIRE(crunrt_store_add(crunrt_job_store(rt), "ready", 1, &ready) == 0, "ready");
+        if (ready == size) REQUIRE(crunrt_store_set(crunrt_job_store(rt), all, "", 0) == 0, "all");
+        REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &all, 1, 60000) == 0, "all");
+        if (rank == 1) (void) raise(SIGKILL);
+        int64_t since = now_ms();
+        int rc = crunrt_group_new(rt, NULL, &world);
+        REQUIRE(rc == -ECONNRESET, "%d", rc);
+        print_error(rc, since);
+        rejoin(60000);
+    } else {
+        meet();
+    }
+    printf("pid %d ends as rank %d\n", (int) getpid(), crunrt_rank(rt));
+    crunrt_destroy(rt);
+}

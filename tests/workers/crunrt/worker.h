@@ -1,0 +1,82 @@
+/* What the files of crunrt_worker share: its modes, the runtime and the group that most modes open,
+ * and the check that ends the process when a promise of the library is broken. */
+#ifndef TESTS_CRUNRT_WORKER_H
+#define TESTS_CRUNRT_WORKER_H
+
+#include <crunrt.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Every mode: its name on the command line, and its function. Each ends the process by itself, or
+ * returns, which is status 0. */
+#define MODES(X)                                                                                   \
+    X("collectives", mode_collectives)                                                             \
+    X("works", mode_works)                                                                         \
+    X("messages", mode_messages)                                                                   \
+    X("lose-works", mode_lose_works)                                                               \
+    X("lose-message", mode_lose_message)                                                           \
+    X("arguments", mode_arguments)                                                                 \
+    X("init", mode_init)                                                                           \
+    X("backend", mode_backend)                                                                     \
+    X("subgroups", mode_subgroups)                                                                 \
+    X("again", mode_again)                                                                         \
+    X("spawn", mode_spawn)                                                                         \
+    X("lose", mode_lose)                                                                           \
+    X("lose-connecting", mode_lose_connecting)                                                     \
+    X("lose-store", mode_lose_store)                                                               \
+    X("dead-store", mode_dead_store)                                                               \
+    X("late", mode_late)                                                                           \
+    X("absent", mode_absent)                                                                       \
+    X("monitored", mode_monitored)                                                                 \
+    X("mismatch", mode_mismatch)                                                                   \
+    X("differ", mode_differ)                                                                       \
+    X("steps", mode_steps)                                                                         \
+    X("lose-opening", mode_lose_opening)                                                           \
+    X("broken", mode_broken)                                                                       \
+    X("nccl", mode_nccl)                                                                           \
+    X("nccl-split", mode_nccl_split)                                                               \
+    X("nccl-rejoin", mode_nccl_rejoin)                                                             \
+    X("store", mode_store)                                                                         \
+    X("flight", mode_flight)                                                                       \
+    X("report", mode_report)
+
+#define DECLARE(name, function) void function(void);
+MODES(DECLARE)
+#undef DECLARE
+
+extern const char *argument[2]; /* of the mode; "" if it was not given */
+extern crunrt *rt;
+extern crunrt_group *world;
+extern int rank, size; /* of this process in the job, once open_runtime() has returned */
+
+#define REQUIRE(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("FAILED at %s:%d: %s: ", __FILE__, __LINE__, #condition);                       \
+            printf(__VA_ARGS__);                                                                   \
+            printf(" [%s]\n", crunrt_last_error());                                                \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#define REFUSED(call, text)                                                                        \
+    REQUIRE((call) == -EINVAL && strstr(crunrt_last_error(), (text)) != NULL, "refused")
+
+int64_t now_ms(void);
+
+/* Initialises, with the method TEST_INIT_METHOD if it is set. */
+void open_runtime(void);
+
+/* The same, and makes a group of all ranks. */
+void open_world(int64_t timeout_ms);
+
+/* Whether the group of all ranks is on nccl, which has no bitwise reductions and averages integers. */
+int on_nccl(void);
+void close_world(void);
+
+/* Prints "error -110 after 512 ms: text", which the scripts match. */
+void print_error(int rc, int64_t since_ms);
+
+#endif

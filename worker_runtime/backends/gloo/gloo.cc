@@ -1,0 +1,169 @@
+// The gloo backend: collectives on host memory over TCP. This file has the backend's table.
+//
+//   gloo_connect   the group's keys and the device, for connecting
+//   gloo_ops       operations, as calls of Gloo
+//   gloo_watch     ends waits for peers that are gone
+//   gloo_guard     exceptions become errors
+//
+// This is the only C++ of the project, because Gloo is C++. It is kept thin.
+#include "worker_runtime/backends/backend.h"
+#include "worker_runtime/backends/gloo/gloo_connect.h"
+#include "worker_runtime/backends/gloo/gloo_guard.h"
+#include "worker_runtime/backends/gloo/gloo_ops.h"
+#include "worker_runtime/backends/gloo/gloo_watch.h"
+#include "worker_runtime/backends/gloo/hold_signals.h"
+
+#include <cerrno>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace crunrt_gloo;
+
+// ---- opening and closing ----
+
+int gloo_open(const backend_group *group, void **out, cr_error *err) {
+    return guard(err, [&] {
+        auto state = std::make_unique<State>();
+        state->rank = group->rank;
+        state->size = group->size;
+        state->is_foreign = group->is_foreign;
+        state->context = std::make_shared<crunrt_gloo::WatchedContext>(group->rank, group->size);
+        // Only for connecting, where Gloo waits five times as long; each operation has its own
+        // timeout.
+        state->context->setTimeout(to_milliseconds(group->timeout_ms / 5));
+        GroupStore store(*group);
+        auto device = shared_device(group->bind_address);
+        state->context->connect(store, device);
+        *out = state.release();
+        return 0;
+    });
+}
+
+void gloo_abort(void *arg) {
+    (void) guard(nullptr, [&] {
+        static_cast<State *>(arg)->context->abort();
+        return 0;
+    });
+}
+
+void gloo_close(void *arg) {
+    (void) guard(nullptr, [&] {
+        delete static_cast<State *>(arg);
+        return 0;
+    });
+}
+
+// ---- operations ----
+
+bool is_message(crunrt_op_kind kind) { return kind == CRUNRT_OP_SEND || kind == CRUNRT_OP_RECV; }
+
+int gloo_run(void *state, const backend_call *call, cr_error *err) {
+    int rc = check_supported(call->op, err);
+    if (rc < 0) return rc;
+    Call c = describe(state, call, call->op);
+    return guard(err, [&] {
+        run_to_end(c);
+        return 0;
+    });
+}
+
+int gloo_batch(void *state, const backend_call *calls, size_t count, cr_error *err) {
+    return guard(err, [&] {
+        std::vector<Buffer> posted;
+        for (size_t i = 0; i < count; i++)
+            posted.push_back(post(describe(state, &calls[i], calls[i].op)));
+        for (size_t i = 0; i < count; i++)
+            wait_for_message(describe(state, &calls[i], calls[i].op), posted[i]);
+        return 0;
+    });
+}
+
+// ---- works: one thread each ----
+//
+// Gloo's calls block, and the only way to end one early is to close the connections. So a work that
+// can be tested without waiting needs a thread that waits. Collectives that run at the same time
+// have different tags.
+
+struct Work {
+    crunrt_op op;
+    Call call;
+    std::vector<size_t> send_counts, recv_counts;
+    Buffer buffer; // of a send or receive, posted by gloo_start()
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_over = false;
+    cr_error outcome = {};
+    std::thread thread;
+
+    void run() {
+        cr_error err = {};
+        int rc = guard(&err, [&] {
+            if (buffer != nullptr) {
+                wait_for_message(call, buffer);
+            } else {
+                run_to_end(call);
+            }
+            return 0;
+        });
+        std::lock_guard<std::mutex> lock(mutex);
+        outcome = err;
+        outcome.code = rc;
+        is_over = true;
+        changed.notify_all();
+    }
+};
+
+int gloo_start(void *state, const backend_call *call, void **out, cr_error *err) {
+    int rc = check_supported(call->op, err);
+    if (rc < 0) return rc;
+    return guard(err, [&] {
+        auto work = std::make_unique<Work>();
+        work->op = *call->op;
+        size_t size = static_cast<size_t>(static_cast<State *>(state)->size);
+        if (call->op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS) {
+            work->send_counts.assign(call->op->send_counts, call->op->send_counts + size);
+            work->recv_counts.assign(call->op->recv_counts, call->op->recv_counts + size);
+            work->op.send_counts = work->send_counts.data();
+            work->op.recv_counts = work->recv_counts.data();
+        }
+        work->call = describe(state, call, &work->op);
+        if (is_message(work->op.kind)) work->buffer = post(work->call);
+        Work *w = work.get();
+        HoldSignals hold;
+        work->thread = std::thread([w] { w->run(); });
+        *out = work.release();
+        return 0;
+    });
+}
+
+int gloo_wait(void *arg, int64_t timeout_ms, cr_error *err) {
+    Work *w = static_cast<Work *>(arg);
+    std::unique_lock<std::mutex> lock(w->mutex);
+    auto is_over = [w] { return w->is_over; };
+    if (timeout_ms <= 0 && !w->is_over) return -EINPROGRESS;
+    if (timeout_ms == INT64_MAX) {
+        w->changed.wait(lock, is_over);
+    } else if (!w->changed.wait_for(lock, to_milliseconds(timeout_ms), is_over)) {
+        return -EINPROGRESS;
+    }
+    if (w->outcome.code != 0) *err = w->outcome;
+    return w->outcome.code;
+}
+
+void gloo_release(void *arg) {
+    Work *w = static_cast<Work *>(arg);
+    w->thread.join();
+    delete w;
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const crunrt_backend crunrt_backend = {
+    CRUNRT_BACKEND_ABI, "gloo",       nullptr,    gloo_open,  gloo_run, gloo_batch, gloo_start,
+    gloo_wait,          gloo_release, gloo_abort, gloo_close, nullptr,  nullptr,    nullptr,
+};

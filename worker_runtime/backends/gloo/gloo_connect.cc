@@ -1,0 +1,112 @@
+// Gloo's view of the group's keys, and the device.
+#include "worker_runtime/backends/gloo/gloo_connect.h"
+
+#include "worker_runtime/backends/gloo/gloo_guard.h"
+#include "worker_runtime/backends/gloo/hold_signals.h"
+
+#include <gloo/transport/tcp/device.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace crunrt_gloo {
+
+using std::chrono::milliseconds;
+
+static constexpr int64_t look_ms = 200;
+
+// ---- the store ----
+
+void GroupStore::set(const std::string &key, const std::vector<char> &data) {
+    cr_error err = {};
+    if (foreign_ && key.compare(0, 5, "rank_") == 0) check_peers();
+    if (store_.set(store_.arg, key.c_str(), data.data(), data.size(), &err) < 0)
+        throw StoreError(err);
+}
+
+std::vector<char> GroupStore::get(const std::string &key) {
+    cr_error err = {};
+    void *value = nullptr;
+    size_t len = 0;
+    if (store_.get(store_.arg, key.c_str(), timeout_ms_, &value, &len, &err) < 0)
+        throw StoreError(err);
+    const char *bytes = static_cast<const char *>(value);
+    std::unique_ptr<void, decltype(&std::free)> owner(value, &std::free);
+    return std::vector<char>(bytes, bytes + len);
+}
+
+void GroupStore::wait(const std::vector<std::string> &keys) { wait_ms(keys, timeout_ms_); }
+
+void GroupStore::wait(const std::vector<std::string> &keys, const milliseconds &timeout) {
+    wait_ms(keys, timeout.count());
+}
+
+// Fails if rank 0, which does not use crunrt, has a later Gloo than this module. Only the older
+// Gloo sets "rank_<r>", before it sets "<r>". The later one sets "<r>" alone, and begins each
+// connection with 8 bytes that the older one takes for the head of a message, so that both would
+// hang.
+void GroupStore::check_peers() {
+    for (int64_t waited = 0; waited < timeout_ms_; waited += 2 * look_ms) {
+        if (is_there("rank_0", look_ms)) return;
+        if (!is_there("0", look_ms) || is_there("rank_0", 0)) continue;
+        cr_error err = {};
+        (void) cr_fail(&err, -EPROTO,
+                       "rank 0 has a later Gloo than this module, and the two cannot talk; "
+                       "build crun with the Gloo of that torch, or make the group of C ranks");
+        throw StoreError(err);
+    }
+}
+
+bool GroupStore::is_there(const char *key, int64_t timeout_ms) {
+    cr_error err = {};
+    int rc = store_.wait(store_.arg, &key, 1, timeout_ms, &err);
+    if (rc < 0 && rc != -ETIMEDOUT) throw StoreError(err);
+    return rc == 0;
+}
+
+void GroupStore::wait_ms(const std::vector<std::string> &keys, int64_t timeout_ms) {
+    cr_error err = {};
+    std::vector<const char *> names;
+    for (const std::string &key : keys) names.push_back(key.c_str());
+    if (store_.wait(store_.arg, names.data(), names.size(), timeout_ms, &err) < 0)
+        throw StoreError(err);
+}
+
+// ---- the device ----
+
+using Device = gloo::transport::Device;
+
+static std::shared_ptr<Device> create_device(const gloo::transport::tcp::attr &attr) {
+    try {
+        return gloo::transport::tcp::CreateDevice(attr);
+    } catch (const std::exception &e) {
+        if (attr.iface.empty()) throw;
+        throw std::runtime_error("GLOO_SOCKET_IFNAME='" + attr.iface + "': " +
+                                 without_place(e.what()) + "; 'ip address' lists what there is");
+    }
+}
+
+std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address) {
+    static std::mutex mutex;
+    static std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices;
+    gloo::transport::tcp::attr attr;
+    const char *iface = std::getenv("GLOO_SOCKET_IFNAME");
+    if (iface != nullptr && iface[0] != '\0')
+        attr.iface = std::string(iface, std::strcspn(iface, ","));
+    else
+        attr.hostname = bind_address;
+    std::lock_guard<std::mutex> lock(mutex);
+    auto &entry = devices[attr.iface + "/" + attr.hostname];
+    auto device = entry.lock();
+    if (device == nullptr) {
+        HoldSignals hold;
+        device = create_device(attr);
+        entry = device;
+    }
+    return device;
+}
+
+} // namespace crunrt_gloo

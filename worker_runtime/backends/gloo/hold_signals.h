@@ -1,0 +1,28 @@
+// Blocks all signals while it lives, so that a thread that is started meanwhile never receives the
+// program's signals.
+#ifndef WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
+#define WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace crunrt_gloo {
+
+class HoldSignals {
+  public:
+    HoldSignals() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before_);
+    }
+    ~HoldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    HoldSignals(const HoldSignals &) = delete;
+    HoldSignals &operator=(const HoldSignals &) = delete;
+
+  private:
+    sigset_t before_;
+};
+
+} // namespace crunrt_gloo
+
+#endif

@@ -1,0 +1,75 @@
+/* Between the files of the mpi backend.
+ *
+ * All calls of MPI are made under one lock, between mpi_enter() and mpi_leave(), so that
+ * MPI_THREAD_SERIALIZED is enough. */
+#ifndef BACKENDS_MPI_INTERNAL_H
+#define BACKENDS_MPI_INTERNAL_H
+
+#include "worker_runtime/backends/backend.h"
+
+#include <mpi.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef OPEN_MPI
+#define MPI_FLAVOUR "Open MPI"
+#else
+#define MPI_FLAVOUR "MPICH"
+#endif
+
+struct mpi_state {
+    MPI_Comm comm;
+    int rank, size, tag_max;
+    bool is_aborted;
+    struct backend_store store;
+};
+
+/* ---- mpi_wait.c: the lock, errors, waits ---- */
+
+void mpi_enter(void);
+void mpi_leave(void);
+
+/* After an operation was left unfinished, MPI_Finalize might wait for ever: it is not called then.
+ * */
+void mpi_note_unfinished(void);
+bool mpi_has_unfinished(void);
+
+bool is_initialised(void);
+bool is_finalised(void);
+
+/* Fails with the errno that stands for MPI's code, and a text with MPI's own words. */
+int fail_mpi(int code, struct cr_error *err, const char *what);
+
+/* Waits until the request is done. 0; -EINPROGRESS at until_ms; MPI's failure; or -ECONNRESET if
+ * another rank has reported in the store that it failed. */
+int test_until(const struct backend_store *store, MPI_Request *request, MPI_Status *status,
+               int64_t until_ms, struct cr_error *err);
+
+/* Cancels a receive, so that MPI does not write to its buffer any more. MPI cannot cancel anything
+ * else. */
+void cancel_receive(MPI_Request *request);
+
+/* ---- mpi_connect.c ---- */
+
+/* Finds out which process of MPI is which rank of the group, and makes the communicator. */
+int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_error *err);
+
+/* ---- mpi_types.c ---- */
+
+/* Makes the reductions that MPI lacks, once per process; they last as long as MPI. */
+int make_ops(struct cr_error *err);
+
+/* For CRUNRT_AVG the sum; reduce_finish() divides. */
+MPI_Op operation_of(crunrt_dtype dtype, crunrt_reduce_op reduce);
+MPI_Datatype type_of(crunrt_dtype dtype);
+
+/* ---- mpi_ops.c: what the backend's table points to ---- */
+
+int mpi_run(void *arg, const struct backend_call *call, struct cr_error *err);
+int mpi_batch(void *arg, const struct backend_call *calls, size_t count, struct cr_error *err);
+int mpi_start(void *arg, const struct backend_call *call, void **out, struct cr_error *err);
+int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err);
+void mpi_release(void *arg);
+
+#endif

@@ -1,0 +1,114 @@
+/* Loading the two libraries. Each is looked for at the path in the environment; or else where the
+ * dynamic loader looks, and then beside the headers with which this was built. */
+#include "worker_runtime/backends/nccl/nccl_api.h"
+
+#include "base/cleanup.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_OF(x)  #x
+#define TEXT(macro) TEXT_OF(macro)
+
+#ifndef NCCL_LIBRARY_HINTS
+#define NCCL_LIBRARY_HINTS "/usr/local/cuda/lib64"
+#endif
+
+static struct nccl_api api;
+static struct cr_error load_error;
+
+static void *try_open(const char *path, char reason[512]) {
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *why = handle == NULL ? dlerror() : NULL;
+    if (why != NULL && reason[0] == '\0') (void) snprintf(reason, 512, "%s", why);
+    return handle;
+}
+
+/* `hints` are folders separated by ':'. */
+static void *open_library(const char *variable, const char *soname, const char *hints) {
+    char reason[512] = "";
+    const char *given = getenv(variable);
+    if (given != NULL && given[0] != '\0') {
+        void *handle = try_open(given, reason);
+        if (handle == NULL)
+            (void) cr_fail(&load_error, -ENOENT, "load %s='%s': %s", variable, given, reason);
+        return handle;
+    }
+    void *handle = try_open(soname, reason);
+    while (handle == NULL && *hints != '\0') {
+        size_t len = strcspn(hints, ":");
+        char path[PATH_MAX], ignored[512] = "";
+        (void) snprintf(path, sizeof(path), "%.*s/%s", (int) len, hints, soname);
+        handle = try_open(path, ignored);
+        hints += len + (hints[len] == ':');
+    }
+    if (handle == NULL) {
+        (void) cr_fail(&load_error, -ENOENT, "load '%s': %s; install it, or name it in %s", soname,
+                       reason, variable);
+    }
+    return handle;
+}
+
+/* Copies the address to a function pointer: POSIX allows that, but C has no cast for it. */
+static bool find(void *library, const char *name, void *slot) {
+    void *symbol = dlsym(library, name);
+    memcpy(slot, &symbol, sizeof(symbol));
+    return symbol != NULL;
+}
+
+static int find_all(void *cuda, void *nccl) {
+    const char *missing = NULL;
+#define FIND_CUDA(name)                                                                            \
+    if (!find(cuda, #name, &api.name)) missing = #name;
+#define FIND_NCCL(name)                                                                            \
+    if (!find(nccl, #name, &api.name)) missing = #name;
+    CUDA_FUNCTIONS(FIND_CUDA)
+    NCCL_FUNCTIONS(FIND_NCCL)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+    (void) find(nccl, "ncclCommSplit", &api.ncclCommSplit);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+    (void) find(nccl, "ncclCommInitRankScalable", &api.ncclCommInitRankScalable);
+#endif
+    if (missing == NULL) return 0;
+    return cr_fail(&load_error, -ENOENT,
+                   "load NCCL: the library has no '%s'; 2.14 or later is needed", missing);
+}
+
+static int refuse_fake(void *nccl) {
+    const char *allowed = getenv("CRUNRT_ALLOW_FAKE_NCCL");
+    if (dlsym(nccl, "fake_nccl") == NULL) return 0;
+    if (allowed != NULL && strcmp(allowed, "1") == 0) return 0;
+    return cr_fail(&load_error, -ENOENT, "load NCCL: this library is a fake for tests, not NCCL");
+}
+
+static void load(void) {
+    void *cuda = open_library("CRUNRT_CUDART_LIBRARY",
+                              CUDART_VERSION >= 13000   ? "libcudart.so.13"
+                              : CUDART_VERSION >= 12000 ? "libcudart.so.12"
+                                                        : "libcudart.so",
+                              NCCL_LIBRARY_HINTS);
+    if (cuda == NULL) return;
+    void *nccl =
+        open_library("CRUNRT_NCCL_LIBRARY", "libnccl.so." TEXT(NCCL_MAJOR), NCCL_LIBRARY_HINTS);
+    if (nccl == NULL || refuse_fake(nccl) < 0 || find_all(cuda, nccl) < 0) return;
+    if (api.ncclGetVersion(&api.nccl_version) != ncclSuccess) {
+        (void) cr_fail(&load_error, -ENOENT, "load NCCL: it does not report its version");
+    }
+}
+
+int nccl_api_load(const struct nccl_api **out, struct cr_error *err) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void) pthread_once(&once, load);
+    if (load_error.code != 0) {
+        if (err != NULL) *err = load_error;
+        return load_error.code;
+    }
+    *out = &api;
+    return 0;
+}

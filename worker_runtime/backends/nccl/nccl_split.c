@@ -1,0 +1,111 @@
+/* Making a communicator by splitting its parent with ncclCommSplit (NCCL 2.18), without ids. First
+ * the parent must leave "in progress", then the child's handle appears, then the child is
+ * initialised; all three are polled with the group's timeout. */
+#include "worker_runtime/backends/nccl/nccl_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int nccl_can_split(void *arg, const struct backend_group *g) {
+    const struct nccl_state *parent = arg;
+    const char *wanted = getenv("CRUNRT_NCCL_SPLIT");
+    if (wanted != NULL && strcmp(wanted, "0") == 0) return 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+    if (parent->comm == NULL || parent->api->ncclCommSplit == NULL) return 0;
+    return g->rank < 0 || g->device == parent->device;
+#else
+    (void) parent;
+    (void) g;
+    return 0;
+#endif
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+
+/* NCCL writes the child's handle in a thread of its own; in the releases so far it may do so a
+ * moment after the parent has left "in progress". */
+static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeout_ms,
+                          struct cr_error *err) {
+    struct wait w = wait_begin(&s->store, timeout_ms);
+    while (__atomic_load_n(child, __ATOMIC_ACQUIRE) == NULL) {
+        int rc = wait_turn(&w, "split: wait for the new communicator", timeout_ms, err);
+        if (rc < 0) return rc;
+    }
+    s->comm = *child;
+    return wait_for_comm(s, "initialise the communicator", timeout_ms, err);
+}
+
+/* Called on every rank of the parent. On a rank outside the new group only s->store is set. */
+static int split_off(struct nccl_state *parent, struct nccl_state *s, const struct backend_group *g,
+                     ncclComm_t *child, struct cr_error *err) {
+    const struct nccl_api *api = parent->api;
+    bool is_member = g->rank >= 0;
+    cudaError_t e = api->cudaSetDevice(parent->device);
+    if (e != cudaSuccess) return fail_cuda(api, e, -EIO, err, "use the GPU");
+    int rc = is_member ? prepare_device(s, err) : 0;
+    if (rc < 0) return rc;
+    ncclConfig_t config = config_of(s);
+    ncclResult_t r = api->ncclCommSplit(parent->comm, is_member ? 0 : NCCL_SPLIT_NOCOLOR,
+                                        is_member ? g->rank : 0, child, &config);
+    if (r != ncclSuccess && r != ncclInProgress) {
+        rc = fail_nccl(api, r, err, "split the communicator");
+        repair_group_depth(api);
+        return rc;
+    }
+    rc = wait_for_comm_of(parent, &s->store, "split the communicator", g->timeout_ms, err);
+    return rc < 0 || !is_member ? rc : wait_for_child(s, child, g->timeout_ms, err);
+}
+
+/* Aborts both. The parent comes first: its abort also ends the child's initialisation, and
+ * afterwards NCCL does not write the child's handle any more. */
+static void abort_split(struct nccl_state *parent, struct nccl_state *s, ncclComm_t *child) {
+    nccl_abort(parent);
+    if (parent->is_wedged) {
+        s->is_wedged = true; /* NCCL may still use it and `child`: neither is freed */
+        return;
+    }
+    s->comm = *child;
+    nccl_abort(s);
+    free(child);
+}
+
+int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_error *err) {
+    struct nccl_state *parent = arg;
+    *out = NULL;
+    /* In memory of its own, because NCCL may still write to it when this function has given up. */
+    ncclComm_t *child = calloc(1, sizeof(ncclComm_t));
+    struct nccl_state *s = child == NULL ? NULL : state_new(g, err);
+    if (s == NULL) {
+        free(child);
+        nccl_abort(parent);
+        return cr_fail(err, -ENOMEM, "split the communicator: out of memory");
+    }
+    s->api = parent->api;
+    s->is_blocking = parent->is_blocking;
+    int rc = split_off(parent, s, g, child, err);
+    if (rc < 0) {
+        abort_split(parent, s, child);
+        nccl_close(s);
+        return rc;
+    }
+    free(child);
+    if (g->rank < 0) {
+        nccl_close(s);
+    } else {
+        *out = s;
+    }
+    return 0;
+}
+
+#else
+
+int nccl_split(void *parent, const struct backend_group *g, void **out,
+                      struct cr_error *err) {
+    (void) parent;
+    (void) g;
+    *out = NULL;
+    return cr_fail(err, -ENOTSUP, "split the communicator: built without ncclCommSplit");
+}
+
+#endif

@@ -1,0 +1,212 @@
+/* The state of one communicator: its device, and its end.
+ *
+ * A communicator that has failed is aborted, never finalized or destroyed. An abort may itself
+ * hang, so it has a deadline. */
+#include "worker_runtime/backends/nccl/nccl_internal.h"
+
+#include "base/clock.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ABORT_TIMEOUT_MS    INT64_C(30000) /* unless CRUNRT_NCCL_ABORT_TIMEOUT_MS is set */
+#define FINALIZE_TIMEOUT_MS INT64_C(60000)
+#define GROUP_DEPTH_REPAIRS 8
+
+static atomic_int wedged_comms; /* communicators of this process whose abort did not return */
+static atomic_int aborts;       /* aborts of this process so far */
+
+/* ---- making ---- */
+
+struct nccl_state *state_new(const struct backend_group *group, struct cr_error *err) {
+    struct nccl_state *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        (void) cr_fail(err, -ENOMEM, "open a communicator: out of memory");
+        return NULL;
+    }
+    const char *blocking = getenv("CRUNRT_NCCL_BLOCKING");
+    s->is_blocking = blocking != NULL && strcmp(blocking, "1") == 0;
+    s->aborts_before = atomic_load(&aborts);
+    s->rank = group->rank;
+    s->size = group->size;
+    s->device = group->device;
+    s->stream = group->stream;
+    s->store = group->store;
+    (void) snprintf(s->name, sizeof(s->name), "%s", group->name);
+    return s;
+}
+
+int prepare_device(struct nccl_state *s, struct cr_error *err) {
+    const struct nccl_api *api = s->api;
+    cudaError_t e = api->cudaSetDevice(s->device);
+    if (e == cudaSuccess)
+        e = api->cudaFree(NULL); /* makes the context, so that a fault shows here and not in NCCL */
+    if (e == cudaSuccess && s->stream == NULL) {
+        e = api->cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking);
+        s->owns_stream = e == cudaSuccess;
+    }
+    if (e == cudaSuccess) e = api->cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = api->cudaMalloc(&s->scratch, sizeof(int32_t));
+    return e == cudaSuccess ? 0 : fail_cuda(api, e, -ENODEV, err, "prepare the GPU");
+}
+
+ncclConfig_t config_of(const struct nccl_state *s) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = s->is_blocking;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = s->name;
+#endif
+    return config;
+}
+
+void repair_group_depth(const struct nccl_api *api) {
+    for (int i = 0; i < GROUP_DEPTH_REPAIRS && api->ncclGroupEnd() == ncclSuccess; i++) {
+    }
+}
+
+bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
+
+/* ---- ending ---- */
+
+/* One ncclCommAbort(), on a thread of its own: the call may never return, and the caller must. The
+ * side that finishes last frees this. */
+struct abort_job {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    const struct nccl_api *api;
+    ncclComm_t comm;
+    int device;
+    bool is_done, is_abandoned;
+};
+
+static void abort_job_free(struct abort_job *j) {
+    (void) pthread_mutex_destroy(&j->lock);
+    (void) pthread_cond_destroy(&j->changed);
+    free(j);
+}
+
+static void *run_abort(void *arg) {
+    struct abort_job *j = arg;
+    (void) j->api->cudaSetDevice(j->device);
+    (void) j->api->ncclCommAbort(j->comm);
+    (void) pthread_mutex_lock(&j->lock);
+    j->is_done = true;
+    bool is_abandoned = j->is_abandoned;
+    (void) pthread_cond_signal(&j->changed);
+    (void) pthread_mutex_unlock(&j->lock);
+    if (is_abandoned) abort_job_free(j);
+    return NULL;
+}
+
+static struct abort_job *abort_job_new(struct nccl_state *s) {
+    struct abort_job *j = calloc(1, sizeof(*j));
+    if (j == NULL) return NULL;
+    pthread_condattr_t attr;
+    (void) pthread_condattr_init(&attr);
+    (void) pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void) pthread_cond_init(&j->changed, &attr);
+    (void) pthread_condattr_destroy(&attr);
+    (void) pthread_mutex_init(&j->lock, NULL);
+    j->api = s->api;
+    j->comm = s->comm;
+    j->device = s->device;
+    return j;
+}
+
+static int64_t abort_timeout_ms(void) {
+    int64_t ms = ABORT_TIMEOUT_MS;
+    const char *text = getenv("CRUNRT_NCCL_ABORT_TIMEOUT_MS");
+    if (text != NULL && cr_parse_i64(text, 1, INT_MAX, &ms) < 0) ms = ABORT_TIMEOUT_MS;
+    return ms;
+}
+
+/* The program's signals must not be delivered to this thread, so it is started with all of them
+ * blocked. */
+static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *arg) {
+    sigset_t all, before;
+    (void) sigfillset(&all);
+    (void) pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(thread, NULL, run, arg);
+    (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+/* States whose abort did not return. They are never freed, and CUDA is not asked to free what
+ * belongs to them: that would wait for the kernel that the abort waits for. The list makes them
+ * reachable for a debugger and a leak checker. */
+static _Atomic(struct nccl_state *) last_wedged;
+
+static void give_up_on_comm(struct nccl_state *s) {
+    s->is_wedged = true;
+    s->wedged_before = atomic_exchange(&last_wedged, s);
+    (void) atomic_fetch_add(&wedged_comms, 1);
+}
+
+void nccl_abort(void *arg) {
+    struct nccl_state *s = arg;
+    if (s->comm == NULL) return;
+    struct abort_job *j = abort_job_new(s);
+    pthread_t thread;
+    s->comm = NULL; /* whatever happens, it is not used again */
+    (void) atomic_fetch_add(&aborts, 1);
+    if (j == NULL || start_without_signals(&thread, run_abort, j) != 0) {
+        if (j != NULL) abort_job_free(j);
+        give_up_on_comm(s);
+        return;
+    }
+    int64_t until = cr_monotonic_ns() + abort_timeout_ms() * CR_NS_PER_MS;
+    struct timespec ts = {until / CR_NS_PER_S, until % CR_NS_PER_S};
+    int rc = 0;
+    (void) pthread_mutex_lock(&j->lock);
+    while (!j->is_done && rc == 0) rc = pthread_cond_timedwait(&j->changed, &j->lock, &ts);
+    bool is_done = j->is_done;
+    j->is_abandoned = !is_done;
+    (void) pthread_mutex_unlock(&j->lock);
+    if (!is_done) {
+        (void) pthread_detach(thread);
+        give_up_on_comm(s);
+        return;
+    }
+    (void) pthread_join(thread, NULL);
+    abort_job_free(j);
+}
+
+/* Ends a communicator that has not failed: finalize, with a deadline, then destroy. It is aborted
+ * instead if finalize does not succeed, or if another communicator of this process has been aborted
+ * since this one was made: then a peer may be gone, and finalize would wait for it. */
+static void end_comm(struct nccl_state *s) {
+    if (atomic_load(&aborts) != s->aborts_before) {
+        nccl_abort(s);
+        return;
+    }
+    ncclResult_t r = s->api->ncclCommFinalize(s->comm);
+    struct cr_error ignored;
+    if ((r != ncclSuccess && r != ncclInProgress) ||
+        wait_for_comm(s, "finalize", FINALIZE_TIMEOUT_MS, &ignored) < 0) {
+        nccl_abort(s);
+        return;
+    }
+    (void) s->api->ncclCommDestroy(s->comm);
+    s->comm = NULL;
+}
+
+void nccl_close(void *arg) {
+    struct nccl_state *s = arg;
+    if (s->api == NULL) {
+        free(s);
+        return;
+    }
+    if (s->comm != NULL) end_comm(s);
+    if (s->is_wedged) return;
+    if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);
+    if (s->done != NULL) (void) s->api->cudaEventDestroy(s->done);
+    if (s->owns_stream) (void) s->api->cudaStreamDestroy(s->stream);
+    free(s);
+}

@@ -1,0 +1,107 @@
+/* Arrival: all ranks of a group meet in the store, or all fail together. Groups use it while they
+ * are made, and as the monitored barrier.
+ *
+ * Each rank sets <phase>/<rank> and adds to <phase>/count. One key, <phase>/ready, holds the
+ * decision, and is set only once: to "ok" by the last rank to arrive, or to a reason by the first
+ * rank that times out. All ranks obey it, so that none passes when another one fails. */
+#include "worker_runtime/group/group.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fail_with_absent(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
+                            struct cr_error *err) {
+    char names[256] = "";
+    int rc = group_absent_ranks(g, phase, names, sizeof(names));
+    if (rc < 0)
+        return cr_fail(err, -ETIMEDOUT, "%s timed out after %lld ms", phase,
+                       (long long) timeout_ms);
+    return cr_fail(err, -ETIMEDOUT, "%s timed out after %lld ms: no sign of rank %s of %d", phase,
+                   (long long) timeout_ms, names, g->size);
+}
+
+/* Sets the decision to `word` if there is none yet. 0 if the decision is "ok". */
+static int decide_arrival(struct crunrt_group *g, const char *ready, const char *word,
+                          struct cr_error *err) {
+    void *held = NULL;
+    int rc = crunrt_store_compare_set(g->store, ready, "", 0, word, strlen(word), &held, NULL);
+    CR_AUTO_FREE char *text = held;
+    if (rc < 0) return group_store_failure(rc, err);
+    if (strcmp(text, "ok") == 0) return 0;
+    return cr_fail(err, -ECONNRESET, "another rank failed: %s", text);
+}
+
+/* This rank's time is up: fails all ranks, unless the last rank has arrived in the meantime. */
+static int give_up_arrival(struct crunrt_group *g, const char *phase, const char *ready,
+                           int64_t timeout_ms, struct cr_error *err) {
+    char word[CR_ERROR_TEXT_MAX + 32];
+    struct cr_error own = {0}, decided = {0};
+    (void) fail_with_absent(g, phase, timeout_ms, &own);
+    (void) snprintf(word, sizeof(word), "rank %d: %s", g->rank, own.text);
+    int rc = decide_arrival(g, ready, word, &decided);
+    if (rc == 0) return 0;
+    *err = strstr(decided.text, word) != NULL || rc != -ECONNRESET ? own : decided;
+    return err->code;
+}
+
+int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
+                 struct cr_error *err) {
+    char mine[64], count[64], ready[64];
+    (void) snprintf(mine, sizeof(mine), "%s/%d", phase, g->rank);
+    (void) snprintf(count, sizeof(count), "%s/count", phase);
+    (void) snprintf(ready, sizeof(ready), "%s/ready", phase);
+    int64_t arrived = 0;
+    group_limit_store(g, timeout_ms);
+    int rc = crunrt_store_set(g->store, mine, "", 0);
+    if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
+    if (rc == 0 && arrived == g->size) { /* the last one; but the others may have given up */
+        rc = group_failed(g, err);
+        return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
+    }
+    if (rc < 0) return group_store_failure(rc, err);
+    rc = group_wait_for_key(g, ready, timeout_ms, err);
+    if (rc == -ETIMEDOUT) return give_up_arrival(g, phase, ready, timeout_ms, err);
+    return rc < 0 ? rc : decide_arrival(g, ready, "ok", err); /* reads it, as it is there already */
+}
+
+/* ---- the monitored barrier ---- */
+
+/* Deletes the keys of a barrier. All ranks have reached barrier n when one leaves it, so all have
+ * left barrier n-1, and no rank reads the keys of barrier n-2 any more. */
+static void delete_barrier_keys(struct crunrt_group *g, uint32_t number) {
+    char key[64];
+    (void) snprintf(key, sizeof(key), "barrier%u/%d", number, g->rank);
+    (void) crunrt_store_delete(g->store, key, NULL);
+    if (g->rank != 0) return;
+    (void) snprintf(key, sizeof(key), "barrier%u/count", number);
+    (void) crunrt_store_delete(g->store, key, NULL);
+    (void) snprintf(key, sizeof(key), "barrier%u/ready", number);
+    (void) crunrt_store_delete(g->store, key, NULL);
+}
+
+int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms) {
+    struct cr_error *err = rt_last_error();
+    if (group == NULL) return rt_fail_null("monitored barrier", "the group");
+    if (group->broken.code != 0) {
+        return cr_fail(err, -EPIPE,
+                       "monitored barrier in group '%s': the group is already broken: %s",
+                       group->name, group->broken.text);
+    }
+    char phase[48];
+    uint32_t number = group->barriers++;
+    (void) snprintf(phase, sizeof(phase), "barrier%u", number);
+    int rc = group_arrive(group, phase, rt_timeout(timeout_ms, group->timeout_ms), err);
+    if (rc < 0) {
+        struct cr_error cause = *err;
+        (void) snprintf(phase, sizeof(phase), "monitored barrier #%u", number);
+        rc = group_break(group, phase, phase, &cause);
+        *err = cause;
+        return rc;
+    }
+    if (number >= 2) delete_barrier_keys(group, number - 2);
+    return 0;
+}
