@@ -12,7 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ncclBfloat16 and the fp8 types by number: headers of some releases name them for CUDA C++ only. */
+/* ncclBfloat16 and the fp8 types by number: headers of some releases name them for CUDA C++ only.
+ */
 enum { BFLOAT16 = 9, FLOAT8_E4M3 = 10, FLOAT8_E5M2 = 11, TYPES = 12 };
 
 size_t arithmetic_size(ncclDataType_t type) {
@@ -171,11 +172,11 @@ DEFINE_INTEGER(uint64, uint64_t, uint64_t)
             for (int r = 0; r < how->ranks; r++) {                                                 \
                 T v = ((const T *) from[r])[i];                                                    \
                 if (how->kind == ARITHMETIC_PRE_MUL_SUM) v *= (T) how->scalar;                     \
-                acc = r == 0                             ? v                                       \
-                      : how->kind == ARITHMETIC_PRODUCT  ? acc * v                                 \
-                      : how->kind == ARITHMETIC_MAX      ? (v > acc ? v : acc)                     \
-                      : how->kind == ARITHMETIC_MIN      ? (v < acc ? v : acc)                     \
-                                                         : acc + v;                                \
+                acc = r == 0                            ? v                                        \
+                      : how->kind == ARITHMETIC_PRODUCT ? acc * v                                  \
+                      : how->kind == ARITHMETIC_MAX     ? (v > acc ? v : acc)                      \
+                      : how->kind == ARITHMETIC_MIN     ? (v < acc ? v : acc)                      \
+                                                        : acc + v;                                     \
             }                                                                                      \
             to[i] = acc;                                                                           \
         }                                                                                          \

@@ -235,8 +235,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
         if (l == NULL) abort();
         *l = (struct launch){g, n};
         g->refs++;
-        struct host_work w = {.what = n->what, .run = run_node, .drop = drop_launch, .arg = l,
-                              .accesses = n->accesses, .access_count = n->access_count};
+        struct host_work w = {.what = n->what,
+                              .run = run_node,
+                              .drop = drop_launch,
+                              .arg = l,
+                              .accesses = n->accesses,
+                              .access_count = n->access_count};
         (void) host_put(s, &w);
     }
     host_unlock();

@@ -2,8 +2,8 @@
  *
  * Modelled on NCCL 2.28.9/2.30.7: enqueue.cc, ncclEnqueueCheck (an error of a non-blocking
  * communicator's call becomes its state, invalid arguments included, so that every later call
- * fails; the call returns the state, ncclInProgress as a rule), argcheck.cc, ArgsCheck (pointers are
- * checked only with NCCL_CHECK_POINTERS=1), collectives.cc and enqueue.cc, taskAppend (gather,
+ * fails; the call returns the state, ncclInProgress as a rule), argcheck.cc, ArgsCheck (pointers
+ * are checked only with NCCL_CHECK_POINTERS=1), collectives.cc and enqueue.cc, taskAppend (gather,
  * scatter and all-to-all are sends and receives of one group; a count of 0 is nothing). */
 #include "tests/host_nccl/comm.h"
 
@@ -44,8 +44,8 @@ static ncclResult_t check_arguments(const struct call *c) {
                          c->root, c->comm->size);
     if (arithmetic_size(c->type) == 0)
         return nccl_fail(ncclInvalidArgument, "%s : invalid type %d", c->name, (int) c->type);
-    if ((int) c->op < 0 || ((size_t) c->op >= (size_t) ncclNumOps &&
-                            own_op(c->comm, c->op).ranks == 0))
+    if ((int) c->op < 0 ||
+        ((size_t) c->op >= (size_t) ncclNumOps && own_op(c->comm, c->op).ranks == 0))
         return nccl_fail(ncclInvalidArgument, "%s : invalid reduction operation %d", c->name,
                          (int) c->op);
     if (pointers == NULL || strcmp(pointers, "1") != 0 || c->count == 0) return ncclSuccess;
@@ -58,8 +58,14 @@ static ncclResult_t add(const struct call *c, enum part_kind kind, const void *s
     if (c->count == 0) return ncclSuccess;
     struct part *p = calloc(1, sizeof(*p));
     if (p == NULL) abort();
-    *p = (struct part){.kind = kind, .name = c->name, .send = send, .recv = recv, .root = root,
-                       .count = c->count, .type = c->type, .op = c->op};
+    *p = (struct part){.kind = kind,
+                       .name = c->name,
+                       .send = send,
+                       .recv = recv,
+                       .root = root,
+                       .count = c->count,
+                       .type = c->type,
+                       .op = c->op};
     if (!arithmetic_of(c->op, c->type, c->comm->size, &p->how)) p->how = own_op(c->comm, c->op);
     ncclResult_t r = group_add_part(c->comm, p, c->stream);
     if (r != ncclSuccess) free(p);
@@ -77,8 +83,7 @@ static ncclResult_t add_exchange(const struct call *c, bool gathers, bool scatte
     for (int peer = 0; peer < c->comm->size && r == ncclSuccess; peer++) {
         bool sends = gathers ? peer == c->root : !scatters || own == c->root;
         bool receives = gathers ? own == c->root : !scatters || peer == c->root;
-        if (sends)
-            r = add(c, PART_SEND, gathers ? c->send : piece(c, c->send, peer), NULL, peer);
+        if (sends) r = add(c, PART_SEND, gathers ? c->send : piece(c, c->send, peer), NULL, peer);
         if (receives && r == ncclSuccess)
             r = add(c, PART_RECV, NULL, scatters ? c->recv : piece(c, c->recv, peer), peer);
     }
@@ -196,8 +201,8 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (at == NULL) return nccl_fail(ncclInvalidArgument, "the scalar is no memory of the device");
     comm->own_ops = realloc(comm->own_ops, (comm->own_op_count + 1) * sizeof(*comm->own_ops));
     if (comm->own_ops == NULL) abort();
-    comm->own_ops[comm->own_op_count] = (struct arithmetic){
-        ARITHMETIC_PRE_MUL_SUM, type, arithmetic_get(type, at), comm->size};
+    comm->own_ops[comm->own_op_count] =
+        (struct arithmetic){ARITHMETIC_PRE_MUL_SUM, type, arithmetic_get(type, at), comm->size};
     *op = (ncclRedOp_t) ((size_t) ncclNumOps + comm->own_op_count++);
     return ncclSuccess;
 }

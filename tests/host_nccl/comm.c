@@ -3,9 +3,9 @@
  * Modelled on NCCL 2.28.9/2.30.7, init.cc: ncclCommInitRankDev (an init that fails before its job
  * leaves the thread inside a group), ncclCommEnsureReady (a call while another is in progress is
  * ncclInvalidArgument), ncclCommGetAsyncError, ncclCommFinalize and commDestroySync (wait for the
- * communicator's kernels, and for ever while a CUDA graph holds operations of it), commFree (no wait
- * among ranks, but frees of device memory, which wait for the whole device), ncclCommAbort (flags
- * first, then the same), ncclCommDestroy (blocks always). Duplicate GPUs: init.cc,
+ * communicator's kernels, and for ever while a CUDA graph holds operations of it), commFree (no
+ * wait among ranks, but frees of device memory, which wait for the whole device), ncclCommAbort
+ * (flags first, then the same), ncclCommDestroy (blocks always). Duplicate GPUs: init.cc,
  * initTransportsRank. */
 #include "tests/host_nccl/comm.h"
 
@@ -146,8 +146,10 @@ ncclResult_t comm_connect(ncclComm_t c, const struct peers_address *address) {
     if (rc == -ECONNREFUSED)
         return nccl_fail(ncclRemoteError, "socket: connection refused: the root is gone");
     if (rc < 0)
-        return nccl_fail(ncclInvalidUsage, "Bootstrap Root: mismatch in rank count, or rank %d of "
-                                           "%d ranks has already checked in", c->rank, c->size);
+        return nccl_fail(ncclInvalidUsage,
+                         "Bootstrap Root: mismatch in rank count, or rank %d of "
+                         "%d ranks has already checked in",
+                         c->rank, c->size);
     c->peers->ranks[c->rank].device = c->device;
     c->peers->ranks[c->rank].host = this_host();
     if (!PEERS_BARRIER(c->peers, phase, NULL, comm_aborted, c)) return ncclInternalError;
@@ -194,8 +196,8 @@ static ncclResult_t init_rank(const char *call, ncclComm_t *out, int size, const
     group_start();
     if (f.kind == HOST_FAULT_CUDA || host_poisoned() != cudaSuccess)
         return nccl_fail(ncclUnhandledCudaError, "%s: CUDA failure", call); /* and leaves a group */
-    ncclResult_t r = f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code
-                                               : begin_init(out, size, id, rank, config);
+    ncclResult_t r =
+        f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code : begin_init(out, size, id, rank, config);
     (void) group_error(r);
     ncclResult_t end = group_end();
     if (r != ncclSuccess) return r;
@@ -214,7 +216,8 @@ static ncclResult_t wait_for_kernels(ncclComm_t c) {
     if (last != NULL) host_op_wait(last);
     host_lock();
     host_op_unref(last);
-    while (atomic_load(&c->graphs) > 0) host_wait_change(); /* commDestroySync: localPersistentRefs */
+    while (atomic_load(&c->graphs) > 0)
+        host_wait_change(); /* commDestroySync: localPersistentRefs */
     host_unlock();
     return ncclSuccess;
 }
@@ -267,11 +270,14 @@ ncclResult_t ncclGetVersion(int *version) {
 
 const char *ncclGetErrorString(ncclResult_t result) {
     static const char *const texts[] = {
-        "no error", "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "no error",
+        "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
         "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-        "internal error - please report this issue to the NCCL developers", "invalid argument",
+        "internal error - please report this issue to the NCCL developers",
+        "invalid argument",
         "invalid usage (run with NCCL_DEBUG=WARN for details)",
-        "remote process exited or there was a network error", "NCCL operation in progress"};
+        "remote process exited or there was a network error",
+        "NCCL operation in progress"};
     return (size_t) result < sizeof(texts) / sizeof(texts[0]) ? texts[result]
                                                               : "unknown result code";
 }

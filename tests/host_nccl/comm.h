@@ -19,19 +19,19 @@ struct ncclComm {
     struct ncclComm *next;
     int rank, size, device;
     bool blocking, split_share;
-    _Atomic int async;            /* ncclResult_t, as ncclCommGetAsyncError() reports it */
-    _Atomic int abort_flag;       /* NCCL has one on the host and one on the device */
+    _Atomic int async;      /* ncclResult_t, as ncclCommGetAsyncError() reports it */
+    _Atomic int abort_flag; /* NCCL has one on the host and one on the device */
     bool initialised, destroying, finalized, revoked;
-    struct ncclComm *child;       /* being made from this one: aborted with it */
-    struct group_job *group_job;  /* the thread of its last non-blocking call, to be joined */
+    struct ncclComm *child;      /* being made from this one: aborted with it */
+    struct group_job *group_job; /* the thread of its last non-blocking call, to be joined */
     struct peers *peers;
-    struct host_op *last;         /* its last kernel: NCCL's "device stream" */
-    struct host_clock clock;      /* what that kernel knows */
-    pthread_mutex_t running;      /* one kernel at a time */
-    uint64_t step, calls;         /* of the kernels */
+    struct host_op *last;    /* its last kernel: NCCL's "device stream" */
+    struct host_clock clock; /* what that kernel knows */
+    pthread_mutex_t running; /* one kernel at a time */
+    uint64_t step, calls;    /* of the kernels */
     bool connected, *sends_to, *receives_from;
-    _Atomic int graphs;           /* that hold operations of this communicator */
-    struct arithmetic *own_ops;   /* made by ncclRedOpCreatePreMulSum */
+    _Atomic int graphs;         /* that hold operations of this communicator */
+    struct arithmetic *own_ops; /* made by ncclRedOpCreatePreMulSum */
     size_t own_op_count;
 };
 
@@ -42,7 +42,7 @@ ncclResult_t comm_check(ncclComm_t comm, const char *call);
 ncclResult_t comm_ready(ncclComm_t comm);
 
 ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config);
-struct ncclComm *comm_child(ncclComm_t parent);                     /* with the parent's settings */
+struct ncclComm *comm_child(ncclComm_t parent); /* with the parent's settings */
 ncclResult_t comm_connect(ncclComm_t comm, const struct peers_address *address);
 void comm_set_abort(ncclComm_t comm, int value); /* of a child in the making, too */
 
@@ -72,8 +72,15 @@ struct job {
 };
 
 /* One part of what a kernel does. */
-enum part_kind { PART_ALL_REDUCE, PART_REDUCE, PART_BROADCAST, PART_ALL_GATHER, PART_REDUCE_SCATTER,
-                 PART_SEND, PART_RECV };
+enum part_kind {
+    PART_ALL_REDUCE,
+    PART_REDUCE,
+    PART_BROADCAST,
+    PART_ALL_GATHER,
+    PART_REDUCE_SCATTER,
+    PART_SEND,
+    PART_RECV
+};
 
 struct part {
     struct part *next;

@@ -112,9 +112,12 @@ static const struct {
     {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-    {901, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
-    {905, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
-    {907, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {901, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {905, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {907, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 const char *cudaGetErrorName(cudaError_t e) {
@@ -167,11 +170,11 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     ENTER(cudaDeviceGetAttribute);
     (void) device;
     const char *pageable = getenv("HOST_CUDA_PAGEABLE");
-    *value = attribute == cudaDevAttrComputeCapabilityMajor     ? 9
-             : attribute == cudaDevAttrPageableMemoryAccess     ? pageable != NULL && *pageable == '1'
-             : attribute == cudaDevAttrUnifiedAddressing        ? 1
-             : attribute == cudaDevAttrConcurrentManagedAccess  ? 1
-                                                                : 0;
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9
+             : attribute == cudaDevAttrPageableMemoryAccess ? pageable != NULL && *pageable == '1'
+             : attribute == cudaDevAttrUnifiedAddressing    ? 1
+             : attribute == cudaDevAttrConcurrentManagedAccess ? 1
+                                                               : 0;
     return cudaSuccess;
 }
 
@@ -457,8 +460,12 @@ cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float v
     *f = (struct fill){at, value, count, ms};
     struct host_access access = {at, count * sizeof(float), true};
     host_lock();
-    struct host_work w = {.what = "the program's kernel", .run = run_fill, .drop = free, .arg = f,
-                          .accesses = &access, .access_count = 1};
+    struct host_work w = {.what = "the program's kernel",
+                          .run = run_fill,
+                          .drop = free,
+                          .arg = f,
+                          .accesses = &access,
+                          .access_count = 1};
     (void) host_put(s, &w);
     host_unlock();
     return cudaSuccess;

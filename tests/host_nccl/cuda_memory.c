@@ -42,7 +42,8 @@ struct copy {
 /* Host memory that CUDA does not know is fine for a copy. */
 static void *view_of(const void *p, size_t size) {
     void *view = host_memory_view(p, size);
-    if (view == NULL && host_memory_kind_of(p, NULL) == HOST_PAGEABLE) view = (void *) (uintptr_t) p;
+    if (view == NULL && host_memory_kind_of(p, NULL) == HOST_PAGEABLE)
+        view = (void *) (uintptr_t) p;
     return view;
 }
 
@@ -70,8 +71,12 @@ static struct host_op *put_copy(struct host_stream *s, const char *what, struct 
     struct host_access accesses[2] = {{c->to, c->size, true}, {c->from, c->size, false}};
     size_t count = c->from == NULL || c->staged != NULL ? 1 : 2;
     host_lock();
-    struct host_work w = {.what = what, .run = run_copy, .drop = drop_copy, .arg = c,
-                          .accesses = accesses, .access_count = count};
+    struct host_work w = {.what = what,
+                          .run = run_copy,
+                          .drop = drop_copy,
+                          .arg = c,
+                          .accesses = accesses,
+                          .access_count = count};
     struct host_op *op = host_put(s, &w);
     host_op_ref(op);
     host_unlock();

@@ -3,8 +3,9 @@
  * Modelled on NCCL 2.28.9/2.30.7, init.cc: ncclCommInitChildComm (the caller's handle stays NULL
  * until the child is complete; a parent's abort flag ends the making of its child; ranks keep their
  * order by key, then by rank), ncclCommShrink (with NCCL_SHRINK_ABORT: flags, a wait for the
- * communicator's kernels, flags taken back), ncclCommRevoke and commRevokeAsync (2.28.7: the same as
- * a job; the communicator stays revoked and takes no operation more: enqueue.cc, ncclEnqueueCheck). */
+ * communicator's kernels, flags taken back), ncclCommRevoke and commRevokeAsync (2.28.7: the same
+ * as a job; the communicator stays revoked and takes no operation more: enqueue.cc,
+ * ncclEnqueueCheck). */
 #include "tests/host_nccl/comm.h"
 
 #include <stdlib.h>
@@ -21,8 +22,8 @@ static int place_ranks(const struct job *job, int *place, int *leader) {
     int size = 0, own = job->comm->rank, before = 0, first = -1;
     for (int r = 0; r < job->comm->size; r++) {
         if (job->survivors != NULL ? !job->survivors[r] : all[r].color != job->color) continue;
-        int key = job->survivors != NULL ? r : all[r].key, mine = job->survivors != NULL ? own
-                                                                                         : job->key;
+        int key = job->survivors != NULL ? r : all[r].key,
+            mine = job->survivors != NULL ? own : job->key;
         size++;
         if (key < mine || (key == mine && r < own)) before++;
         if (first < 0) first = r;
@@ -66,8 +67,8 @@ static ncclResult_t run_descend(struct job *job) {
 /* Between group_start() and group_end(). */
 static ncclResult_t begin(ncclComm_t comm, bool member, bool *survivors, int color, int key,
                           ncclComm_t *out, const ncclConfig_t *config) {
-    ncclResult_t r = out == NULL ? nccl_fail(ncclInvalidArgument, "newcomm argument is NULL")
-                                 : comm_ready(comm);
+    ncclResult_t r =
+        out == NULL ? nccl_fail(ncclInvalidArgument, "newcomm argument is NULL") : comm_ready(comm);
     if (r != ncclSuccess) return r;
     *out = NULL;
     struct job *job = calloc(1, sizeof(*job));

@@ -1,9 +1,9 @@
 /* Faults on request, at each call.
  *
  * HOST_NCCL_FAULT is a list of NAME:N:WHAT[@RANK], separated by commas. NAME is a symbol, or
- * "kernel" (a kernel begins to run), "connect" (a first use connects to peers), "init" (the job that
- * initialises a communicator). N is the number of the call in this process, from 1, or "*". WHAT is
- * the name of an ncclResult_t; "cuda" and a number (cuda700); "async-" and the name of an
+ * "kernel" (a kernel begins to run), "connect" (a first use connects to peers), "init" (the job
+ * that initialises a communicator). N is the number of the call in this process, from 1, or "*".
+ * WHAT is the name of an ncclResult_t; "cuda" and a number (cuda700); "async-" and the name of an
  * ncclResult_t; hang; stall or wedge (kernels); late and milliseconds (late50). With @RANK it holds
  * where the environment's RANK is that number. The variable may change while the program runs. */
 #include "tests/host_nccl/host.h"

@@ -1,13 +1,13 @@
 /* Groups of calls, and the thread of a non-blocking one.
  *
- * Modelled on NCCL 2.28.9/2.30.7, group.cc: every call is a group of its own (ncclGroupStartInternal
- * and ncclGroupEndInternal around it); what the outermost end finds is launched on the calling
- * thread, or, for non-blocking communicators, on a thread made for it, while the communicators
- * report ncclInProgress; the thread is joined by ncclCommGetAsyncError(). Jobs (init, split, abort …)
- * have a thread each (asyncJobLaunch). A group that ends a communicator blocks always
- * (ncclAsyncLaunch, destroyFlag). Launches: enqueue.cc, ncclLaunchPrepare: the first stream waits
- * for the others of the group and for the communicator's last kernel; all streams wait for the
- * launch (ncclLaunchFinish). */
+ * Modelled on NCCL 2.28.9/2.30.7, group.cc: every call is a group of its own
+ * (ncclGroupStartInternal and ncclGroupEndInternal around it); what the outermost end finds is
+ * launched on the calling thread, or, for non-blocking communicators, on a thread made for it,
+ * while the communicators report ncclInProgress; the thread is joined by ncclCommGetAsyncError().
+ * Jobs (init, split, abort) have a thread each (asyncJobLaunch). A group that ends a communicator
+ * blocks always (ncclAsyncLaunch, destroyFlag). Launches: enqueue.cc, ncclLaunchPrepare: the first
+ * stream waits for the others of the group and for the communicator's last kernel; all streams wait
+ * for the launch (ncclLaunchFinish). */
 #include "tests/host_nccl/comm.h"
 
 #include <stdio.h>
@@ -118,9 +118,15 @@ static void launch(struct plan *p, struct host_stream *const *streams) {
         after[i] = streams[i]->last;
         host_clock_join(&known, &streams[i]->clock);
     }
-    struct host_work w = {.what = k->what, .run = kernel_run, .drop = kernel_free, .arg = k,
-                          .accesses = accesses, .access_count = kernel_accesses(k, accesses),
-                          .after = after, .after_count = p->stream_count, .clock = &known};
+    struct host_work w = {.what = k->what,
+                          .run = kernel_run,
+                          .drop = kernel_free,
+                          .arg = k,
+                          .accesses = accesses,
+                          .access_count = kernel_accesses(k, accesses),
+                          .after = after,
+                          .after_count = p->stream_count,
+                          .clock = &known};
     struct host_op *op = host_put(streams[0], &w);
     if (op == NULL) { /* captured */
         (void) atomic_fetch_add(&c->graphs, 1);

@@ -23,8 +23,8 @@
 
 HOST_API void host_lock(void);
 HOST_API void host_unlock(void);
-HOST_API void host_changed(void);     /* locked: wakes everything that waits */
-HOST_API void host_wait_change(void); /* locked: waits for the next host_changed() */
+HOST_API void host_changed(void);        /* locked: wakes everything that waits */
+HOST_API void host_wait_change(void);    /* locked: waits for the next host_changed() */
 HOST_API void host_pause(unsigned turn); /* one turn of a spinning wait, without the lock */
 
 /* ---- counters (counters.c) ---- */
@@ -79,7 +79,7 @@ struct host_clock {
 HOST_API extern struct host_clock host_time; /* locked: what the host has waited for */
 
 HOST_API void host_clock_join(struct host_clock *to, const struct host_clock *from); /* locked */
-int host_actor_new(void);           /* locked */
+int host_actor_new(void);                                                            /* locked */
 
 struct host_access {
     const void *at;
@@ -165,8 +165,8 @@ struct host_work {
 };
 
 /* Locked. Puts an operation at the end of the stream, checks its accesses for races, and returns a
- * borrowed pointer to it, valid while locked; take a reference to keep it. On a capturing stream the
- * operation becomes a node of the graph and NULL is returned. */
+ * borrowed pointer to it, valid while locked; take a reference to keep it. On a capturing stream
+ * the operation becomes a node of the graph and NULL is returned. */
 HOST_API struct host_op *host_put(struct host_stream *stream, const struct host_work *work);
 
 /* Locked. Makes what is put on `stream` from now on wait for `op` and all that `clock` knows. */
@@ -185,10 +185,10 @@ HOST_API void host_op_wait(struct host_op *op);
 /* Poisons this process's context: every later call of CUDA returns the error. */
 HOST_API void host_poison(cudaError_t error, const char *why);
 HOST_API cudaError_t host_poisoned(void);
-HOST_API int host_device(void);              /* of the calling thread */
-HOST_API void host_set_device(int device);   /* likewise */
-cudaError_t host_fail(cudaError_t error);    /* notes it as the thread's last error */
-cudaError_t host_enter(const char *name);    /* counts a call; the fault or sticky error, if any */
+HOST_API int host_device(void);            /* of the calling thread */
+HOST_API void host_set_device(int device); /* likewise */
+cudaError_t host_fail(cudaError_t error);  /* notes it as the thread's last error */
+cudaError_t host_enter(const char *name);  /* counts a call; the fault or sticky error, if any */
 
 /* ---- capturing (capture.c) ---- */
 
@@ -197,7 +197,7 @@ cudaError_t host_enter(const char *name);    /* counts a call; the fault or stic
  * capture is invalidated by it. */
 bool host_capture_forbids(void);
 struct host_op *host_capture_node(struct host_stream *stream, const struct host_work *work);
-void host_capture_invalidate(struct host_graph *graph); /* locked */
+void host_capture_invalidate(struct host_graph *graph);                        /* locked */
 bool host_capture_joins(struct host_stream *stream, struct host_graph *graph); /* locked */
 
 /* Locked. The graph that the stream captures into, for the count of communicators in it; `unref` is

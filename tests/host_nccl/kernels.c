@@ -108,9 +108,10 @@ static bool agree(struct ncclComm *c, const struct part *p) {
     for (int r = 0; r < c->size; r++) {
         const struct peers_call *other = &c->peers->ranks[r].call[c->calls & 1];
         if (same_call(&own, other)) continue;
-        host_say("MISMATCH: rank %d runs %s of %zu elements and rank %d another call (kind %u, %llu "
-                 "elements): the kernels spin",
-                 c->rank, p->name, p->count, r, other->kind, (unsigned long long) other->count);
+        host_say(
+            "MISMATCH: rank %d runs %s of %zu elements and rank %d another call (kind %u, %llu "
+            "elements): the kernels spin",
+            c->rank, p->name, p->count, r, other->kind, (unsigned long long) other->count);
         spin(c, true);
         return false;
     }

@@ -25,7 +25,7 @@ static int rank, size;
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            printf("FAILED at line %d: %s [%s]\n", __LINE__, #condition, ncclGetLastError(NULL));   \
+            printf("FAILED at line %d: %s [%s]\n", __LINE__, #condition, ncclGetLastError(NULL));  \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
@@ -341,7 +341,8 @@ static void mode_shrink(const char *how) {
 #endif
 }
 
-/* Messages: all directions at once in a group, then a first use that blocks until the peer comes. */
+/* Messages: all directions at once in a group, then a first use that blocks until the peer comes.
+ */
 static void mode_messages(void) {
     enum { N = 100000 };
     ncclComm_t comm = connect_ranks(0, 1);

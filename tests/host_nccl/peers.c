@@ -29,7 +29,9 @@ struct head {
 
 static size_t rounded_up(size_t n) { return (n + PAGE - 1) / PAGE * PAGE; }
 
-static size_t ranks_bytes(int size) { return rounded_up((size_t) size * sizeof(struct peers_rank)); }
+static size_t ranks_bytes(int size) {
+    return rounded_up((size_t) size * sizeof(struct peers_rank));
+}
 
 static size_t total_bytes(int size) {
     size_t n = (size_t) size;

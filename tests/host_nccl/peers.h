@@ -63,8 +63,8 @@ void peers_detach(struct peers *p);
 
 typedef bool (*peers_give_up)(void *arg);
 
-/* Waits until every rank's counter, `offset` bytes into its peers_rank, has reached `value`; members
- * limits that to some ranks (NULL: all). False if it gave up. */
+/* Waits until every rank's counter, `offset` bytes into its peers_rank, has reached `value`;
+ * members limits that to some ranks (NULL: all). False if it gave up. */
 bool peers_wait(struct peers *p, size_t offset, uint64_t value, const bool *members,
                 peers_give_up give_up, void *arg);
 

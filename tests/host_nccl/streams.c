@@ -202,7 +202,9 @@ struct host_stream *host_stream_new(int device, bool non_blocking, bool legacy) 
     return s;
 }
 
-struct host_stream *host_streams(void) { return streams; }
+struct host_stream *host_streams(void) {
+    return streams;
+}
 
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;

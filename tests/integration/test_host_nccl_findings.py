@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # timeout: 300
 """The findings of the review of the nccl backend, each as a program on the host NCCL: those that
-tests/host_nccl/findings/findings.txt calls known fail today, one line each; the others must pass."""
+tests/host_nccl/findings/findings.txt calls known fail today, one line each; the others must pass.
+"""
+
 import concurrent.futures
 import os
 import subprocess
@@ -39,8 +41,12 @@ def run(ranks, program, environment):
         workers = end([Worker(crun + argv, dict(os.environ, **host_nccl(), **extra))])
     else:
         with Store() as store:
-            workers = end([Worker(argv, contract(store, r, ranks, **host_nccl(), **extra))
-                           for r in range(ranks)])
+            workers = end(
+                [
+                    Worker(argv, contract(store, r, ranks, **host_nccl(), **extra))
+                    for r in range(ranks)
+                ]
+            )
     for r, w in enumerate(workers):
         lines = w.text().splitlines()
         broken = [line for line in lines if "BROKEN" in line or "host nccl: RACE" in line]

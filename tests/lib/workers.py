@@ -15,7 +15,8 @@ import tempfile
 import time
 
 BUILD = os.environ.get("BUILD", "build")
-BACKEND = os.environ.get("CRUN_TEST_BACKEND", "gloo")  # of the groups: gloo, or nccl on the host NCCL
+# Of the groups: gloo, or nccl on the host NCCL.
+BACKEND = os.environ.get("CRUN_TEST_BACKEND", "gloo")
 DEADLINE_S = float(os.environ.get("CRUN_TEST_DEADLINE", "120"))
 
 
@@ -55,8 +56,8 @@ class Worker:
 def host_nccl(**extra):
     """The environment in which the nccl backend runs on the host NCCL, which is no NCCL."""
     folder = os.path.abspath(f"{BUILD}/tests/host_nccl")
-    return dict(CRUNRT_NCCL_LIBRARY=f"{folder}/libnccl.so.2", CRUNRT_CUDART_LIBRARY=f"{folder}/libcudart.so",
-                CRUNRT_ALLOW_FAKE_NCCL="1", CRUNRT_BACKEND="nccl", **extra)
+    return dict(CRUNRT_NCCL_LIBRARY=f"{folder}/libnccl.so.2",
+                CRUNRT_CUDART_LIBRARY=f"{folder}/libcudart.so", CRUNRT_ALLOW_FAKE_NCCL="1", CRUNRT_BACKEND="nccl", **extra)
 
 
 def program(name):
@@ -132,8 +133,8 @@ def need_backend():
 
 
 def known(finding, check, *args):
-    """A check that fails today, on nccl alone, because of a finding of tests/host_nccl/findings: it must go on to
-    fail, so that whoever mends the finding takes the mark away."""
+    """A check that fails today, on nccl alone, because of a finding of tests/host_nccl/findings. When
+    it passes, the test fails: the mark is to be taken away then."""
     if BACKEND != "nccl":
         check(*args)
         return

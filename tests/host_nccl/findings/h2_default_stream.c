@@ -1,6 +1,6 @@
-/* H2: a collective comes after what the caller has put on its stream. Here that is the legacy default
- * stream: a copy that has not arrived when cudaMemcpy() returns, and a kernel. The host NCCL ends the
- * program (status 97) where nothing orders them. */
+/* H2: a collective comes after what the caller has put on its stream. Here that is the legacy
+ * default stream: a copy that has not arrived when cudaMemcpy() returns, and a kernel. The host
+ * NCCL ends the program (status 97) where nothing orders them. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

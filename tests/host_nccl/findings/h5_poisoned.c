@@ -1,5 +1,5 @@
-/* H5, under crun: a process whose CUDA context is lost cannot go on. crunrt_rejoin() says so instead
- * of coming back for ever; the process ends, is replaced, and the job goes on. */
+/* H5, under crun: a process whose CUDA context is lost cannot go on. crunrt_rejoin() says so
+ * instead of coming back for ever; the process ends, is replaced, and the job goes on. */
 #include "tests/host_nccl/findings/finding.h"
 
 /* Two sums; the second one poisons rank 1 in its first life. */

@@ -1,5 +1,5 @@
-/* H6: every rank starts a receive from its left neighbour, then a send to its right one. On gloo and
- * MPI that ends; on one NCCL communicator the first kernel holds up the second. */
+/* H6: every rank starts a receive from its left neighbour, then a send to its right one. On gloo
+ * and MPI that ends; on one NCCL communicator the first kernel holds up the second. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* M3: after NCCL's own "invalid argument" (ordered for rank 0) the group either goes on or is broken
- * for all; it is not called fine while every later call fails. */
+/* M3: after NCCL's own "invalid argument" (ordered for rank 0) the group either goes on or is
+ * broken for all; it is not called fine while every later call fails. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {
