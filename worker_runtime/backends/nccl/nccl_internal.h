@@ -23,6 +23,7 @@ struct nccl_state {
     int aborts_before; /* aborts in this process when the state was made */
     bool is_wedged;    /* an abort did not return: CUDA calls may not return either */
     struct nccl_state *wedged_before;
+    struct nccl_state *next_live; /* of the states that nccl_abort() ends together */
     char name[64]; /* NCCL keeps a pointer to it */
     struct backend_store store;
 };
@@ -86,6 +87,13 @@ void repair_group_depth(const struct nccl_api *api);
 /* Whether a communicator of this process could not be aborted. */
 bool has_wedged_comm(void);
 
+/* The communicator is connected: from now on it is aborted whenever another one of this process
+ * is. */
+void join_live(struct nccl_state *s);
+
+/* Aborts the communicator of a live state, and with it those of all live states, in one group: the
+ * end of a communicator waits for all kernels of the device, and those of the others may wait for
+ * the same dead peer. Aborts that of another state alone. */
 void nccl_abort(void *arg);
 void nccl_close(void *arg);
 

@@ -140,6 +140,8 @@ static int describe(struct nccl_state *s, const struct backend_call *call, struc
 static int put_on_stream(struct nccl_state *s, const struct backend_call *calls, size_t count,
                          cudaEvent_t event, int64_t deadline_ms, struct cr_error *err) {
     struct call c;
+    if (s->comm == NULL)
+        return cr_fail(err, -ECONNRESET, "the communicator was aborted when another group failed");
     cudaError_t e = s->api->cudaSetDevice(s->device);
     if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "use the GPU");
     for (size_t i = 0; i < count; i++) { /* refuse before anything is started */
