@@ -1,1 +1,1 @@
-agent_SRCS := $(wildcard agent/*.c agent/*/*.c)
+agent_SRCS := $(wildcard agent/*.c agent/*/*.c) contract/packet.c

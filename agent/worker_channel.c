@@ -4,6 +4,7 @@
 #include "agent/worker_channel.h"
 
 #include "base/token.h"
+#include "contract/packet.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -274,17 +275,15 @@ static void take_packet(struct channel *k, const struct channel_packet *p) {
 /* Reads one packet per turn of the loop: an event may close this very channel. */
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct channel *k = poll->data;
-    struct channel_packet p;
+    struct channel_packet raw, p;
     (void) status, (void) events;
-    ssize_t n = recv(k->fd, &p, sizeof(p), MSG_DONTWAIT | MSG_TRUNC);
+    ssize_t n = recv(k->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
         cut_off(k);
-    } else if (n != (ssize_t) sizeof(p) || p.reserved != 0) {
+    } else if (channel_packet_decode(&raw, (size_t) n, &p) < 0) {
         refuse(k, "it sent something that is not a packet");
     } else {
-        p.text[sizeof(p.text) - 1] = '\0';
-        if (p.type == CHANNEL_HELLO) p.hello.token[CHANNEL_TOKEN_MAX - 1] = '\0';
         take_packet(k, &p);
     }
 }

@@ -13,6 +13,9 @@
 
 /* ---- errors ---- */
 
+static void complain(const char *name, const char *tail, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+
 static void complain(const char *name, const char *tail, const char *fmt, va_list ap) {
     char text[CR_ERROR_TEXT_MAX], line[4 * CR_ERROR_TEXT_MAX];
     (void) vsnprintf(text, sizeof(text), fmt, ap);

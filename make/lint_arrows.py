@@ -22,7 +22,7 @@ import sys
 # faces; a face is therefore a node of its own in the picture, beside the other files of its folder.
 FACES = {
     "base": "*",
-    "contract": ["channel.h"],
+    "contract": ["channel.h", "packet.h"],
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "types.h"],
     "agent": ["agent.h", "agent_job.h"],
@@ -117,7 +117,7 @@ PURE = [
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
-    "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
+    "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
 ]

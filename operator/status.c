@@ -1,8 +1,10 @@
 /* crun-agent status: what a coordinator knows of its jobs and of their nodes. */
 #include "operator/operator_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* ---- as text ---- */
@@ -38,7 +40,18 @@ static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
 
 /* ---- as JSON ---- */
 
+struct answer {
+    json_t *jobs;
+    bool incomplete; /* a job or a node could not be added */
+};
+
+static void add(struct answer *a, json_t *list, json_t *item) {
+    /* json_array_append_new() also fails if `list` or `item` is NULL. */
+    if (json_array_append_new(list, item) < 0) a->incomplete = true;
+}
+
 static void add_job(void *arg, const struct rdzv_status_job *j) {
+    struct answer *a = arg;
     json_t *job = json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:[]}", "id", j->run_id, "phase",
         rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
@@ -46,29 +59,34 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
         (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
         (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
         (json_int_t) j->awaited, "why", j->why, "members");
-    if (job != NULL) (void) json_array_append_new(arg, job);
+    add(a, a->jobs, job);
 }
 
 /* Nodes follow the job that they belong to. */
 static void add_node(void *arg, const struct rdzv_status_node *n) {
-    size_t jobs = json_array_size(arg);
+    struct answer *a = arg;
     json_t *node = json_pack(
         "{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr, "pid",
         (json_int_t) n->pid, "role", n->role, "state", rendezvous_state_name(n->state),
         "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
         "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
         (double) n->silent_ms / 1000);
-    if (node == NULL || jobs == 0) return;
-    (void) json_array_append_new(json_object_get(json_array_get(arg, jobs - 1), "members"), node);
+    json_t *job = json_array_get(a->jobs, json_array_size(a->jobs) - 1); /* NULL if there is none */
+    add(a, json_object_get(job, "members"), node);
 }
 
 static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
     static const struct rendezvous_status_events events = {add_job, add_node};
     json_auto_t *jobs = json_array();
-    int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, jobs, err);
+    struct answer a = {.jobs = jobs};
+    int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, &a, err);
     if (rc < 0) return rc;
-    json_auto_t *answer = json_pack("{s:O}", "jobs", jobs);
-    (void) json_dumpf(answer, stdout, JSON_INDENT(2));
+    json_auto_t *answer = a.incomplete ? NULL : json_pack("{s:O}", "jobs", jobs);
+    if (answer == NULL || json_dumpf(answer, stdout, JSON_INDENT(2)) < 0) {
+        return cr_fail(err, -ENOMEM,
+                       "cannot write the answer as JSON: no memory left, or a name in it is not "
+                       "UTF-8; ask without --json");
+    }
     (void) printf("\n");
     return 0;
 }

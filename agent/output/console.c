@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* If poll(2) reports that a pipe is writable, so many bytes can be written without blocking. */
+/* If poll(2) reports that a pipe is writable, this many bytes can be written without blocking. */
 #define POLLED_MAX PIPE_BUF
 
 /* ---- opening ---- */
 
-/* A pipe or terminal that is opened again through /proc is an open file of our own, with its own
- * flags. After su, a terminal may refuse that; the stream is then written in pieces of
- * POLLED_MAX. */
+/* Opens the pipe or terminal once more, through /proc. That gives us an open file description with
+ * flags of its own, so O_NONBLOCK does not affect other processes. After su, a terminal may refuse
+ * to be opened; in that case the stream is written in pieces of POLLED_MAX bytes. */
 static void open_private(struct console *c, int stream_fd) {
     char path[64];
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", stream_fd);
@@ -37,7 +37,7 @@ static int watch(struct console *c, uv_loop_t *loop) {
     c->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (c->poll_fd < 0) return -errno;
     int rc = epoll_ctl(c->poll_fd, EPOLL_CTL_ADD, c->fd, &event) < 0 ? -errno : 0;
-    if (rc == -EPERM) { /* not a kind of file that can block */
+    if (rc == -EPERM) { /* epoll refuses kinds of files that never block */
         c->can_block = false;
         rc = 0;
     }
@@ -82,8 +82,9 @@ static ssize_t write_some(struct console *c, const char *data, size_t len) {
     return write(c->fd, data, len < POLLED_MAX ? len : POLLED_MAX);
 }
 
-/* Stays silent if the reader closed the pipe or the terminal is gone. Warns otherwise (a full
- * disk, for example), because nothing else would show that output is missing. */
+/* Kills the console after a write error. Logs no warning if the reader closed the pipe or the
+ * terminal is gone, which is usual. Logs one for other errors (a full disk, for example), because
+ * nothing else would show that output is missing. */
 static void give_up(struct console *c, int error) {
     console_kill(c);
     if (error == EPIPE || error == EIO || error == ECONNRESET) return;
@@ -92,7 +93,8 @@ static void give_up(struct console *c, int error) {
             strerror(error));
 }
 
-/* Returns how many bytes the reader took. After an error the console is dead. */
+/* Writes as much as the reader takes at once. Returns how many bytes that is. After an error the
+ * console is dead. */
 static size_t write_now(struct console *c, const char *data, size_t len) {
     size_t done = 0;
     while (done < len && !c->dead) {
@@ -109,7 +111,7 @@ static size_t write_now(struct console *c, const char *data, size_t len) {
 
 static void on_writable(uv_poll_t *poll, int status, int events) {
     struct console *c = poll->data;
-    (void) status, (void) events; /* an error comes back from write() */
+    (void) status, (void) events; /* write() reports errors */
     c->sent += write_now(c, c->kept.data + c->sent, c->kept.len - c->sent);
     if (!c->dead && c->sent < c->kept.len) return;
     cr_buffer_done(&c->kept);
@@ -120,7 +122,8 @@ static void on_writable(uv_poll_t *poll, int status, int events) {
 
 static size_t kept_len(const struct console *c) { return c->kept.len - c->sent; }
 
-/* Part of a line may be lost. Said once: the warning itself goes this way. */
+/* Warns that output was lost. Warns only once, because the warning itself may go to this
+ * console. */
 static void warn_of_memory(struct console *c) {
     if (c->warned_of_memory) return;
     c->warned_of_memory = true;
@@ -135,7 +138,8 @@ void console_write(struct console *c, const char *data, size_t len) {
         warn_of_memory(c);
         return;
     }
-    (void) uv_poll_start(&c->poll, UV_READABLE, on_writable); /* the epoll becomes readable */
+    /* the epoll is readable when fd is writable */
+    (void) uv_poll_start(&c->poll, UV_READABLE, on_writable);
 }
 
 bool console_is_full(const struct console *c) { return kept_len(c) >= CONSOLE_FULL; }

@@ -1,4 +1,4 @@
-/* The last bytes of a stream, in a ring. */
+/* Keeps the last bytes of a stream, in a ring: see last_bytes.h. */
 #include "agent/output/last_bytes.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* The last bytes of a stream, in a ring of fixed size. Pure. */
+/* Keeps the last bytes of a stream, in a ring of fixed size, for the failure report. Pure: no
+ * I/O. */
 #ifndef AGENT_LAST_BYTES_H
 #define AGENT_LAST_BYTES_H
 
@@ -6,19 +7,20 @@
 
 #include <stdbool.h>
 
-#define LAST_BYTES_MAX 16384 /* kept of a stream */
+#define LAST_BYTES_MAX 16384 /* how many bytes of a stream are kept */
 
-/* Zero-initialise. Memory is taken with the first byte, because most streams stay silent. */
+/* Zero-initialise it. The ring is allocated with the first byte, because most streams stay
+ * silent. */
 struct last_bytes {
     char *data;   /* LAST_BYTES_MAX bytes, or NULL */
     size_t total; /* bytes added so far; the next one goes to total % LAST_BYTES_MAX */
-    bool lost;    /* there was no memory for the ring: no bytes are kept from then on */
+    bool lost;    /* the ring could not be allocated, so no bytes are kept */
 };
 
 void last_bytes_add(struct last_bytes *l, const char *data, size_t len);
 
-/* Appends the last LAST_BYTES_MAX bytes, or as many as there were. Returns 0; or -ENOMEM, also if
- * there was no memory when they were added. */
+/* Appends the last LAST_BYTES_MAX bytes, or all bytes if there were fewer. Returns 0 or -ENOMEM;
+ * -ENOMEM also if the ring could not be allocated earlier. */
 int last_bytes_copy(const struct last_bytes *l, struct cr_buffer *out);
 
 void last_bytes_done(struct last_bytes *l);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The offset of the next "\n" or "\r"; len if there is none. */
+/* Returns the offset of the next "\n" or "\r", or len if there is none. */
 static size_t find_end(const char *data, size_t len) {
     const char *lf = memchr(data, '\n', len);
     size_t before = lf != NULL ? (size_t) (lf - data) : len;
@@ -19,7 +19,7 @@ static int emit(struct line_splitter *s, const char *data, size_t len, line_fn o
     return rc;
 }
 
-/* How many bytes the line end at data[0] has. */
+/* Returns how many bytes the line end at data[0] has: 2 for "\r\n", else 1. */
 static size_t end_len(const char *data, size_t len) {
     return data[0] == '\r' && len > 1 && data[1] == '\n' ? 2 : 1;
 }
@@ -36,7 +36,7 @@ int line_splitter_feed(struct line_splitter *s, const char *data, size_t len, li
         int rc = emit(s, data, line, on_line, arg);
         if (rc < 0) return rc;
         data += line, len -= line;
-        if (!is_whole) continue; /* that was a piece of a long line */
+        if (!is_whole) continue; /* no line end follows: it was a piece of a long line */
         size_t end = end_len(data, len);
         s->after_cr = data[0] == '\r' && len == 1;
         data += end, len -= end;

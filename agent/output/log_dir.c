@@ -1,4 +1,4 @@
-/* Making the folders and files of a job's logs. */
+/* Makes the folders and files of a job's logs: see log_dir.h. */
 #include "agent/output/log_dir.h"
 
 #include "base/cleanup.h"
@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RUN_ID_MAX 180 /* bytes of the encoded run id; a file name may have 255 */
+#define RUN_ID_MAX 180 /* bytes of the encoded run id; a file name has at most 255 bytes */
 #define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
 /* ---- names ---- */
 
-/* Makes a file name of any run id. */
+/* Turns any run id into a valid file name. */
 static void encode_run_id(const char *run_id, char out[RUN_ID_MAX + 4]) {
     size_t n = 0;
     for (; *run_id != '\0' && n < RUN_ID_MAX; run_id++) {
@@ -48,8 +48,8 @@ static bool is_writable_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK | X_OK) == 0;
 }
 
-/* The first folder that can be written, of those where Python's tempfile looks, in its order. If
- * none can be written, the first of them, for the error text. */
+/* Returns the first writable folder of those that Python's tempfile tries, in its order. If none is
+ * writable, it returns the first of them, so that the error text names it. */
 static const char *temp_folder(void) {
     const char *const places[] = {
         getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."};
@@ -80,7 +80,7 @@ static int make_absolute(const char *path, char out[LOG_PATH_MAX]) {
 
 /* ---- the job's folder ---- */
 
-/* Makes the folder and those above it, like mkdir -p. */
+/* Makes the folder and its missing parents, like mkdir -p. */
 static int make_folders(char *path) {
     for (char *at = path + 1;; at++) {
         if (*at != '/' && *at != '\0') continue;
@@ -92,8 +92,8 @@ static int make_folders(char *path) {
     }
 }
 
-/* Appends "/<prefix>_<8 random>" to the path and makes that folder, which did not exist before.
- * Only this user may enter it. */
+/* Appends "/<prefix>_<8 random>" to the path and makes that folder, which must be a new one. Only
+ * this user may enter it. */
 static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
     size_t len = strlen(path);
     for (int tries = 0; tries < 100; tries++) {
@@ -149,7 +149,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path) < 0 && errno != ENOENT ? -1 : 0;
 }
 
-/* Makes a folder, or an empty one in its place. */
+/* Makes an empty folder; if the folder exists, it is removed with its contents first. */
 static int make_empty(const struct log_dir *d, const char *name) {
     char path[LOG_PATH_MAX + 32];
     if (mkdirat(d->fd, name, 0777) == 0) return 0;
@@ -159,7 +159,7 @@ static int make_empty(const struct log_dir *d, const char *name) {
     return mkdirat(d->fd, name, 0777) < 0 ? -errno : 0;
 }
 
-/* Makes a folder unless it exists. */
+/* Makes a folder if it does not exist. */
 static int make(const struct log_dir *d, const char *name) {
     return mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
 }

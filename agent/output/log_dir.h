@@ -1,11 +1,12 @@
-/* The folder of a job's logs and error files, in the layout of torchrun:
+/* Makes the folder of a job's logs and error files, in the layout of torchrun:
  *
  *   <base>/<run id>_<8 random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}
  *                              attempt_<n>/filtered_{stdout,stderr}.log
  *
- * <base> defaults to a new folder in the temp directory; "/dev/null" means that there is no folder
- * at all. attempt_<n> is emptied at each start: a new round that spends no restart (nodes came or
- * went) has the same n and replaces the files of the one before, as in torchrun. */
+ * <base> defaults to a new folder in the temp directory; "/dev/null" means that no folder is made.
+ * attempt_<n> is emptied at each start of workers, and n counts restarts. A round that is no
+ * restart (because a node came or left) has the n of the round before it, so it replaces the files
+ * of that round, as in torchrun. */
 #ifndef AGENT_LOG_DIR_H
 #define AGENT_LOG_DIR_H
 
@@ -17,30 +18,32 @@
 #define LOG_PATH_MAX 4096
 
 struct log_dir {
-    char path[LOG_PATH_MAX]; /* of the job's folder, absolute; "" = there is none */
-    int fd;                  /* the job's folder, or -1 */
-    int attempt_fd;          /* attempt_<n>, or -1 */
+    char path[LOG_PATH_MAX]; /* absolute path of the job's folder; "" = there is no folder */
+    int fd;                  /* descriptor of the job's folder, or -1 */
+    int attempt_fd;          /* descriptor of attempt_<n>, or -1 */
     uint32_t attempt;
 };
 
-/* Makes the job's folder. `base` may be NULL (the temp directory) or "/dev/null". In its name,
- * '/', '%' and control bytes of the run id are written as %XX. Returns 0, or a negative errno with
- * a text that names the folder and the remedy. */
+/* Makes the job's folder. If `base` is NULL, it makes a new base folder in the temp directory; if
+ * it is "/dev/null", it makes no folder. In the folder's name, '/', '%' and control bytes of the
+ * run id are written as %XX. Returns 0, or a negative errno and sets err to a text that names the
+ * folder and the remedy. */
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err);
 
-/* Makes attempt_<n> with one folder per worker, and empties folders that exist. Folders of workers
- * that go on in their processes are left as they are: `stays` has a flag per local rank, or is
- * NULL. */
+/* Makes attempt_<n> with one folder per worker, and empties folders that exist. `stays` has one
+ * flag per local rank, or is NULL: the folder of a worker whose flag is set is not emptied, because
+ * that worker goes on in its process. Returns 0, or a negative errno and sets err. */
 int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const uint8_t *stays,
                   struct cr_error *err);
 
-/* Opens an empty file in a worker's folder, or, with local_rank < 0, in the attempt's: for
- * appending, and for reading it back. */
+/* Creates an empty file in a worker's folder, or in the attempt's folder if local_rank < 0, and
+ * opens it for appending and reading. Returns 0 and stores the descriptor in *fd, or returns a
+ * negative errno and sets err to a text that names the file. */
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err);
 
-/* Writes the path of a file of a worker that was started in `attempt`; name "" = the worker's
- * folder. Writes "" if there is no folder, or the path is too long. */
+/* Writes to `out` the path of a file of a worker that was started in `attempt`; if `name` is "",
+ * the path of the worker's folder. Writes "" if there is no folder or the path is too long. */
 void log_dir_path(const struct log_dir *d, uint32_t attempt, uint32_t local_rank, const char *name,
                   char out[LOG_PATH_MAX]);
 

@@ -1,10 +1,12 @@
-/* All streams and the console.
+/* Reads the streams of all workers and writes them to the console.
  *
- * One epoll holds all pipes of the worker group, and the loop watches it with one handle: to start
- * a worker costs a pipe and one epoll_ctl, and an idle group costs nothing.
+ * One epoll contains all pipes of the worker group, and the loop watches that epoll with one
+ * handle. So each start of a worker costs only a pipe and one epoll_ctl, and a group without output
+ * costs nothing.
  *
- * While the console does not keep up, no pipe is read. The kernel's pipe buffers then fill and the
- * workers that write wait, as they would wait without us. Log files never wait. */
+ * While the console does not keep up, no pipe is read. The kernel's pipe buffers fill, and workers
+ * that write have to wait, as they would if they wrote to the console themselves. Writing to log
+ * files never waits. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -21,7 +23,8 @@
 
 /* ---- the process's log ---- */
 
-/* Called in the thread that logs, under the log's lock (base/log.h). */
+/* Receives the kept log lines. Runs in the thread that logs, under the log's lock (base/log.h).
+ * Another thread than the loop's only wakes the loop. */
 static void on_log(void *arg, struct cr_buffer *kept) {
     struct log_relay *r = arg;
     if (kept->len == 0) return;
@@ -29,7 +32,7 @@ static void on_log(void *arg, struct cr_buffer *kept) {
         (void) uv_async_send(&r->log_ready);
         return;
     }
-    if (console_is_full(r->console[ERR])) return; /* on_console_room() takes it later */
+    if (console_is_full(r->console[ERR])) return; /* on_console_room() writes the lines later */
     console_write(r->console[ERR], kept->data, kept->len);
     cr_buffer_done(kept);
 }
@@ -49,7 +52,7 @@ static int divert_log(struct log_relay *r) {
     return 0;
 }
 
-/* Later lines are kept until main calls cr_log_flush(). */
+/* Ends the diversion of the log. Later log lines are kept until main calls cr_log_flush(). */
 static void give_log_back(struct log_relay *r) {
     if (r->carries_log) cr_log_divert(NULL, NULL);
 }
@@ -120,9 +123,9 @@ static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_optio
     return r;
 }
 
-/* Whether stdout and stderr are the same pipe or terminal. They then share one queue: with two, a
- * line of which one queue has written only a part could be split by the other one. Not for files:
- * two descriptors of one file have their own offsets. */
+/* Whether stdout and stderr are the same pipe or terminal. If they are, they share one queue,
+ * because with two queues one could write into a line of which the other has written only a part.
+ * The function returns false for files: two descriptors of one file have offsets of their own. */
 static bool is_one_place(void) {
     struct stat out, err;
     if (fstat(STDOUT_FILENO, &out) < 0 || fstat(STDERR_FILENO, &err) < 0) return false;
@@ -206,7 +209,7 @@ static void close_handle(struct log_relay *r, uv_handle_t *handle) {
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     r->on_close = on_close;
     give_log_back(r);
-    if (r->open_handles == 0) { /* log_relay_open() failed at the first handle */
+    if (r->open_handles == 0) { /* log_relay_open() failed before any handle was opened */
         relay_free(r);
         return;
     }
@@ -284,7 +287,8 @@ void log_relay_end(struct log_relay *r) {
 
 /* ---- last words ---- */
 
-/* A file that is gone or is not a regular file counts as empty: the worker may have replaced it. */
+/* Appends the last bytes of a file. A file that is gone or is not a regular file counts as empty,
+ * because the worker may have removed or replaced it. */
 static int read_end_of_file(const char *path, struct cr_buffer *out) {
     struct stat st;
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

@@ -1,20 +1,21 @@
-/* The workers' output. Depending on the job, a stream of a worker
+/* The relay takes the workers' stdout and stderr to log files and to the console. Which way a
+ * worker's stream takes depends on the job's options:
  *
- *   neither redirected nor teed   stdout: is inherited from us, so it does not pass through this
- *                                 process. stderr: is passed on byte by byte as it comes, and its
- *                                 end is remembered for the failure report
- *   redirected                    goes to the worker's log file, which the worker writes itself
- *   teed                          passes through us: to the log file byte by byte, and to the
- *   console
- *                                 line by line, each line whole and after a prefix
- *   hidden from the console       stdout: goes to /dev/null. stderr: is only remembered
+ *   neither redirected nor teed   stdout: the worker inherits ours, so its output does not pass
+ *                                 through this process. stderr: is passed on byte by byte as it
+ *                                 comes, and its last bytes are kept for the failure report
+ *   redirected                    the worker writes its log file itself
+ *   teed                          the bytes pass through us: to the log file as they come, and to
+ *                                 the console line by line, each line whole and after a prefix
+ *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
  *
- * If the job asks for it, the process's own log (base/log.h) goes to stderr through the same
- * queue: it never waits for a reader, and it never breaks a worker's line.
+ * If the job asks for it, the launcher's own log (base/log.h) goes to stderr through the same
+ * queue. So logging never waits for a reader of stderr, and a log line never splits a worker's
+ * line.
  *
- * If our stderr is a terminal, the workers' stderr is one too (a pseudo terminal), because programs
- * draw progress bars on terminals only. Source: torchrun's --redirects, --tee, --local-ranks-filter
- * and --duplicate-*-filters. */
+ * If our stderr is a terminal, the workers' stderr is a terminal, too (a pseudo terminal), because
+ * programs draw progress bars on terminals only. Source: torchrun's --redirects, --tee,
+ * --local-ranks-filter and --duplicate-*-filters. */
 #ifndef AGENT_LOG_RELAY_H
 #define AGENT_LOG_RELAY_H
 
@@ -31,62 +32,69 @@ struct log_relay;
 #define LOG_RELAY_STDOUT 1u
 #define LOG_RELAY_STDERR 2u
 
-/* Everything is borrowed until the relay is closed. */
+/* The options of a relay. All pointers must stay valid until the relay is closed. */
 struct log_relay_options {
     uint32_t workers;
-    const uint8_t *redirects, *tee; /* [workers] masks of LOG_RELAY_STDOUT and _STDERR; or NULL */
-    const uint8_t *console; /* [workers] 0 = hidden from the console; NULL = none is hidden */
+    /* by local rank, masks of LOG_RELAY_STDOUT and _STDERR; NULL = none */
+    const uint8_t *redirects, *tee;
+    const uint8_t *console; /* by local rank; 0 = hidden from the console; NULL = none is hidden */
     const char *role;
-    const char *prefix_template; /* of teed lines (base/template.h); NULL or "" = the default */
+    /* template of the prefix of teed lines (base/template.h); NULL or "" = the default */
+    const char *prefix_template;
     /* Lines that contain one of these texts are copied to the attempt's filtered_*.log.
      * NULL-terminated, or NULL. */
     char *const *stdout_filters, *const *stderr_filters;
-    bool carries_log; /* the process's own log goes through the relay */
+    bool carries_log; /* the launcher's own log goes through the relay */
 };
 
-/* `logs` is borrowed. `on_flushed` runs when a log_relay_flush() is done.
- * Returns 0, or a negative errno with a text. */
+/* Opens a relay. `logs` must stay valid until the relay is closed. `on_flushed` runs when a
+ * log_relay_flush() is done. Returns 0, or a negative errno and sets err to a text that says what
+ * failed. */
 int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
                    const struct log_dir *logs, void (*on_flushed)(void *arg), void *arg,
                    struct log_relay **out, struct cr_error *err);
 
-/* Begins an attempt: forgets what the streams of the last one wrote, except those of kept workers,
- * and opens the attempt's filtered files. */
+/* Begins an attempt: releases the streams of the last attempt, except those of kept workers, with
+ * the last bytes of their stderr, and opens the attempt's filtered files. */
 int log_relay_begin(struct log_relay *r, struct cr_error *err);
 
-/* Opens the stdout and stderr of a worker that is about to be started: fds[0] and fds[1], -1 =
- * inherit ours. log_relay_started() closes them once the worker has them, or could not be
- * started. */
+/* Opens the stdout and stderr of a worker that is about to be started, and stores the worker's
+ * descriptors in fds[0] and fds[1]; -1 = the worker inherits ours. When the worker was started, or
+ * could not be started, call log_relay_started(), which closes our copies of the descriptors. */
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err);
 void log_relay_started(int fds[2]);
 
-/* Reads what a dead worker left in its pipes, up to the most that a pipe can hold: its children may
- * still write. */
+/* Reads what a dead worker left in its pipes. It reads at most as much as a pipe can hold, because
+ * the worker's children may still write into the pipe and would keep it busy. */
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 
-/* With keep = true the worker's streams and files stay open when the attempt ends, because the
- * worker goes on in its process. keep = false takes that back. */
+/* Sets whether the worker's streams and files stay open when the attempt ends. They do for a kept
+ * worker, which goes on in its process. */
 void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
 
-/* A kept worker has another rank now, which its prefix may show. */
+/* Call this when a kept worker has got another rank: its prefix, which may contain the rank, is
+ * made again. */
 void log_relay_rename(struct log_relay *r, uint32_t local_rank, uint32_t rank);
 
-/* All processes of the attempt are gone, except kept workers: reads what is left and closes the
- * streams. */
+/* Call this when all processes of the attempt are gone, except kept workers. It reads what is left
+ * in the pipes and closes the streams. */
 void log_relay_end(struct log_relay *r);
 
-/* Appends the end of the stderr of a worker that was started in `attempt`. Returns 0 or -ENOMEM. */
+/* Appends the last bytes of the stderr of a worker that was started in `attempt`. Returns 0 or
+ * -ENOMEM. */
 int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
                          struct cr_buffer *out);
 
-/* Makes on_flushed run, on the loop, once the console has taken everything or cannot be written. */
+/* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
+ * written. */
 void log_relay_flush(struct log_relay *r);
 
-/* Discards what the console has not taken: the user does not want to wait for it. */
+/* Discards the output that the console has not taken yet. Call this when the user does not want to
+ * wait for it. */
 void log_relay_give_up(struct log_relay *r);
 
-/* Closes the relay and frees it; on_close (may be NULL) runs on the loop when that is done. */
+/* Closes the relay and frees it; afterwards on_close runs on the loop, unless it is NULL. */
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg));
 
 #endif

@@ -1,4 +1,5 @@
-/* One stream: from the pipe to the log file, to the filtered file, and to the console. */
+/* Takes the bytes of one stream from its pipe to the log file, to the filtered file, and to the
+ * console. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -8,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DRAIN_MAX ((size_t) 1024 * 1024) /* the most that a pipe can hold: pipe-max-size of Linux */
+/* Linux's default for the largest pipe (pipe-max-size), in bytes */
+#define DRAIN_MAX ((size_t) 1024 * 1024)
 
 const char *const stream_file_names[WHICH_COUNT] = {"stdout.log", "stderr.log"};
 const char *const stream_filtered_names[WHICH_COUNT] = {"filtered_stdout.log",
@@ -50,7 +52,8 @@ static bool contains_any(const char *line, size_t len, char *const *texts) {
     return false;
 }
 
-/* `whole` is the line with its prefix and newline. */
+/* Writes the line to the filtered file if it contains one of the job's texts. `whole` is the line
+ * with its prefix and newline. */
 static void write_filtered(struct stream *s, const char *line, size_t len, const char *whole,
                            size_t whole_len) {
     struct log_relay *r = s->relay;
@@ -77,8 +80,8 @@ static int on_line(void *arg, const char *line, size_t len) {
     return 0;
 }
 
-/* Writes the lines that on_line() has put together. They are whole, so no other worker's output can
- * come within a line. */
+/* Writes the lines that on_line() has collected. They are whole lines, so no other worker's output
+ * can appear within a line. */
 static void write_lines(struct stream *s) {
     struct log_relay *r = s->relay;
     console_write(r->console[s->which], r->lines.data, r->lines.len);
@@ -105,7 +108,7 @@ ssize_t stream_read(struct stream *s) {
         if (n > 0) return n;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-        stream_close(s); /* the end of a pipe; of a pseudo terminal it is reported as EIO */
+        stream_close(s); /* a pipe has ended; a pseudo terminal reports its end as the error EIO */
         return -1;
     }
 }
@@ -124,7 +127,7 @@ void stream_close(struct stream *s) {
         if (line_splitter_end(&s->lines, on_line, s) < 0) warn_of_memory(s->relay);
         write_lines(s);
     }
-    cr_close_fd(&s->fd); /* which also removes it from the epoll */
+    cr_close_fd(&s->fd); /* closing also removes the descriptor from the epoll */
     cr_close_fd(&s->file_fd);
 }
 

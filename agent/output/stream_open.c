@@ -1,4 +1,5 @@
-/* Opening a worker's stream: which way its bytes go, and the prefix of its lines. */
+/* Opens a worker's stream: chooses the way of its bytes (file, pipe, terminal, /dev/null), and
+ * makes the prefix of its lines. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
 #include "base/template.h"
@@ -57,7 +58,8 @@ int stream_make_prefix(struct stream *s, uint32_t rank) {
 
 /* ---- the ways ---- */
 
-/* A pseudo terminal in raw mode, which passes every byte as it is, with the size of ours. */
+/* Opens a pseudo terminal of the size of ours, in raw mode, so that it passes every byte
+ * unchanged. */
 static int open_terminal(int *ours, int *theirs) {
     struct termios mode;
     struct winsize size = {0};
@@ -78,7 +80,8 @@ static int open_pipe(int *ours, int *theirs) {
     return 0;
 }
 
-/* Only our end is non-blocking: a worker waits while its pipe is full. */
+/* Opens a pipe or pseudo terminal through which the stream passes this process. Only our end is
+ * non-blocking: a worker that writes into a full pipe waits, as it would without us. */
 static int open_through_us(struct stream *s, int *theirs) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
     bool terminal =
@@ -95,7 +98,8 @@ static int open_null(int *theirs) {
 }
 
 static int open_untouched(struct stream *s, int *theirs) {
-    if (s->which == ERR) return open_through_us(s, theirs); /* its end is remembered */
+    /* its last bytes are kept for the failure report */
+    if (s->which == ERR) return open_through_us(s, theirs);
     return s->hidden ? open_null(theirs) : 0;
 }
 

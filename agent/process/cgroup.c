@@ -1,10 +1,11 @@
-/* One cgroup v2 below our own. It is the only container that a process cannot leave unless it has
- * the right to write cgroup.procs elsewhere, and one write to cgroup.kill ends all that is in it.
+/* Makes, uses and removes one cgroup v2 below the cgroup of this process. A process can leave a
+ * cgroup only with the right to write cgroup.procs elsewhere, and one write to cgroup.kill ends all
+ * processes in it: no other means of the kernel does both.
  *
- * The path of our own cgroup is in the "0::" line of /proc/self/cgroup; where the cgroup2
- * filesystem is mounted is in /proc/self/mountinfo (on hybrid machines it is not /sys/fs/cgroup).
+ * The line "0::" of /proc/self/cgroup has the path of our own cgroup; /proc/self/mountinfo has the
+ * place where the cgroup2 filesystem is mounted (on hybrid machines that is not /sys/fs/cgroup).
  * The cgroup is delegated to us if mkdir works there. We enable no controllers, so the kernel's
- * rule that a cgroup with controllers for its children holds no processes does not apply. */
+ * rule that a cgroup with controllers for its children may hold no processes does not apply. */
 #include "agent/process/cgroup.h"
 
 #include "agent/process/proc.h"
@@ -19,11 +20,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NESTING_MAX 16 /* levels of cgroups, made by workers, that are removed below ours */
+#define NESTING_MAX 16 /* how many levels of cgroups that workers made below ours are removed */
 
 /* ---- where we are ---- */
 
-/* Our path in the v2 hierarchy: "/a/b" of the line "0::/a/b". */
+/* Writes the path of our cgroup in the v2 hierarchy: "/a/b" if the line is "0::/a/b". Returns 0 or
+ * a negative errno. */
 static int own_path(char out[PATH_MAX]) {
     FILE *f = fopen("/proc/self/cgroup", "re");
     if (f == NULL) return -errno;
@@ -39,7 +41,8 @@ static int own_path(char out[PATH_MAX]) {
     return rc;
 }
 
-/* In mountinfo, blanks and backslashes are written as a backslash and three octal digits. */
+/* Decodes a path of mountinfo, where blanks and backslashes are written as a backslash and three
+ * octal digits. */
 static void unescape(char *text) {
     char *to = text;
     for (const char *from = text; *from != '\0';) {
@@ -54,8 +57,8 @@ static void unescape(char *text) {
     *to = '\0';
 }
 
-/* Takes ROOT and MOUNT from a line "id parent dev ROOT MOUNT options… - cgroup2 …". Returns false
- * for a line of another form or of another filesystem. */
+/* Finds ROOT and MOUNT in a line "id parent dev ROOT MOUNT options… - cgroup2 …" of mountinfo.
+ * Returns false if the line has another form or is of another filesystem. */
 static bool parse_mount(char *line, char **root, char **mount) {
     char *type = strstr(line, " - ");
     if (type == NULL || strncmp(type, " - cgroup2 ", 11) != 0) return false;
@@ -69,7 +72,7 @@ static bool parse_mount(char *line, char **root, char **mount) {
     return true;
 }
 
-/* The part of `path` below `root`, which is the root of a mount; NULL if it is not below it. */
+/* Returns the part of `path` below `root`, the root of a mount, or NULL if it is not below it. */
 static const char *below(const char *path, const char *root) {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
     if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0')) return NULL;
@@ -98,7 +101,8 @@ static int own_directory(char out[PATH_MAX]) {
 
 /* ---- removing ---- */
 
-/* Removes the cgroups below the one at `fd`. Every folder in a cgroup is a cgroup. */
+/* Removes the cgroups below the one at `fd`, to at most `depth` levels. Every folder in a cgroup is
+ * a cgroup. */
 static void remove_below(int fd, int depth) {
     struct proc_dir dir;
     if (fd < 0 || depth == 0 || proc_dir_open(&dir, fd, ".") < 0) return;
@@ -106,7 +110,7 @@ static void remove_below(int fd, int depth) {
     while ((name = proc_dir_next(&dir)) != NULL) {
         if (name[0] == '.') continue;
         int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (child < 0) continue; /* not a folder: a file of the kernel */
+        if (child < 0) continue; /* the entry is a control file and not a folder */
         remove_below(child, depth - 1);
         (void) close(child);
         (void) unlinkat(fd, name, AT_REMOVEDIR);
@@ -114,7 +118,7 @@ static void remove_below(int fd, int depth) {
     proc_dir_close(&dir);
 }
 
-/* The pid in a name "crun-<pid>-…", or -1. */
+/* Returns the pid in a name "crun-<pid>-…" (the launcher that made the cgroup), or -1. */
 static pid_t maker_of(const char *name) {
     char digits[12] = "";
     if (strncmp(name, "crun-", 5) != 0) return -1;
@@ -125,9 +129,9 @@ static pid_t maker_of(const char *name) {
     return proc_parse_pid(digits);
 }
 
-/* Removes the empty cgroups of launchers that were killed together with their wardens. A cgroup
- * with processes in it cannot be removed, so a wrong answer about the pid does no harm (it may be
- * of another pid namespace). */
+/* Removes the empty cgroups of launchers that were killed together with their wardens. The pid in a
+ * name may be of another pid namespace, so kill(2) may wrongly find it dead. That does no harm,
+ * because the kernel does not remove a cgroup that has processes in it. */
 static void remove_abandoned(const char *parent) {
     struct proc_dir dir;
     if (proc_dir_open(&dir, AT_FDCWD, parent) < 0) return;
@@ -173,7 +177,7 @@ void cgroup_renew(struct cgroup *g) {
         cgroup_reopen(g);
         return;
     }
-    cr_close_fd(&g->fd); /* g->path stays: cgroup_remove() tries again at the end */
+    cr_close_fd(&g->fd); /* g->path stays set, so that the last cgroup_remove() tries again */
 }
 
 /* ---- ending what is in it ---- */
@@ -181,7 +185,8 @@ void cgroup_renew(struct cgroup *g) {
 void cgroup_kill(const struct cgroup *g) {
     if (g->fd < 0) return;
     CR_AUTO_FD int fd = openat(g->fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) (void) !write(fd, "1", 1); /* if it fails, the caller finds survivors by itself */
+    /* on failure the caller finds the processes through /proc */
+    if (fd >= 0) (void) !write(fd, "1", 1);
 }
 
 int cgroup_events_open(const struct cgroup *g) {

@@ -1,5 +1,5 @@
-/* Prepares the process to hold workers: the settings that are process-wide, made once, because its
- * main function decided so. */
+/* Prepares the process to hold workers. These settings affect the whole process, so they are made
+ * once, by a function that the program calls explicitly, and not by nursery_open(). */
 #include "agent/process/claim.h"
 
 #include "agent/process/known_children.h"
@@ -9,18 +9,18 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-/* The limit before the claim; rlim_max is 0 until then. */
+/* The limit of open files before it was raised; rlim_max is 0 if it was not raised. */
 static struct rlimit workers_files;
 
-/* A worker costs this process a pidfd, its pipes and its connections to the store: the usual 1,024
- * descriptors are not enough for a few hundred workers. The workers get the old limit back, because
- * programs that use select(2) break with a large one. */
+/* Raises the limit of open files. Each worker costs this process a pidfd, pipes and connections to
+ * the store, so the usual 1,024 descriptors are too few for some hundred workers. Workers are
+ * started with the old limit, because programs that use select(2) break with a large one. */
 static void raise_file_limit(void) {
     if (workers_files.rlim_max != 0 || getrlimit(RLIMIT_NOFILE, &workers_files) < 0) return;
     cr_raise_descriptor_limit();
 }
 
-/* If SIGCHLD is ignored, the kernel reaps children by itself and their exit codes are lost. */
+/* If SIGCHLD is ignored, the kernel reaps children by itself, and their exit codes are lost. */
 static void stop_ignoring_sigchld(void) {
     struct sigaction now, standard = {.sa_handler = SIG_DFL};
     if (sigaction(SIGCHLD, NULL, &now) < 0) return;

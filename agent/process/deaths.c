@@ -1,10 +1,10 @@
-/* Which processes died, in the kernel's order of death.
+/* Finds out which processes died, in the kernel's order of death.
  *
  * The kernel queues a descriptor in an epoll when it becomes ready, and a pidfd becomes ready when
- * its process dies: reading the epoll gives the order of death, however late we read. Noting
- * deaths (deaths_collect) is separate from reporting them (deaths_deliver): before a signal is
- * sent, deaths are collected, so that a worker that was dead already does not count as ended by
- * the signal. */
+ * its process dies. So the order of events in the epoll is the order of deaths, however late they
+ * are read. Recording deaths (deaths_collect) is separate from reporting them to the owner of the
+ * nursery (deaths_deliver), because deaths are recorded before each signal is sent: a worker that
+ * was dead already must not count as ended by that signal. */
 #include "agent/process/nursery_internal.h"
 #include "base/cleanup.h"
 
@@ -13,7 +13,7 @@
 
 #define BATCH 64 /* events read by one epoll_wait() */
 
-/* Workers without a pidfd are not in the epoll: ask for each. */
+/* Checks each worker without a pidfd for its death, because the epoll does not report it. */
 static void collect_unwatched(struct nursery *n) {
     struct worker_process *w, *next;
     for (w = TAILQ_FIRST(&n->living); w != NULL; w = next) {
@@ -30,7 +30,8 @@ static void handle_ready(struct nursery *n, enum watched *what) {
     case WATCHED_ORPHAN: orphan_died(n, CR_CONTAINER_OF(what, struct orphan, watched)); break;
     case WATCHED_WARDEN: guard_replace(n); break;
     case WATCHED_CGROUP:
-        nursery_unwatch(n, &n->cgroup_events_fd); /* the turn watches again if it is populated */
+        /* nursery_turn() watches the cgroup again if processes are left */
+        nursery_unwatch(n, &n->cgroup_events_fd);
         break;
     }
 }

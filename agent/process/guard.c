@@ -1,4 +1,5 @@
-/* Keeps a warden beside the nursery: starts it, replaces one that died, stops it at the end. */
+/* Keeps a warden beside the nursery: starts it, replaces a warden that died, and stops it when the
+ * nursery is closed. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "base/cleanup.h"
@@ -7,7 +8,7 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#define WARDENS_MAX 16 /* if so many have died, the nursery goes on without a warden */
+#define WARDENS_MAX 16 /* deaths of wardens after which the nursery goes on without one */
 
 int guard_start(struct nursery *n) {
     int rc = known_children_begin();
@@ -27,12 +28,13 @@ void guard_replace(struct nursery *n) {
     cr_debug("the warden died; %s", rc == 0 ? "started another one" : "going on without a warden");
 }
 
-/* A killed warden dies when the scheduler runs it; guard_wait() reaps it later, when the handles of
- * the nursery are closed. If processes are left in the cgroup, which are not our children, the
- * warden is released instead of killed: it ends them, removes the cgroup and exits. */
+/* Kills the warden, and does not wait for its death: guard_wait() reaps it when the nursery's
+ * handles are closed. It releases the warden instead, which ends the processes, removes the cgroup
+ * and exits, in two cases: processes that are not our children are left in the cgroup; or memory was
+ * too short to look for the processes that the workers left. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
-    if (cgroup_remove(&n->cgroup) < 0) {
+    if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {
         known_children_forget(n->warden.pid);
         warden_release(&n->warden);
     }

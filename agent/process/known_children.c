@@ -1,7 +1,7 @@
-/* Which children of this process are known here.
+/* The set of children that are known not to be orphans.
  *
- * This state is per process, not per nursery, because children are: a sub-reaper finds its orphans
- * among all children of the process, and must not take those of another nursery for them. */
+ * The set belongs to the process and not to a nursery: orphans appear among all children of the
+ * process, so each nursery must also know the workers and wardens of the other nurseries. */
 #include "agent/process/known_children.h"
 
 #include "agent/process/proc.h"
@@ -26,7 +26,7 @@ int known_children_begin(void) {
     return -ENOMEM;
 }
 
-/* Cannot fail: known_children_begin() has reserved the memory. */
+/* The append cannot fail, because known_children_begin() has reserved the memory. */
 void known_children_end(pid_t pid) {
     if (pid > 0) (void) cr_buffer_append(&known, &pid, sizeof pid);
     (void) pthread_mutex_unlock(&lock);

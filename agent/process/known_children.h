@@ -1,26 +1,30 @@
-/* Which children of this process are known here, so that the nursery does not take them for
- * orphans: workers, wardens, and children that the process had before. Thread-safe. */
+/* The set of children that are known not to be orphans: workers, wardens, and children that this
+ * process had when nursery_claim_process() was called. Any other child may be an orphan.
+ * Thread-safe. */
 #ifndef AGENT_KNOWN_CHILDREN_H
 #define AGENT_KNOWN_CHILDREN_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Enclose the birth of a child: between the two calls every other call waits, so that no thread
- * takes the child for an orphan. known_children_begin() returns 0, or -ENOMEM, and then nothing is
- * to be ended. known_children_end() takes the pid of the child, or 0 if there is none. */
+/* Call known_children_begin() before a child is cloned and known_children_end() after it, with the
+ * pid of the child, or with 0 if there is none. In between, every other call waits, so that no
+ * other thread takes the new child for an orphan. known_children_begin() returns 0, or -ENOMEM,
+ * after which known_children_end() must not be called. */
 int known_children_begin(void);
 void known_children_end(pid_t pid);
 
-/* The child was waited for; its pid may be given to another process now. */
+/* Call this when the child was waited for: removes its pid from the set, because the kernel may
+ * give it to another process. */
 void known_children_forget(pid_t pid);
 bool known_children_has(pid_t pid);
 
-/* Adds the children that this process has now, which may be from before its exec. Returns 0 or a
+/* Adds all children that this process has now; some may be from before its exec. Returns 0 or a
  * negative errno. */
 int known_children_add_present(void);
 
-/* Adds `change` to the number of open nurseries in this process, and returns the number. */
+/* Adds `change` (+1, -1 or 0) to the count of open nurseries in this process, and returns the
+ * count. */
 unsigned known_children_nurseries(int change);
 
 #endif

@@ -1,13 +1,16 @@
-/* The nursery's state machine, drawn in nursery_internal.h. Callbacks of the loop record nothing
- * and decide nothing: each of them runs nursery_turn(), which looks at what is true now. */
+/* The nursery's state machine, which is drawn in nursery_internal.h. No callback of the loop
+ * decides by itself what to do: each calls nursery_turn(), which checks the state of all processes
+ * and does what is due. So a late, merged or lost event does no harm. */
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
 #include <sys/epoll.h>
 
-#define RETRY_MAX_MS 32 /* the longest time between two looks at undecided children */
+#define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
+#define UNDECIDED_MAX_MS 2000 /* longer than orphans.c takes to decide about a child */
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
@@ -55,29 +58,50 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns how many orphans live, undecided ones included. Their fate is known within a second, so
- * the timer looks again: after 1, 2, 4 … ms. */
+/* Returns whether undecided children are to be checked again. Without memory no check can decide; after
+ * UNDECIDED_MAX_MS the warden takes over: it kills them when this process ends. */
+static bool may_look_again(struct nursery *n) {
+    int64_t now_ms = cr_monotonic_ms();
+    if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
+    if (now_ms - n->undecided_since_ms < UNDECIDED_MAX_MS) return true;
+    if (!n->warden_takes_over) {
+        cr_warn("cannot look for the processes that the workers left: out of memory; they are "
+                "killed when this process ends");
+    }
+    n->warden_takes_over = true;
+    return false;
+}
+
+static void stop_looking_again(struct nursery *n) {
+    n->retry_ms = 0;
+    n->undecided_since_ms = 0;
+    (void) uv_timer_stop(&n->retry);
+}
+
+/* Signals the orphans. Returns how many are alive, undecided children included. If there are
+ * undecided children, it starts the timer that checks them again after 1, 2, 4 … ms: within
+ * UNDECIDED_MS (orphans.c) each of them is known to be ours or not. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
-    if (found.undecided == 0) {
-        n->retry_ms = 0;
-        (void) uv_timer_stop(&n->retry);
-    } else {
-        n->retry_ms = n->retry_ms == 0 ? 1 : 2 * n->retry_ms;
-        if (n->retry_ms > RETRY_MAX_MS) n->retry_ms = RETRY_MAX_MS;
-        (void) uv_timer_start(&n->retry, on_retry, n->retry_ms, 0);
+    if (found.undecided == 0 || !may_look_again(n)) {
+        stop_looking_again(n);
+        return found.alive;
     }
+    n->retry_ms = n->retry_ms == 0 ? 1 : 2 * n->retry_ms;
+    if (n->retry_ms > RETRY_MAX_MS) n->retry_ms = RETRY_MAX_MS;
+    (void) uv_timer_start(&n->retry, on_retry, n->retry_ms, 0);
     return found.alive + found.undecided;
 }
 
-/* Kept workers live in the cgroup, too. */
+/* Kills the cgroup, unless it contains a kept worker. */
 static void kill_cgroup(struct nursery *n) {
     if (has_living(n, true)) return;
     cgroup_kill(&n->cgroup);
     n->cgroup_killed = true;
 }
 
-/* Watches for the cgroup's next change. Returns false if it is empty now, or cannot be watched. */
+/* Watches the cgroup for its next change. Returns false if the cgroup is empty now or cannot be
+ * watched. */
 static bool watch_cgroup(struct nursery *n) {
     nursery_unwatch(n, &n->cgroup_events_fd);
     n->cgroup_events_fd = cgroup_events_open(&n->cgroup);
@@ -90,8 +114,9 @@ static bool watch_cgroup(struct nursery *n) {
     return false;
 }
 
-/* Whether processes are in the cgroup that are neither workers nor descendants that we found. While
- * a kept worker lives they cannot be distinguished from what that worker started. */
+/* Whether the cgroup contains processes that are neither workers nor orphans that we found. Returns
+ * false while a kept worker lives, because its descendants are in the cgroup, too, and cannot be
+ * distinguished from such processes. */
 static bool has_unknown_processes(struct nursery *n) {
     if (has_living(n, true)) return false;
     if (n->cgroup.fd < 0 || !cgroup_populated(&n->cgroup) || !watch_cgroup(n)) return false;
@@ -114,7 +139,7 @@ static void nursery_turn(struct nursery *n) {
     if (n->state == NURSERY_CLOSING) return;
     (void) deaths_collect(n);
     (void) uv_timer_stop(&n->turn);
-    deaths_deliver(n); /* its callbacks may end or close the nursery */
+    deaths_deliver(n); /* the callbacks may call nursery_end() or nursery_close() */
     if (!is_ending(n) || has_living(n, false)) return;
     if (signal_orphans(n, false) > 0) return;
     if (has_unknown_processes(n)) return;
@@ -123,7 +148,8 @@ static void nursery_turn(struct nursery *n) {
 
 static void on_turn(uv_timer_t *timer) { nursery_turn(timer->data); }
 
-/* A turn looks at orphans only when no worker is left; undecided ones are looked at before that. */
+/* Checks undecided children again. nursery_turn() does that only when no worker is left to end, so
+ * while workers are left, the orphans are signalled here. */
 static void on_retry(uv_timer_t *timer) {
     struct nursery *n = timer->data;
     if (is_ending(n) && has_living(n, false))
@@ -137,8 +163,10 @@ void nursery_on_deaths(uv_poll_t *poll, int status, int events) {
     nursery_turn(poll->data);
 }
 
-/* Our workers are collected first: what waitid(2) shows then is an orphan, or a child that another
- * part of this process waits for. Such a child hides the ones behind it. */
+/* Reaps orphans. First it records the deaths of our workers, so that a child which waitid(2)
+ * reports afterwards is an orphan, or a child that another part of this process will wait for. As
+ * long as such a foreign child is not waited for, waitid does not report the dead children behind
+ * it, and orphans_reap_hidden() finds the orphans among them. */
 void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     struct nursery *n = handle->data;
     (void) signum;
@@ -146,7 +174,7 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     collect(n);
     while (n->adopts && !orphans_reap()) {
         uint64_t before = n->deaths_seen;
-        collect(n); /* it may be a worker that has died since */
+        collect(n); /* the child may be a worker that died after the last collect() */
         if (n->deaths_seen != before) continue;
         orphans_reap_hidden();
         break;
@@ -175,7 +203,7 @@ static void on_grace_over(uv_timer_t *timer) {
 
 static void ask_to_end(struct worker_process *w, int signum) {
     worker_send(w, signum);
-    (void) kill(-w->how.pid, SIGCONT); /* a stopped process cannot obey */
+    (void) kill(-w->how.pid, SIGCONT); /* a stopped process does not handle the signal */
 }
 
 static void ask_all_to_end(struct nursery *n, int signum) {
@@ -186,7 +214,7 @@ static void ask_all_to_end(struct nursery *n, int signum) {
     TAILQ_FOREACH(w, &n->living, entry) {
         if (!w->kept) ask_to_end(w, signum);
     }
-    /* Without living workers, the turn that follows signals the orphans. */
+    /* If no worker is alive, the turn that nursery_end() schedules signals the orphans. */
     if (has_living(n, false)) (void) signal_orphans(n, false);
 }
 

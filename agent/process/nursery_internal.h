@@ -1,14 +1,14 @@
-/* The parts of a nursery, shared by the files that implement it. A file calls only files that stand
- * below it in this list:
+/* Declares the parts of a nursery for the files that implement it. A file calls only files that
+ * stand below it in this list:
  *
  *   nursery_open.c   opens and closes a nursery
  *   worker_start.c   starts workers
- *   nursery.c        the state machine: nursery_turn() does all that a turn of the loop needs
+ *   nursery.c        the state machine; nursery_turn() does all work that is due
  *   deaths.c         reads which processes died, in the kernel's order
- *   guard.c          keeps a warden beside the nursery
- *   orphans.c        finds, signals and reaps what dead workers left behind
- *   worker.c         one worker: registers it, notes its death, signals it
- *   watch.c          the nursery's epoll
+ *   guard.c          starts, replaces and stops the warden
+ *   orphans.c        finds, signals and reaps processes whose parents, the workers, are dead
+ *   worker.c         one worker: registers it, records its death, signals it
+ *   watch.c          adds descriptors to the nursery's epoll and removes them
  *
  * and the files with headers of their own: spawn, warden, cgroup, known_children, claim, proc. */
 #ifndef AGENT_NURSERY_INTERNAL_H
@@ -21,25 +21,26 @@
 
 #include <sys/queue.h>
 
-#define NURSERY_SLOTS 32 /* workers that may be between clone and exec at one time */
+#define NURSERY_SLOTS 32 /* how many workers can be between clone and exec at once */
 
 #define NURSERY_MORE_PROCESSES "; raise the limit of processes (ulimit -u, pids.max)"
 
-/* The kind of object behind a descriptor in the nursery's epoll; its address is the epoll's
- * data. */
+/* The kind of object that a descriptor in the nursery's epoll belongs to. Each such object has a
+ * field of this type, and the epoll's data points to that field. */
 enum watched { WATCHED_WORKER, WATCHED_ORPHAN, WATCHED_WARDEN, WATCHED_CGROUP };
 
 struct worker_process {
     enum watched watched;
     struct nursery *nursery;
-    int pidfd;       /* -1 on a kernel without pidfds: then SIGCHLD reports its death */
-    int roster_slot; /* its place in the warden's roster, or -1 */
-    char **envp;     /* only while it is being started */
+    int pidfd;       /* -1 on a kernel without pidfds, where SIGCHLD reports the death */
+    int roster_slot; /* index of its entry in the warden's roster; -1 if it has none */
+    char **envp;     /* its environment; set only while the worker is being started */
     void *arg;
-    /* It was exiting already when we sent it its first signal: that signal did not end it. */
+    /* True if the worker was already exiting when we sent it its first signal, so that signal did
+     * not end it. */
     bool exiting_before_signal;
     bool kept;              /* nursery_end() spares it */
-    struct worker_exit how; /* pid and signal_sent from the start, the rest once it is dead */
+    struct worker_exit how; /* pid and signal_sent are set from the start, the rest at its death */
     TAILQ_ENTRY(worker_process) entry; /* in nursery.living, then in nursery.dead */
 };
 TAILQ_HEAD(worker_list, worker_process);
@@ -54,25 +55,26 @@ struct orphan {
 };
 LIST_HEAD(orphan_list, orphan);
 
-/* A child of ours that may be an orphan of this nursery or of another one: it is in the middle of
- * execve, where a process has no environment and so no token. */
+/* A child of ours of which it is not yet known to which nursery it belongs, because it is in the
+ * middle of execve, where a process has no environment and so no token. */
 struct undecided {
     pid_t pid;
-    uint64_t start; /* with the pid, the identity of the process */
+    /* start time in clock ticks since boot; pid and start together identify a process */
+    uint64_t start;
     int64_t until_ms;
     LIST_ENTRY(undecided) entry;
 };
 LIST_HEAD(undecided_list, undecided);
 
-/* The states, and what ends each of them:
+/* The states of a nursery, and what ends each state:
  *
  *     OPEN ──nursery_end──► ENDING ──grace over──► KILLING
  *      ▲ │                     │                      │
  *      │ └──nursery_close──►   │       CLOSING        │
  *      └───────── on_empty ◄───┴──────────────────────┘
  *
- * KILLING has no limit: SIGKILL is the last means, and a process in an uninterruptible sleep dies
- * when the kernel wakes it. */
+ * KILLING has no time limit, because nothing is stronger than SIGKILL: a process in an
+ * uninterruptible sleep dies when the kernel wakes it. */
 #define NURSERY_STATES(X)                                                                          \
     X(OPEN, "open", "workers come and go until nursery_end() or nursery_close()")                  \
     X(ENDING, "ending", "all processes have the signal; limited by the grace")                     \
@@ -89,15 +91,15 @@ struct nursery {
     uv_loop_t *loop;
     struct nursery_events events;
     void *arg;
-    enum nursery_state state; /* written by nursery_enter() alone */
-    int end_signal;           /* in ENDING */
+    enum nursery_state state; /* only nursery_enter() writes it */
+    int end_signal;           /* the signal of nursery_end(), sent in ENDING */
 
-    int epoll_fd; /* holds the pidfds, which become ready in the kernel's order of death */
+    int epoll_fd; /* contains the pidfds, which become ready in the kernel's order of death */
     uv_poll_t deaths;
     uv_signal_t sigchld;
-    uv_timer_t grace; /* the limit of ENDING */
-    uv_timer_t turn;  /* runs the next turn without an event */
-    uv_timer_t retry; /* looks again at undecided children */
+    uv_timer_t grace; /* runs in ENDING, until the grace is over */
+    uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
+    uv_timer_t retry; /* checks undecided children again when it fires */
     unsigned open_handles;
     void (*on_close)(void *arg);
 
@@ -105,18 +107,23 @@ struct nursery {
     struct worker_list dead;   /* known to be dead, on_exit still to run */
     struct orphan_list orphans;
     struct undecided_list undecided;
-    unsigned retry_ms; /* until the next look at them; doubles */
+    unsigned retry_ms; /* current interval of `retry` in ms; doubles after each check */
+    int64_t undecided_since_ms; /* when the first undecided child was seen; 0 = there is none */
+    bool warden_takes_over; /* memory was too short to find all orphans: the warden kills them */
     uint64_t deaths_seen;
 
     bool adopts; /* this process is a sub-reaper */
     char token[WARDEN_TOKEN_MAX];
     char *variable; /* "CRUN_NURSERY=…", for the workers' environments */
     struct cgroup cgroup;
-    bool cgroup_killed;   /* by cgroup.kill: has to be replaced before a worker starts in it */
-    int cgroup_events_fd; /* watched only while an unknown process is in the cgroup; else -1 */
+    /* cgroup.kill was used, so the cgroup must be replaced before a worker starts in it */
+    bool cgroup_killed;
+    /* watched only while a process that we do not know is in the cgroup; else -1 */
+    int cgroup_events_fd;
     enum watched watched_cgroup, watched_warden;
-    struct spawn_slot *slots; /* NURSERY_SLOTS of them, mapped by the first start */
-    bool borrow;              /* children may run on our memory until they execute (spawn.h) */
+    struct spawn_slot *slots; /* NURSERY_SLOTS elements, mapped by the first worker_spawn_all() */
+    /* children run on our memory until they execute (see spawn.h); false = they are forked */
+    bool borrow;
     struct warden warden;
     unsigned warden_deaths;
     struct warden_roster *roster; /* shared with the warden */
@@ -124,59 +131,64 @@ struct nursery {
 
 /* ---- watch.c ---- */
 
-/* Watches `fd` for `events` of epoll(7); *what is the kind of object behind it. Returns 0 or a
- * negative errno. */
+/* Adds `fd` to the epoll for `events` of epoll(7). `what` points to the `watched` field of the
+ * object that the descriptor belongs to. Returns 0 or a negative errno. */
 int nursery_watch(struct nursery *n, int fd, uint32_t events, enum watched *what);
-/* Stops watching and closes *fd, which becomes -1. Does nothing if it is -1. */
+/* Removes *fd from the epoll, closes it and sets it to -1. Does nothing if it is -1. */
 void nursery_unwatch(struct nursery *n, int *fd);
 
 /* ---- worker.c ---- */
 
-/* Notes a child that spawn_begin() has made: in the list of the living, the warden's roster, and
- * the epoll. Without a pidfd the caller schedules a turn, because SIGCHLD may have come already. */
+/* Adds a child that spawn_begin() has cloned to the list of living workers, to the warden's roster
+ * and to the epoll. If w->pidfd is -1 afterwards, the caller must schedule a turn, because the
+ * child may have died and its SIGCHLD may have come before it was registered. */
 void worker_register(struct worker_process *w, const struct spawned *child);
-/* Undoes that, once the child was waited for. */
+/* Undoes worker_register() after the child was waited for. */
 void worker_unregister(struct worker_process *w);
-/* Waits for the worker if it is dead, and moves it to the list of the dead. Returns whether it
- * is. */
+/* If the worker is dead, waits for it and moves it to the list of dead workers. Never blocks.
+ * Returns whether the worker is dead. */
 bool worker_note_death(struct worker_process *w);
-/* Signals the process group of a worker that deaths_collect() has just left among the living. */
+/* Signals the Unix process group of a worker. The caller must have called deaths_collect() just
+ * before, and the worker must still be in the list of living workers. */
 void worker_send(struct worker_process *w, int signum);
 
 /* ---- orphans.c ---- */
 
 struct orphans_found {
     size_t alive;
-    size_t undecided; /* children in execve, or memory was short: look again in a moment */
+    /* children in execve, or children skipped for lack of memory; check them again soon */
+    size_t undecided;
 };
-/* A fault point, defined by test programs only: takes the place of proc_environ_has(). */
+/* A fault point, which only test programs define: environ_has replaces proc_environ_has(). */
 struct orphans_test_hooks {
     int (*environ_has)(pid_t pid, const char *token);
 };
 extern const struct orphans_test_hooks *orphans_test_hooks __attribute__((weak));
 #define ORPHANS_TEST_HOOKS (&orphans_test_hooks != NULL ? orphans_test_hooks : NULL)
 
-/* Finds what dead workers left behind, watches it, and sends `signum` to each process that did not
- * have it yet. With `below_living` also to what living workers started, kept workers excepted. */
+/* Finds the orphans of this nursery, watches them, and sends `signum` to each process to which it
+ * was not sent yet. With below_living it also signals the descendants of living workers, except of
+ * kept workers. */
 struct orphans_found orphans_signal(struct nursery *n, int signum, bool below_living);
 void orphan_died(struct nursery *n, struct orphan *o);
 void orphans_forget(struct nursery *n);
-/* Reaps dead adopted children, as far as waitid(2) shows them. Returns false if the next dead child
- * that waitid shows is not an orphan: it hides the ones behind it. */
+/* Reaps dead orphans (of any nursery) that waitid(2) reports. waitid reports one dead child and
+ * hides those behind it until that child is reaped. Returns false if the child that it reports is
+ * not an orphan, so that orphans may be hidden behind it; returns true if no dead child is left. */
 bool orphans_reap(void);
-/* Reaps dead adopted children that waitid does not show, by reading /proc. */
+/* Reaps dead orphans that waitid does not report, by reading the list of children in /proc. */
 void orphans_reap_hidden(void);
 
 /* ---- guard.c ---- */
 
 int guard_start(struct nursery *n);    /* 0 or a negative errno */
-void guard_replace(struct nursery *n); /* the warden has died */
-void guard_stop(struct nursery *n);    /* and removes the cgroup */
-void guard_wait(struct nursery *n);    /* until the stopped warden is gone */
+void guard_replace(struct nursery *n); /* starts another warden after one has died */
+void guard_stop(struct nursery *n);    /* stops the warden and removes the cgroup */
+void guard_wait(struct nursery *n);    /* waits until the killed warden is dead */
 
 /* ---- deaths.c ---- */
 
-/* Notes every death so far, in order, without running a callback. Returns whether on_exit is due
+/* Records every death so far, in order, without running a callback. Returns whether on_exit is due
  * for any worker. */
 bool deaths_collect(struct nursery *n);
 /* Runs on_exit for each worker in nursery.dead. */
@@ -184,9 +196,9 @@ void deaths_deliver(struct nursery *n);
 
 /* ---- nursery.c ---- */
 
-/* The only writer of n->state. */
+/* Sets n->state. No other function writes it. */
 void nursery_enter(struct nursery *n, enum nursery_state next);
-/* Runs a turn in the loop's next iteration. */
+/* Schedules nursery_turn() for the loop's next iteration. */
 void nursery_schedule_turn(struct nursery *n);
 void nursery_on_deaths(uv_poll_t *poll, int status, int events);
 void nursery_on_sigchld(uv_signal_t *handle, int signum);

@@ -1,4 +1,5 @@
-/* Opening and closing a nursery. What was opened in part is closed by the same functions. */
+/* Opens and closes a nursery. If opening fails half-way, the closing functions release the parts
+ * that were opened. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
@@ -73,7 +74,8 @@ static int start_handles(struct nursery *n) {
     int rc = uv_poll_init(n->loop, &n->deaths, n->epoll_fd);
     if (rc < 0) return rc;
     n->open_handles = 5;
-    (void) uv_signal_init(n->loop, &n->sigchld); /* cannot fail: the loop has its signal pipe */
+    /* cannot fail: the loop has opened its signal pipe already */
+    (void) uv_signal_init(n->loop, &n->sigchld);
     (void) uv_timer_init(n->loop, &n->grace);
     (void) uv_timer_init(n->loop, &n->turn);
     (void) uv_timer_init(n->loop, &n->retry);
@@ -155,7 +157,7 @@ void nursery_close(struct nursery *n, void (*on_close)(void *arg)) {
     n->on_close = on_close;
     guard_stop(n);
     (void) known_children_nurseries(-1);
-    if (n->open_handles == 0) { /* nursery_open() failed at the first handle */
+    if (n->open_handles == 0) { /* nursery_open() failed before any handle was opened */
         nursery_free(n);
         return;
     }

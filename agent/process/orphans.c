@@ -1,11 +1,13 @@
-/* Orphans: processes that workers left behind. This process is their sub-reaper, so a process whose
- * parent dies becomes our child, whatever session it is in.
+/* Finds, signals and reaps orphans: processes that workers started and that live although the
+ * worker is dead. This process is their sub-reaper: when a process's parent dies, the process
+ * becomes our child, whatever Unix session it is in.
  *
- * A child of ours is an orphan if nothing here started it and it is in another session than we are:
- * every worker gets a session of its own, and no descendant of it can come back into ours. If this
- * process has several nurseries, the token in the orphan's environment shows which one it belongs
- * to. In the middle of execve a process has no environment; it is then undecided, and the caller
- * looks again a moment later instead of waiting here, on the loop. */
+ * A child of ours is an orphan if it is not in the set of known children and if it is in another
+ * Unix session than we are: every worker leads a session of its own, and no descendant of a worker
+ * can come back into our session. If this process has several nurseries, the token in the orphan's
+ * environment shows to which nursery it belongs. In the middle of execve a process has no
+ * environment, so its nursery is undecided. The caller checks an undecided child again some
+ * milliseconds later, because waiting here would block the loop. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
@@ -19,8 +21,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define UNDECIDED_MS 1000 /* a child that has no environment for so long counts as not ours */
-#define DEPTH_MAX    64   /* generations signalled in one pass */
+#define UNDECIDED_MS 1000 /* ms after which a child without an environment counts as not ours */
+#define DEPTH_MAX    64   /* how many generations of descendants one pass signals */
 
 /* ---- whose child is it? ---- */
 
@@ -42,14 +44,15 @@ static void forget_undecided(struct undecided *u) {
     free(u);
 }
 
-/* Whether it is worth looking at this child again. */
+/* Whether the child has to be checked again: false if it is dead, or was undecided for
+ * UNDECIDED_MS. */
 static bool remains_undecided(struct nursery *n, pid_t pid) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive) return false;
     struct undecided *u = find_undecided(n, pid, stat.start);
     if (u != NULL) return cr_monotonic_ms() < u->until_ms;
     u = malloc(sizeof *u);
-    if (u == NULL) return true; /* the next look may find memory */
+    if (u == NULL) return true; /* out of memory: the next check may succeed */
     u->pid = pid;
     u->start = stat.start;
     u->until_ms = cr_monotonic_ms() + UNDECIDED_MS;
@@ -119,7 +122,7 @@ static void forget(struct nursery *n, struct orphan *o) {
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    (void) reap(o->pid); /* only if it is our child; otherwise its parent reaps it */
+    (void) reap(o->pid); /* succeeds only if it is our child; else its parent reaps it */
     forget(n, o);
 }
 
@@ -128,8 +131,9 @@ void orphans_forget(struct nursery *n) {
     while (!LIST_EMPTY(&n->undecided)) forget_undecided(LIST_FIRST(&n->undecided));
 }
 
-/* Between the reading of its pid and pidfd_open() the pid may have gone to another process, which
- * then has another parent. Returns 0 and the orphan, -ESRCH if it is gone, or -ENOMEM. */
+/* Starts to watch an orphan that was found in its parent's list of children. Before pidfd_open()
+ * the kernel may have given the pid to another process, so the parent is checked again afterwards.
+ * Returns 0 and stores the orphan in *out, or returns -ESRCH if the orphan is gone, or -ENOMEM. */
 static int watch(struct nursery *n, pid_t pid, pid_t parent, struct orphan **out) {
     struct proc_stat stat;
     struct orphan *o = calloc(1, sizeof *o);
@@ -160,7 +164,7 @@ static void send_signal(struct orphan *o, int signum) {
 
 /* ---- all of them ---- */
 
-/* One pass over the orphans. */
+/* The state of one pass over all orphans. */
 struct pass {
     struct nursery *n;
     int signum;
@@ -169,8 +173,9 @@ struct pass {
 
 static void signal_below(struct pass *p, pid_t parent, int depth);
 
-/* `pid` is a child of ours, of a worker, or of an orphan. Its children are signalled first: once
- * it is dead they would be ours, and the next pass would have to find them. */
+/* Signals the orphan `pid`, which is a child of ours, of a worker or of another orphan. Its
+ * children are signalled first: once it is dead its children become ours, and only the next pass
+ * finds them. */
 static void signal_one(struct pass *p, pid_t pid, pid_t parent, int depth) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive) return;

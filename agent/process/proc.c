@@ -1,6 +1,6 @@
-/* Reading /proc without malloc and stdio. The warden, and a child before exec, run in a copy of a
- * process that may have had threads: the copy of a lock that another thread held at the fork stays
- * locked for ever. */
+/* Reads /proc without malloc and stdio. The warden, and a forked child before exec, run in a copy
+ * of a process that may have had threads. If another thread held a lock of malloc or stdio at the
+ * fork, the copy of that lock stays locked for ever. */
 #include "agent/process/proc.h"
 
 #include "base/buffer.h"
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define STAT_BYTES 1024 /* of /proc/PID/stat; the name in it has at most 64 bytes */
+#define STAT_BYTES 1024 /* bytes read of /proc/PID/stat; the process name in it has at most 64 */
 
 /* ---- folders ---- */
 
@@ -85,8 +85,9 @@ ssize_t proc_read(const char *path, char *out, size_t size) {
 
 /* ---- stat ---- */
 
-/* Numbers of fields as in proc(5). Field 2, the name, is in parentheses and may hold any byte, so
- * parsing begins behind the last ')'. Field 3 is a letter, all later ones are numbers. */
+/* Numbers of the fields as in proc(5). Field 2, the process name, is in parentheses and may contain
+ * any byte, so parsing begins behind the last ')'. Field 3 is a letter; all later fields are
+ * numbers. */
 enum {
     FIELD_STATE = 3,
     FIELD_PARENT,
@@ -111,7 +112,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     uint64_t field[FIELD_ENVIRON_END + 1] = {0};
     for (int i = FIELD_PARENT; i <= FIELD_ENVIRON_END; i++) {
         while (*p == ' ') p++;
-        if (*p == '-') p++; /* only in fields that we do not use */
+        if (*p == '-') p++; /* fields that we use are never negative */
         if (i > FIELD_START && *p == '\n') break;
         if (*p < '0' || *p > '9') return -EPROTO;
         for (; *p >= '0' && *p <= '9'; p++) field[i] = field[i] * 10 + (uint64_t) (*p - '0');
@@ -139,10 +140,10 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-#define READS_MAX 4 /* the process may execute one program after another while we read */
+#define READS_MAX 4 /* the process may call execve again and again while we read */
 
-/* Sets *found if the environment contains `text`. Returns how many bytes it has (up to the place
- * where the text was found), or a negative errno. */
+/* Sets *found to 1 if the environment of the process contains `text`. Returns how many bytes it
+ * read (up to the end of the read in which the text was found), or a negative errno. */
 static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     char path[PROC_PATH_MAX], room[4096];
     proc_path(path, pid, "environ");
@@ -155,15 +156,16 @@ static ssize_t search_environ(pid_t pid, const char *text, int *found) {
         size += got;
         *found = memmem(room, have, text, overlap + 1) != NULL;
         if (*found) return size;
-        keep = have < overlap ? have : overlap; /* a match may straddle two reads */
+        /* keep the end, because a match may begin in one read and end in the next */
+        keep = have < overlap ? have : overlap;
         memmove(room, room + have - keep, keep);
     }
     return got < 0 ? got : size;
 }
 
-/* A process stays in the middle of execve for as long as the scheduler does not run it. Its
- * environment lacks the text only if all of it was read: as many bytes as /proc/PID/stat says that
- * it has. */
+/* The result 0 is certain only if the whole environment was read, that is, as many bytes as
+ * /proc/PID/stat states. A process can stay in the middle of execve for long, if the scheduler does
+ * not run it, so after READS_MAX reads the function returns -EAGAIN instead of trying on. */
 int proc_environ_has(pid_t pid, const char *text) {
     struct proc_stat now;
     ssize_t size = 0;
@@ -174,8 +176,8 @@ int proc_environ_has(pid_t pid, const char *text) {
         if (size < 0 || proc_stat(pid, &now) < 0 || !now.has_memory) return 0;
         if (now.environ_known && (uint64_t) size == now.environ_size) return 0;
     }
-    /* Some sandboxes never tell where the environment is: then what could be read is all there
-     * is. */
+    /* Some sandboxes never report the address of the environment. There, an environment of which
+     * some bytes could be read counts as read completely. */
     return size == 0 || now.environ_known ? -EAGAIN : 0;
 }
 
@@ -185,7 +187,8 @@ static int push(struct cr_buffer *list, pid_t pid) {
     return cr_buffer_append(list, &pid, sizeof pid);
 }
 
-/* Parses "12 345 6 "; a number may begin in one read and end in the next. */
+/* Reads a list of pids of the form "12 345 6 ". A number may begin in one read and end in the
+ * next. */
 static int read_children(const char *path, struct cr_buffer *list) {
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -errno;
@@ -205,7 +208,8 @@ static int read_children(const char *path, struct cr_buffer *list) {
     return got < 0 ? (int) got : 0;
 }
 
-/* The kernel has one list per thread: a child belongs to the thread that forked it. */
+/* Reads the children files of all threads, because the kernel lists a child with the thread that
+ * forked it. */
 static int children_by_thread(pid_t pid, struct cr_buffer *list) {
     char path[PROC_PATH_MAX];
     struct proc_dir tasks;
@@ -221,14 +225,14 @@ static int children_by_thread(pid_t pid, struct cr_buffer *list) {
         proc_path(path, pid, rest);
         rc = read_children(path, list);
         if (rc != -ENOENT) continue;
-        missing = true; /* the thread is gone, or no thread has such a file */
+        missing = true; /* the thread is gone, or this kernel has no children files */
         rc = 0;
     }
     proc_dir_close(&tasks);
     return missing && list->len == 0 ? -ENOENT : rc;
 }
 
-/* For kernels without the children files: looks at the parent of every process. */
+/* Finds the children on kernels without children files, by reading the parent of every process. */
 static int children_by_parent(pid_t pid, struct cr_buffer *list) {
     struct proc_dir all;
     int rc = proc_dir_open(&all, AT_FDCWD, "/proc");

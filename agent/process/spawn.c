@@ -1,21 +1,22 @@
-/* Starts a process in about the time that the kernel needs for it, several at one time.
+/* Starts a process with as little work as possible, and lets several starts overlap.
  *
  * The child runs on our memory (CLONE_VM) with a stack of its own. No page table is copied, and the
- * child reports a failure by a plain store to memory. Unlike with vfork we do not sleep until the
- * child has executed the program: meanwhile we clone the next one, on another processor. When the
- * child stops using our memory, by exec or by death, the kernel clears a word and wakes us
+ * child reports a failure by storing it in our memory. vfork would suspend us until the child has
+ * executed the program; here we go on and clone the next child on another processor. When the child
+ * stops using our memory, by exec or by death, the kernel sets a word to 0 and wakes us
  * (CLONE_CHILD_CLEARTID, a futex). Sharing memory has these consequences:
- *   - The table of descriptors is shared too, because copying it is slow, until the child gets a
- *     table of its own by close_range(CLOSE_RANGE_UNSHARE).
+ *   - The child also shares our table of descriptors, because copying it is slow, until
+ *     close_range(CLOSE_RANGE_UNSHARE) gives the child a table of its own.
  *   - Every signal is blocked around the clone: no signal handler of ours may run in the child.
- *   - The child uses one slot, which nothing else uses, and makes system calls without the C
- *     library: errno is a variable of the thread whose memory it borrows.
- *   - clone3 with a stack needs a few instructions of assembly, because the child cannot return.
+ *   - The child writes only to its own slot, and makes system calls without the C library, because
+ *     errno is a variable of the thread whose memory it uses.
+ *   - clone3 with a new stack needs a few instructions of assembly, because the child cannot return
+ *     from the function that called it.
  *
- * Where this is impossible, a fork is used, and a close-on-exec pipe carries the report: on
- * kernels without clone3 or close_range, on processors without assembly below, in sandboxes that
- * refuse it, and in sanitizer builds, whose shadow memory assumes one stack per thread and one
- * address space. */
+ * Where this is impossible, a fork is used, and a close-on-exec pipe carries the report: on kernels
+ * without clone3 or close_range, on processors for which there is no assembly below, in sandboxes
+ * that refuse clone3, and in sanitizer builds, whose shadow memory assumes one stack per thread and
+ * one address space. */
 #include "agent/process/spawn.h"
 
 #include "agent/process/proc.h"
@@ -78,7 +79,8 @@ static inline long kernel_call(long number, long a, long b, long c, long d) {
                      : "memory", "cc");
     return first;
 #else
-    long ret = syscall(number, a, b, c, d); /* here children are forked and have their own errno */
+    /* on this processor children are forked, so errno is their own */
+    long ret = syscall(number, a, b, c, d);
     return ret < 0 ? -errno : ret;
 #endif
 }
@@ -139,8 +141,8 @@ static _Noreturn void child_fail(struct spawn_slot *slot, enum spawn_step step, 
     child_exit();
 }
 
-/* The C library refuses to change the two real-time signals that it uses itself; the kernel does
- * not. */
+/* Sets all signals to their default and unblocks them. It uses system calls, because the C library
+ * refuses to change the two real-time signals that it uses itself. */
 static void reset_signals(void) {
     const uint64_t standard[4] = {0}; /* a kernel sigaction: SIG_DFL, no flags, nothing masked */
     const uint64_t none = 0;
@@ -154,8 +156,8 @@ static void set_file_limit(const struct rlimit *files) {
     (void) kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long) limits, 0);
 }
 
-/* Moves the three streams to 0, 1 and 2. A source that is itself below 3 is first duplicated to a
- * number above, so that any permutation works. */
+/* Moves the three descriptors to 0, 1 and 2. A source descriptor that is itself 0, 1 or 2 is first
+ * duplicated to a higher number, so that no descriptor is overwritten before it was moved. */
 static long place_stdio(const int wanted[3]) {
     int from[3];
     for (int i = 0; i < 3; i++) {
@@ -173,7 +175,8 @@ static long place_stdio(const int wanted[3]) {
     return 0;
 }
 
-/* For Linux before 5.11, whose close_range lacks the flag. Children are forked there. */
+/* Does what CLOSE_RANGE_CLOEXEC does, on Linux before 5.11, which lacks that flag. The C library
+ * may be used here, because children are forked on these kernels. */
 static void close_on_exec_one_by_one(void) {
     struct proc_dir dir;
     if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
@@ -185,9 +188,9 @@ static void close_on_exec_one_by_one(void) {
     proc_dir_close(&dir);
 }
 
-/* Gives the child a table of descriptors of its own, with no more entries than it needs: with
- * hundreds of workers, copying the pipes of all others and closing them again would be most of the
- * work. */
+/* Gives the child a table of descriptors of its own that ends at the highest descriptor it needs.
+ * With hundreds of workers, copying the pipes of all other workers and closing them again would
+ * take most of the time. */
 static long leave_shared_files(const int stdio[3]) {
     unsigned top = 2;
     for (int i = 0; i < 3; i++)
@@ -195,8 +198,8 @@ static long leave_shared_files(const int stdio[3]) {
     return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
 }
 
-/* A forked child starts outside of the cgroup and moves itself into it. If that fails, the child is
- * still found by the token in its environment, as on machines without cgroups. */
+/* Moves a forked child into the cgroup. If that fails, the child is still found by the token in its
+ * environment, as on machines without cgroups. */
 static void enter_cgroup(int cgroup_fd) {
     long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0) return;
@@ -207,7 +210,8 @@ static void enter_cgroup(int cgroup_fd) {
 static void child_main(struct spawn_slot *slot) {
     const struct spawn_request *request = &slot->request;
     slot->report.step = SPAWN_SESSION;
-    /* If the parent died before prctl, no signal comes: so look once, after prctl. */
+    /* If the parent died before prctl, no parent-death signal comes, so check the parent after
+     * prctl. */
     (void) kernel_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
     long rc = kernel_call(SYS_setsid, 0, 0, 0, 0);
@@ -266,7 +270,8 @@ static int begin_borrowing(struct spawn_slot *slot) {
     return 0;
 }
 
-/* The child's end of the pipe is closed by exec: reading then returns 0 bytes. */
+/* Forks the child. Exec closes the child's end of the pipe, so after a successful exec our read()
+ * returns 0 bytes. */
 static int begin_forking(struct spawn_slot *slot) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
@@ -293,7 +298,7 @@ static int begin(struct spawn_slot *slot, bool *borrow) {
         if (rc >= 0) return rc;
         if (slot->request.cgroup_fd >= 0) return -ENOTSUP;
         if (rc != -ENOSYS && rc != -EPERM && rc != -EINVAL) return rc;
-        *borrow = false; /* an old kernel, or a sandbox */
+        *borrow = false; /* an old kernel or a sandbox refuses clone3: fork from now on */
     }
     int rc = begin_forking(slot);
     if (rc == 0 && hooks != NULL && hooks->force_no_pidfd) cr_close_fd(&slot->child.pidfd);
@@ -319,7 +324,7 @@ static void await_exec(struct spawn_slot *slot) {
         (void) syscall(SYS_futex, &slot->uses_our_memory, FUTEX_WAIT, 1, NULL);
 }
 
-/* After a successful exec there is no report in the pipe. */
+/* Reads a forked child's report; the pipe is empty if exec has succeeded. */
 static void read_report(struct spawn_slot *slot) {
     struct spawn_report report;
     ssize_t got;
@@ -338,8 +343,9 @@ int spawn_finish(struct spawn_slot *slot, const char **what) {
         await_exec(slot);
     *what = step_name[slot->report.step];
     int rc = slot->report.rc;
-    /* Linux 6.18 kills a process that is started in a cgroup on which cgroup.kill was used more
-     * often than on the cgroup of the parent, before its first instruction. */
+    /* Linux 6.18 kills a new process before its first instruction if cgroup.kill was used more
+     * often on its cgroup than on the cgroup of its parent. In that case the start is repeated
+     * without the cgroup. */
     if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
     if (rc < 0)
         while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;

@@ -1,5 +1,5 @@
-/* Starting one process with one clone and one exec. The start has two halves, so that several
- * processes can be between clone and exec at one time. */
+/* Starts one process with one clone and one exec. A start has two calls, spawn_begin() and
+ * spawn_finish(), so that several processes can be between clone and exec at one time. */
 #ifndef AGENT_SPAWN_H
 #define AGENT_SPAWN_H
 
@@ -16,10 +16,10 @@
 struct spawn_request {
     const char *path;
     char *const *argv, *const *envp;
-    int stdio[3];                   /* -1 = inherit */
+    int stdio[3];                   /* the child's descriptors 0, 1 and 2; -1 = it inherits ours */
     int cgroup_fd;                  /* directory of the cgroup to start in, or -1 */
-    const struct cr_cpu_mask *cpus; /* CPUs that it may run on, or NULL */
-    const struct rlimit *files;     /* its limit of open files, or NULL */
+    const struct cr_cpu_mask *cpus; /* CPUs that the child may run on; NULL = it inherits ours */
+    const struct rlimit *files;     /* the child's limit of open files; NULL = it inherits ours */
 };
 
 struct spawned {
@@ -27,45 +27,48 @@ struct spawned {
     int pidfd; /* close-on-exec; -1 on a kernel without pidfds */
 };
 
-/* How far the child came. */
+/* The steps of a start, in order; a report names the last step that the child began. */
 enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_CPUS, SPAWN_EXEC };
 
 struct spawn_report {
     int rc;               /* 0, or the negative errno of `step` */
-    enum spawn_step step; /* SPAWN_CLONE: the child did not execute a single instruction */
+    enum spawn_step step; /* SPAWN_CLONE means that the child executed no instruction */
 };
 
-/* The state of one start. The child may be running on its stack, so it must not move. */
+/* The state of one start. It must not be moved, because the child may be running on its stack. */
 struct spawn_slot {
     alignas(16) char stack[SPAWN_STACK_BYTES];
     struct spawn_request request;
     struct spawn_report report;
     struct spawned child;
     pid_t parent;
-    /* 1 while the child runs on our memory. The kernel clears it, and wakes waiters on it as a
-     * futex, when the child executes the program or dies. */
+    /* 1 while the child runs on our memory. When the child executes the program or dies, the kernel
+     * sets it to 0 and wakes the futex waiters on its address. */
     uint32_t uses_our_memory;
-    int report_in;  /* after a fork: our end of the pipe that carries the report, else -1 */
-    int report_out; /* the child's end of it, else -1 */
+    int report_in;  /* our end of the pipe that carries a forked child's report; else -1 */
+    int report_out; /* the child's end of that pipe; else -1 */
 };
 
-/* Whether children may run on our memory here; if not, they are forked. */
+/* Whether this kernel and processor let children run on our memory. If not, children are forked. */
 bool spawn_can_borrow(void);
 
-/* First half: clones the child. The request's strings must live until the second half, its
- * descriptors need not. Returns 0 and slot->child; or a negative errno, and there is no child.
- * -ENOTSUP: a child cannot be started in this cgroup. *borrow is cleared if the kernel refuses
- * what it needs. */
+/* First half of a start: clones the child. Returns 0 and sets slot->child. On error it returns a
+ * negative errno and there is no child; -ENOTSUP means that a child cannot be started in this
+ * cgroup. The strings of the request must live until spawn_finish() has returned; its descriptors
+ * may be closed when spawn_begin() has returned. Pass the same *borrow to all calls: it starts as
+ * the result of spawn_can_borrow(), and spawn_begin() sets it to false when the kernel refuses to
+ * let children run on our memory. */
 int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow);
 
-/* Second half: waits until the child has executed the program, or has failed to. Returns 0; or a
- * negative errno, and *what names the step that failed ("execute", …). The failed child has been
- * waited for; its pidfd stays the caller's. -ENOTSUP: try again without the cgroup. */
+/* Second half of a start: waits until the child has executed the program or has failed. Returns 0.
+ * On error it returns a negative errno, sets *what to a verb for the failed step ("execute", …),
+ * and has waited for the child; the caller still has to close the pidfd. -ENOTSUP means that the
+ * caller should start the process again without the cgroup. */
 int spawn_finish(struct spawn_slot *slot, const char **what);
 
 /* Fault points, defined by test programs only. */
 struct spawn_test_hooks {
-    void (*after_clone)(pid_t pid); /* runs before the pid is registered */
+    void (*after_clone)(pid_t pid); /* runs after the clone, before the caller gets the pid */
     int force_fork;                 /* behave as if clone3 were missing */
     int force_no_pidfd;             /* behave as if pidfds were missing */
 };

@@ -1,18 +1,18 @@
-/* The warden: a small process that waits at the reading end of a pipe until this process has died,
- * by whatever cause, and then ends every process of the nursery.
+/* The warden is a small process that ends every process of a nursery if this process (the launcher)
+ * dies. It waits at the reading end of a pipe whose writing end we hold:
  *
  *     this process dies (kill -9, out of memory, a bug)
- *       -> the kernel closes the pipe's last writing end -> the warden's read() returns ->
- *       cgroup.kill; scan /proc for processes of the nursery, kill them, wait until they are dead;
+ *       -> the kernel closes the pipe's last writing end -> the warden's read() returns
+ *       -> cgroup.kill; scan /proc for processes of the nursery, kill them, wait for their deaths;
  *          repeat until two scans in a row find none
  *       -> remove the cgroup -> exit
  *
- * A process is of the nursery if it has the nursery's token in its environment, if it is in a
- * worker's session, or if it descends from such a process.
+ * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
+ * worker's Unix session, or if it descends from such a process.
  *
- * The warden is a fork in a session of its own with every signal blocked, so that signals to the
- * launcher's process group or terminal do not reach it. It holds no descriptor but the pipe. It
- * may be the fork of a process with threads, so it makes system calls only and never uses the
+ * The warden is a fork in a Unix session of its own with every signal blocked, so that signals to
+ * the launcher's Unix process group or terminal do not end it. It holds no descriptor but the pipe.
+ * It may be the fork of a process with threads, so it makes system calls only and never uses the
  * heap. */
 #include "agent/process/warden.h"
 
@@ -32,11 +32,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX (1 << 18) /* in one scan; pages of it that are not used cost nothing */
-#define WAIT_MAX      256       /* killed processes whose deaths a round waits for */
-#define ROUND_MS      200       /* the longest time that a round waits for deaths */
-#define CLEAN_SCANS   2         /* scans in a row that find nothing, before the warden exits */
-#define UNDECIDED_MS  10000     /* how long to rescan because of processes in execve */
+#define PROCESSES_MAX (1 << 18) /* entries in one scan; unused pages of the array cost no memory */
+#define WAIT_MAX      256       /* killed processes for whose deaths one round waits */
+#define ROUND_MS      200       /* ms that one round waits for deaths at most */
+#define CLEAN_SCANS   2         /* scans in a row that must find nothing before it exits */
+#define UNDECIDED_MS  10000     /* ms of pauses, in all, while processes are in execve */
 #define LIFELINE_FD   3
 
 struct process {
@@ -45,8 +45,9 @@ struct process {
     bool ours;
 };
 
-/* How many living processes a scan found. A process in the middle of execve has no environment, so
- * it is undecided whether it is ours: such a scan does not prove that nothing is left. */
+/* The result of a scan: how many living processes belong to the nursery, and of how many that is
+ * undecided. A process in the middle of execve has no environment and so no token; a scan with such
+ * processes does not prove that the nursery is empty. */
 struct found {
     size_t ours, undecided;
 };
@@ -81,7 +82,8 @@ static size_t read_processes(struct process *all, const char *token,
     return count;
 }
 
-/* Binary search: the kernel lists /proc in ascending order. */
+/* Whether `pid` belongs to the nursery. Uses binary search, because the kernel lists /proc in
+ * ascending order. */
 static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -94,7 +96,7 @@ static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     return low < count && all[low].pid == pid && all[low].ours;
 }
 
-/* Children of the nursery's processes belong to it, to any depth. */
+/* Marks the descendants of the nursery's processes as belonging to it, to any depth. */
 static void mark_descendants(struct process *all, size_t count) {
     for (bool found = true; found;) {
         found = false;
@@ -108,13 +110,13 @@ static void mark_descendants(struct process *all, size_t count) {
 
 /* ---- one round ---- */
 
-/* The warden may sleep: it is a process of its own, has no event loop, and there is no event to
- * wait for, because the kernel reports neither the end of an execve nor the death of a process
- * without a pidfd. */
+/* Sleeps. The warden may do that, because it is a process of its own and has no event loop. There
+ * is no event to wait for: the kernel reports neither the end of an execve nor, on kernels without
+ * pidfds, the death of a process that is not a child. */
 static void pause_for(int ms) { (void) poll(NULL, 0, ms); }
 
-/* Kills through a pidfd, and only if the pid still is the process that the scan read. Returns the
- * pidfd, or -1. */
+/* Kills a process, through a pidfd if the kernel has them, and only if the pid still belongs to the
+ * process that the scan read. Returns the pidfd, or -1. */
 static int kill_process(const struct process *p) {
     int fd = (int) syscall(SYS_pidfd_open, p->pid, 0);
     struct proc_stat now;
@@ -163,8 +165,9 @@ static struct found kill_round(struct process *all, const char *token,
     return found;
 }
 
-/* How long to pause before the next scan because of undecided processes; 0: no longer. Grows with
- * the time paused so far, up to UNDECIDED_MS in all. */
+/* Returns how many ms to pause before the next scan because some processes are undecided. Returns 0
+ * if there are none, or if the pauses have reached UNDECIDED_MS in all. The pauses grow with the
+ * time paused so far. */
 static int undecided_pause(const struct found *found, int paused_ms) {
     return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
@@ -185,7 +188,8 @@ static void end_everything(const char *token, struct cgroup *cgroup,
             paused_ms += pause_ms;
             pause_for(pause_ms);
         }
-        if (clean > 0 && cgroup_populated(cgroup)) { /* killed, and not quite dead */
+        /* processes were killed, but are not dead yet */
+        if (clean > 0 && cgroup_populated(cgroup)) {
             clean = 0;
             pause_for(1);
         }
@@ -195,9 +199,10 @@ static void end_everything(const char *token, struct cgroup *cgroup,
 
 /* ---- the process ---- */
 
-/* Moves the lifeline to LIFELINE_FD, puts /dev/null below it, and closes everything above. */
+/* Moves the lifeline to LIFELINE_FD, opens /dev/null as 0, 1 and 2, and closes all other
+ * descriptors. */
 static void keep_only(int lifeline) {
-    /* The lifeline itself may be 0, 1 or 2, which are overwritten next. */
+    /* The lifeline itself may be descriptor 0, 1 or 2, which are overwritten below. */
     int spare = fcntl(lifeline, F_DUPFD_CLOEXEC, LIFELINE_FD + 1);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < LIFELINE_FD; i++) (void) dup2(null, i);
@@ -221,7 +226,7 @@ static _Noreturn void warden_main(int lifeline, const char *token, struct cgroup
     keep_only(lifeline);
     char byte;
     while (read(LIFELINE_FD, &byte, 1) < 0 && errno == EINTR) continue;
-    cgroup_reopen(&cgroup); /* the directory that we inherited may have been replaced */
+    cgroup_reopen(&cgroup); /* the cgroup may have been replaced since the fork */
     end_everything(token, &cgroup, roster);
     _exit(0);
 }
@@ -236,7 +241,7 @@ int warden_start(struct warden *w, const char *token, const struct cgroup *cgrou
     pid_t pid = fork();
     if (pid == 0) {
         (void) close(ends[1]);
-        warden_main(ends[0], token, *cgroup, roster); /* with every signal still blocked */
+        warden_main(ends[0], token, *cgroup, roster); /* every signal is still blocked there */
     }
     int rc = pid < 0 ? -errno : 0;
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
@@ -258,7 +263,7 @@ void warden_wait(struct warden *w) {
     cr_close_fd(&w->lifeline);
 }
 
-/* The pid is still the warden's: it is our child and was not waited for. */
+/* The pid still belongs to the warden, because the warden is our child and was not waited for. */
 void warden_kill(struct warden *w) {
     if (w->pid > 0) (void) kill(w->pid, SIGKILL);
 }

@@ -1,4 +1,5 @@
-/* The warden: the process that ends a nursery when this process no longer can. */
+/* The warden is a small process that ends all processes of a nursery if this process (the launcher)
+ * dies before it has ended them itself. */
 #ifndef AGENT_WARDEN_H
 #define AGENT_WARDEN_H
 
@@ -9,30 +10,34 @@
 #define WARDEN_TOKEN_MAX   40   /* bytes, NUL included */
 #define WARDEN_SESSION_MAX 4096 /* workers that the roster has room for */
 
-/* The living workers, in memory shared with the warden: to note a worker then costs no system call
- * and wakes no process. session[i] is the pid of a worker, which leads a session, or 0. */
+/* The pids of the living workers, in memory that we share with the warden, so that adding a worker
+ * costs no system call and does not wake the warden. session[i] is the pid of a worker, which leads
+ * a Unix session, or 0 if the entry is free. */
 struct warden_roster {
     pid_t session[WARDEN_SESSION_MAX];
 };
 
 struct warden {
-    pid_t pid;    /* 0: there is none */
-    int pidfd;    /* readable when it has died; -1 on a kernel without pidfds */
-    int lifeline; /* the writing end of a pipe. The warden acts when the last copy is closed, by us
-                   * or by our death */
+    pid_t pid; /* 0 = there is no warden */
+    int pidfd; /* becomes readable when the warden has died; -1 on a kernel without pidfds */
+    /* the writing end of a pipe. The warden ends the nursery when the last copy of it is closed, by
+     * us or by our death */
+    int lifeline;
 };
 
 /* Forks a warden. Returns 0 or a negative errno. */
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  const struct warden_roster *roster);
 
-/* Kills the warden because no process is left that it would have to end. warden_wait() follows. */
+/* Kills the warden; use it when the nursery has no processes left. Call warden_wait()
+ * afterwards. */
 void warden_kill(struct warden *w);
 
-/* Makes the warden end everything that is left, and then exit. It is no longer waited for. */
+/* Makes the warden end all processes of the nursery that are left, and exit afterwards. Do not call
+ * warden_wait() for it: it is no longer tracked. */
 void warden_release(struct warden *w);
 
-/* Waits for a warden that was killed, by warden_kill() or from outside. */
+/* Waits until a warden that was killed, by warden_kill() or from outside, is dead. */
 void warden_wait(struct warden *w);
 
 #endif

@@ -1,4 +1,5 @@
-/* The nursery's epoll, which the loop watches through one handle. */
+/* Adds descriptors to the nursery's epoll and removes them. The loop watches the whole epoll
+ * through one handle. */
 #include "agent/process/nursery_internal.h"
 #include "base/cleanup.h"
 
@@ -10,7 +11,8 @@ int nursery_watch(struct nursery *n, int fd, uint32_t events, enum watched *what
     return epoll_ctl(n->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* close(2) alone would not remove it from the epoll: a child between clone and exec has a copy. */
+/* EPOLL_CTL_DEL is needed: close(2) alone does not remove the descriptor from the epoll while a
+ * child between clone and exec has a copy of it. */
 void nursery_unwatch(struct nursery *n, int *fd) {
     if (*fd < 0) return;
     (void) epoll_ctl(n->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);

@@ -1,5 +1,5 @@
-/* One worker process: registered when it was cloned, its death noted, its process group
- * signalled. */
+/* One worker process: registers it after the clone, records its death, and signals its Unix process
+ * group. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Returns a free place in the roster; -1 if it is full. The warden then recognises the worker by
- * its token only. */
+/* Writes the pid into a free entry of the warden's roster. Returns the entry's index, or -1 if the
+ * roster is full. A worker without an entry is recognised by the warden through its token only. */
 static int enter_roster(struct nursery *n, pid_t pid) {
     for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
         if (n->roster->session[i] != 0) continue;
@@ -29,7 +29,7 @@ void worker_register(struct worker_process *w, const struct spawned *child) {
     w->pidfd = child->pidfd;
     w->roster_slot = enter_roster(n, w->how.pid);
     TAILQ_INSERT_TAIL(&n->living, w, entry);
-    /* If it is dead already, the descriptor is ready at once: no death is lost. */
+    /* If the child is dead already, its pidfd is ready at once, so no death is lost. */
     if (w->pidfd >= 0 && nursery_watch(n, w->pidfd, EPOLLIN, &w->watched) < 0) {
         cr_close_fd(&w->pidfd);
     }
@@ -55,7 +55,8 @@ static void record_exit(struct worker_process *w, const siginfo_t *info) {
 
 bool worker_note_death(struct worker_process *w) {
     siginfo_t info = {0};
-    /* The kernel's waitid returns the resource usage; the C library's has no parameter for it. */
+    /* The system call is used because the C library's waitid() does not return the resource
+     * usage. */
     if (syscall(SYS_waitid, P_PID, w->how.pid, &info, WEXITED | WNOHANG, &w->how.usage) < 0 ||
         info.si_pid == 0) {
         return false;
@@ -66,13 +67,16 @@ bool worker_note_death(struct worker_process *w) {
     return true;
 }
 
-/* A dying process closes its files some time before it can be waited for, and peers that notice may
- * die earlier. A worker that is exiting already is therefore not counted as ended by our signal. */
+/* Sends a signal to the worker's Unix process group, and remembers whether the worker was exiting
+ * before. A dying process closes its files some time before it can be waited for, and a peer that
+ * notices the closed connection may be dead before it. A worker that was already exiting must
+ * therefore not count as ended by our signal. */
 void worker_send(struct worker_process *w, int signum) {
     struct proc_stat stat;
     if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) {
         w->exiting_before_signal = stat.exiting;
     }
     w->how.signal_sent = signum;
-    (void) kill(-w->how.pid, signum); /* not waited for yet, so the pid is still this worker's */
+    /* the worker was not waited for yet, so the pid is still its own */
+    (void) kill(-w->how.pid, signum);
 }

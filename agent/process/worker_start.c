@@ -1,6 +1,6 @@
-/* Starting workers. A start has two halves: begin_start() clones the child and registers its pid;
- * finish_start() waits until it has executed the program, or has failed to. Between the halves of
- * one worker, others are begun. */
+/* Starts workers. begin_start() clones a child and registers its pid; finish_start() waits until
+ * the child has executed the program or has failed. Other workers are begun between these two
+ * calls. */
 #include "agent/process/claim.h"
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
@@ -15,8 +15,9 @@
 
 /* ---- one worker ---- */
 
-/* The caller's environment with `variable` in place of an inherited one. The list is malloc'ed, its
- * texts are borrowed. NULL if memory is short. */
+/* Returns a copy of the list `envp` in which `variable` replaces CRUN_NURSERY. The list is
+ * malloc'ed; its strings are those of the caller and must live as long as the list. Returns NULL if
+ * memory is short. */
 static char **environment_with(char *const *envp, char *variable) {
     size_t count = 0, to = 0;
     while (envp[count] != NULL) count++;
@@ -42,8 +43,8 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
     return NULL;
 }
 
-/* No further worker is started in the cgroup. It stays ours while workers live in it, for it is
- * what ends them. */
+/* Stops the use of the cgroup for new workers, if no worker is alive. While workers live in the
+ * cgroup it is kept, because it is needed to end them. */
 static void give_up_cgroup(struct nursery *n) {
     if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd);
 }
@@ -74,7 +75,8 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
     return 0;
 }
 
-/* *what names the step that failed, for the error text. */
+/* Waits for the worker's exec. On error it returns a negative errno and sets *what to a verb for
+ * the failed step, for the error text. */
 static int finish(struct worker_process *w, const struct worker_spawn *how, struct spawn_slot *slot,
                   const char **what) {
     int rc = spawn_finish(slot, what);
@@ -88,14 +90,15 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
 
 /* ---- many workers ---- */
 
-/* The starts of one worker_spawn_all(), of which up to NURSERY_SLOTS are begun and not finished. */
+/* The state of one worker_spawn_all(). Up to NURSERY_SLOTS starts are begun and not finished at
+ * once. */
 struct batch {
     struct nursery *n;
     const struct worker_spawn *how;
     void *const *args;
     struct worker_process **out;
-    size_t failed; /* the first worker that failed to start … */
-    int rc;        /* … and its error, or 0 */
+    size_t failed; /* index of the first worker that failed to start */
+    int rc;        /* its negative errno, or 0 if no start failed */
     struct cr_error *err;
 };
 

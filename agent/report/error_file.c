@@ -1,4 +1,4 @@
-/* Reading a worker's error file and writing our own. */
+/* Reads a worker's error file, and writes the error file that our own parent process expects. */
 #include "agent/report/error_file.h"
 
 #include "base/cleanup.h"
@@ -41,7 +41,7 @@ void error_file_read(struct error_record *r, const char *path) {
 
 /* ---- writing ---- */
 
-/* NULL if memory is short. */
+/* Returns an error record with this message, or NULL if memory is short. */
 static json_t *make_record(const char *message) {
     struct cr_buffer text = {0};
     json_t *record = NULL;

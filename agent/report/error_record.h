@@ -1,12 +1,13 @@
-/* What a worker wrote about its own failure, parsed. Pure.
+/* An error record is what a worker wrote about its own failure, parsed. Pure: no I/O.
  *
  * torch's @record and libcrunrt write one of these forms:
  *
  *   {"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "<seconds>"}}}
  *   {"message": "…", "timestamp": <seconds>}
  *
- * Workers may die while they write, and may write anything. Parsing therefore never fails: a record
- * that cannot be understood has a `flaw` and the raw bytes, which the report shows. */
+ * A worker may die while it writes, and a program may write anything else into the file. Parsing
+ * therefore never fails: a record that cannot be understood has a `flaw`, and keeps the raw bytes,
+ * which the failure report shows. */
 #ifndef AGENT_ERROR_RECORD_H
 #define AGENT_ERROR_RECORD_H
 
@@ -15,17 +16,18 @@
 #include <stdint.h>
 
 struct error_record {
-    bool present;        /* there is an error file */
-    char *message;       /* or NULL; a value that is not a text, as compact JSON */
-    char *traceback;     /* py_callstack, or NULL */
-    int64_t timestamp_s; /* as stated in the record; -1 if it states none */
-    int64_t mtime_ns;    /* of the file, or 0 */
-    const char *flaw;    /* why it cannot be understood, a static text, or NULL */
-    char *raw;           /* its bytes, raw_len of them and a NUL; NULL if memory is short */
+    bool present; /* the worker wrote an error file */
+    /* the message, or NULL; a JSON value that is not a string is given as compact JSON */
+    char *message;
+    char *traceback;     /* the value of py_callstack, or NULL */
+    int64_t timestamp_s; /* the record's time in seconds since 1970, or -1 if it has none */
+    int64_t mtime_ns;    /* modification time of the file in ns since 1970, or 0 */
+    const char *flaw; /* why the record cannot be understood (a static string), or NULL if it can */
+    char *raw;        /* the raw_len bytes of the file and a NUL; NULL if memory is short */
     size_t raw_len;
 };
 
-/* Parses `len` bytes into *r, which is overwritten; copies what it keeps. */
+/* Parses `len` bytes into *r, which it overwrites. Keeps no pointer to `data`. */
 void error_record_parse(struct error_record *r, const char *data, size_t len);
 
 void error_record_done(struct error_record *r);

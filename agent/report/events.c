@@ -1,4 +1,4 @@
-/* torchrun's events as JSON lines. */
+/* Writes torchrun's events as lines of JSON. */
 #include "agent/report/events.h"
 
 #include "base/buffer.h"
@@ -12,13 +12,13 @@ struct event {
     const struct event_source *source;
     const struct rendezvous_round *round;
     int64_t ran_ms;
-    int64_t local_rank; /* of a WORKER event; -1: an AGENT event */
+    int64_t local_rank; /* the worker's, in a WORKER event; -1 in an AGENT event */
     pid_t pid;
-    const struct worker_exit *how; /* of a worker that has ended, or NULL */
+    const struct worker_exit *how; /* how the worker ended, or NULL */
 };
 
-/* The value of the field "metadata" within "metadata": torchrun puts this object there as a
- * text. */
+/* Returns the value of the field "metadata" inside the object "metadata" as malloc'ed JSON text:
+ * torchrun puts this object there as a string. Returns NULL if memory is short. */
 static char *inner_metadata(const struct event *e) {
     const struct rendezvous_round *round = e->round;
     json_auto_t *m = json_pack("{s:i, s:s}", "group_world_size", (int) round->group_world_size,
@@ -68,7 +68,7 @@ static void emit(const struct event *e) {
     char *inner = inner_metadata(e);
     json_t *metadata = inner != NULL ? outer_metadata(e, inner) : NULL;
     json_auto_t *event = NULL;
-    if (metadata != NULL) { /* which json_pack takes, also if it fails */
+    if (metadata != NULL) { /* json_pack releases `metadata`, even if it fails */
         event = json_pack("{s:o, s:s, s:i, s:o}", "name",
                           json_sprintf("torchelastic.worker.status.%s", e->state), "source",
                           e->origin, "timestamp", 0, "metadata", metadata);

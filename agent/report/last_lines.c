@@ -1,11 +1,11 @@
-/* The last lines of some output, made safe to show. */
+/* Formats the last lines of a worker's output, made safe to show: see last_lines.h. */
 #include "agent/report/last_lines.h"
 
 #include "base/text.h"
 
 #include <string.h>
 
-/* The part of a line that a terminal shows after the line's carriage returns. */
+/* Returns the part of a line that a terminal would show: what follows its last carriage return. */
 static const char *visible_part(const char *line, size_t *len) {
     while (*len > 0 && line[*len - 1] == '\r') (*len)--;
     const char *cr = memrchr(line, '\r', *len);

@@ -1,6 +1,6 @@
-/* How often the kernel's out-of-memory killer has killed a process in our memory cgroup (and below
- * it, where the kernel counts that). Only the difference of two calls means anything: 0 is also
- * returned where the counter cannot be read. */
+/* Returns how often the kernel's out-of-memory killer has killed a process in our memory cgroup
+ * (and in the cgroups below it, where the kernel counts them). It returns 0 also where the counter
+ * cannot be read, so use only the difference of two calls. */
 #ifndef AGENT_OOM_H
 #define AGENT_OOM_H
 

@@ -1,4 +1,5 @@
-/* The box with which torchrun ends a failed job. Tools parse it, so its format is kept. */
+/* Writes the box with which torchrun ends a failed job. Tools parse it, so its format is
+ * torchrun's. */
 #include "agent/report/verdict_internal.h"
 
 #include "base/clock.h"
@@ -8,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#define BORDER_MAX 60 /* torchrun's */
+#define BORDER_MAX 60 /* torchrun's widest border, in characters */
 
-/* Indents every line after the first by two blanks, as torchrun does. */
+/* Appends the text with every line after the first indented by two blanks, as torchrun does. */
 static int append_indented(struct cr_buffer *out, const char *text) {
     for (;;) {
         size_t len = strcspn(text, "\n");
@@ -37,7 +38,8 @@ static int append_traceback(struct cr_buffer *out, const struct verdict_worker *
         out, "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html");
 }
 
-/* The time that the worker's record states, if the worker lived then; else the time of death. */
+/* Appends the time of the failure: the time that the worker's error record states, if the worker
+ * was alive at that time; else its time of death. */
 static int append_time(struct cr_buffer *out, const struct verdict_worker *w) {
     time_t when = (time_t) (w->died_ns / CR_NS_PER_S);
     int64_t stated = w->error.timestamp_s;
@@ -67,7 +69,9 @@ static int append_block(struct cr_buffer *out, const struct verdict *v, size_t i
     return cr_buffer_append(out, "\n", 1);
 }
 
-/* Workers that crun stopped are not listed. The number of a failure is its place in the list. */
+/* Appends one block per failed worker; workers that crun stopped are left out. Failures are
+ * numbered 0, 1, 2 … by local rank. The block of the first failure goes to `root`, all others to
+ * `others`. */
 static int append_blocks(struct cr_buffer *others, struct cr_buffer *root, const struct verdict *v,
                          size_t first) {
     size_t number = 0;

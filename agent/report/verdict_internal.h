@@ -1,4 +1,4 @@
-/* Shared by the files that write the verdict. */
+/* Declarations that the files which write the verdict share. */
 #ifndef AGENT_VERDICT_INTERNAL_H
 #define AGENT_VERDICT_INTERNAL_H
 
@@ -11,11 +11,11 @@
         if (rc_ < 0) return rc_;                                                                   \
     } while (0)
 
-/* "TERM" for 15; "?" for a number that is not a signal. */
+/* Returns the name of a signal without SIG, "TERM" for 15; "?" if the number is not a signal. */
 const char *verdict_signal_name(int signum);
 
-/* Appends the box that torchrun writes, in its format, because tools parse it. `first` is the
- * index of the worker that failed first. 0 or -ENOMEM. */
+/* Appends the box that torchrun writes when a job fails, in torchrun's format, because tools parse
+ * it. `first` is the index of the worker that failed first. Returns 0 or -ENOMEM. */
 int verdict_box(struct cr_buffer *out, const struct verdict *v, size_t first);
 
 #endif

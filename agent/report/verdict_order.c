@@ -1,4 +1,4 @@
-/* Which worker failed first. */
+/* Finds the worker that failed first. */
 #include "agent/report/verdict.h"
 
 #include "base/assert.h"
@@ -6,19 +6,20 @@
 
 #include <signal.h>
 
-/* The kernel stamps files with the time of its last tick, up to 10 ms ago. A record counts as older
- * than a death only if it is older by more than that. */
+/* The kernel's time stamps of files are those of its last timer tick, up to 10 ms ago. So an error
+ * record counts as older than a death only if it is older by more than 10 ms. */
 #define FILE_CLOCK_LAG_NS (10 * CR_NS_PER_MS)
 
-/* A worker that ends with an exit code up to 20 ms before another one crashes is treated as a
- * consequence of the crash: a dying process closes its sockets some time before its death can be
- * seen, and on a busy machine a peer that notices may be dead by then. A crash is never the
- * consequence of a closed socket. */
+/* If one worker ends with an exit code and another one crashes up to 20 ms later, the crash counts
+ * as the first failure, and the exit as its consequence. Reason: a dying process closes its sockets
+ * some time before its death can be seen, and on a busy machine a peer that notices the closed
+ * socket may have exited earlier than that. A crash is never the consequence of a closed socket. */
 #define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
 
-/* When the worker wrote its error down. The record states whole seconds. If the file's time is in
- * the same second, it is used, for it is finer; if not, the end of the stated second, so that
- * rounding down never puts the record before a death that was earlier. */
+/* Returns when the worker wrote its error record. The record states whole seconds. If the file's
+ * modification time is in that second, it is returned, because it is more precise. If not, the end
+ * of the stated second is returned, so that rounding down never puts the record before an earlier
+ * death. */
 static int64_t written_ns(const struct verdict_worker *w) {
     const struct error_record *e = &w->error;
     if (e->timestamp_s < 0 || e->mtime_ns / CR_NS_PER_S == e->timestamp_s) return e->mtime_ns;
@@ -30,8 +31,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value;
 }
 
-/* The time of death, made to agree with the order of death: the wall clock may have been set
- * back. */
+/* Returns the time of death, but not less than the time of any earlier death: the wall clock may
+ * have been set back between them, and the order of deaths is certain. */
 static int64_t death_ns(const struct verdict_worker *workers, size_t count,
                         const struct verdict_worker *w) {
     int64_t latest = w->died_ns;
@@ -41,9 +42,9 @@ static int64_t death_ns(const struct verdict_worker *workers, size_t count,
     return latest;
 }
 
-/* Whether it died of a fault of its own, or was killed from outside by SIGKILL (by the kernel when
- * memory is short, for example). SIGABRT does not count: libraries abort when their peers are
- * gone. */
+/* Whether the worker died of a fault of its own (SIGSEGV and the like), or of a SIGKILL that crun
+ * did not send (the kernel's out-of-memory killer, for example). SIGABRT does not count, because
+ * libraries abort when their peers are gone. */
 static bool has_crashed(const struct verdict_worker *w) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
     if (w->signal_sent != 0) return false;
@@ -53,11 +54,12 @@ static bool has_crashed(const struct verdict_worker *w) {
     return false;
 }
 
-/* When a worker failed. Compared member by member, in this order. */
+/* When a worker failed. Two moments are compared by `ns`; if equal, by `stated_s`; if equal, by
+ * `order`. */
 struct moment {
-    int64_t ns;       /* within the attempt */
-    int64_t stated_s; /* as the record states it; may be outside of the attempt */
-    uint64_t order;   /* of death */
+    int64_t ns;       /* wall clock, limited to the time of the attempt */
+    int64_t stated_s; /* the time that the error record states; may be outside of the attempt */
+    uint64_t order;   /* order of death */
 };
 
 static struct moment moment_of(const struct verdict *all, const struct verdict_worker *w) {
@@ -80,8 +82,8 @@ static bool is_before(const struct moment *a, const struct moment *b) {
     return a->order < b->order;
 }
 
-/* The time of the first death among workers that crun had sent no signal; INT64_MAX if there is
- * none. */
+/* Returns the time of the first death among workers to which crun had sent no signal, or INT64_MAX
+ * if there is no such worker. */
 static int64_t first_death_ns(const struct verdict_worker *workers, size_t count) {
     int64_t first = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -91,8 +93,9 @@ static int64_t first_death_ns(const struct verdict_worker *workers, size_t count
     return first;
 }
 
-/* Whether the worker can be the one that failed first. A worker that crun stopped can be: it wrote
- * its error down before any other worker died, and then hung. */
+/* Whether the worker may have failed first. A worker that crun stopped may have, too, if it wrote
+ * its error record before any other worker died: such a worker failed, hung, and made the others
+ * fail. */
 static bool is_candidate(const struct verdict_worker *w, int64_t first_death) {
     if (w->signal_sent == 0 || first_death == INT64_MAX) return true;
     return w->error.present && w->error.mtime_ns + FILE_CLOCK_LAG_NS < first_death;

@@ -1,5 +1,5 @@
-/* The report on a failed attempt: one line that names the first failure, the evidence below it, and
- * torchrun's box. */
+/* Writes the report on a failed attempt: one line that names the first failure, the evidence below
+ * it, and torchrun's box. */
 #include "agent/report/verdict_internal.h"
 
 #include "agent/report/last_lines.h"
@@ -61,8 +61,8 @@ static int append_later_failures(struct cr_buffer *out, const struct verdict *v,
     return shown > 0 ? cr_buffer_append(out, "\n", 1) : 0;
 }
 
-/* The workers that one signal of crun stopped; the worker that failed first is never one of
- * them. */
+/* Selects the workers that crun stopped with one signal. The worker that failed first is left out,
+ * even if crun stopped it. */
 struct stopped {
     const struct verdict *v;
     size_t first;
@@ -73,15 +73,16 @@ static bool is_stopped(const struct stopped *s, size_t i) {
     return i < s->v->count && i != s->first && s->v->workers[i].signal_sent == s->signum;
 }
 
-/* The last worker of the run of consecutive ranks that begins with worker i. */
+/* Returns the index of the last worker of the run of consecutive ranks that begins with worker
+ * i. */
 static size_t end_of_run(const struct stopped *s, size_t i) {
     const struct verdict_worker *w = s->v->workers;
     while (is_stopped(s, i + 1) && w[i + 1].rank == w[i].rank + 1) i++;
     return i;
 }
 
-/* Appends `head`, then "0, 2-7 (SIGTERM)"; nothing if there is no such worker. Sets *any if there
- * is. */
+/* Appends `head` and the selected ranks, such as "0, 2-7 (SIGTERM)", and sets *any. If no worker is
+ * selected, it does neither. */
 static int append_stopped(struct cr_buffer *out, const struct stopped *s, const char *head,
                           bool *any) {
     size_t shown = 0;

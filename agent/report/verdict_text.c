@@ -1,4 +1,4 @@
-/* What a worker died of, in one line. */
+/* Describes in one line what a worker died of. */
 #include "agent/report/verdict_internal.h"
 
 #include <inttypes.h>
@@ -39,8 +39,8 @@ int verdict_cause(struct cr_buffer *out, const struct verdict_worker *w) {
     return w->core_dumped ? cr_buffer_printf(out, ", core dumped") : 0;
 }
 
-/* Says what sent the signal. SIGKILL alone does not prove that memory was short; together with the
- * cgroup's counter it is at least consistent with it. */
+/* Appends what sent the signal, as far as it is known. SIGKILL alone does not prove that memory was
+ * short; if the cgroup has also counted an out-of-memory kill, the text says "consistent with". */
 static int append_sender(struct cr_buffer *out, const struct verdict *v,
                          const struct verdict_worker *w) {
     if (w->hung_ms > 0 && w->exit_code < 0) {

@@ -1,12 +1,12 @@
-/* One line of the timer pipe, parsed. Any process of the user may write anything into the pipe.
- * Pure.
+/* Parses one line of the timer pipe. Any process of this user may write anything into the pipe.
+ * Pure: no I/O. A line is a JSON object with these fields; others are ignored:
  *
  *   pid              the process that the timer is for
- *   scope_id         a text; pid and scope together name the timer
- *   expiration_time  seconds since 1970; a negative number takes the timer back
+ *   scope_id         a string; pid and scope_id together identify the timer
+ *   expiration_time  seconds since 1970; a negative number cancels the timer
  *   signal           sent when the timer expires; 0 or less: the expiration is only logged
  *
- * Other members are ignored. Source: torch/distributed/elastic/timer/file_based_local_timer.py. */
+ * Source: torch/distributed/elastic/timer/file_based_local_timer.py. */
 #ifndef AGENT_TIMER_REQUEST_H
 #define AGENT_TIMER_REQUEST_H
 
@@ -18,13 +18,13 @@
 struct timer_request {
     pid_t pid;          /* at least 2 */
     char *scope;        /* malloc'ed */
-    bool cancels;       /* takes the timer back */
-    int64_t expires_ms; /* wall clock, since 1970; INT64_MAX = never; 0 if it cancels */
-    int signum;         /* 0 = none */
+    bool cancels;       /* the request cancels the timer */
+    int64_t expires_ms; /* ms since 1970 (wall clock); INT64_MAX = never; 0 if `cancels` */
+    int signum;         /* signal to send; 0 = none */
 };
 
-/* Parses a line without its newline. On success *out is to be released by timer_request_done().
- * Returns 0, -EINVAL if the line is not a request, or -ENOMEM. */
+/* Parses a line without its newline into *out, which timer_request_done() releases. Returns 0,
+ * -EINVAL if the line is not a request, or -ENOMEM. */
 int timer_request_parse(struct timer_request *out, const char *line, size_t len);
 
 void timer_request_done(struct timer_request *r);

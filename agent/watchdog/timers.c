@@ -1,5 +1,5 @@
-/* The timers that are set now, in a list: a worker has a few, and each is looked at when any
- * expires. */
+/* The set of timers, kept in a plain list: workers set only a few timers each, so searching the
+ * whole list is fast enough. */
 #include "agent/watchdog/timers.h"
 
 #include <errno.h>
@@ -74,7 +74,8 @@ int64_t timers_next_ms(const struct timers *t) {
     return next;
 }
 
-/* Whether `a` is handled before `b`; any timer is handled before NULL. */
+/* Whether `a` is handled before `b`: timers with a signal first, and among these the earliest. `b`
+ * may be NULL, in which case the result is true. */
 static bool comes_first(const struct timer *a, const struct timer *b) {
     if (b == NULL) return true;
     if ((a->signum > 0) != (b->signum > 0)) return a->signum > 0;

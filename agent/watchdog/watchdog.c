@@ -1,4 +1,5 @@
-/* The shell around timers: the named pipe, the loop's timer, and the signals. */
+/* Connects the set of timers (timers.h) with the system: reads the named pipe, runs the loop's
+ * timer, and sends the signals. */
 #include "agent/watchdog/watchdog.h"
 
 #include "agent/watchdog/timers.h"
@@ -16,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The kernel writes a longer line in pieces, between which another worker's line may come. */
+/* Longest line that is accepted. The kernel writes a longer line in pieces, and another worker's
+ * line may come between two pieces. */
 #define LINE_BYTES_MAX ((size_t) PIPE_BUF)
 
 struct watchdog {
@@ -38,7 +40,7 @@ static int64_t wall_ms(void) { return cr_wall_ns() / CR_NS_PER_MS; }
 
 static void on_timer(uv_timer_t *timer);
 
-/* Runs the loop's timer until the earliest expiration; without timers it is stopped. */
+/* Starts the loop's timer for the earliest expiration, or stops it if no timer is set. */
 static void arm(struct watchdog *w) {
     int64_t next = timers_next_ms(&w->timers), now = wall_ms();
     if (next == INT64_MAX)
@@ -52,7 +54,7 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
 }
 
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
-    (void) timers_forget(&w->timers, pid); /* one signal is enough */
+    (void) timers_forget(&w->timers, pid); /* the process gets only one signal */
     w->on_expired(w->arg, pid);
     if (kill(pid, signum) < 0 && errno != ESRCH) {
         cr_warn("cannot send signal %d to process %d: %s", signum, (int) pid, strerror(errno));
@@ -108,7 +110,8 @@ static void take_lines(struct watchdog *w) {
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct watchdog *w = poll->data;
     (void) status, (void) events;
-    if (cr_buffer_reserve(&w->input, LINE_BYTES_MAX) < 0) return; /* the loop calls again */
+    /* out of memory: the loop calls again */
+    if (cr_buffer_reserve(&w->input, LINE_BYTES_MAX) < 0) return;
     ssize_t n = read(w->fd, w->input.data + w->input.len, LINE_BYTES_MAX);
     if (n <= 0) return;
     w->input.len += (size_t) n;
@@ -118,7 +121,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* ---- opening and closing ---- */
 
-/* The pipe is opened for writing, too: otherwise it would end when the last worker closes it. */
+/* Creates and opens the pipe. We open it for writing, too, because otherwise it would report its
+ * end when the last worker closes it. */
 static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     if (unlink(path) < 0 && errno != ENOENT) {
         return cr_fail_errno(err, "cannot remove what is at the timer pipe's place '%s'", path);

@@ -15,7 +15,8 @@ int connect(int fd, const struct sockaddr *to, socklen_t len) {
     *(void **) &real = dlsym(RTLD_NEXT, "connect");
     int type = 0;
     socklen_t size = sizeof(type);
-    (void) getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size); /* not the UDP socket by which it finds its address */
+    /* Gloo also connects a UDP socket, by which it finds its own address. */
+    (void) getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
     if (type == SOCK_STREAM && is_from_gloo(__builtin_return_address(0))) (void) raise(SIGSTOP);
     return real(fd, to, len);
 }

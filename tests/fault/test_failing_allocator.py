@@ -2,48 +2,322 @@
 # timeout: 300
 """Every program either does its job or ends with a clear error when an allocation fails."""
 import pathlib
+import re
+import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from allocation_failures import FAILING, for_each_allocation  # noqa: E402
-from crun_test import run_tests  # noqa: E402
+import crun_test  # noqa: E402
+from allocation_failures import DEADLINE_S, FAILING, for_each_allocation  # noqa: E402
+from crun_test import BUILD, TIMEOUT_S, run_tests, signal  # noqa: E402
+from free_port import free_port  # noqa: E402
+from rdzv_raw import SUCCEEDED, Member  # noqa: E402
+from store_raw import Modern, Server, listed, text  # noqa: E402
 
-CRUN = FAILING / "crun"
+CRUN, STORE, AGENT, WORKER = (FAILING / name for name in ("crun", "crun-store", "crun-agent", "worker"))
 
 
-def shell(text):
-    return ["--no-python", "/bin/sh", "-c", text.replace("$", "$$")]
+def shell(words):
+    return ["--no-python", "/bin/sh", "-c", words.replace("$", "$$")]
+
+
+# ---- crun on one node ----
+
+def alone(case):
+    """Where memory stays short the node ends when a time limit of the rendezvous is over: short ones,
+    so that the test does not take long."""
+    limits = "join_timeout=1,read_timeout=0.5,keep_alive_interval=0.1,keep_alive_max_attempt=3"
+    return ["--standalone", "--nproc-per-node=2",
+            *([f"--rdzv-conf={limits}"] if case.wish.endswith("+") else [])]
 
 
 def start(case):
-    return case.run([CRUN, "--standalone", "--nproc-per-node=2", f"--log-dir={case.folder}/logs",
-                     "--tee=3", *shell("echo out; echo err >&2")])
+    return case.run([CRUN, *alone(case), f"--log-dir={case.folder}/logs", "--tee=3",
+                     *shell("echo out; echo err >&2")])
 
 
 def restart(case):
-    return case.run([CRUN, "--standalone", "--nproc-per-node=2", "--max-restarts=1",
+    return case.run([CRUN, *alone(case), "--max-restarts=1",
                      *shell('exit "$((1 - TORCHELASTIC_RESTART_COUNT))"')])
 
 
 def report(case):
-    """The worker writes an error file and fails: status 1, whether or not memory lasts."""
-    text = '{"message": {"message": "broken", "extraInfo": {"timestamp": "1"}}}'
-    status, err = case.run([CRUN, "--standalone", "--nproc-per-node=2",
-                            *shell(f"echo '{text}' >$TORCHELASTIC_ERROR_FILE; exit 3")])
+    """The workers write error files and fail: crun ends with 1 and says so, or that memory is short."""
+    record = '{"message": {"message": "broken", "extraInfo": {"timestamp": "1"}}}'
+    status, err = case.run([CRUN, *alone(case),
+                            *shell(f"echo '{record}' >$TORCHELASTIC_ERROR_FILE; exit 3")])
     assert status == 1, (status, err)
     return (0, err) if "broken" in err or "exit code 3" in err else (1, err)
 
 
 def test_start(tmp):
-    for_each_allocation(tmp, start, CRUN, later="")
+    for_each_allocation(tmp, start, CRUN)
 
 
 def test_restart(tmp):
-    for_each_allocation(tmp, restart, CRUN, later="")
+    for_each_allocation(tmp, restart, CRUN)
 
 
 def test_report(tmp):
-    for_each_allocation(tmp, report, CRUN, later="")
+    for_each_allocation(tmp, report, CRUN)
+
+
+# ---- two nodes: the allocator of one of them fails ----
+
+def two_nodes(case, hosts):
+    """A round, a restart and the end. Memory may be short on the node that hosts, which then refuses
+    the other one: so either of them may be the one that says it."""
+    words = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job", "--rdzv-backend=c10d",
+             "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1",
+             *shell('[ "$RANK.$TORCHELASTIC_RESTART_COUNT" != 0.0 ]')]
+    conf = "--rdzv-conf=join_timeout=3,read_timeout=3,is_host="
+    failing = case.start([CRUN, f"{conf}{int(hosts)}", *words])
+    other = case.start([crun_test.CRUN, f"{conf}{int(not hosts)}", *words], case.plain_environment())
+    try:
+        status, err = case.finish(failing)
+        if status != 0:
+            other.send_signal(signal.SIGTERM)
+        other_status, other_err = case.finish(other)
+    finally:
+        for node in failing, other:
+            node.kill()
+            node.wait()
+    assert status != 0 or other_status == 0, f"the other node ended with {other_status}: {other_err}"
+    return status, f"{err}--- the other node:\n{other_err}"
+
+
+def hosting_node(case):
+    return two_nodes(case, hosts=True)
+
+
+def joining_node(case):
+    return two_nodes(case, hosts=False)
+
+
+def test_hosting_node(tmp):
+    for_each_allocation(tmp, hosting_node, CRUN)
+
+
+def test_joining_node(tmp):
+    for_each_allocation(tmp, joining_node, CRUN)
+
+
+# ---- crun-store ----
+
+class Peer:
+    """What store_raw wants to know about a server."""
+
+    def __init__(self, address):
+        self.port = int(address.rsplit(":", 1)[1])
+
+    def connect(self, host):
+        connection = Server.connect(self, host)
+        connection.settimeout(DEADLINE_S)
+        return connection
+
+
+def first_line(process):
+    """The address that a server prints, or "" if it has ended."""
+    return process.stdout.readline().strip()
+
+
+def end(case, process):
+    process.send_signal(signal.SIGTERM)
+    return case.finish(process)
+
+
+def use_store(server, name):
+    """Every operation, with values that must be kept, grown, handed out and dropped. `name` keeps the
+    keys of two clients apart."""
+    c = Modern(server)
+    c.set(f"{name}key", "one")
+    assert c.get(f"{name}key") == b"one"
+    c.say("append", text(f"/{name}key"), text("x" * 100000))
+    c.say("compare_set", text(f"/{name}key"), text("other"), text("new"))
+    c.value()
+    c.add(f"{name}count", 1)
+    c.wait(f"{name}key", f"{name}count")
+    c.byte()
+    c.check(f"{name}key", "absent")
+    c.say("multi_set", struct.pack("<Q", 2), *map(text, (f"/{name}a", "1", f"/{name}b", "2")))
+    c.say("multi_get", listed([f"/{name}a", f"/{name}b"]))
+    assert c.value() + c.value() == b"12"
+    for value in "first", "second":
+        c.say("push", text(f"/{name}queue"), text(value))
+    c.say("len", text(f"/{name}queue"))
+    assert c.number() == 2
+    for left, value in (2, b"first"), (1, b"second"):
+        c.say("pop", text(f"/{name}queue"))
+        assert c.number() == left and c.value() == value
+    c.say("list_keys")
+    for _ in range(c.number()):
+        c.value()
+    c.num_keys()
+    assert c.delete(f"{name}a") == 1
+    c.close()
+
+
+def wait_in_store(server, name):
+    """One client waits for a key that another one sets."""
+    waiter, setter = Modern(server), Modern(server)
+    waiter.wait(f"{name}late")
+    setter.set_for_all(f"{name}late", "x")
+    waiter.byte()
+    for c in waiter, setter:
+        c.close()
+
+
+def store(case):
+    """A client whose connection the server drops for lack of memory is dropped, no more: the server
+    goes on, and the next client finds it whole."""
+    process = case.start([STORE, "serve", "--host", "127.0.0.1", "--port", "0"])
+    address = first_line(process)
+    if address == "":
+        return case.finish(process)
+    server, dropped = Peer(address), 0
+    for n, use in enumerate([use_store, wait_in_store, use_store]):
+        try:
+            use(server, f"{n}-")
+        except (EOFError, ConnectionError):
+            dropped += 1
+    allowed = 3 if case.wish.endswith("+") else 0 if case.wish == "0" else 1
+    assert dropped <= allowed, f"{dropped} clients were dropped"
+    return end(case, process)
+
+
+def test_store(tmp):
+    for_each_allocation(tmp, store, STORE)
+
+
+def prints_all_or_nothing(case, argv):
+    """A command that ends well has printed its whole answer."""
+    status, err = case.run(argv)
+    shape = re.sub(r"[0-9.]+", "0", case.out)
+    if case.wish == "0":
+        prints_all_or_nothing.shape = shape
+    elif status == 0:
+        assert shape == prints_all_or_nothing.shape, f"status 0, but printed only\n{case.out}"
+    return status, err
+
+
+COMMANDS = (["set", "AT", "key", "value"], ["get", "AT", "key"], ["get", "--json", "AT", "key"],
+            ["add", "AT", "count", "1"], ["wait", "AT", "key", "count"], ["keys", "AT"],
+            ["keys", "--json", "AT"], ["stat", "AT"], ["stat", "--json", "AT"], ["ping", "AT"],
+            ["delete", "AT", "gone"], ["--help"])
+
+
+def test_store_commands(tmp):
+    with Server() as server:
+        client = Modern(server)
+        client.set_for_all("key", "x" * 5000)
+        for n, words in enumerate(COMMANDS):
+            words = [server.address if w == "AT" else w for w in words]
+
+            def store_command(case):
+                client.set_for_all("gone", "soon")
+                return prints_all_or_nothing(case, [STORE, *words])
+
+            folder = tmp / str(n)
+            folder.mkdir()
+            for_each_allocation(folder, store_command, STORE)
+
+
+# ---- crun-agent ----
+
+def agent(case):
+    """One job with one node, from its JOIN to the good end. If the agent lacks memory for it, the
+    node is refused or cut off; the agent itself lives until it is stopped."""
+    process = case.start([AGENT, "serve", "--listen=127.0.0.1:0"])
+    address = first_line(process)
+    if address == "":
+        return case.finish(process)
+    try:
+        run_job(address)
+    except (AssertionError, ConnectionError):
+        assert case.wish != "0", "a job failed that has memory"
+    return end(case, process)
+
+
+def run_job(address):
+    node = Member(address, timeout=DEADLINE_S)
+    node.send_join()
+    for name in "WELCOME", "ACCEPTED", "ROUND":
+        node.expect(name)
+    node.send("SUCCEEDED", round=0)
+    assert node.expect("END")["outcome"] == SUCCEEDED
+    node.close()
+
+
+def test_agent(tmp):
+    for_each_allocation(tmp, agent, AGENT)
+
+
+def test_agent_commands(tmp):
+    server = crun_test.start([BUILD / "bin" / "crun-agent", "serve", "--listen=127.0.0.1:0"])
+    try:
+        address = first_line(server)
+        node = Member(address, timeout=TIMEOUT_S)
+        node.send_join()
+        for name in "WELCOME", "ACCEPTED", "ROUND":
+            node.expect(name)
+
+        def status(case):
+            return prints_all_or_nothing(case, [AGENT, "status", address])
+
+        def status_json(case):
+            return prints_all_or_nothing(case, [AGENT, "status", "--json", address])
+
+        def dump(case):
+            return case.run([AGENT, "dump", address, "--job", "job"])
+
+        for command in status, status_json, dump:
+            folder = tmp / command.__name__
+            folder.mkdir()
+            for_each_allocation(folder, command, AGENT)
+    finally:
+        server.kill()
+        server.communicate()
+
+
+# ---- a worker of libcrunrt ----
+
+def worker_pair(case, *words):
+    """Rank 0's allocator fails; rank 1 is whole. A store of their own, for no key may be left over."""
+    with Server() as server:
+        def environment(make, rank):
+            return make(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
+                        MASTER_ADDR="127.0.0.1", MASTER_PORT=server.port,
+                        TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT=0,
+                        CRUNRT_BACKEND_DIR=BUILD / "lib" / "crunrt")
+        other = case.start([WORKER, *words], environment(case.plain_environment, 1))
+        try:
+            status, err = case.run([WORKER, *words], environment(case.environment, 0))
+            if status == 0:
+                other_status, other_err = case.finish(other)
+                assert other_status == 0, f"rank 1 ended with {other_status}: {other_err}"
+        finally:
+            other.kill()
+            other.communicate()
+    return status, err
+
+
+def worker_store(case):
+    return worker_pair(case)
+
+
+def worker_group(case):
+    return worker_pair(case, "group")
+
+
+def test_worker_store(tmp):
+    for_each_allocation(tmp, worker_store, WORKER)
+
+
+def test_worker_group(tmp):
+    if not (BUILD / "lib" / "crunrt" / "gloo.so").exists():
+        print("note: no Gloo here, so no group")
+        return
+    for_each_allocation(tmp, worker_group, WORKER)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-/* libFuzzer target: any bytes as the packets that an agent sends to its worker, one after the
- * other. Whatever they hold, the worker's state keeps its rules:
+/* libFuzzer target: any bytes as packets of the channel between worker and agent, one after the
+ * other. Both sides decode them with the same function; a worker then takes over what they say.
+ * Whatever they hold:
  *
- *   - a text ends with a NUL within its packet;
+ *   - a text that is read as a string ends with a NUL within its packet;
  *   - a worker is frozen only by an announced change, and its wait then has a deadline;
  *   - a place that is taken over is one that a launcher could have given. */
 #include "base/assert.h"
@@ -28,6 +29,12 @@ static void check_state(const struct round_state *s) {
     CR_ASSERT(s->change_until_ms == 0 || s->change_until_ms >= NOW_MS);
 }
 
+static void check_texts(const struct channel_packet *p) {
+    CR_ASSERT(strnlen(p->text, sizeof(p->text)) < sizeof(p->text));
+    if (p->type != CHANNEL_HELLO) return;
+    CR_ASSERT(strnlen(p->hello.token, sizeof(p->hello.token)) < sizeof(p->hello.token));
+}
+
 static void check_place(const struct channel_packet *p) {
     struct worker_place place = {.rank = -7};
     struct cr_error err;
@@ -45,8 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct channel_packet p;
     while (size > 0) {
         size_t len = size < sizeof(p) ? size : sizeof(p);
-        if (packet_decode(data, len, &p) == 0) {
-            CR_ASSERT(strnlen(p.text, sizeof(p.text)) < sizeof(p.text));
+        if (channel_packet_decode(data, len, &p) == 0) {
+            check_texts(&p);
             round_state_receive(&s, &p, NOW_MS);
             check_place(&p);
             check_state(&s);

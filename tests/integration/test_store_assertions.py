@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tests/store_assertions.md names tests that exist: each `where: name, name` in its last columns."""
+"""tests/store_assertions.md names tests that exist: each `where: name, name` in its last
+columns."""
 import glob
 import pathlib
 import re
@@ -7,8 +8,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PLACES = {
-    "server": "tests/integration/test_store_server.py", "faults": "tests/fault/test_store_faults.py",
-    "1.13": "tests/interop/test_store_torch.py", "1.13-clients": "tests/interop/test_store_torch_clients.py",
+    "server": "tests/integration/test_store_server.py",
+    "faults": "tests/fault/test_store_faults.py",
+    "1.13": "tests/interop/test_store_torch.py",
+    "1.13-clients": "tests/interop/test_store_torch_clients.py",
     "modern": "tests/interop/test_store_modern.py",
     **{w: f"tests/unit/test_store_{w}.c" for w in ("keyspace", "wire", "client", "model")},
 }
@@ -34,7 +37,8 @@ def main():
                 missing.append(f"no file {path}")
     print(f"{checked} names")
     if missing or checked < 60:
-        sys.exit("FAIL: " + "; ".join(missing or ["too few names were found: is the table another?"]))
+        sys.exit("FAIL: "
+                 + "; ".join(missing or ["too few names were found: is the table another?"]))
 
 
 main()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""crun-store's commands against our server: results, exit statuses, and one line for every mistake."""
+"""crun-store's commands against our server: results, exit statuses, and one line for every
+mistake."""
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ from store_peer import Driver, Server, to_hex  # noqa: E402
 
 
 def run(*words, stdin=None, status=0):
-    done = subprocess.run([CRUN_STORE, *map(str, words)], capture_output=True, input=stdin, timeout=60)
+    done = subprocess.run([CRUN_STORE, *map(str, words)], capture_output=True, input=stdin,
+                          timeout=60)
     assert done.returncode == status, (words, done)
     return done.stdout, done.stderr.decode()
 
@@ -51,19 +53,24 @@ def test_values(tmp):
 
 
 def test_odd_keys_are_shown_not_obeyed(tmp):
-    """What a client chose to call a key: neither the terminal nor a script's reader is led by it."""
-    odd = {b"plain": b"plain", "gr\u00fc\u00df \u6f22 \U0001f600".encode(): "gr\u00fc\u00df \u6f22 \U0001f600".encode(),
-           b"\x1b[31m": b"\\x1b[31m", b"\xc2\x9b31m": b"\\xc2\\x9b31m", b"\x9b": b"\\x9b", b"a\nb": b"a\\x0ab",
-           b"\0\x7f": b"\\x00\\x7f", b"\xff\xc3": b"\\xff\\xc3", b"\xe0\x80\x9b": b"\\xe0\\x80\\x9b",
+    """Control sequences in keys reach neither a terminal nor a JSON reader unescaped."""
+    odd = {b"plain": b"plain",
+           "gr\u00fc\u00df \u6f22 \U0001f600".encode(): "gr\u00fc\u00df \u6f22 \U0001f600".encode(),
+           b"\x1b[31m": b"\\x1b[31m", b"\xc2\x9b31m": b"\\xc2\\x9b31m", b"\x9b": b"\\x9b",
+           b"a\nb": b"a\\x0ab",
+           b"\0\x7f": b"\\x00\\x7f", b"\xff\xc3": b"\\xff\\xc3",
+           b"\xe0\x80\x9b": b"\\xe0\\x80\\x9b",
            b"\xed": b"\\xed", b'"\\\'': b'"\\\'', b"": b""}
     with Server() as server, Driver("tcp", server.port) as store:
         at = f"127.0.0.1:{server.port}"
         store.multi_set({key: "" for key in odd})
         assert run("keys", at)[0] == b"".join(odd[key] + b"\n" for key in sorted(odd))
-        assert [key.encode("latin-1") for key in json.loads(run("keys", "--json", at)[0])] == sorted(odd)
+        listed = json.loads(run("keys", "--json", at)[0])
+        assert [key.encode("latin-1") for key in listed] == sorted(odd)
         missing = [key + b"?" for key in odd]
         store.send("wait", *map(to_hex, missing))
-        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 1, "the waiter")
+        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 1,
+                 "the waiter")
         wait = json.loads(run("stat", "--json", at)[0])["waiting"][0]
         assert [key.encode("latin-1") for key in wait["keys"]] == [b"/" + key for key in missing]
         assert run("stat", at)[0].endswith(b" ".join(b"/" + odd[key] + b"?" for key in odd) + b"\n")
@@ -74,7 +81,8 @@ def test_odd_keys_are_shown_not_obeyed(tmp):
             "crun-store get: no key 'a\\x0az'; 'crun-store keys' lists them"
         assert fails("delete", at, "a\nz") == "crun-store delete: no key 'a\\x0az'"
         assert fails("get", at, "k" * 2000).endswith("'; 'crun-store keys' lists them")
-        assert fails("a\nb", status=2) == "crun-store: unknown command 'a\\x0ab'; try 'crun-store --help'"
+        assert fails("a\nb", status=2) == \
+            "crun-store: unknown command 'a\\x0ab'; try 'crun-store --help'"
 
 
 def test_ipv6_is_written_as_it_is_given(tmp):
@@ -86,7 +94,8 @@ def test_ipv6_is_written_as_it_is_given(tmp):
     except OSError:
         return  # no IPv6 on this machine
     nobody = f"[::1]:{held.getsockname()[1]}"
-    assert fails("stat", nobody).startswith(f"crun-store stat: connect to {nobody}: Connection refused")
+    refused = f"crun-store stat: connect to {nobody}: Connection refused"
+    assert fails("stat", nobody).startswith(refused)
     held.close()
     with Server("--host", "::1") as server:
         at = f"[::1]:{server.port}"
@@ -96,8 +105,10 @@ def test_ipv6_is_written_as_it_is_given(tmp):
 
 
 def test_closed_standard_files(tmp):
-    """What is opened next must not become them: the server's own sockets would, and libuv aborts."""
-    server = subprocess.Popen(["sh", "-c", '"$0" serve --host 127.0.0.1 --port 0 <&- >&- & echo $!; wait $!',
+    """What is opened next must not become them: the server's own sockets would, and libuv
+    aborts."""
+    server = subprocess.Popen(["sh", "-c",
+                               '"$0" serve --host 127.0.0.1 --port 0 <&- >&- & echo $!; wait $!',
                                CRUN_STORE], stdout=subprocess.PIPE, text=True)
     pid = int(server.stdout.readline())
     files = f"/proc/{pid}/fd"
@@ -125,7 +136,8 @@ def test_wait(tmp):
         assert text.startswith("crun-store wait: 'b' is missing: wait for 'a', 'b' at store"), text
         waiter = threading.Thread(target=run, args=("wait", at, "a", "late"))
         waiter.start()
-        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 1, "a waiter")
+        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 1,
+                 "a waiter")
         run("set", at, "late", "")
         waiter.join(60)
         assert not waiter.is_alive()
@@ -137,7 +149,8 @@ def test_stat_says_who_waits(tmp):
         one.set("here", "12345")
         one.send("wait", *map(to_hex, ["here", "gone", "w\n\xe9"]))
         two.send("barrier", 2, to_hex("b"))
-        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 2, "waiters")
+        wait_for(lambda: json.loads(run("stat", "--json", at)[0])["waiting_clients"] == 2,
+                 "waiters")
         stat = json.loads(run("stat", "--json", at)[0])
         assert stat["clients"] == 2 and stat["keys"] == 2, stat
         waits = {wait["kind"]: wait for wait in stat["waiting"]}
@@ -161,20 +174,25 @@ def test_mistakes(tmp):
     usage = {
         (): "crun-store: no command given; try 'crun-store --help'",
         ("frob",): "crun-store: unknown command 'frob'; try 'crun-store --help'",
-        ("get",): "crun-store get: no HOST:PORT given; give HOST:PORT KEY; try 'crun-store get --help'",
+        ("get",):
+            "crun-store get: no HOST:PORT given; give HOST:PORT KEY; try 'crun-store get --help'",
         ("get", "localhost", "k"):
             "crun-store get: no port in 'localhost': write HOST:PORT; try 'crun-store get --help'",
-        ("get", "a:b", "k"): "crun-store get: the port of endpoint 'a:b' must be a number from 0 to "
-                             "65535; try 'crun-store get --help'",
-        ("get", "h:1"): "crun-store get: no KEY given; give HOST:PORT KEY; try 'crun-store get --help'",
+        ("get", "a:b", "k"):
+            "crun-store get: the port of endpoint 'a:b' must be a number from 0 to 65535; try "
+            "'crun-store get --help'",
+        ("get", "h:1"):
+            "crun-store get: no KEY given; give HOST:PORT KEY; try 'crun-store get --help'",
         ("get", "h:1", "k", "l"):
             "crun-store get: unexpected argument 'l'; try 'crun-store get --help'",
         ("get", "--fast", "h:1", "k"):
             "crun-store get: unknown option '--fast'; try 'crun-store get --help'",
-        ("get", "--timeout", "soon", "h:1", "k"): "crun-store get: cannot use 'soon' for --timeout: "
-                                                  "give seconds, such as 2.5; try 'crun-store get --help'",
-        ("wait", "--timeout=-1", "h:1", "k"): "crun-store wait: cannot use '-1' for --timeout: give "
-                                              "seconds, such as 2.5; try 'crun-store wait --help'",
+        ("get", "--timeout", "soon", "h:1", "k"):
+            "crun-store get: cannot use 'soon' for --timeout: give seconds, such as 2.5; try "
+            "'crun-store get --help'",
+        ("wait", "--timeout=-1", "h:1", "k"):
+            "crun-store wait: cannot use '-1' for --timeout: give seconds, such as 2.5; try "
+            "'crun-store wait --help'",
         ("add", "h:1", "k", "1.5"): "crun-store add: '1.5' is not a whole number of 64 bits; try "
                                     "'crun-store add --help'",
     }
@@ -190,20 +208,24 @@ def test_an_answer_that_cannot_be_written(tmp):
         at = f"127.0.0.1:{server.port}"
         run("set", at, "k", "v")
         for words in (["get", at, "k"], ["keys", at], ["--help"], ["--version"], ["get", "--help"]):
-            done = subprocess.run([CRUN_STORE, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            done = subprocess.run([CRUN_STORE, *words], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
             assert done.returncode == 1, words
-            assert done.stderr == "crun-store: cannot write to stdout: No space left on device\n", done
+            assert done.stderr == "crun-store: cannot write to stdout: No space left on device\n", \
+                done
 
 
 def test_nobody_there(tmp):
     with socket.socket() as held:  # bound, not listening: refused, and nobody else can take it
         held.bind(("127.0.0.1", 0))
         at = f"127.0.0.1:{held.getsockname()[1]}"
-        assert "timed out after 5000 ms" in fails("ping", "--timeout", "5", at)  # the default, but asked for
+        # the default, but asked for
+        assert "timed out after 5000 ms" in fails("ping", "--timeout", "5", at)
         assert fails("get", "--timeout", "0.3", at, "k") == \
             f"crun-store get: connect to the store at {at}: timed out after 300 ms (Connection " \
             "refused); is it running there?"
-        assert fails("stat", at) == f"crun-store stat: connect to {at}: Connection refused; is it running there?"
+        assert fails("stat", at) == \
+            f"crun-store stat: connect to {at}: Connection refused; is it running there?"
 
 
 def test_stat_of_another_server(tmp):

@@ -2,8 +2,8 @@
 # timeout: 900
 """Our store and a current torch, both of whose server backends are peers of our client.
 
-`make interop-modern` makes that torch and runs this; CRUN_TEST_MODERN_PYTHON names another one. What
-the backends do in the corners is written down here as seen, backend by backend and ours beside
+`make interop-modern` makes that torch and runs this; CRUN_TEST_MODERN_PYTHON names another one.
+What the backends do in the corners is written down here as seen, backend by backend and ours beside
 them; docs/protocols/store.md says why ours is as it is."""
 import os
 import socket
@@ -26,7 +26,8 @@ BARRIER = RELEASE >= (2, 11)
 LIST_KEYS = RELEASE >= (2, 10)
 QUEUES = RELEASE >= (2, 8)
 # Debian builds torch without its libuv backend.
-LIBUV = subprocess.run([PYTHON, "-c", "import torch.distributed as d; d.TCPStore('127.0.0.1', 0, None, "
+LIBUV = subprocess.run([PYTHON, "-c",
+                        "import torch.distributed as d; d.TCPStore('127.0.0.1', 0, None, "
                         "True, use_libuv=True)"], capture_output=True).returncode == 0
 if not LIBUV:
     os.environ["USE_LIBUV"] = "0"
@@ -66,12 +67,14 @@ def test_their_client_our_server(tmp):
 def test_barrier_meets_torchs(tmp):
     """One barrier of torch's and ours, at our server and at both of theirs."""
     code = ("import sys, datetime, torch.distributed as d\n"
-            "s = d.TCPStore('127.0.0.1', int(sys.argv[1]), None, False, datetime.timedelta(seconds=60))\n"
+            "minute = datetime.timedelta(seconds=60)\n"
+            "s = d.TCPStore('127.0.0.1', int(sys.argv[1]), None, False, minute)\n"
             "s.barrier('meet', 2)\n")
     for make in SERVERS.values() if BARRIER else ():
         with make() as server, Driver("tcp", server.port) as store:
             store.send("barrier", 2, to_hex("meet"))
-            subprocess.run([PYTHON, "-c", code, str(server.port)], check=True, timeout=TIMEOUT_S * 3)
+            subprocess.run([PYTHON, "-c", code, str(server.port)], check=True,
+                           timeout=TIMEOUT_S * 3)
             store.answer()
 
 
@@ -141,21 +144,27 @@ VECTORS = [
     ("M09 add", "04 04 00 00 00 00 00 00 00 2f 63 74 72 f9 ff ff ff ff ff ff ff",
      "fe ff ff ff ff ff ff ff"),
     ("stored text", "03 04 00 00 00 00 00 00 00 2f 63 74 72", "02 00 00 00 00 00 00 00 2d 32"),
-    ("M10 compare_set", "02 03 00 00 00 00 00 00 00 2f 63 73 00 00 00 00 00 00 00 00 01 00 00 00 00 "
+    ("M10 compare_set",
+     "02 03 00 00 00 00 00 00 00 2f 63 73 00 00 00 00 00 00 00 00 01 00 00 00 00 "
      "00 00 00 61", "01 00 00 00 00 00 00 00 61"),
-    ("M11 compare_set", "02 06 00 00 00 00 00 00 00 2f 6e 6f 6b 65 79 03 00 00 00 00 00 00 00 65 78 "
+    ("M11 compare_set",
+     "02 06 00 00 00 00 00 00 00 2f 6e 6f 6b 65 79 03 00 00 00 00 00 00 00 65 78 "
      "70 03 00 00 00 00 00 00 00 64 65 73", "03 00 00 00 00 00 00 00 65 78 70"),
     ("M12 check", "05 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 6b", "00"),
-    ("M13 check", "05 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 6b 05 00 00 00 00 00 00 00 "
+    ("M13 check",
+     "05 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 6b 05 00 00 00 00 00 00 00 "
      "2f 6e 6f 70 65", "01"),
-    ("M14 wait, cancel", "06 01 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00 2f 67 6f 6e 65 0c", "01"),
+    ("M14 wait, cancel", "06 01 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00 2f 67 6f 6e 65 0c",
+     "01"),
     ("M16 delete", "08 02 00 00 00 00 00 00 00 2f 6b", "01 00 00 00 00 00 00 00"),
     ("M16 delete absent", "08 02 00 00 00 00 00 00 00 2f 6b", "00 00 00 00 00 00 00 00"),
     ("M17 append", "09 02 00 00 00 00 00 00 00 2f 6b 02 00 00 00 00 00 00 00 78 79", ""),
     ("appended", "03 02 00 00 00 00 00 00 00 2f 6b", "02 00 00 00 00 00 00 00 78 79"),
-    ("M19 multi_set", "0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 "
+    ("M19 multi_set",
+     "0b 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 "
      "00 31 02 00 00 00 00 00 00 00 2f 62 02 00 00 00 00 00 00 00 32 32", ""),
-    ("M18 multi_get", "0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 "
+    ("M18 multi_get",
+     "0a 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 02 00 00 00 00 00 00 "
      "00 2f 62", "01 00 00 00 00 00 00 00 31 02 00 00 00 00 00 00 00 32 32"),
 ]
 QUEUE_VECTORS = [
@@ -168,7 +177,8 @@ QUEUE_VECTORS = [
 ]
 BARRIER_VECTORS = [
     ("hello", HELLO + "0d 39 30 00 00", "39 30 00 00"),
-    ("first arrival, given up", "12 03 00 00 00 00 00 00 00 2f 62 31 02 00 00 00 00 00 00 00 0c", "01"),
+    ("first arrival, given up", "12 03 00 00 00 00 00 00 00 2f 62 31 02 00 00 00 00 00 00 00 0c",
+     "01"),
     ("M25 last arrival", "12 03 00 00 00 00 00 00 00 2f 62 31 02 00 00 00 00 00 00 00", "00"),
 ]
 LIST_ONE = ("M24 list_keys of one", "11", "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 6b")
@@ -264,7 +274,8 @@ CORNERS = {  # libuv, classic, ours
                                    ZERO, "end", ZERO),
     "woken by SET": (lambda p: woken_by(p, "/w1", "01" + key("/w1") + key("x")), "00", "00", "00"),
     "woken by ADD": (lambda p: woken_by(p, "/w2", "04" + key("/w2") + u64(1)), "00", "00", "00"),
-    "woken by APPEND": (lambda p: woken_by(p, "/w3", "09" + key("/w3") + key("x")), "00", "00", "00"),
+    "woken by APPEND": (lambda p: woken_by(p, "/w3", "09" + key("/w3") + key("x")), "00", "00",
+                        "00"),
     "woken by MULTI_SET": (lambda p: woken_by(p, "/w4", "0b" + u64(1) + key("/w4") + key("x")),
                            "00", "00", "00"),
     "woken by COMPARE_SET that creates": (
@@ -272,13 +283,17 @@ CORNERS = {  # libuv, classic, ours
     "woken by COMPARE_SET that does not": (
         lambda p: woken_by(p, "/w6", "02" + key("/w6") + key("e") + key("x")), "00", "", ""),
     "CANCEL_WAIT of nothing": (lambda p: ask(p, HELLO + "0c")[0], "01", "01", "01"),
-    "ADD to text": (lambda p: ask(p, HELLO + "01" + key("/t") + key("abc") + "04" + key("/t") + u64(1))[0],
+    "ADD to text": (lambda p: ask(p, HELLO + "01" + key("/t") + key("abc") + "04" + key("/t")
+                                  + u64(1))[0],
                     "end", "end", "end"),
-    "key of 8193 bytes": (lambda p: ask(p, HELLO + "01" + key("x" * 8193) + key("") + "0d39300000")[0],
+    "key of 8193 bytes": (lambda p: ask(p, HELLO + "01" + key("x" * 8193) + key("")
+                                        + "0d39300000")[0],
                           "end", "39300000", "39300000"),
-    "key of 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65536) + key("") + "0d39300000")[0],
+    "key of 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65536) + key("")
+                                    + "0d39300000")[0],
                       "end", "39300000", "39300000"),
-    "key over 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65537) + key("") + "0d39300000")[0],
+    "key over 64 KiB": (lambda p: ask(p, HELLO + "01" + key("/" + "x" * 65537) + key("")
+                                      + "0d39300000")[0],
                         "end", "39300000", "end"),
     "length 2^63": (lambda p: ask(p, HELLO + "01" + u64(2 ** 63))[0], "end", "end", "end"),
 }

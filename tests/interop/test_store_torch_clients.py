@@ -101,7 +101,8 @@ def test_every_operation_of_the_client(tmp):
 def test_join_of_workers(tmp):
     """wait_for_workers: every client adds to init/, nobody is left behind."""
     join = ("import datetime, sys, torch.distributed as dist\n"
-            "s = dist.TCPStore('127.0.0.1', int(sys.argv[1]), 3, False, datetime.timedelta(seconds=60))\n"
+            "minute = datetime.timedelta(seconds=60)\n"
+            "s = dist.TCPStore('127.0.0.1', int(sys.argv[1]), 3, False, minute)\n"
             "s.set('rank' + sys.argv[2], 'here')\n")
     with Server() as server:
         ranks = [start([PYTHON, "-c", join, server.port, i]) for i in range(3)]
@@ -118,7 +119,8 @@ def test_process_group(tmp):
     with Server() as server:
         ranks = []
         for rank in range(3):
-            env = clean_env(MASTER_ADDR="127.0.0.1", MASTER_PORT=server.port, RANK=rank, WORLD_SIZE=3,
+            env = clean_env(MASTER_ADDR="127.0.0.1", MASTER_PORT=server.port, RANK=rank,
+                            WORLD_SIZE=3,
                             TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT=0,
                             GLOO_SOCKET_IFNAME="lo")
             ranks.append(start([PYTHON, "-c", GROUP], env=env))

@@ -132,7 +132,8 @@ def run_group(python, script, port, size, *args, attempt=0, **more):
 def share_file(python, path, torch_ranks, c_ranks):
     """Torch and C processes in one group through one file; the last one removes it."""
     size = torch_ranks + c_ranks
-    torches = [subprocess.Popen([python, torch_script("torch_file_store.py"), path, str(size), str(r)],
+    torches = [subprocess.Popen([python, torch_script("torch_file_store.py"), path, str(size),
+                                 str(r)],
                                 env=clean_env(), text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE) for r in range(torch_ranks)]
     values, failures = {}, []
@@ -163,7 +164,8 @@ def share_file(python, path, torch_ranks, c_ranks):
     assert not failures, failures
     want = [f"torch {r}" for r in range(torch_ranks)] + [f"C {r}" for r in range(torch_ranks, size)]
     assert all(seen == [w.encode() for w in want] for seen in values.values()), values
-    assert all(out.split() == "_".join(want).replace(" ", "_").split() for out, _ in outputs), outputs
+    words = "_".join(want).replace(" ", "_").split()
+    assert all(out.split() == words for out, _ in outputs), outputs
     assert not os.path.exists(path), "the last to leave did not remove the file"
 
 

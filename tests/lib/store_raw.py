@@ -16,7 +16,8 @@ SHADOW = 50 if BUILD.name in ("asan", "tsan") else 1
 VALIDATE = bytes.fromhex("00cef7853c")
 CODES = {
     "modern": dict(set=1, compare_set=2, get=3, add=4, check=5, wait=6, num_keys=7, delete=8,
-                   append=9, multi_get=10, multi_set=11, cancel=12, ping=13, push=14, pop=15, len=16,
+                   append=9, multi_get=10, multi_set=11, cancel=12, ping=13, push=14, pop=15,
+                   len=16,
                    list_keys=17, barrier=18),
     "legacy": dict(set=0, compare_set=1, get=2, add=3, check=4, wait=5, num_keys=6, watch=7,
                    delete=8),
@@ -100,6 +101,10 @@ class Raw:
     def byte(self):
         return self.receive(1)[0]
 
+    def push(self):
+        """A change of a watched key: the code, the key, the old and the new value."""
+        return self.receive(1) + self.value() + self.value() + self.value()
+
     def silent(self):
         """Nothing has arrived, although a round trip was made since."""
         self.num_keys()
@@ -112,7 +117,8 @@ class Raw:
             self.socket.settimeout(TIMEOUT_S)
 
     def closed(self):
-        """Waits for the end; what arrived before it does not matter. True if by FIN, else by RST."""
+        """Waits for the end; what arrived before it does not matter. True if by FIN, else by
+        RST."""
         try:
             while self.socket.recv(65536):
                 pass
@@ -131,7 +137,8 @@ class Raw:
         self.say("set", text("/" + key), text(value))
 
     def set_for_all(self, key, value):
-        """SET has no reply: what follows on this connection proves that others see the value, too."""
+        """SET has no reply: what follows on this connection proves that others see the value,
+        too."""
         self.set(key, value)
         self.num_keys()
 
@@ -176,5 +183,6 @@ def stat(server):
         return json.loads(s.recv(size, socket.MSG_WAITALL))
 
 
-__all__ = ["CODES", "Legacy", "Modern", "Raw", "SHADOW", "Server", "VALIDATE", "listed", "stat", "text",
+__all__ = ["CODES", "Legacy", "Modern", "Raw", "SHADOW", "Server", "VALIDATE", "listed", "stat",
+           "text",
            "wait_for"]

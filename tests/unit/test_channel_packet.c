@@ -34,16 +34,20 @@ static void receive_type(enum channel_type type) {
 START_TEST(test_only_whole_packets_are_decoded) {
     struct channel_packet p = {.type = CHANNEL_CHANGE, .id = 7}, out = {0};
     memset(p.text, 'x', sizeof(p.text));
-    ck_assert_int_eq(packet_decode(&p, sizeof(p) - 1, &out), -EPROTO);
-    ck_assert_int_eq(packet_decode(&p, sizeof(p) + 1, &out), -EPROTO);
-    ck_assert_int_eq(packet_decode(&p, 0, &out), -EPROTO);
+    ck_assert_int_eq(channel_packet_decode(&p, sizeof(p) - 1, &out), -EPROTO);
+    ck_assert_int_eq(channel_packet_decode(&p, sizeof(p) + 1, &out), -EPROTO);
+    ck_assert_int_eq(channel_packet_decode(&p, 0, &out), -EPROTO);
     p.reserved = 1;
-    ck_assert_int_eq(packet_decode(&p, sizeof(p), &out), -EPROTO);
+    ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), -EPROTO);
     ck_assert_uint_eq(out.id, 0); /* nothing is written on failure */
     p.reserved = 0;
-    ck_assert_int_eq(packet_decode(&p, sizeof(p), &out), 0);
+    ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), 0);
     ck_assert_uint_eq(out.id, 7);
     ck_assert_uint_eq(strlen(out.text), sizeof(out.text) - 1);
+    p.type = CHANNEL_HELLO;
+    memset(p.hello.token, 'x', sizeof(p.hello.token));
+    ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), 0);
+    ck_assert_uint_eq(strlen(out.hello.token), sizeof(out.hello.token) - 1);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /* The coordinator's rules one by one, on a virtual clock: when a round forms and with whom, which
- * ranks stay, what a failure costs, who is told what at the end. */
+ * ranks stay, what a failure costs, and which node is sent what at the end. */
 #include "base/clock.h"
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one node was told last. */
+/* What one node was sent: counts, and the last message of each kind. */
 struct peer {
     struct coordinator_seat *seat;
     int rounds, stops, ends, refused, hung_up;
@@ -217,8 +217,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ck_assert_int_eq(b.stops, 0); /* it knows */
-    say(&a, RDZV_FAILED, 0); /* a victim that died meanwhile: free of charge */
+    ck_assert_int_eq(b.stops, 0); /* it has sent FAILED, and stops by itself */
+    say(&a, RDZV_FAILED, 0); /* a victim of the same failure: not charged */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 1);
     say(&a, RDZV_JOIN, 0);
@@ -290,7 +290,7 @@ START_TEST(a_node_that_succeeded_is_stopped_with_the_others) {
 }
 END_TEST
 
-START_TEST(losses_and_leaving_are_free_of_charge) {
+START_TEST(losses_and_leaving_cost_no_restart) {
     struct peer a = {0}, b = {0}, spare = {0}, late = {0};
     setup(2, 2, 0); /* one charge would end the job */
     join(&a, "a");
@@ -339,7 +339,7 @@ START_TEST(after_a_failure_an_elastic_group_does_not_wait_for_more) {
 }
 END_TEST
 
-START_TEST(a_late_joiner_causes_a_round_for_free) {
+START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
     join(&a, "b");
@@ -349,13 +349,13 @@ START_TEST(a_late_joiner_causes_a_round_for_free) {
     ck_assert_int_eq(a.stops, 1);
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds, 2);
-    ck_assert_uint_eq(a.round.group_rank, 0); /* it had rank 0: it keeps it */
+    ck_assert_uint_eq(a.round.group_rank, 0); /* as before */
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(a.round.restart_count, 0);
 }
 END_TEST
 
-START_TEST(surplus_is_parked_and_steps_in_without_moving_ranks) {
+START_TEST(a_spare_steps_in_without_moving_ranks) {
     struct peer p[3] = {{0}}, spare = {0};
     setup(2, 3, 0);
     join(&p[0], "a");
@@ -363,7 +363,7 @@ START_TEST(surplus_is_parked_and_steps_in_without_moving_ranks) {
     join(&p[2], "d");
     join(&spare, "0"); /* would sort first */
     ck_assert_int_eq(spare.rounds + p[0].stops, 0);
-    for (int i = 0; i < 100; i++) { /* no time limit while parked */
+    for (int i = 0; i < 100; i++) { /* a spare has no time limit */
         pass(10000);
         for (int k = 0; k < 3; k++) beat(&p[k]);
         beat(&spare);
@@ -382,7 +382,8 @@ START_TEST(surplus_is_parked_and_steps_in_without_moving_ranks) {
 }
 END_TEST
 
-/* All are back at the same time, the spare was here first: who had a rank keeps it. */
+/* All nodes are back at the same time, and the spare joined first: the nodes of the round go
+ * first. */
 START_TEST(after_a_failure_the_spare_stays_the_spare) {
     struct peer a = {0}, b = {0}, spare = {0}, second_spare = {0};
     setup(2, 2, 1);
@@ -399,7 +400,7 @@ START_TEST(after_a_failure_the_spare_stays_the_spare) {
     ck_assert_int_eq(spare.rounds + second_spare.rounds, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(b.round.restart_count, 1);
-    lose(&b); /* the one that has waited longer steps in */
+    lose(&b); /* the spare steps in */
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(spare.rounds, 1);
     ck_assert_int_eq(second_spare.rounds, 0);
@@ -418,7 +419,8 @@ START_TEST(a_node_that_returns_gets_its_rank_back) {
     pass(14000); beat(&b); beat(&d); pass(14000); beat(&b); beat(&d); pass(2000);
     ck_assert_uint_eq(b.round.group_world_size, 2);
     ck_assert_uint_eq(b.round.group_rank, 1);
-    ck_assert_uint_eq(d.round.group_rank, 0); /* 2 is no rank any more: it fills the hole */
+    ck_assert_uint_eq(d.round.group_rank,
+                      0); /* rank 2 does not exist any more: it gets the free one */
     join(&a, "a");
     say(&b, RDZV_JOIN, 0);
     say(&d, RDZV_JOIN, 0);
@@ -428,7 +430,7 @@ START_TEST(a_node_that_returns_gets_its_rank_back) {
 }
 END_TEST
 
-START_TEST(success_needs_everybody_and_tells_the_spare) {
+START_TEST(success_needs_all_nodes_and_is_sent_to_spares) {
     struct peer a = {0}, b = {0}, spare = {0}, late = {0};
     setup(2, 2, 0);
     join(&a, "a");
@@ -436,7 +438,7 @@ START_TEST(success_needs_everybody_and_tells_the_spare) {
     join(&spare, "s");
     say(&a, RDZV_SUCCEEDED, 0);
     ck_assert_int_eq(a.ends, 0);
-    lose(&a); /* its work is done; it may go */
+    lose(&a); /* its workers ended well; it is not missed */
     ck_assert_int_eq(b.stops, 0);
     say(&b, RDZV_SUCCEEDED, 0);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
@@ -450,7 +452,7 @@ START_TEST(success_needs_everybody_and_tells_the_spare) {
 }
 END_TEST
 
-START_TEST(a_joiner_waits_while_the_job_ends_well) {
+START_TEST(a_late_node_waits_while_the_job_ends_well) {
     struct peer a = {0}, b = {0}, late = {0};
     setup(2, 3, 0);
     join(&a, "a");
@@ -466,7 +468,7 @@ START_TEST(a_joiner_waits_while_the_job_ends_well) {
 }
 END_TEST
 
-START_TEST(missing_nodes_are_a_timeout_that_says_who_came) {
+START_TEST(a_timeout_names_the_nodes_that_came) {
     struct peer a = {0};
     setup(2, 2, 0);
     defaults.join_timeout_ms = 3000;
@@ -515,12 +517,12 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_str_eq(b.why, "its workers could not be stopped for 120 s");
     ck_assert_int_eq(b.hung_up, 1);
-    ck_assert_uint_eq(a.round.group_world_size, 1); /* and the others go on */
+    ck_assert_uint_eq(a.round.group_world_size, 1); /* the other node goes on */
     ck_assert_uint_eq(a.round.restart_count, 1);
 }
 END_TEST
 
-START_TEST(silence_is_judged_after_the_lease_and_a_second_look) {
+START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
     join(&a, "a");
@@ -539,20 +541,20 @@ START_TEST(silence_is_judged_after_the_lease_and_a_second_look) {
 }
 END_TEST
 
-START_TEST(a_coordinator_that_was_asleep_judges_nobody) {
+START_TEST(a_coordinator_that_was_stopped_gives_up_no_node) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
     join(&a, "a");
     join(&b, "b");
     now += 3600000;
-    coordinator_tick(c, now); /* timers run before what lies in the sockets is read */
+    coordinator_tick(c, now); /* a timer runs before the waiting messages are read */
     beat(&a);
     beat(&b);
     pass(14000);
     ck_assert_int_eq(a.hung_up + b.hung_up + a.stops + b.stops, 0);
     now += 1000; /* both are over the lease: suspected */
     coordinator_tick(c, now);
-    now += 3600000; /* asleep again between the two looks */
+    now += 3600000; /* stopped again between the two looks */
     coordinator_tick(c, now);
     ck_assert_int_eq(a.hung_up + b.hung_up, 0);
 }
@@ -639,7 +641,7 @@ START_TEST(fixed_ranks_do_not_depend_on_the_order_of_joining) {
 }
 END_TEST
 
-/* The round of that one node would have the group rank 65535. */
+/* The only node of that round would have the group rank 65535. */
 START_TEST(fixed_ranks_need_one_number_of_nodes) {
     struct peer a = {0}, b = {0};
     setup(1, 65536, 0);
@@ -660,7 +662,7 @@ START_TEST(fixed_ranks_need_one_number_of_nodes) {
 }
 END_TEST
 
-START_TEST(who_came_is_said_with_node_ranks) {
+START_TEST(a_timeout_names_the_node_ranks_that_came) {
     struct peer a = {0}, b = {0};
     setup(3, 3, 0);
     defaults.join_timeout_ms = 3000;
@@ -684,7 +686,7 @@ static void count_seat(void *arg, const struct seat_view *seat) {
     ++*(int *) arg;
 }
 
-START_TEST(what_there_is_to_see) {
+START_TEST(the_view_shows_phase_seats_and_counts) {
     struct peer a = {0}, b = {0};
     struct coordinator_view v;
     int seats = 0;
@@ -764,7 +766,7 @@ START_TEST(memories_of_no_possible_job_are_refused) {
     join_as(&far, &j);
     ck_assert_int_eq(far.refused, 1);
     j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
-    join_as(&a, &j); /* what it has from us is believed */
+    join_as(&a, &j); /* this coordinator has counted as many itself */
     ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
 }
 END_TEST
@@ -817,7 +819,7 @@ static void run_two(struct peer *a, struct peer *b) {
     ck_assert_int_eq(a->rounds + b->rounds, 2);
 }
 
-START_TEST(a_joiner_is_announced_and_all_stop_after_one_step) {
+START_TEST(a_joining_node_is_announced_and_all_stop_after_the_agreed_step) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
     join(&d, "d");
@@ -849,7 +851,7 @@ START_TEST(a_joiner_is_announced_and_all_stop_after_one_step) {
 }
 END_TEST
 
-START_TEST(where_nobody_counts_steps_a_change_is_at_once) {
+START_TEST(without_counted_steps_a_change_takes_place_at_once) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
     join(&d, "d");
@@ -861,7 +863,7 @@ START_TEST(where_nobody_counts_steps_a_change_is_at_once) {
 }
 END_TEST
 
-START_TEST(who_counts_no_steps_is_not_waited_for) {
+START_TEST(a_node_without_counted_steps_is_not_waited_for) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
     join(&d, "d");
@@ -901,7 +903,7 @@ START_TEST(a_node_that_never_gets_ready_is_stopped_with_the_others) {
 }
 END_TEST
 
-START_TEST(what_workers_need_extends_a_joiners_change_only) {
+START_TEST(needed_time_extends_only_the_change_for_a_joining_node) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
     join(&d, "d");
@@ -940,7 +942,7 @@ START_TEST(needs_are_bounded_by_the_join_timeout) {
 }
 END_TEST
 
-START_TEST(a_node_with_notice_leaves_for_free) {
+START_TEST(a_node_with_notice_costs_no_restart) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 0);
     join(&a, "a");
@@ -951,7 +953,7 @@ START_TEST(a_node_with_notice_leaves_for_free) {
     ck_assert_uint_eq(a.change.kind, RENDEZVOUS_CHANGE_PREEMPTION);
     ck_assert_int_eq(a.change.left_ms, 5000);
     ck_assert_ptr_nonnull(strstr(a.why, "node 'd' (d, process 0) leaves: spot"));
-    answer(&a, 3, 60000); /* the notice is hard */
+    answer(&a, 3, 60000); /* a node leaves: no more time */
     answer(&b, 3, 0);
     answer(&d, 4, 0);
     ck_assert_int_eq(d.at.left_ms, 5000);
@@ -981,7 +983,7 @@ START_TEST(a_node_of_a_one_node_job_may_give_notice) {
 }
 END_TEST
 
-START_TEST(a_notice_during_a_joiners_change_only_shortens_it) {
+START_TEST(a_notice_only_shortens_the_change_for_a_joining_node) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
     join(&d, "d");
@@ -1009,7 +1011,7 @@ START_TEST(a_failure_or_a_loss_takes_precedence) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ready(&a); /* of a change that is void */
+    ready(&a); /* of a change that has ended */
     say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
     ck_assert_uint_eq(a.round.restart_count, 1);
     ck_assert_uint_eq(a.round.group_world_size, 3);
@@ -1023,7 +1025,7 @@ START_TEST(a_failure_or_a_loss_takes_precedence) {
 }
 END_TEST
 
-START_TEST(a_joiner_that_goes_again_does_not_leave_the_change_open) {
+START_TEST(a_joining_node_that_goes_again_does_not_leave_the_change_open) {
     struct peer a = {0}, b = {0}, d = {0};
     run_two(&a, &b);
     join(&d, "d");
@@ -1031,12 +1033,12 @@ START_TEST(a_joiner_that_goes_again_does_not_leave_the_change_open) {
     lose(&d);
     ready(&a), ready(&b);
     say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds, 2); /* at once: nobody else is to come */
+    ck_assert_int_eq(a.rounds, 2); /* at once: no other node is expected */
     ck_assert_uint_eq(a.round.group_world_size, 2);
 }
 END_TEST
 
-START_TEST(two_joiners_are_one_change) {
+START_TEST(two_joining_nodes_are_one_change) {
     struct peer a = {0}, b = {0}, d = {0}, e = {0};
     setup(2, 4, 0);
     defaults.change_notice_ms = 10000;
@@ -1071,15 +1073,15 @@ START_TEST(answers_to_another_change_do_not_count) {
 }
 END_TEST
 
-START_TEST(who_has_no_part_in_the_round_changes_nothing) {
+START_TEST(notices_from_outside_the_round_change_nothing) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 0);
     defaults.change_notice_ms = 10000;
     struct peer d = {0};
     join(&a, "a"), join(&b, "b"), join(&d, "d");
-    give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000); /* parked */
+    give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000); /* a spare */
     say(&b, RDZV_SUCCEEDED, 0);
-    give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000); /* done */
+    give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000); /* its workers have ended well */
     ck_assert_int_eq(a.changes + b.changes + d.changes, 0);
     say(&a, RDZV_SUCCEEDED, 0);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
@@ -1100,7 +1102,7 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
 }
 END_TEST
 
-START_TEST(an_operator_reaches_the_nodes_that_are_meant) {
+START_TEST(an_order_reaches_the_nodes_of_its_host) {
     struct peer a = {0}, b = {0};
     run_two(&a, &b);
     struct rdzv_operate o = {.run_id = "job", .host = "b", .kind = RENDEZVOUS_CHANGE_MAINTENANCE,
@@ -1110,7 +1112,7 @@ START_TEST(an_operator_reaches_the_nodes_that_are_meant) {
     ck_assert_int_eq(b.notices, 1);
     ck_assert_int_eq(b.notice.left_ms, 7000);
     ck_assert_uint_eq(b.notice.kind, RENDEZVOUS_CHANGE_MAINTENANCE);
-    ck_assert_int_eq(b.changes, 0); /* it is for the node to say so */
+    ck_assert_int_eq(b.changes, 0); /* the node gives its notice itself */
     o = (struct rdzv_operate){.run_id = "job", .host = "", .why = "slow"};
     ck_assert_uint_eq(coordinator_operate(c, &o), 2);
     ck_assert_int_eq(a.dumps + b.dumps, 2);
@@ -1136,49 +1138,49 @@ int main(void) {
     tcase_add_test(t, two_failures_in_one_round_cost_one_restart);
     tcase_add_test(t, the_budget_is_charged_once_a_round_until_it_is_spent);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
-    tcase_add_test(t, losses_and_leaving_are_free_of_charge);
+    tcase_add_test(t, losses_and_leaving_cost_no_restart);
     tcase_add_test(t, each_change_of_phase_is_one_log_line);
     tcase_add_test(t, after_a_failure_an_elastic_group_does_not_wait_for_more);
-    tcase_add_test(t, a_late_joiner_causes_a_round_for_free);
-    tcase_add_test(t, surplus_is_parked_and_steps_in_without_moving_ranks);
+    tcase_add_test(t, a_late_node_causes_a_round_and_costs_no_restart);
+    tcase_add_test(t, a_spare_steps_in_without_moving_ranks);
     tcase_add_test(t, after_a_failure_the_spare_stays_the_spare);
     tcase_add_test(t, a_node_that_returns_gets_its_rank_back);
-    tcase_add_test(t, success_needs_everybody_and_tells_the_spare);
-    tcase_add_test(t, a_joiner_waits_while_the_job_ends_well);
-    tcase_add_test(t, missing_nodes_are_a_timeout_that_says_who_came);
+    tcase_add_test(t, success_needs_all_nodes_and_is_sent_to_spares);
+    tcase_add_test(t, a_late_node_waits_while_the_job_ends_well);
+    tcase_add_test(t, a_timeout_names_the_nodes_that_came);
     tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
     tcase_add_test(t, a_node_that_cannot_stop_its_workers_is_sent_away);
-    tcase_add_test(t, silence_is_judged_after_the_lease_and_a_second_look);
-    tcase_add_test(t, a_coordinator_that_was_asleep_judges_nobody);
+    tcase_add_test(t, a_silent_node_is_lost_after_the_lease_and_a_second_look);
+    tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
     tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
     tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
-    tcase_add_test(t, who_came_is_said_with_node_ranks);
-    tcase_add_test(t, what_there_is_to_see);
+    tcase_add_test(t, a_timeout_names_the_node_ranks_that_came);
+    tcase_add_test(t, the_view_shows_phase_seats_and_counts);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
-    tcase_add_test(t, a_joiner_is_announced_and_all_stop_after_one_step);
-    tcase_add_test(t, where_nobody_counts_steps_a_change_is_at_once);
-    tcase_add_test(t, who_counts_no_steps_is_not_waited_for);
+    tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
+    tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
+    tcase_add_test(t, a_node_without_counted_steps_is_not_waited_for);
     tcase_add_test(t, a_change_is_over_when_its_time_is_up);
     tcase_add_test(t, a_node_that_never_gets_ready_is_stopped_with_the_others);
-    tcase_add_test(t, what_workers_need_extends_a_joiners_change_only);
+    tcase_add_test(t, needed_time_extends_only_the_change_for_a_joining_node);
     tcase_add_test(t, a_late_answer_does_not_extend_an_extension);
     tcase_add_test(t, needs_are_bounded_by_the_join_timeout);
-    tcase_add_test(t, a_node_with_notice_leaves_for_free);
+    tcase_add_test(t, a_node_with_notice_costs_no_restart);
     tcase_add_test(t, a_node_of_a_one_node_job_may_give_notice);
-    tcase_add_test(t, a_notice_during_a_joiners_change_only_shortens_it);
+    tcase_add_test(t, a_notice_only_shortens_the_change_for_a_joining_node);
     tcase_add_test(t, a_failure_or_a_loss_takes_precedence);
-    tcase_add_test(t, a_joiner_that_goes_again_does_not_leave_the_change_open);
-    tcase_add_test(t, two_joiners_are_one_change);
+    tcase_add_test(t, a_joining_node_that_goes_again_does_not_leave_the_change_open);
+    tcase_add_test(t, two_joining_nodes_are_one_change);
     tcase_add_test(t, answers_to_another_change_do_not_count);
-    tcase_add_test(t, an_operator_reaches_the_nodes_that_are_meant);
-    tcase_add_test(t, who_has_no_part_in_the_round_changes_nothing);
+    tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
+    tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
     suite_add_tcase(s, t);
     return run_suite(s);

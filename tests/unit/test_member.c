@@ -182,7 +182,7 @@ START_TEST(the_coordinators_settings_count) {
 }
 END_TEST
 
-START_TEST(a_lost_coordinator_is_the_end_unless_told_to_wait) {
+START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     start(0);
     member_disconnected(m, now, "connection reset");
     ck_assert_int_eq(stops, 1);
@@ -197,7 +197,7 @@ START_TEST(a_lost_coordinator_is_the_end_unless_told_to_wait) {
 }
 END_TEST
 
-START_TEST(waiting_for_it_goes_on_with_what_was_known) {
+START_TEST(after_a_reconnect_join_carries_what_the_node_remembers) {
     start(10000);
     member_disconnected(m, now, "connection reset");
     member_join(m, now);
@@ -246,7 +246,7 @@ START_TEST(a_black_hole_is_an_attempt_without_answer) {
 }
 END_TEST
 
-START_TEST(who_takes_the_call_and_hangs_up_is_not_called_again_at_once) {
+START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     setup(0);
     member_join(m, now);
     for (int i = 0; i < 5; i++) { /* another program has the port */
@@ -268,7 +268,7 @@ START_TEST(who_takes_the_call_and_hangs_up_is_not_called_again_at_once) {
 }
 END_TEST
 
-START_TEST(a_node_that_failed_is_only_hastened) {
+START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_STOP};
     msg.stop.why = "the same";
@@ -295,7 +295,7 @@ START_TEST(old_rounds_do_not_count) {
 }
 END_TEST
 
-START_TEST(leaving_stays_connected_and_says_no_more) {
+START_TEST(a_leaving_node_stays_connected_and_sends_only_beats) {
     start(0);
     member_leave(m, now, "signal 15");
     member_leave(m, now, "signal 15");
@@ -325,7 +325,7 @@ static void hear_change_at(void) {
 
 START_TEST(a_change_of_the_running_round_is_passed_on_and_answered) {
     start(0);
-    hear_change(1); /* not ours */
+    hear_change(1); /* another round */
     ck_assert_int_eq(changes, 0);
     hear_change(0);
     ck_assert_int_eq(changes, 1);
@@ -339,7 +339,7 @@ START_TEST(a_change_of_the_running_round_is_passed_on_and_answered) {
 }
 END_TEST
 
-START_TEST(after_a_failure_nothing_is_said_of_a_change) {
+START_TEST(after_a_failure_a_change_is_not_answered) {
     start(0);
     hear_change(0);
     member_failed(m, now, 0, "exit code 1");
@@ -353,7 +353,7 @@ START_TEST(after_a_failure_nothing_is_said_of_a_change) {
 }
 END_TEST
 
-START_TEST(without_a_connection_a_notice_goes_nowhere) {
+START_TEST(without_a_connection_a_notice_is_dropped) {
     start(0);
     member_notice(m, 2, 1000, "spot");
     ck_assert_int_eq(given, 1);
@@ -364,7 +364,7 @@ START_TEST(without_a_connection_a_notice_goes_nowhere) {
 }
 END_TEST
 
-START_TEST(an_operators_wish_is_passed_on_unless_it_leaves) {
+START_TEST(an_order_is_passed_on_unless_the_node_leaves) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_ASK_NOTICE};
     msg.ask_notice = (struct rdzv_ask_notice){.kind = 3, .left_ms = 1000, .why = "fans"};
@@ -380,8 +380,8 @@ START_TEST(an_operators_wish_is_passed_on_unless_it_leaves) {
 }
 END_TEST
 
-START_TEST(a_refusal_is_the_end_and_says_of_whom) {
-    setup(60000); /* no use in waiting for another answer */
+START_TEST(a_refusal_ends_the_member_with_its_reason) {
+    setup(60000); /* a refusal is final: it does not wait */
     member_join(m, now);
     member_connected(m, now);
     struct rdzv_message msg = {.type = RDZV_REFUSED};
@@ -398,9 +398,9 @@ START_TEST(a_refusal_is_the_end_and_says_of_whom) {
 }
 END_TEST
 
-/* Connected, and nothing heard yet: the connection breaks after the welcome, so the join is said
- * again on the next one, at once. */
-START_TEST(who_is_cut_off_while_joining_joins_again) {
+/* The connection breaks after WELCOME and before a round, so the node connects again at once and
+ * sends JOIN again. */
+START_TEST(a_node_that_is_cut_off_while_joining_joins_again) {
     setup(0);
     member_join(m, now);
     member_connected(m, now);
@@ -416,7 +416,7 @@ START_TEST(who_is_cut_off_while_joining_joins_again) {
 }
 END_TEST
 
-START_TEST(what_no_coordinator_says_is_refused) {
+START_TEST(messages_that_no_coordinator_sends_are_refused) {
     start(0);
     struct cr_error err = {0};
     struct rdzv_message msg = {.type = RDZV_JOIN};
@@ -446,21 +446,21 @@ int main(void) {
     tcase_add_test(t, each_change_of_state_is_one_log_line);
     tcase_add_test(t, an_old_or_future_ack_does_not_extend_the_lease);
     tcase_add_test(t, the_coordinators_settings_count);
-    tcase_add_test(t, a_lost_coordinator_is_the_end_unless_told_to_wait);
-    tcase_add_test(t, waiting_for_it_goes_on_with_what_was_known);
+    tcase_add_test(t, a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set);
+    tcase_add_test(t, after_a_reconnect_join_carries_what_the_node_remembers);
     tcase_add_test(t, the_first_connection_is_tried_until_its_time_is_up);
     tcase_add_test(t, a_black_hole_is_an_attempt_without_answer);
-    tcase_add_test(t, who_takes_the_call_and_hangs_up_is_not_called_again_at_once);
-    tcase_add_test(t, a_node_that_failed_is_only_hastened);
+    tcase_add_test(t, a_server_that_hangs_up_at_once_is_not_tried_again_at_once);
+    tcase_add_test(t, a_failed_node_gets_only_a_stop_with_a_limit);
     tcase_add_test(t, old_rounds_do_not_count);
-    tcase_add_test(t, leaving_stays_connected_and_says_no_more);
-    tcase_add_test(t, a_refusal_is_the_end_and_says_of_whom);
-    tcase_add_test(t, who_is_cut_off_while_joining_joins_again);
-    tcase_add_test(t, what_no_coordinator_says_is_refused);
+    tcase_add_test(t, a_leaving_node_stays_connected_and_sends_only_beats);
+    tcase_add_test(t, a_refusal_ends_the_member_with_its_reason);
+    tcase_add_test(t, a_node_that_is_cut_off_while_joining_joins_again);
+    tcase_add_test(t, messages_that_no_coordinator_sends_are_refused);
     tcase_add_test(t, a_change_of_the_running_round_is_passed_on_and_answered);
-    tcase_add_test(t, after_a_failure_nothing_is_said_of_a_change);
-    tcase_add_test(t, without_a_connection_a_notice_goes_nowhere);
-    tcase_add_test(t, an_operators_wish_is_passed_on_unless_it_leaves);
+    tcase_add_test(t, after_a_failure_a_change_is_not_answered);
+    tcase_add_test(t, without_a_connection_a_notice_is_dropped);
+    tcase_add_test(t, an_order_is_passed_on_unless_the_node_leaves);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -1,5 +1,5 @@
-/* The rendezvous of one node through its front door: rounds, restarts, the budget, the end; that no
- * upcall comes from inside a call; that every attempt gets a store of its own. */
+/* The rendezvous through its face, over memory and over real sockets: rounds, restarts, the
+ * budget, the end; no upcall comes from inside a call; every round gets a store of its own. */
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/protocol/protocol.h"
@@ -59,7 +59,7 @@ static int is_open(uint16_t port) {
     return fd >= 0;
 }
 
-/* ---- an agent that does as the script says ---- */
+/* ---- an agent that follows a script ---- */
 
 struct agent {
     struct rendezvous *r;
@@ -432,7 +432,7 @@ START_TEST(static_nodes_share_the_endpoint_with_their_store) {
     o.node_rank = 1;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_node(&loop, &b, &o);
-    agent_join(&b); /* nobody listens yet: it tries again */
+    agent_join(&b); /* the host is not there yet: it tries again */
     o.node_rank = 0;
     open_node(&loop, &a, &o);
     agent_join(&a);
@@ -449,7 +449,7 @@ START_TEST(static_nodes_share_the_endpoint_with_their_store) {
 }
 END_TEST
 
-START_TEST(jobs_share_an_endpoint_unseen) {
+START_TEST(jobs_share_an_endpoint_without_seeing_each_other) {
     uv_loop_t loop;
     struct agent a = {.on_round = succeed}, b = {.on_round = succeed}, x = {.on_round = succeed},
                  y = {.on_round = succeed};
@@ -494,7 +494,7 @@ static void run_both(struct agent *a, struct agent *b, const struct rendezvous_o
     run_all(&loop);
 }
 
-START_TEST(when_the_host_leaves_the_others_are_told_why) {
+START_TEST(when_the_host_leaves_the_others_get_the_reason) {
     struct agent a = {.on_round = leave_when_both_run}, b = {.on_round = tell_other};
     a.other = &b;
     b.other = &a;
@@ -509,7 +509,7 @@ START_TEST(when_the_host_leaves_the_others_are_told_why) {
 END_TEST
 
 /* Its own time may be up first, on a slow machine; the reason is the same. */
-START_TEST(when_the_host_gives_up_the_others_are_told_why) {
+START_TEST(when_the_host_gives_up_the_others_get_the_reason) {
     struct agent a = {0}, b = {0};
     struct rendezvous_options o = node_of(free_port(), 3, 3);
     o.join_timeout_ms = 2000; /* b has to have come by then */
@@ -533,7 +533,7 @@ START_TEST(the_other_node_never_came) {
 }
 END_TEST
 
-/* The kernel may have given the endpoint's port to a connection of anybody. */
+/* The kernel may have given the endpoint's port to a connection of any process. */
 START_TEST(a_passing_connection_has_the_port) {
     uv_loop_t loop;
     struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
@@ -548,7 +548,7 @@ START_TEST(a_passing_connection_has_the_port) {
     ck_assert_int_eq(connect(passing, (struct sockaddr *) &to, sizeof(to)), 0);
     ck_assert_int_eq(setsockopt(passing, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o); /* both take it for the coordinator's */
+    open_node(&loop, &a, &o); /* both assume that the coordinator has it */
     open_node(&loop, &b, &o);
     (void) close(passing);
     agent_join(&a);
@@ -563,7 +563,7 @@ START_TEST(a_passing_connection_has_the_port) {
 }
 END_TEST
 
-START_TEST(nobody_listens_at_the_endpoint) {
+START_TEST(no_process_listens_at_the_endpoint) {
     uv_loop_t loop;
     struct agent a = {0};
     struct rendezvous_options o = node_of(free_port(), 2, 2);
@@ -579,7 +579,7 @@ START_TEST(nobody_listens_at_the_endpoint) {
 }
 END_TEST
 
-/* ---- what else may knock ---- */
+/* ---- other programs at the port ---- */
 
 struct stranger {
     uv_loop_t loop;
@@ -660,7 +660,7 @@ START_TEST(an_unknown_message_is_an_error_not_a_hang) {
 }
 END_TEST
 
-START_TEST(half_a_magic_is_hung_up_on) {
+START_TEST(another_protocol_gets_no_answer) {
     struct stranger s = {.fd = -1};
     answer_stranger(&s, "CRUNxxxxyyyy", 12);
     ck_assert_uint_eq(s.in_len, 0);
@@ -685,15 +685,15 @@ int main(void) {
     tcase_set_timeout(n, 30);
     tcase_add_test(n, two_nodes_share_a_failure_and_a_success);
     tcase_add_test(n, static_nodes_share_the_endpoint_with_their_store);
-    tcase_add_test(n, jobs_share_an_endpoint_unseen);
-    tcase_add_test(n, when_the_host_leaves_the_others_are_told_why);
-    tcase_add_test(n, when_the_host_gives_up_the_others_are_told_why);
+    tcase_add_test(n, jobs_share_an_endpoint_without_seeing_each_other);
+    tcase_add_test(n, when_the_host_leaves_the_others_get_the_reason);
+    tcase_add_test(n, when_the_host_gives_up_the_others_get_the_reason);
     tcase_add_test(n, the_other_node_never_came);
-    tcase_add_test(n, nobody_listens_at_the_endpoint);
+    tcase_add_test(n, no_process_listens_at_the_endpoint);
     tcase_add_test(n, a_passing_connection_has_the_port);
     tcase_add_test(n, another_version_is_refused_with_both_versions);
     tcase_add_test(n, an_unknown_message_is_an_error_not_a_hang);
-    tcase_add_test(n, half_a_magic_is_hung_up_on);
+    tcase_add_test(n, another_protocol_gets_no_answer);
     suite_add_tcase(s, n);
     return run_suite(s);
 }

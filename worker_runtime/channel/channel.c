@@ -38,8 +38,8 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     size_t name_len = colon != NULL ? (size_t) (colon - text) : 0;
     if (name_len == 0 || name_len >= CHANNEL_ADDRESS_MAX ||
         strlen(colon + 1) != CHANNEL_TOKEN_MAX - 1) {
-        return cr_fail(why, -EINVAL, "reach the agent: " CHANNEL_VARIABLE "='%.100s' is not an address",
-                       text);
+        return cr_fail(why, -EINVAL,
+                       "reach the agent: " CHANNEL_VARIABLE "='%.100s' is not an address", text);
     }
     *at = (struct sockaddr_un){.sun_family = AF_UNIX};
     memcpy(at->sun_path + 1, text, name_len);
@@ -111,7 +111,7 @@ static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
         c->cmsg_len == CMSG_LEN(sizeof(int))) {
         memcpy(page_fd, CMSG_DATA(c), sizeof(int));
     }
-    return packet_decode(&raw, (size_t) n, p);
+    return channel_packet_decode(&raw, (size_t) n, p);
 }
 
 /* A file that is shorter than the page would end the worker with SIGBUS at its first step. */
@@ -202,7 +202,7 @@ int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
         struct channel_packet raw;
         ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
         if (n >= 0) {
-            if (packet_decode(&raw, (size_t) n, p) == 0) return 1;
+            if (channel_packet_decode(&raw, (size_t) n, p) == 0) return 1;
             break; /* not a packet, or the end of the connection */
         }
         if (errno != EAGAIN && errno != EINTR) break;

@@ -1,22 +1,9 @@
-/* Decoding the agent's packets, and what each means for this worker's round. Pure. */
+/* What each packet of the agent means for this worker's round. Pure. */
 #include "worker_runtime/channel/packet.h"
 
 #include "base/clock.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define AGENT_LATE_MS INT64_C(5000)
-
-int packet_decode(const void *bytes, size_t len, struct channel_packet *out) {
-    struct channel_packet p;
-    if (len != sizeof(p)) return -EPROTO;
-    memcpy(&p, bytes, sizeof(p));
-    if (p.reserved != 0) return -EPROTO;
-    p.text[sizeof(p.text) - 1] = '\0';
-    *out = p;
-    return 0;
-}
 
 static int64_t later_ms(int64_t now_ms, int64_t left_ms) {
     if (left_ms < 0) return now_ms;

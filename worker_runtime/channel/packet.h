@@ -1,15 +1,14 @@
 /* What a worker makes of the packets that its agent sends: pure functions of (state, packet, now).
  *
- * A packet comes from another process, so any byte may hold any value. packet_decode() checks its
- * form; round_state_receive() then changes what the worker knows of its round. Neither reads a
- * clock or a descriptor, so that unit tests and a fuzzer can drive them. */
+ * A packet comes from another process, so any byte may hold any value. channel_packet_decode()
+ * checks its form; round_state_receive() then changes what the worker knows of its round. Neither
+ * reads a clock or a descriptor, so that unit tests and a fuzzer can drive them. */
 #ifndef RUNTIME_CHANNEL_PACKET_H
 #define RUNTIME_CHANNEL_PACKET_H
 
-#include "contract/channel.h"
+#include "contract/packet.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* What the worker knows of its round. All zeros at the beginning of a round. */
@@ -22,10 +21,6 @@ struct round_state {
     bool is_refused;          /* the agent sends no more packets */
     bool has_asked_to_rejoin; /* REJOIN was sent; the agent answers with ROUND */
 };
-
-/* Copies the `len` received bytes to *out if they are one packet: exactly its size, and the
- * reserved field 0. The text of *out then ends with a NUL. 0 or -EPROTO. */
-int packet_decode(const void *bytes, size_t len, struct channel_packet *out);
 
 /* Takes over what a decoded packet says. Types that this version does not know are ignored, because
  * a later agent may send them. */

@@ -1,0 +1,25 @@
+/* libFuzzer target: any bytes as the page that a worker shares with its agent. Whatever the worker
+ * has written there, every field that the agent takes from it is within its range. */
+#include "agent/node/worker_page.h"
+#include "base/assert.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct channel_page page;
+    struct worker_progress got;
+    memset((void *) &page, 0, sizeof(page));
+    memcpy((void *) &page, data, size < sizeof(page) ? size : sizeof(page));
+    worker_page_read(&page, &got);
+    CR_ASSERT(got.connected);
+    CR_ASSERT(got.step < INT64_MAX); /* one more is a valid step, too */
+    CR_ASSERT(got.answer <= CHANNEL_NEEDS);
+    CR_ASSERT(got.needs_ms >= 0 && got.needs_ms <= INT64_C(1000) * 3600 * 24 * 365);
+    CR_ASSERT(got.needs_ms == 0 || got.answer == CHANNEL_NEEDS);
+    worker_page_begin_round(&page);
+    worker_page_read(&page, &got);
+    CR_ASSERT(got.step == 0 && got.stopped_for == 0);
+    return 0;
+}
