@@ -137,10 +137,11 @@ $(BUILD)/obj/%.o: %.cc $(BUILD)/flags | $(BUILD)/libraries
 	$(Q)$(CXX) $(CXX_flags) -MMD -MP -c -o $@ $<
 
 # One archive per room; programs and tests link the rooms that they may include.
+# q, not r: r replaces a member of the same file name, and two chambers may both have a wait.c.
 define room
 $(BUILD)/lib/room/lib$(1).a: $(call objects,$($(1)_SRCS))
 	@mkdir -p $$(@D)
-	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $$^
+	$$(Q)rm -f $$@ && $$(AR) qcs $$@ $$^
 endef
 $(foreach r,base store rendezvous agent launcher worker_runtime,$(eval $(call room,$(r))))
 programs: $(BUILD)/bin/crun $(BUILD)/bin/crun-store $(BUILD)/bin/crun-agent
