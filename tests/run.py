@@ -6,7 +6,8 @@
 KIND is unit, integration, fault, interop, golden, sim or fuzz; all of them by default. A test is a
 program build/tests/unit/test_* or an executable tests/<kind>/test_*.{py,sh}, run from the root of
 the tree with BUILD in its environment. Exit 0 passes, 77 skips (its line "SKIP: reason" is shown),
-anything else fails. A test that leaves a process behind fails, and so does one that takes too long
+anything else fails. Lines of a passing test that begin with "known: " (a failure that is expected) are
+shown. A test that leaves a process behind fails, and so does one that takes too long
 (120 s, or what its line "# timeout: SECONDS" says, times CK_TIMEOUT_MULTIPLIER). A line
 "# exclusive" keeps a test from running beside others. What a failed test printed is shown whole.
 The last line is "N passed, N failed, N skipped".
@@ -175,6 +176,9 @@ def main():
         counts[outcome] += 1
         word = {"passed": "ok", "failed": "FAILED", "skipped": "SKIP"}[outcome]
         print(f"{word:6} {test.name} ({seconds:.1f} s){': ' if why else ''}{why}", flush=True)
+        if outcome == "passed":  # expected failures
+            print("".join(f"       {line}\n" for line in text.splitlines() if line.startswith("known: ")), end="",
+                  flush=True)
         if outcome == "failed":
             failures.append(f"{test.name}: {why}")
             print("".join(f"    | {line}\n" for line in text.splitlines()), end="", flush=True)
