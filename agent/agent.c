@@ -444,6 +444,7 @@ static const struct worker_channel_events channel_events = {
 int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
 void agent_signal(struct agent *a, int signum) {
+    if (a->open_parts > 0) return; /* the relay may be gone, and nothing is waited for any more */
     if (a->node.group.state == GROUP_ENDED) {
         log_relay_give_up(a->relay); /* only the console's output is still awaited */
         return;

@@ -280,11 +280,10 @@ static int client_list_keys(struct store *s, int64_t timeout_ms, struct store_li
     int rc = check_has(c, &call, err);
     struct store_answer a = {0};
     if (rc == 0) rc = call_key(c, &call, &a, err);
-    if (rc < 0) return rc;
-    store_answer_take_list(&a, keys);
+    if (rc == 0) store_answer_take_list(&a, keys);
     store_answer_done(&a);
-    store_list_keep_users(keys);
-    return 0;
+    if (rc == 0) store_list_keep_users(keys);
+    return rc;
 }
 
 /* ---- queues and barrier ---- */
