@@ -267,7 +267,7 @@ void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep) {
 
 static void rename_stream(struct stream *s, uint32_t rank) {
     if (!s->teed || stream_make_prefix(s, rank) == 0) return;
-    cr_warn("no memory left: the lines of local rank %u go on with the prefix '%s'", s->local_rank,
+    cr_warn("no memory left: the lines of local rank %u keep the old prefix '%s'", s->local_rank,
             s->prefix);
 }
 
