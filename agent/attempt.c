@@ -1,3 +1,4 @@
+/* Starts the workers of a round: see agent/attempt.h. */
 #include "agent/attempt.h"
 
 #include "agent/environment.h"

@@ -34,7 +34,7 @@
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
 enum {
-    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_LINK, OWN_VISIBLE, OWN_COUNT
+    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_CHANNEL, OWN_VISIBLE, OWN_COUNT
 };
 
 static const char *const own_names[OWN_COUNT] = {
@@ -72,7 +72,7 @@ static int is_replaced(const struct environment *e, const char *entry) {
     return 0;
 }
 
-/* ---- what an attempt shares ---- */
+/* ---- the variables that all workers share ---- */
 
 /* Writes the shared variables, each ended by a NUL, into one buffer. Pointers to them are made
  * afterwards, because the buffer may move while it grows. */
@@ -166,7 +166,7 @@ void environment_done(struct environment *e) {
     *e = (struct environment){0};
 }
 
-/* ---- what is one worker's own ---- */
+/* ---- one worker's own variables and arguments ---- */
 
 /* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank: the entry of the launcher's
  * list at index local_rank, without blanks around it; or local_rank itself if the launcher has no
@@ -195,7 +195,7 @@ static int end_text(struct environment *e, int rc) {
 }
 
 static int write_own(struct environment *e, uint32_t local_rank, const char *error_file,
-                     const char *link, struct cr_error *err) {
+                     const char *channel, struct cr_error *err) {
     unsigned shown = e->job->virtual_local_rank ? 0 : local_rank;
     const char *const *name = own_names;
     struct cr_buffer *b = &e->own;
@@ -207,7 +207,7 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
         rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_RANK],
                                           e->round->first_role_rank + local_rank));
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ERROR_FILE], error_file));
-    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", link));
+    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", channel));
     if (rc == 0 && e->job->virtual_local_rank) {
         rc = end_text(e, write_visible(e, local_rank, err));
     }
@@ -215,9 +215,9 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
 }
 
 int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
-                    const char *link, char *const **envp, struct cr_error *err) {
+                    const char *channel, char *const **envp, struct cr_error *err) {
     cr_buffer_clear(&e->own);
-    int rc = write_own(e, local_rank, error_file, link, err);
+    int rc = write_own(e, local_rank, error_file, channel, err);
     if (rc == -ENOMEM) return cr_fail(err, rc, "no memory left for a worker's environment");
     if (rc < 0) return rc;
     (void) point_at_texts(e->envp, &e->own);

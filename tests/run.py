@@ -6,7 +6,8 @@
 KIND is unit, integration, fault, interop, golden, sim or fuzz; all of them by default. A test is a
 program build/tests/unit/test_* or an executable tests/<kind>/test_*.{py,sh}, run from the root of
 the tree with BUILD in its environment. Exit 0 passes, 77 skips (its line "SKIP: reason" is shown),
-anything else fails. A test that leaves a process behind fails, and so does one that takes too long
+anything else fails. Lines of a passing test that begin with "known: " (a failure that is expected) are
+shown. A test that leaves a process behind fails, and so does one that takes too long
 (120 s, or what its line "# timeout: SECONDS" says, times CK_TIMEOUT_MULTIPLIER). A line
 "# exclusive" keeps a test from running beside others. What a failed test printed is shown whole.
 The last line is "N passed, N failed, N skipped".
@@ -83,7 +84,8 @@ def reap_orphans():
             if not entry.name.isdigit() or int(entry.name) in RUNNING:
                 continue
             try:
-                state, parent = pathlib.Path(entry.path, "stat").read_text().rsplit(")", 1)[1].split()[:2]
+                state, parent = pathlib.Path(entry.path,
+                                             "stat").read_text().rsplit(")", 1)[1].split()[:2]
                 if int(parent) == os.getpid() and state == "Z":
                     os.waitpid(int(entry.name), os.WNOHANG)
             except (OSError, IndexError, ValueError):
@@ -108,7 +110,8 @@ def end_leftovers(mark, patience_s):
 def run_one(test, build, serial):
     mark = f"{os.getpid()}-{serial}"
     env = dict(os.environ, BUILD=os.path.relpath(build, ROOT), PYTHONDONTWRITEBYTECODE="1",
-               PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"), os.environ.get("PYTHONPATH", "")]),
+               PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"),
+                                           os.environ.get("PYTHONPATH", "")]),
                CK_FORK="yes", **{MARK: mark})
     if build.name == "tsan":
         env["TSAN_OPTIONS"] = f"{env.get('TSAN_OPTIONS', '')} suppressions={ROOT / 'make' / 'tsan.supp'}"
@@ -117,8 +120,10 @@ def run_one(test, build, serial):
     with tempfile.TemporaryFile() as output:
         try:
             with STARTING:
-                child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
-                                         stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+                child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env,
+                                         stdin=subprocess.DEVNULL,
+                                         stdout=output, stderr=subprocess.STDOUT,
+                                         start_new_session=True)
                 RUNNING.add(child.pid)
             status = child.wait(test.timeout)
         except subprocess.TimeoutExpired:
@@ -150,7 +155,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
-    parser.add_argument("--filter", default="", help="only tests whose name this regular expression finds")
+    parser.add_argument("--filter", default="",
+                        help="only tests whose name this regular expression finds")
     parser.add_argument("--repeat", type=int, default=1, help="run each test so many times")
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=[])
     args = parser.parse_args()
@@ -170,6 +176,9 @@ def main():
         counts[outcome] += 1
         word = {"passed": "ok", "failed": "FAILED", "skipped": "SKIP"}[outcome]
         print(f"{word:6} {test.name} ({seconds:.1f} s){': ' if why else ''}{why}", flush=True)
+        if outcome == "passed":  # expected failures
+            print("".join(f"       {line}\n" for line in text.splitlines() if line.startswith("known: ")), end="",
+                  flush=True)
         if outcome == "failed":
             failures.append(f"{test.name}: {why}")
             print("".join(f"    | {line}\n" for line in text.splitlines()), end="", flush=True)

@@ -13,19 +13,17 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from workers import (
-    BUILD,
     Store,
     expect,
     expect_all,
     fail,
+    need_backend,
     run_workers,
-    skip,
     start_workers,
     wait_for,
 )
 
-if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
-    skip("the gloo backend was not built (libgloo-dev)")
+need_backend()
 
 for how, other in (
     ("kind", "broadcast(float32 x 64, root 0)"),

@@ -140,7 +140,7 @@ void mode_monitored(void) {
     for (int i = 0; i < 6; i++) {
         REQUIRE(crunrt_group_monitored_barrier(world, CRUNRT_TIMEOUT_DEFAULT) == 0, "pass");
     }
-    REQUIRE(crunrt_nccl_comm(world) == NULL, "gloo has no NCCL communicator");
+    REQUIRE((crunrt_nccl_comm(world) != NULL) == on_nccl(), "a communicator of NCCL");
     int late = rank == size - 1;
     const char *key = "gave up";
     if (late) REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &key, 1, 30000) == 0, "wait");
@@ -221,5 +221,24 @@ void mode_differ(void) {
     if (rc == 0) rc = crunrt_group_barrier(world);
     REQUIRE(rc == -ETIMEDOUT || rc == -ECONNRESET, "rank %d got %d", rank, rc);
     print_error(rc, since);
+    exit(3);
+}
+
+/* Sums until one fails; then the group is broken. */
+void mode_broken(void) {
+    const char *timeout = getenv("TEST_TIMEOUT_MS");
+    open_world(timeout != NULL ? atoi(timeout) : 60000);
+    int rc = 0;
+    int64_t since = now_ms();
+    for (int i = 0; rc == 0 && i < 20; i++) {
+        float x = 1;
+        rc = crunrt_group_all_reduce(world, &x, &x, 1, CRUNRT_FLOAT32, CRUNRT_SUM);
+    }
+    REQUIRE(rc < 0, "all went well");
+    print_error(rc, since);
+    REQUIRE(crunrt_group_barrier(world) == -EPIPE, "broken");
+    printf("%s\n", crunrt_last_error());
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
     exit(3);
 }

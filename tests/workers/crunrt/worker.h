@@ -14,6 +14,7 @@
 #define MODES(X)                                                                                   \
     X("collectives", mode_collectives)                                                             \
     X("works", mode_works)                                                                         \
+    X("messages", mode_messages)                                                                   \
     X("lose-works", mode_lose_works)                                                               \
     X("lose-message", mode_lose_message)                                                           \
     X("arguments", mode_arguments)                                                                 \
@@ -33,6 +34,7 @@
     X("differ", mode_differ)                                                                       \
     X("steps", mode_steps)                                                                         \
     X("lose-opening", mode_lose_opening)                                                           \
+    X("broken", mode_broken)                                                                       \
     X("nccl", mode_nccl)                                                                           \
     X("nccl-split", mode_nccl_split)                                                               \
     X("nccl-rejoin", mode_nccl_rejoin)                                                             \
@@ -69,6 +71,9 @@ void open_runtime(void);
 
 /* The same, and makes a group of all ranks. */
 void open_world(int64_t timeout_ms);
+
+/* Whether the group of all ranks is on nccl, which has no bitwise reductions and averages integers. */
+int on_nccl(void);
 void close_world(void);
 
 /* Prints "error -110 after 512 ms: text", which the scripts match. */

@@ -23,6 +23,7 @@ struct nccl_state {
     int aborts_before; /* aborts in this process when the state was made */
     bool is_wedged;    /* an abort did not return: CUDA calls may not return either */
     struct nccl_state *wedged_before;
+    struct nccl_state *next_live; /* of the states that nccl_abort() ends together */
     char name[64]; /* NCCL keeps a pointer to it */
     struct backend_store store;
 };
@@ -44,6 +45,7 @@ struct wait {
 };
 
 struct wait wait_begin(const struct backend_store *store, int64_t timeout_ms);
+struct wait wait_until(const struct backend_store *store, int64_t deadline_ms);
 
 /* Pauses a little. 0: look at the condition again; or the reason to give up. */
 int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_error *err);
@@ -52,14 +54,21 @@ int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_e
 int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
                   struct cr_error *err);
 
+/* The same with a wait that has begun; the text of a timeout names timeout_ms. */
+int wait_for_comm_with(struct nccl_state *s, struct wait *w, const char *phase, int64_t timeout_ms,
+                       struct cr_error *err);
+
 /* The same; failures of other ranks are looked for in `store`, which is another group's. */
 int wait_for_comm_of(struct nccl_state *s, const struct backend_store *store, const char *phase,
                      int64_t timeout_ms, struct cr_error *err);
 
-/* 0: the operations before the event are done; -EINPROGRESS: not yet; else their failure. */
+/* 0: the operations before the event are done; -EINPROGRESS: not yet; else their failure. After an
+ * abort nothing is done any more, whatever the event says. */
 int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_error *err);
-int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t timeout_ms,
-                   struct cr_error *err);
+
+/* Waits for it until the deadline; the text of a timeout names timeout_ms. */
+int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t deadline_ms,
+                   int64_t timeout_ms, struct cr_error *err);
 
 /* ---- nccl_state.c: making and ending a state ---- */
 
@@ -78,6 +87,13 @@ void repair_group_depth(const struct nccl_api *api);
 /* Whether a communicator of this process could not be aborted. */
 bool has_wedged_comm(void);
 
+/* The communicator is connected: from now on it is aborted whenever another one of this process
+ * is. */
+void join_live(struct nccl_state *s);
+
+/* Aborts the communicator of a live state, and with it those of all live states, in one group: the
+ * end of a communicator waits for all kernels of the device, and those of the others may wait for
+ * the same dead peer. Aborts that of another state alone. */
 void nccl_abort(void *arg);
 void nccl_close(void *arg);
 

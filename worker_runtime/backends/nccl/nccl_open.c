@@ -172,6 +172,7 @@ int nccl_open(const struct backend_group *group, void **out, struct cr_error *er
         nccl_close(s);
         return rc;
     }
+    join_live(s);
     *out = s;
     return 0;
 }

@@ -135,11 +135,13 @@ static int describe(struct nccl_state *s, const struct backend_call *call, struc
     return 0;
 }
 
-/* Puts the operations on the stream, and after them the event. Several operations are sends and
- * receives, which NCCL runs together as one group. */
+/* Puts the operations on the stream, and after them the event, by the deadline. Several operations
+ * are sends and receives, which NCCL runs together as one group. */
 static int put_on_stream(struct nccl_state *s, const struct backend_call *calls, size_t count,
-                         cudaEvent_t event, struct cr_error *err) {
+                         cudaEvent_t event, int64_t deadline_ms, struct cr_error *err) {
     struct call c;
+    if (s->comm == NULL)
+        return cr_fail(err, -ECONNRESET, "the communicator was aborted when another group failed");
     cudaError_t e = s->api->cudaSetDevice(s->device);
     if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "use the GPU");
     for (size_t i = 0; i < count; i++) { /* refuse before anything is started */
@@ -157,7 +159,8 @@ static int put_on_stream(struct nccl_state *s, const struct backend_call *calls,
     }
     if (r != ncclSuccess && r != ncclInProgress) return fail_nccl(s->api, r, err, "enqueue");
     if (r == ncclInProgress) {
-        int rc = wait_for_comm(s, "enqueue", calls[0].op->timeout_ms, err);
+        struct wait w = wait_until(&s->store, deadline_ms);
+        int rc = wait_for_comm_with(s, &w, "enqueue", calls[0].op->timeout_ms, err);
         if (rc < 0) return rc;
     }
     e = s->api->cudaEventRecord(event, c.stream);
@@ -165,11 +168,11 @@ static int put_on_stream(struct nccl_state *s, const struct backend_call *calls,
     return fail_cuda(s->api, e, -EIO, err, "record the end of the operation");
 }
 
-int nccl_batch(void *arg, const struct backend_call *calls, size_t count,
-                      struct cr_error *err) {
+int nccl_batch(void *arg, const struct backend_call *calls, size_t count, struct cr_error *err) {
     struct nccl_state *s = arg;
-    int rc = put_on_stream(s, calls, count, s->done, err);
-    return rc < 0 ? rc : wait_for_event(s, s->done, calls[0].op->timeout_ms, err);
+    int64_t timeout_ms = calls[0].op->timeout_ms, deadline_ms = cr_deadline_ms(timeout_ms);
+    int rc = put_on_stream(s, calls, count, s->done, deadline_ms, err);
+    return rc < 0 ? rc : wait_for_event(s, s->done, deadline_ms, timeout_ms, err);
 }
 
 int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
@@ -181,7 +184,7 @@ int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
 struct nccl_work {
     struct nccl_state *s;
     cudaEvent_t event;
-    int64_t deadline_ms;
+    int64_t timeout_ms, deadline_ms;
 };
 
 int nccl_start(void *arg, const struct backend_call *call, void **out,
@@ -190,12 +193,13 @@ int nccl_start(void *arg, const struct backend_call *call, void **out,
     struct nccl_work *w = calloc(1, sizeof(*w));
     if (w == NULL) return cr_fail(err, -ENOMEM, "start an operation: out of memory");
     w->s = s;
-    w->deadline_ms = cr_deadline_ms(call->op->timeout_ms);
+    w->timeout_ms = call->op->timeout_ms;
+    w->deadline_ms = cr_deadline_ms(w->timeout_ms);
     int rc = 0;
     cudaError_t e = s->api->cudaSetDevice(s->device);
     if (e == cudaSuccess) e = s->api->cudaEventCreateWithFlags(&w->event, cudaEventDisableTiming);
     if (e != cudaSuccess) rc = fail_cuda(s->api, e, -EIO, err, "make an event");
-    if (rc == 0) rc = put_on_stream(s, call, 1, w->event, err);
+    if (rc == 0) rc = put_on_stream(s, call, 1, w->event, w->deadline_ms, err);
     if (rc < 0) {
         if (w->event != NULL) (void) s->api->cudaEventDestroy(w->event);
         free(w);
@@ -209,9 +213,10 @@ int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     struct nccl_work *w = arg;
     int rc = look_at_event(w->s, w->event, err);
     if (rc != -EINPROGRESS) return rc;
-    int64_t left = w->deadline_ms - cr_monotonic_ms(); /* stays huge for CR_FOREVER */
-    if (left > 0 && timeout_ms == 0) return -EINPROGRESS;
-    rc = wait_for_event(w->s, w->event, timeout_ms < left ? timeout_ms : left < 0 ? 0 : left, err);
+    if (timeout_ms == 0 && cr_monotonic_ms() < w->deadline_ms) return -EINPROGRESS;
+    int64_t until_ms = cr_deadline_ms(timeout_ms);
+    if (until_ms > w->deadline_ms) until_ms = w->deadline_ms;
+    rc = wait_for_event(w->s, w->event, until_ms, w->timeout_ms, err);
     return rc == -ETIMEDOUT && cr_monotonic_ms() < w->deadline_ms ? -EINPROGRESS : rc;
 }
 

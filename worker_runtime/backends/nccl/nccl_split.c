@@ -93,6 +93,7 @@ int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_e
     if (g->rank < 0) {
         nccl_close(s);
     } else {
+        join_live(s);
         *out = s;
     }
     return 0;

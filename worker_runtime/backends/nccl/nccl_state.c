@@ -73,50 +73,105 @@ void repair_group_depth(const struct nccl_api *api) {
 
 bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
 
+/* ---- the states that live ---- */
+
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct nccl_state *live; /* parents before their children */
+
+void join_live(struct nccl_state *s) {
+    (void) pthread_mutex_lock(&live_lock);
+    struct nccl_state **end = &live;
+    while (*end != NULL) end = &(*end)->next_live;
+    *end = s;
+    (void) pthread_mutex_unlock(&live_lock);
+}
+
+static void leave_live(struct nccl_state *s) {
+    (void) pthread_mutex_lock(&live_lock);
+    struct nccl_state **at = &live;
+    while (*at != NULL && *at != s) at = &(*at)->next_live;
+    if (*at != NULL) *at = s->next_live;
+    (void) pthread_mutex_unlock(&live_lock);
+    s->next_live = NULL;
+}
+
+/* The states to abort with s, as a list: all that live if s does, or s alone. They live no more. */
+static struct nccl_state *take_with(struct nccl_state *s) {
+    (void) pthread_mutex_lock(&live_lock);
+    struct nccl_state *at = live, *taken = s;
+    while (at != NULL && at != s) at = at->next_live;
+    if (at != NULL) {
+        taken = live;
+        live = NULL;
+    }
+    (void) pthread_mutex_unlock(&live_lock);
+    return taken;
+}
+
 /* ---- ending ---- */
 
-/* One ncclCommAbort(), on a thread of its own: the call may never return, and the caller must. The
- * side that finishes last frees this. */
+/* The aborts of some communicators, on a thread of their own: the call may never return, and the
+ * caller must. The side that finishes last frees this. */
 struct abort_job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     const struct nccl_api *api;
-    ncclComm_t comm;
-    int device;
+    ncclComm_t *comms;
+    int count, device;
     bool is_done, is_abandoned;
 };
 
 static void abort_job_free(struct abort_job *j) {
     (void) pthread_mutex_destroy(&j->lock);
     (void) pthread_cond_destroy(&j->changed);
+    free(j->comms);
     free(j);
+}
+
+/* In one group, where NCCL can (2.22), so that all of them are flagged before the first waits. */
+static void abort_comms(const struct abort_job *j) {
+    bool grouped = j->count > 1 && j->api->nccl_version >= 22200;
+    (void) j->api->cudaSetDevice(j->device);
+    if (grouped) (void) j->api->ncclGroupStart();
+    for (int i = 0; i < j->count; i++) (void) j->api->ncclCommAbort(j->comms[i]);
+    if (grouped) (void) j->api->ncclGroupEnd();
 }
 
 static void *run_abort(void *arg) {
     struct abort_job *j = arg;
-    (void) j->api->cudaSetDevice(j->device);
-    (void) j->api->ncclCommAbort(j->comm);
+    abort_comms(j);
     (void) pthread_mutex_lock(&j->lock);
     j->is_done = true;
     bool is_abandoned = j->is_abandoned;
     (void) pthread_cond_signal(&j->changed);
     (void) pthread_mutex_unlock(&j->lock);
-    if (is_abandoned) abort_job_free(j);
+    if (!is_abandoned) return NULL;
+    (void) atomic_fetch_sub(&wedged_comms, j->count); /* late, but the device is free again */
+    abort_job_free(j);
     return NULL;
 }
 
-static struct abort_job *abort_job_new(struct nccl_state *s) {
+/* Takes the communicators out of the states: whatever happens, they are not used again. */
+static struct abort_job *abort_job_new(struct nccl_state *states) {
     struct abort_job *j = calloc(1, sizeof(*j));
+    int count = 0;
     if (j == NULL) return NULL;
+    for (const struct nccl_state *s = states; s != NULL; s = s->next_live) count++;
+    j->comms = calloc((size_t) count, sizeof(*j->comms));
+    if (j->comms == NULL) {
+        free(j);
+        return NULL;
+    }
+    for (struct nccl_state *s = states; s != NULL; s = s->next_live)
+        if (s->comm != NULL) j->comms[j->count++] = s->comm;
     pthread_condattr_t attr;
     (void) pthread_condattr_init(&attr);
     (void) pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void) pthread_cond_init(&j->changed, &attr);
     (void) pthread_condattr_destroy(&attr);
     (void) pthread_mutex_init(&j->lock, NULL);
-    j->api = s->api;
-    j->comm = s->comm;
-    j->device = s->device;
+    j->api = states->api;
+    j->device = states->device;
     return j;
 }
 
@@ -143,24 +198,15 @@ static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *
  * reachable for a debugger and a leak checker. */
 static _Atomic(struct nccl_state *) last_wedged;
 
-static void give_up_on_comm(struct nccl_state *s) {
-    s->is_wedged = true;
-    s->wedged_before = atomic_exchange(&last_wedged, s);
-    (void) atomic_fetch_add(&wedged_comms, 1);
+static void give_up_on(struct nccl_state *states) {
+    for (struct nccl_state *s = states; s != NULL; s = s->next_live) {
+        s->is_wedged = true;
+        s->wedged_before = atomic_exchange(&last_wedged, s);
+    }
 }
 
-void nccl_abort(void *arg) {
-    struct nccl_state *s = arg;
-    if (s->comm == NULL) return;
-    struct abort_job *j = abort_job_new(s);
-    pthread_t thread;
-    s->comm = NULL; /* whatever happens, it is not used again */
-    (void) atomic_fetch_add(&aborts, 1);
-    if (j == NULL || start_without_signals(&thread, run_abort, j) != 0) {
-        if (j != NULL) abort_job_free(j);
-        give_up_on_comm(s);
-        return;
-    }
+/* Waits for the job, which frees itself if it comes too late. Returns whether it was in time. */
+static bool await_abort(struct abort_job *j, pthread_t thread) {
     int64_t until = cr_monotonic_ns() + abort_timeout_ms() * CR_NS_PER_MS;
     struct timespec ts = {until / CR_NS_PER_S, until % CR_NS_PER_S};
     int rc = 0;
@@ -168,14 +214,40 @@ void nccl_abort(void *arg) {
     while (!j->is_done && rc == 0) rc = pthread_cond_timedwait(&j->changed, &j->lock, &ts);
     bool is_done = j->is_done;
     j->is_abandoned = !is_done;
+    if (!is_done) (void) atomic_fetch_add(&wedged_comms, j->count);
     (void) pthread_mutex_unlock(&j->lock);
     if (!is_done) {
         (void) pthread_detach(thread);
-        give_up_on_comm(s);
-        return;
+        return false;
     }
     (void) pthread_join(thread, NULL);
     abort_job_free(j);
+    return true;
+}
+
+static void forget_comms(struct nccl_state *states) {
+    for (struct nccl_state *s = states; s != NULL; s = s->next_live) s->comm = NULL;
+}
+
+void nccl_abort(void *arg) {
+    struct nccl_state *s = arg;
+    if (s->comm == NULL) return;
+    struct nccl_state *states = take_with(s);
+    struct abort_job *j = abort_job_new(states);
+    pthread_t thread;
+    forget_comms(states);
+    (void) atomic_fetch_add(&aborts, 1);
+    if (j == NULL || start_without_signals(&thread, run_abort, j) != 0) {
+        if (j != NULL) abort_job_free(j);
+        (void) atomic_fetch_add(&wedged_comms, 1);
+        give_up_on(states);
+    } else if (!await_abort(j, thread)) {
+        give_up_on(states);
+    }
+    for (struct nccl_state *next; states != NULL; states = next) {
+        next = states->next_live;
+        states->next_live = NULL;
+    }
 }
 
 /* Ends a communicator that has not failed: finalize, with a deadline, then destroy. It is aborted
@@ -203,6 +275,7 @@ void nccl_close(void *arg) {
         free(s);
         return;
     }
+    leave_live(s); /* what fails to end now takes no other communicator with it */
     if (s->comm != NULL) end_comm(s);
     if (s->is_wedged) return;
     if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);

@@ -34,9 +34,11 @@ static const char *sticky_note(const struct nccl_api *api) {
                : "";
 }
 
-int fail_nccl(const struct nccl_api *api, ncclResult_t r, struct cr_error *err,
-                     const char *what) {
-    int code = r == ncclRemoteError ? -ECONNRESET : r == ncclInvalidArgument ? -EINVAL : -EIO;
+/* NCCL's own "invalid argument" is -EIO, too: on a non-blocking communicator it stays the state of
+ * the communicator (NCCL 2.28.9 and 2.30.7, enqueue.cc, ncclEnqueueCheck), so that no later call
+ * succeeds, and the group is broken. -EINVAL is what this library has checked itself. */
+int fail_nccl(const struct nccl_api *api, ncclResult_t r, struct cr_error *err, const char *what) {
+    int code = r == ncclRemoteError ? -ECONNRESET : -EIO;
     const char *detail = api->ncclGetLastError(NULL);
     return cr_fail(err, code, "%s: NCCL error %d (%s)%s%s%s", what, (int) r,
                    api->ncclGetErrorString(r), detail != NULL && detail[0] != '\0' ? ": " : "",
@@ -56,7 +58,11 @@ static void pause_between_looks(int64_t started_ns) {
 }
 
 struct wait wait_begin(const struct backend_store *store, int64_t timeout_ms) {
-    return (struct wait){store, cr_monotonic_ns(), cr_deadline_ms(timeout_ms),
+    return wait_until(store, cr_deadline_ms(timeout_ms));
+}
+
+struct wait wait_until(const struct backend_store *store, int64_t deadline_ms) {
+    return (struct wait){store, cr_monotonic_ns(), deadline_ms,
                          cr_monotonic_ms() + STORE_LOOK_EVERY_MS};
 }
 
@@ -75,26 +81,33 @@ int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_e
     return 0;
 }
 
-int wait_for_comm_of(struct nccl_state *s, const struct backend_store *store,
-                            const char *phase, int64_t timeout_ms, struct cr_error *err) {
-    struct wait w = wait_begin(store, timeout_ms);
+int wait_for_comm_with(struct nccl_state *s, struct wait *w, const char *phase, int64_t timeout_ms,
+                       struct cr_error *err) {
     for (;;) {
         ncclResult_t state = ncclInternalError;
         ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
         if (r != ncclSuccess) return fail_nccl(s->api, r, err, phase);
         if (state == ncclSuccess) return 0;
         if (state != ncclInProgress) return fail_nccl(s->api, state, err, phase);
-        int rc = wait_turn(&w, phase, timeout_ms, err);
+        int rc = wait_turn(w, phase, timeout_ms, err);
         if (rc < 0) return rc;
     }
 }
 
+int wait_for_comm_of(struct nccl_state *s, const struct backend_store *store, const char *phase,
+                     int64_t timeout_ms, struct cr_error *err) {
+    struct wait w = wait_begin(store, timeout_ms);
+    return wait_for_comm_with(s, &w, phase, timeout_ms, err);
+}
+
 int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
-                         struct cr_error *err) {
+                  struct cr_error *err) {
     return wait_for_comm_of(s, &s->store, phase, timeout_ms, err);
 }
 
 int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_error *err) {
+    /* First: an abort lets the kernels end, so their events complete, and the data is garbage. */
+    if (s->comm == NULL) return cr_fail(err, -ECONNRESET, "the communicator was aborted");
     cudaError_t e = s->api->cudaEventQuery(event);
     if (e == cudaSuccess) return 0;
     if (e != cudaErrorNotReady) {
@@ -102,16 +115,15 @@ int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_error *err)
                        s->api->cudaGetErrorName(e),
                        is_sticky(e) ? "; the CUDA context is lost, only a new process helps" : "");
     }
-    if (s->comm == NULL) return cr_fail(err, -ECONNRESET, "the communicator was aborted");
     ncclResult_t state = ncclSuccess;
     ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
     if (r == ncclSuccess && state != ncclInProgress) r = state;
     return r == ncclSuccess ? -EINPROGRESS : fail_nccl(s->api, r, err, "the operation failed");
 }
 
-int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t timeout_ms,
-                          struct cr_error *err) {
-    struct wait w = wait_begin(&s->store, timeout_ms);
+int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t deadline_ms,
+                   int64_t timeout_ms, struct cr_error *err) {
+    struct wait w = wait_until(&s->store, deadline_ms);
     for (;;) {
         int rc = look_at_event(s, event, err);
         if (rc != -EINPROGRESS) return rc;

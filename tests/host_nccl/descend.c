@@ -1,0 +1,186 @@
+/* Communicators made from others: split, shrink; and revoke, which comes before a shrink.
+ *
+ * Modelled on NCCL 2.28.9/2.30.7, init.cc: ncclCommInitChildComm (the caller's handle stays NULL
+ * until the child is complete; a parent's abort flag ends the making of its child; ranks keep their
+ * order by key, then by rank), ncclCommShrink (with NCCL_SHRINK_ABORT: flags, a wait for the
+ * communicator's kernels, flags taken back), ncclCommRevoke and commRevokeAsync (2.28.7: the same
+ * as a job; the communicator stays revoked and takes no operation more: enqueue.cc,
+ * ncclEnqueueCheck). */
+#include "tests/host_nccl/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool given_up(void *child_and_parent) {
+    struct ncclComm **pair = child_and_parent;
+    return comm_aborted(pair[1]) || (pair[0] != NULL && comm_aborted(pair[0]));
+}
+
+/* The child's ranks in order; returns how many there are, this rank's place in *place. */
+static int place_ranks(const struct job *job, int *place, int *leader) {
+    const struct peers_rank *all = job->comm->peers->ranks;
+    int size = 0, own = job->comm->rank, before = 0, first = -1;
+    for (int r = 0; r < job->comm->size; r++) {
+        if (job->survivors != NULL ? !job->survivors[r] : all[r].color != job->color) continue;
+        int key = job->survivors != NULL ? r : all[r].key,
+            mine = job->survivors != NULL ? own : job->key;
+        size++;
+        if (key < mine || (key == mine && r < own)) before++;
+        if (first < 0) first = r;
+    }
+    *place = before;
+    *leader = first;
+    return size;
+}
+
+static bool meet(struct job *job, struct ncclComm **pair) {
+    struct peers *p = job->comm->peers;
+    if (job->survivors == NULL) return PEERS_BARRIER(p, phase, NULL, given_up, pair);
+    return PEERS_BARRIER(p, shrink, job->survivors, given_up, pair);
+}
+
+static ncclResult_t run_descend(struct job *job) {
+    struct ncclComm *parent = job->comm, *child = job->child, *pair[2] = {child, parent};
+    struct peers_rank *own = &parent->peers->ranks[parent->rank];
+    int place = 0, leader = 0;
+    own->color = job->color;
+    own->key = job->key;
+    if (!meet(job, pair)) return ncclInternalError;
+    int size = place_ranks(job, &place, &leader);
+    bool leads = child != NULL && leader == parent->rank;
+    if (leads && peers_make(&own->child) < 0) return ncclSystemError;
+    if (!meet(job, pair)) return ncclInternalError;
+    if (child == NULL) return ncclSuccess;
+    child->rank = place;
+    child->size = size;
+    struct peers_address address = parent->peers->ranks[leader].child;
+    ncclResult_t r = comm_connect(child, &address);
+    if (leads) peers_forget(&address);
+    if (r != ncclSuccess) return r;
+    host_lock();
+    parent->child = NULL;
+    host_unlock();
+    __atomic_store_n(job->out, child, __ATOMIC_RELEASE);
+    return ncclSuccess;
+}
+
+/* Between group_start() and group_end(). */
+static ncclResult_t begin(ncclComm_t comm, bool member, bool *survivors, int color, int key,
+                          ncclComm_t *out, const ncclConfig_t *config) {
+    ncclResult_t r =
+        out == NULL ? nccl_fail(ncclInvalidArgument, "newcomm argument is NULL") : comm_ready(comm);
+    if (r != ncclSuccess) return r;
+    *out = NULL;
+    struct job *job = calloc(1, sizeof(*job));
+    if (job == NULL) abort();
+    if (member) {
+        job->child = comm_child(comm);
+        r = config != NULL ? comm_configure(job->child, config) : ncclSuccess;
+        host_lock();
+        comm->child = job->child;
+        host_unlock();
+    }
+    job->comm = comm;
+    job->run = run_descend;
+    job->survivors = survivors;
+    job->color = color;
+    job->key = key;
+    job->out = out;
+    if (r == ncclSuccess) r = group_add_job(job);
+    if (r != ncclSuccess) free(job);
+    return r;
+}
+
+#pragma GCC visibility push(default)
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+                           ncclConfig_t *config) {
+    struct host_fault f = host_call("ncclCommSplit");
+    ncclResult_t r = comm_check(comm, "ncclCommSplit");
+    if (r != ncclSuccess) return r;
+    group_start();
+    r = f.kind == HOST_FAULT_NCCL
+            ? (ncclResult_t) f.code
+            : begin(comm, color != NCCL_SPLIT_NOCOLOR, NULL, color, key, out, config);
+    (void) group_error(r);
+    ncclResult_t end = group_end();
+    return end == ncclSuccess ? r : end;
+}
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+static ncclResult_t shrink(ncclComm_t comm, const int *excluded, int count, ncclComm_t *out,
+                           const ncclConfig_t *config) {
+    if (excluded == NULL || count <= 0)
+        return nccl_fail(ncclInvalidArgument, "the list of excluded ranks is empty");
+    bool *survivors = malloc((size_t) comm->size * sizeof(*survivors));
+    if (survivors == NULL) abort();
+    for (int r = 0; r < comm->size; r++) survivors[r] = true;
+    for (int i = 0; i < count; i++)
+        if (excluded[i] >= 0 && excluded[i] < comm->size) survivors[excluded[i]] = false;
+    ncclResult_t r = survivors[comm->rank] ? ncclSuccess : ncclInvalidArgument;
+    if (r == ncclSuccess) r = begin(comm, true, survivors, 0, comm->rank, out, config);
+    if (r != ncclSuccess) free(survivors);
+    return r;
+}
+
+static void wait_for_last(ncclComm_t comm) {
+    host_lock();
+    struct host_op *last = comm->last;
+    host_op_ref(last);
+    host_unlock();
+    if (last != NULL) host_op_wait(last);
+    host_lock();
+    host_op_unref(last);
+    host_unlock();
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *out,
+                            ncclConfig_t *config, int flags) {
+    struct host_fault f = host_call("ncclCommShrink");
+    ncclResult_t r = comm_check(comm, "ncclCommShrink");
+    if (r != ncclSuccess) return r;
+    group_start();
+    if ((flags & NCCL_SHRINK_ABORT) != 0) {
+        comm_set_abort(comm, 1);
+        wait_for_last(comm);
+        comm_set_abort(comm, 0);
+    }
+    r = f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code
+                                  : shrink(comm, excluded, count, out, config);
+    (void) group_error(r);
+    ncclResult_t end = group_end();
+    return end == ncclSuccess ? r : end;
+}
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+static ncclResult_t run_revoke(struct job *job) {
+    wait_for_last(job->comm);
+    comm_set_abort(job->comm, 0);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+    struct host_fault f = host_call("ncclCommRevoke");
+    if (comm == NULL) return ncclSuccess;
+    ncclResult_t r = comm_check(comm, "ncclCommRevoke");
+    if (r != ncclSuccess) return r;
+    if (f.kind == HOST_FAULT_NCCL) return (ncclResult_t) f.code;
+    if (flags != 0 || comm->destroying || comm->finalized || comm->revoked)
+        return nccl_fail(ncclInvalidArgument, "the communicator cannot be revoked now");
+    group_start();
+    comm_set_abort(comm, 1);
+    comm->revoked = true;
+    (void) comm_ready(comm);
+    comm->finalized = true;
+    r = comm_end(comm, run_revoke);
+    (void) group_error(r);
+    ncclResult_t end = group_end();
+    if (end != ncclSuccess && end != ncclInProgress) return end;
+    return comm->blocking ? r : comm_outcome(comm, end);
+}
+#endif
+
+#pragma GCC visibility pop

@@ -1,0 +1,39 @@
+/* H5, under crun: a process whose CUDA context is lost cannot go on. crunrt_rejoin() says so
+ * instead of coming back for ever; the process ends, is replaced, and the job goes on. */
+#include "tests/host_nccl/findings/finding.h"
+
+/* Two sums; the second one poisons rank 1 in its first life. */
+static int work(void) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.backend = "nccl";
+    o.timeout_ms = 3000;
+    int rc = crunrt_group_new(rt, &o, &world);
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        crunrt_op op = sum_of(floats(16, 1));
+        rc = crunrt_group_run(world, &op);
+    }
+    crunrt_group_destroy(world);
+    world = NULL;
+    return rc;
+}
+
+int main(void) {
+    open_job();
+    int poisoned = rank == 1 && crunrt_restart_count(rt) == 0;
+    if (poisoned) (void) setenv("HOST_NCCL_FAULT", "kernel:2:cuda700", 1);
+    (void) crunrt_can_rejoin(rt, 1);
+    for (int turn = 0; turn < 5; turn++) {
+        if (work() == 0) {
+            KEPT(!poisoned, "rank 1 computed on a lost context");
+            kept();
+        }
+        int rc = crunrt_rejoin(rt, NULL);
+        if (poisoned) {
+            KEPT(rc == -ENOTRECOVERABLE, "rejoin returned %d", rc);
+            return 9;
+        }
+        KEPT(rc == 0, "rejoin returned %d", rc);
+        rank = crunrt_rank(rt);
+    }
+    KEPT(0, "no turn went well");
+}

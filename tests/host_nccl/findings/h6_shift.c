@@ -1,0 +1,16 @@
+/* H6: every rank starts a receive from its left neighbour, then a send to its right one. On gloo
+ * and MPI that ends; on one NCCL communicator the first kernel holds up the second. */
+#include "tests/host_nccl/findings/finding.h"
+
+int main(void) {
+    open_world(2000);
+    float *in = floats(16, -1), *out = floats(16, (float) rank);
+    int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    crunrt_work *works[2] = {NULL, NULL};
+    KEPT(crunrt_group_irecv(world, in, 16, CRUNRT_FLOAT32, left, 0, &works[0]) == 0, "irecv");
+    KEPT(crunrt_group_isend(world, out, 16, CRUNRT_FLOAT32, right, 0, &works[1]) == 0, "isend");
+    for (int i = 0; i < 2; i++)
+        KEPT(crunrt_work_wait(works[i], CRUNRT_TIMEOUT_DEFAULT) == 0, "work %d", i);
+    KEPT(first_of(in) == (float) left, "received %g", (double) first_of(in));
+    kept();
+}

@@ -1,0 +1,13 @@
+/* M5: a pointer to host memory is refused before a kernel touches it and poisons the context. */
+#include "tests/host_nccl/findings/finding.h"
+
+int main(void) {
+    open_world(2000);
+    first_sum(world);
+    float loss[16] = {0};
+    crunrt_op op = sum_of(loss);
+    int rc = crunrt_group_run(world, &op);
+    KEPT(rc == -EINVAL, "%d", rc);
+    first_sum(world);
+    kept();
+}

@@ -1,0 +1,440 @@
+/* The host NCCL, tested by itself: model MODE. What NCCL and CUDA promise, and what they do to
+ * programs that get it wrong. RANK and WORLD_SIZE are the place; ranks find each other through the
+ * file MODEL_ID. Every mode prints "MODE right", or a line that begins with FAILED. */
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Of the host NCCL, for tests. */
+uint64_t host_nccl_counter(const char *name);
+cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float value, int ms);
+void host_cuda_touch(const void *at, size_t size, int writes);
+/* nccl.h declares these two without a prototype. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+static int rank, size;
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("FAILED at line %d: %s [%s]\n", __LINE__, #condition, ncclGetLastError(NULL));  \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define CUDA(call) REQUIRE((call) == cudaSuccess)
+#define NCCL(call) REQUIRE((call) == ncclSuccess)
+
+static int64_t now_ms(void) {
+    struct timespec ts;
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- meeting ---- */
+
+static ncclUniqueId shared_id(int number) {
+    ncclUniqueId id;
+    char path[512], draft[520];
+    (void) snprintf(path, sizeof(path), "%s.%d", getenv("MODEL_ID"), number);
+    (void) snprintf(draft, sizeof(draft), "%s.draft", path);
+    if (rank == 0) {
+        NCCL(ncclGetUniqueId(&id));
+        FILE *out = fopen(draft, "w");
+        REQUIRE(out != NULL && fwrite(&id, sizeof(id), 1, out) == 1 && fclose(out) == 0);
+        REQUIRE(rename(draft, path) == 0);
+        return id;
+    }
+    FILE *in = NULL;
+    while ((in = fopen(path, "r")) == NULL) (void) usleep(1000);
+    REQUIRE(fread(&id, sizeof(id), 1, in) == 1);
+    (void) fclose(in);
+    return id;
+}
+
+static ncclResult_t settled(ncclComm_t comm) {
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) {
+        NCCL(ncclCommGetAsyncError(comm, &state));
+        (void) usleep(100);
+    }
+    return state;
+}
+
+static ncclComm_t connect_ranks(int number, int blocking) {
+    ncclComm_t comm = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking;
+    CUDA(cudaSetDevice(rank));
+    ncclUniqueId id = shared_id(number);
+    ncclResult_t r = ncclCommInitRankConfig(&comm, size, id, rank, &config);
+    REQUIRE(r == (blocking ? ncclSuccess : ncclInProgress));
+    REQUIRE(settled(comm) == ncclSuccess);
+    return comm;
+}
+
+static cudaStream_t stream_new(void) {
+    cudaStream_t s;
+    CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    return s;
+}
+
+static float *floats(size_t count, float value) {
+    float *device, *host = malloc(count * sizeof(float));
+    REQUIRE(host != NULL);
+    for (size_t i = 0; i < count; i++) host[i] = value;
+    CUDA(cudaMalloc((void **) &device, count * sizeof(float)));
+    CUDA(cudaMemcpy(device, host, count * sizeof(float), cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+    free(host);
+    return device;
+}
+
+static float first_of(const float *device) {
+    float value;
+    CUDA(cudaMemcpy(&value, device, sizeof(value), cudaMemcpyDeviceToHost));
+    return value;
+}
+
+/* ---- one process ---- */
+
+static void mode_fp8(void) {
+    static const struct {
+        int type;
+        double values[3];
+        int codes[3];
+    } cases[] = {{10, {0.5, 448, 0.001953125}, {0x30, 0x7e, 0x01}},
+                 {11, {0.5, 57344, 1.52587890625e-05}, {0x38, 0x7b, 0x01}}};
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    unsigned char *device, codes[3];
+    CUDA(cudaMalloc((void **) &device, sizeof(codes)));
+    for (size_t c = 0; c < 2; c++) {
+        for (int i = 0; i < 3; i++) codes[i] = (unsigned char) cases[c].codes[i];
+        CUDA(cudaMemcpy(device, codes, sizeof(codes), cudaMemcpyHostToDevice));
+        CUDA(cudaDeviceSynchronize());
+        NCCL(ncclAllReduce(device, device, 3, (ncclDataType_t) cases[c].type, ncclSum, comm, s));
+        CUDA(cudaStreamSynchronize(s));
+        CUDA(cudaMemcpy(codes, device, sizeof(codes), cudaMemcpyDeviceToHost));
+        for (int i = 0; i < 3; i++) {
+            /* twice the value with two ranks; the largest saturates; powers of two are exact */
+            int want = cases[c].codes[i];
+            int step = cases[c].type == 10 ? 8 : 4;
+            if (size == 2) want = i == 0 ? want + step : i == 1 ? want : 2;
+            REQUIRE(codes[i] == want);
+        }
+    }
+    CUDA(cudaFree(device));
+    NCCL(ncclCommDestroy(comm));
+}
+
+/* The fault of a race test is in its mode: each runs two operations that nothing orders, or that
+ * something does. */
+static void mode_race(const char *how) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t a = stream_new(), b = stream_new();
+    cudaEvent_t event;
+    float *x = floats(1000, 1);
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    if (strcmp(how, "copy") == 0) { /* returns before the copy has arrived */
+        static float host[1000];
+        CUDA(cudaMemcpy(x, host, sizeof(host), cudaMemcpyHostToDevice));
+    } else {
+        CUDA(host_cuda_fill(a, x, 1000, 2, 30));
+    }
+    if (strcmp(how, "event") == 0) {
+        CUDA(cudaEventRecord(event, a));
+        CUDA(cudaStreamWaitEvent(b, event, 0));
+    }
+    if (strcmp(how, "host") == 0) CUDA(cudaStreamSynchronize(a));
+    if (strcmp(how, "same") == 0) b = a;
+    NCCL(ncclAllReduce(x, x, 1000, ncclFloat32, ncclSum, comm, b));
+    if (strcmp(how, "after") == 0) CUDA(host_cuda_fill(a, x, 1000, 3, 0));
+    CUDA(cudaStreamSynchronize(b));
+    REQUIRE(first_of(x) == 2.0F * (float) size);
+    CUDA(cudaFree(x));
+    NCCL(ncclCommDestroy(comm));
+}
+
+static void mode_illegal(void) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    float host[4] = {0};
+    int *x;
+    NCCL(ncclAllReduce(host, host, 4, ncclFloat32, ncclSum, comm, s));
+    REQUIRE(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
+    REQUIRE(cudaMalloc((void **) &x, 4) == cudaErrorIllegalAddress);
+    REQUIRE(cudaGetLastError() == cudaErrorIllegalAddress);
+    REQUIRE(cudaGetLastError() == cudaErrorIllegalAddress);
+    ncclUniqueId id;
+    NCCL(ncclGetUniqueId(&id));
+    ncclComm_t other = NULL;
+    REQUIRE(ncclCommInitRank(&other, 1, id, 0) == ncclUnhandledCudaError);
+}
+
+static void mode_capture(void) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new(), t = stream_new();
+    cudaEvent_t event;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    float *x = floats(10, 1);
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CUDA(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s));
+    CUDA(cudaEventRecord(event, s));
+    CUDA(cudaStreamWaitEvent(t, event, 0));
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, t));
+    CUDA(cudaStreamEndCapture(s, &graph));
+#if CUDART_VERSION >= 12000
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+#else
+    CUDA(cudaGraphInstantiate(&exec, graph, NULL, NULL, 0));
+#endif
+    float want = 1;
+    for (int i = 0; i < 3; i++) {
+        CUDA(cudaGraphLaunch(exec, s));
+        want *= (float) (size * size);
+    }
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(x) == want);
+    CUDA(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    CUDA(cudaEventRecord(event, s));
+    REQUIRE(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t broken = NULL;
+    REQUIRE(cudaStreamEndCapture(s, &broken) == cudaErrorStreamCaptureInvalidated);
+    CUDA(cudaGraphExecDestroy(exec)); /* a communicator in a graph does not end before it */
+    CUDA(cudaGraphDestroy(graph));
+    CUDA(cudaFree(x));
+    NCCL(ncclCommDestroy(comm));
+}
+
+/* ---- several processes ---- */
+
+/* A second call while one is in progress is an invalid argument, and that is the communicator's
+ * state from then on. A thread is made for each call. */
+static void mode_nonblocking(void) {
+    ncclComm_t comm = connect_ranks(0, 0);
+    cudaStream_t s = stream_new();
+    float *x = floats(10, 1);
+    uint64_t threads = host_nccl_counter("threads");
+    for (int i = 0; i < 5; i++) {
+        REQUIRE(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s) == ncclInProgress);
+        REQUIRE(settled(comm) == ncclSuccess);
+    }
+    REQUIRE(host_nccl_counter("threads") == threads + 5);
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(x) == powf((float) size, 5));
+    REQUIRE(ncclAllReduce(x, x, 10, ncclFloat32, (ncclRedOp_t) 99, comm, s) == ncclInvalidArgument);
+    REQUIRE(settled(comm) == ncclInvalidArgument);
+    REQUIRE(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s) == ncclInvalidArgument);
+    NCCL(ncclCommAbort(comm));
+    CUDA(cudaFree(x));
+}
+
+static void mode_blocking(void) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    float *x = floats(10, 1);
+    uint64_t threads = host_nccl_counter("threads");
+    for (int i = 0; i < 5; i++) NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclAvg, comm, s));
+    REQUIRE(host_nccl_counter("threads") == threads);
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(x) == 1);
+    CUDA(cudaFree(x));
+    NCCL(ncclCommFinalize(comm));
+    NCCL(ncclCommDestroy(comm));
+}
+
+/* Rank 0's second kernel waits for a peer that never comes: until the abort flag, which lets it go.
+ * While it spins, cudaFree and the abort of another communicator wait for the device. */
+static void mode_abort(void) {
+    ncclComm_t comm = connect_ranks(0, 1), other = connect_ranks(1, 1);
+    cudaStream_t s = stream_new();
+    cudaEvent_t event;
+    float *x = floats(10, 1);
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s));
+    CUDA(cudaStreamSynchronize(s));
+    if (rank == 0) {
+        NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s));
+        CUDA(cudaEventRecord(event, s));
+        (void) usleep(100000);
+        REQUIRE(cudaEventQuery(event) == cudaErrorNotReady);
+        uint64_t waits = host_nccl_counter("device_waits");
+        NCCL(ncclGroupStart()); /* the way for several: all flags first */
+        NCCL(ncclCommAbort(other));
+        NCCL(ncclCommAbort(comm));
+        NCCL(ncclGroupEnd());
+        REQUIRE(host_nccl_counter("device_waits") >= waits);
+        CUDA(cudaEventQuery(event)); /* it ended "well": nobody says that it was aborted */
+    } else {
+        NCCL(ncclCommAbort(comm));
+        NCCL(ncclCommAbort(other));
+    }
+    CUDA(cudaFree(x));
+}
+
+static void mode_split(void) {
+    ncclComm_t comm = connect_ranks(0, 0), child = NULL, none = NULL;
+    cudaStream_t s = stream_new();
+    float *x = floats(10, (float) rank);
+    int n = 0, r = 0;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    REQUIRE(ncclCommSplit(comm, rank % 2, -rank, &child, &config) == ncclInProgress);
+    REQUIRE(settled(comm) == ncclSuccess && child != NULL && settled(child) == ncclSuccess);
+    NCCL(ncclCommCount(child, &n));
+    NCCL(ncclCommUserRank(child, &r));
+    REQUIRE(n == (size + 1 - rank % 2) / 2 && r == n - 1 - rank / 2);
+    (void) ncclAllReduce(x, x, 10, ncclFloat32, ncclMax, child, s);
+    REQUIRE(settled(child) == ncclSuccess);
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(x) == (float) (rank % 2 + 2 * (n - 1)));
+    int color = rank == 0 ? 0 : NCCL_SPLIT_NOCOLOR;
+    REQUIRE(ncclCommSplit(comm, color, 0, &none, &config) == ncclInProgress);
+    REQUIRE(settled(comm) == ncclSuccess && (none != NULL) == (rank == 0));
+    if (none != NULL) NCCL(ncclCommDestroy(none));
+    CUDA(cudaFree(x));
+    NCCL(ncclCommDestroy(child));
+    NCCL(ncclCommDestroy(comm));
+}
+
+/* The last rank is gone: the others revoke, or abort what is pending, and shrink. */
+static void mode_shrink(const char *how) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+    ncclComm_t comm = connect_ranks(0, 0), smaller = NULL;
+    cudaStream_t s = stream_new();
+    float *x = floats(10, 1);
+    int last = size - 1;
+    (void) ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s);
+    REQUIRE(settled(comm) == ncclSuccess);
+    CUDA(cudaStreamSynchronize(s));
+    if (rank == last) _exit(0);
+    (void) ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s);
+    REQUIRE(settled(comm) == ncclSuccess);
+    if (strcmp(how, "revoke") == 0) {
+        (void) ncclCommRevoke(comm, 0);
+        REQUIRE(settled(comm) == ncclSuccess);
+        REQUIRE(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s) == ncclInvalidUsage);
+        REQUIRE(settled(comm) == ncclSuccess);
+    }
+    int flags = strcmp(how, "revoke") == 0 ? NCCL_SHRINK_DEFAULT : NCCL_SHRINK_ABORT;
+    ncclResult_t r = ncclCommShrink(comm, &last, 1, &smaller, NULL, flags);
+    REQUIRE(r == ncclInProgress && settled(comm) == ncclSuccess && settled(smaller) == ncclSuccess);
+    float *y = floats(10, 1);
+    (void) ncclAllReduce(y, y, 10, ncclFloat32, ncclSum, smaller, s);
+    REQUIRE(settled(smaller) == ncclSuccess);
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(y) == (float) (size - 1));
+    NCCL(ncclCommAbort(comm));
+    NCCL(ncclCommDestroy(smaller));
+#else
+    (void) how;
+#endif
+}
+
+/* Messages: all directions at once in a group, then a first use that blocks until the peer comes.
+ */
+static void mode_messages(void) {
+    enum { N = 100000 };
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    float *out = floats(N, (float) rank), *in = floats(N, -1);
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    int64_t since = now_ms();
+    if (rank == 1) (void) usleep(200000);
+    NCCL(ncclGroupStart());
+    NCCL(ncclSend(out, N, ncclFloat32, right, comm, s));
+    NCCL(ncclRecv(in, N, ncclFloat32, left, comm, s));
+    NCCL(ncclGroupEnd());
+    if (rank == 0) REQUIRE(now_ms() - since >= 150); /* a lazy connect blocks the host */
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(in) == (float) left && first_of(in + N - 1) == (float) left);
+    CUDA(cudaFree(in));
+    CUDA(cudaFree(out));
+    NCCL(ncclCommDestroy(comm));
+}
+
+/* Peers behind a network: a death is the communicator's state; the kernel goes on spinning. */
+static void mode_remote(void) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    float *x = floats(10, 1);
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s));
+    CUDA(cudaStreamSynchronize(s));
+    if (rank == size - 1) _exit(0);
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s));
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess) NCCL(ncclCommGetAsyncError(comm, &state));
+    REQUIRE(state == ncclRemoteError && cudaStreamQuery(s) == cudaErrorNotReady);
+    NCCL(ncclCommAbort(comm));
+}
+
+static void mode_ops(void) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    float *x = floats(10, 2), scalar = 3;
+    ncclRedOp_t op;
+    NCCL(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, comm));
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, op, comm, s));
+    NCCL(ncclRedOpDestroy(op, comm));
+    REQUIRE(ncclAllReduce(x, x, 10, ncclFloat32, op, comm, s) == ncclInvalidArgument);
+    CUDA(cudaStreamSynchronize(s));
+    REQUIRE(first_of(x) == 6.0F * (float) size);
+    CUDA(cudaFree(x));
+    NCCL(ncclCommDestroy(comm));
+}
+
+static void mode_fault(void) {
+    ncclComm_t comm = connect_ranks(0, 1);
+    cudaStream_t s = stream_new();
+    float *x = floats(10, 1);
+    NCCL(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s));
+    REQUIRE(ncclAllReduce(x, x, 10, ncclFloat32, ncclSum, comm, s) == ncclSystemError);
+    NCCL(ncclCommAbort(comm));
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "", *how = argc > 2 ? argv[2] : "";
+    (void) setvbuf(stdout, NULL, _IOLBF, 0);
+    rank = getenv("RANK") != NULL ? atoi(getenv("RANK")) : 0;
+    size = getenv("WORLD_SIZE") != NULL ? atoi(getenv("WORLD_SIZE")) : 1;
+    if (strcmp(mode, "fp8") == 0)
+        mode_fp8();
+    else if (strcmp(mode, "race") == 0)
+        mode_race(how);
+    else if (strcmp(mode, "illegal") == 0)
+        mode_illegal();
+    else if (strcmp(mode, "capture") == 0)
+        mode_capture();
+    else if (strcmp(mode, "nonblocking") == 0)
+        mode_nonblocking();
+    else if (strcmp(mode, "blocking") == 0)
+        mode_blocking();
+    else if (strcmp(mode, "abort") == 0)
+        mode_abort();
+    else if (strcmp(mode, "split") == 0)
+        mode_split();
+    else if (strcmp(mode, "shrink") == 0)
+        mode_shrink(how);
+    else if (strcmp(mode, "messages") == 0)
+        mode_messages();
+    else if (strcmp(mode, "remote") == 0)
+        mode_remote();
+    else if (strcmp(mode, "ops") == 0)
+        mode_ops();
+    else if (strcmp(mode, "fault") == 0)
+        mode_fault();
+    else
+        return fprintf(stderr, "model: no mode '%s'\n", mode), 2;
+    printf("%s right\n", mode);
+    return 0;
+}

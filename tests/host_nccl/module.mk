@@ -1,0 +1,44 @@
+# The host NCCL: libcudart.so and libnccl.so.2 for machines without a GPU, and the programs that the
+# tests run on them. Left out, with one line, where CUDA's or NCCL's headers are missing.
+host_nccl      := $(BUILD)/tests/host_nccl
+host_cuda_SRCS := $(addprefix tests/host_nccl/,counters.c faults.c races.c memory.c streams.c capture.c cuda_calls.c cuda_memory.c)
+host_nccl_SRCS := $(addprefix tests/host_nccl/,arithmetic.c peers.c kernels.c group.c comm.c descend.c collectives.c)
+host_programs  := $(patsubst tests/host_nccl/findings/%.c,$(host_nccl)/findings/%,$(wildcard tests/host_nccl/findings/*.c)) \
+                  $(host_nccl)/model
+
+ifneq ($(HAVE_NCCL),)
+host_nccl_built := $(host_nccl)/libcudart.so $(host_nccl)/libnccl.so.2 $(host_programs)
+else
+test-workers: say-no-host-nccl
+endif
+say-no-host-nccl:
+	@echo '  Host NCCL for the tests left out: $(no_nccl_why)'
+.PHONY: say-no-host-nccl
+
+test_programs += $(host_nccl_built)
+test-workers: $(host_nccl_built)
+
+$(call objects,$(host_cuda_SRCS) $(host_nccl_SRCS) $(wildcard tests/host_nccl/findings/*.c) tests/host_nccl/model.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS)
+
+# Programs find it under the names of every release.
+$(host_nccl)/libcudart.so: $(call objects,$(host_cuda_SRCS))
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcudart.so -o $@ $^ $(LDLIBS)
+	$(Q)for v in 11.0 12 13; do ln -sf libcudart.so $(@D)/libcudart.so.$$v; done
+
+$(host_nccl)/libnccl.so.2: $(call objects,$(host_nccl_SRCS)) $(host_nccl)/libcudart.so
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(@D) -lcudart -lm $(LDLIBS)
+	$(Q)ln -sf libnccl.so.2 $(@D)/libnccl.so
+
+# Programs on the two libraries alone, and programs on libcrunrt beside them.
+$(host_nccl)/model: $(call objects,tests/host_nccl/model.c) $(host_nccl)/libnccl.so.2
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $< -L$(host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)
+
+$(host_nccl)/findings/%: $(BUILD)/obj/tests/host_nccl/findings/%.o $(host_nccl)/libnccl.so.2 $(BUILD)/lib/libcrunrt.so
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt -L$(host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)

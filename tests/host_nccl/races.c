@@ -1,0 +1,109 @@
+/* Races between operations, found by vector clocks.
+ *
+ * Every stream is an actor, and the host is one. An operation that is put on a stream knows what
+ * the host has waited for and what the stream was made to wait for; two operations on overlapping
+ * memory, at least one of which writes, race if the later one does not know of the earlier one. The
+ * order is that of CUDA's programming guide (streams, events, the legacy default stream,
+ * "API synchronization behavior" of the runtime's manual); no run-time luck enters.
+ *
+ * Not seen: what the host itself reads and writes, unless the test says so with
+ * host_cuda_touch(); threads of the program count as one, so races between them are not seen. */
+#include "tests/host_nccl/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct record {
+    const char *at;
+    size_t size;
+    bool writes;
+    int actor;
+    uint32_t number;
+    char what[96];
+};
+
+struct host_clock host_time;
+static bool taken[HOST_ACTORS] = {true};
+static struct record *records;
+static size_t record_count, record_max;
+
+void host_clock_join(struct host_clock *to, const struct host_clock *from) {
+    for (size_t i = 0; i < HOST_ACTORS; i++)
+        if (from->at[i] > to->at[i]) to->at[i] = from->at[i];
+}
+
+int host_actor_new(void) {
+    for (int i = 1; i < HOST_ACTORS; i++) {
+        if (taken[i]) continue;
+        taken[i] = true;
+        return i;
+    }
+    host_misuse("more than %d streams at the same time", HOST_ACTORS - 1);
+}
+
+/* What the host has waited for is ordered before everything that comes. */
+static void forget_finished(void) {
+    size_t kept = 0;
+    for (size_t i = 0; i < record_count; i++)
+        if (records[i].number > host_time.at[records[i].actor]) records[kept++] = records[i];
+    record_count = kept;
+}
+
+static void remember(const struct record *r) {
+    if (record_count == record_max) {
+        record_max = record_max == 0 ? 64 : 2 * record_max;
+        records = realloc(records, record_max * sizeof(*records));
+        if (records == NULL) abort();
+    }
+    records[record_count++] = *r;
+}
+
+static void report(const struct record *later, const struct record *earlier) {
+    const char *mode = getenv("HOST_NCCL_RACE");
+    if (mode != NULL && strcmp(mode, "off") == 0) return;
+    host_count("races", 1);
+    host_say("RACE: %s %s memory that %s %s; nothing orders them", later->what,
+             later->writes ? "writes" : "reads", earlier->what,
+             earlier->writes ? "writes" : "reads");
+    if (mode == NULL || strcmp(mode, "report") != 0) _exit(97);
+}
+
+static void check_one(const struct record *later, const struct host_clock *clock) {
+    for (size_t i = 0; i < record_count; i++) {
+        const struct record *r = &records[i];
+        if (r->actor == later->actor && r->number == later->number) continue;
+        if (!r->writes && !later->writes) continue;
+        if (r->at >= later->at + later->size || later->at >= r->at + r->size) continue;
+        if (clock->at[r->actor] >= r->number) continue;
+        report(later, r);
+    }
+}
+
+void host_race_check(const char *what, int actor, const struct host_clock *clock,
+                     const struct host_access *accesses, size_t count) {
+    if (count == 0) return;
+    forget_finished();
+    for (size_t i = 0; i < count; i++) {
+        struct record r = {.at = accesses[i].at,
+                           .size = accesses[i].size,
+                           .writes = accesses[i].writes,
+                           .actor = actor,
+                           .number = clock->at[actor]};
+        if (r.size == 0 || r.at == NULL) continue;
+        (void) snprintf(r.what, sizeof(r.what), "%s", what);
+        check_one(&r, clock);
+        if (actor != HOST_ACTOR_OF_HOST) remember(&r);
+    }
+}
+
+HOST_API void host_cuda_touch(const void *at, size_t size, int writes);
+
+/* For tests: the program itself reads or writes host memory (pinned, managed or pageable) now. */
+void host_cuda_touch(const void *at, size_t size, int writes) {
+    struct host_access access = {at, size, writes != 0};
+    host_lock();
+    host_race_check("the program", HOST_ACTOR_OF_HOST, &host_time, &access, 1);
+    host_unlock();
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""The findings of the review of the nccl backend, each as a program on the host NCCL: those that
+tests/host_nccl/findings/findings.txt calls known fail today, one line each; the others must pass.
+"""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from workers import BUILD, Store, Worker, contract, host_nccl, skip
+
+FOLDER = os.path.abspath(f"{BUILD}/tests/host_nccl/findings")
+LIMIT_S = 12
+TABLE = "tests/host_nccl/findings/findings.txt"
+if not os.path.exists(FOLDER):
+    skip("the host NCCL was not built (no CUDA or NCCL headers)")
+
+
+def end(workers):
+    """Waits for all, for at most LIMIT_S; what hangs then is killed."""
+    deadline = time.monotonic() + LIMIT_S
+    for w in workers:
+        try:
+            w.process.wait(max(0.01, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            w.process.kill()
+            w.process.wait()
+    return workers
+
+
+def run(ranks, program, environment):
+    """None if the promise is kept on every rank, else the first line that says what is not."""
+    extra = dict(word.split("=", 1) for word in environment)
+    argv = [f"{FOLDER}/{program}"]
+    if extra.pop("LAUNCHER", None) == "crun":
+        crun = [f"{BUILD}/bin/crun", "--nproc-per-node", str(ranks), "--max-restarts", "3"]
+        workers = end([Worker(crun + argv, dict(os.environ, **host_nccl(), **extra))])
+    else:
+        with Store() as store:
+            workers = end(
+                [
+                    Worker(argv, contract(store, r, ranks, **host_nccl(), **extra))
+                    for r in range(ranks)
+                ]
+            )
+    for r, w in enumerate(workers):
+        lines = w.text().splitlines()
+        broken = [line for line in lines if "BROKEN" in line or "host nccl: RACE" in line]
+        if w.code != 0 or broken or not any("kept" in line for line in lines):
+            return f"rank {r}, exit {w.code}: {(broken or lines or ['it hangs'])[0]}"
+    return None
+
+
+with open(TABLE, encoding="utf-8") as f:
+    rows = [line.split() for line in f if line.strip() and not line.startswith("#")]
+failed = False
+with concurrent.futures.ThreadPoolExecutor(4) as pool:  # they wait more than they work
+    results = list(pool.map(lambda row: run(int(row[2]), row[3], row[4:]), rows))
+for (state, finding, _, program, *_), broken in zip(rows, results):
+    if state == "known" and broken is not None:
+        print(f"known: {finding} ({program}) fails today: {broken[:180]}")
+    elif state == "known":
+        print(f"FAIL: {finding} ({program}) passes now: write 'kept' instead of 'known' in {TABLE}")
+        failed = True
+    elif broken is not None:
+        print(f"FAIL: {finding} ({program}): {broken}")
+        failed = True
+    else:
+        print(f"kept: {finding} ({program})")
+sys.exit(1 if failed else 0)
