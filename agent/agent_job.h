@@ -38,7 +38,9 @@ struct agent_job {
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 
     /* Ending. */
-    int64_t stop_timeout_ms;     /* grace when the worker group is stopped; usually 30 s */
+    /* grace when the worker group is stopped for a new round or after a failure; torchrun's is
+     * 30 s */
+    int64_t stop_timeout_ms;
     int64_t shutdown_timeout_ms; /* grace after a signal to the launcher; --shutdown-timeout */
 
     /* where our own parent expects an error file (TORCHELASTIC_ERROR_FILE); or NULL */

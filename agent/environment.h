@@ -37,8 +37,8 @@ int environment_copy(const struct environment *from, struct environment *out);
 
 /* Write the environment and the arguments of the worker `local_rank`, which are valid until the
  * next call of the same function with the same `e`. `error_file` is the path of its error file, or
- * ""; `link` is the variable CRUN_AGENT=… (worker_channel.h). Return 0, or a negative errno and set
- * err to a text: -ENOMEM, or -EINVAL if CUDA_VISIBLE_DEVICES has no entry for a worker with a
+ * ""; `channel` is the variable CRUN_AGENT=… (worker_channel.h). Return 0, or a negative errno and
+ * set err to a text: -ENOMEM, or -EINVAL if CUDA_VISIBLE_DEVICES has no entry for a worker with a
  * virtual local rank. */
 int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
                     const char *channel, char *const **envp, struct cr_error *err);

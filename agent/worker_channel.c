@@ -245,7 +245,7 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
     int rc = page_fd < 0 ? -ENOMEM : send_packet(k, &welcome, page_fd);
     cr_close_fd(&page_fd);
     if (rc < 0) {
-        cr_warn("cannot welcome the worker of local rank %u to its agent: %s", k->local_rank,
+        cr_warn("cannot open the channel to the worker of local rank %u: %s", k->local_rank,
                 strerror(-rc));
         cut_off(k);
         return;

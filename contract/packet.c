@@ -1,4 +1,4 @@
-/* Checking the form of a received packet: see contract/packet.h. */
+/* Checks the form of a received packet: see contract/packet.h. */
 #include "contract/packet.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Checking the form of a received packet, for both sides of the channel. Pure. */
+/* Checks the form of a received packet, for both sides of the channel. Pure: no I/O. */
 #ifndef CONTRACT_PACKET_H
 #define CONTRACT_PACKET_H
 
@@ -6,10 +6,9 @@
 
 #include <stddef.h>
 
-/* Copies the `len` received bytes to *out if they are one packet: exactly its size, and the
- * reserved field 0. Texts that a side reads as strings (`text`, and the token of HELLO) then end
- * with a NUL; any other field may hold any value. Returns 0 or -EPROTO, then without changing
- * *out. */
+/* Copies the `len` received bytes to *out if they are one packet, that is, if they have exactly its
+ * size and the reserved field is 0. It ends the strings `text` and, in HELLO, `token` with a NUL;
+ * any other field may have any value. Returns 0; or -EPROTO without changing *out. */
 int channel_packet_decode(const void *bytes, size_t len, struct channel_packet *out);
 
 #endif

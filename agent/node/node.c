@@ -497,7 +497,7 @@ void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t 
                       int64_t ms) {
     struct node_worker *w = &n->workers[worker];
     if (w->state != WORKER_RUNNING) return;
-    say(n, CR_LOG_WARN, "rank %u has made no step for %g s, after step %" PRIu64 "; it is ended",
+    say(n, CR_LOG_WARN, "rank %u has made no step for %g s, after step %" PRIu64 "; it is killed",
         n->first_rank + worker, (double) ms / 1000, step_made);
     w->hung_ms = ms;
     w->hung_step = step_made;
@@ -543,7 +543,7 @@ void node_dump(struct node *n, int64_t now_ms, const char *why) {
 
 static void leave_now(struct node *n, int64_t now_ms) {
     n->notice.until_ms = CR_FOREVER;
-    say(n, CR_LOG_WARN, "the notice that this node gave is over; it leaves now");
+    say(n, CR_LOG_WARN, "the time of this node's notice is over; the node leaves the job now");
     feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
 }
 
@@ -557,7 +557,7 @@ static void break_round(struct node *n, int64_t now_ms) {
 
 static void say_not_parked(const struct node *n, const struct node_worker *w) {
     say(n, CR_LOG_WARN, "local rank %u was left alive to go on in its process and did not call "
-        "crunrt_rejoin() in time; it is ended", index_of(n, w));
+        "crunrt_rejoin() in time; it is killed", index_of(n, w));
 }
 
 /* Kills workers that were kept and have not parked in time, and workers that were kept at first and

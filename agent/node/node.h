@@ -39,7 +39,7 @@
 /* How long a hung worker has to write its flight record before it is killed. */
 #define NODE_DUMP_MS INT64_C(1000)
 
-/* X(name, what limits the time in this state) */
+/* The states of a worker: X(name, what limits the time in that state). */
 #define WORKER_STATES(X)                                                                           \
     X(ABSENT, "none: not started in this round, or ended")                                         \
     X(STARTING, "the start, which does not wait")                                                  \
@@ -49,7 +49,7 @@
     X(PARKED, "NODE_PATIENCE_MS while the round runs; then what limits the group's state")         \
     X(STOPPING, "the grace of the stop, then SIGKILL")
 
-/* X(name, what limits the time in this state) */
+/* A worker's part in the announced change: X(name, what limits the time in that state). */
 #define PART_STATES(X)                                                                             \
     X(NONE, "none: the announced change does not concern this worker")                             \
     X(FROZEN, "the time of the change: holds at its next step until the agreed one is known")      \
@@ -169,7 +169,7 @@ void node_done(struct node *n); /* also for a zeroed node */
 /* ---- events: the rendezvous ---- */
 
 void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round);
-/* The rendezvous has ended the round; grace_max_ms as in rendezvous.h. */
+/* Call this when the rendezvous has ended the round; grace_max_ms as in rendezvous.h. */
 void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms);
 void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome);
 void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change);
@@ -177,11 +177,11 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t step, 
 
 /* ---- events: processes ---- */
 
-/* A worker's process has ended. signal_sent: the last signal that stop() or signal() sent to it
- * before it died, or 0. */
+/* Call this when a worker's process has ended. signal_sent: the last signal that stop() or signal()
+ * sent to it before it died, or 0. */
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent);
-/* After stop(): all processes but kept workers are gone. */
+/* Call this after the action stop() when all processes but kept workers are gone. */
 void node_processes_gone(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
@@ -190,17 +190,19 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker);
 void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
                         const char *path);
-/* The worker has made no step for `ms`, its step timeout; `step` is the last one that it made. */
+/* Call this when the worker has made no step for `ms`, its step timeout; `step` is the last step
+ * that it made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
 /* ---- events: orders ---- */
 
-/* The launcher has received a signal. */
+/* Call this when the launcher has received a signal: the workers are stopped with it and the job
+ * ends on this node. */
 void node_signal(struct node *n, int64_t now_ms, int signum);
-/* This node has to leave within left_ms. Only the first notice counts. */
+/* Call this when this node has to leave the job within left_ms. Only the first notice counts. */
 void node_notice(struct node *n, int64_t now_ms, enum rendezvous_change_kind kind,
                  int64_t left_ms, const char *why);
-/* An operator wants the workers' flight records. */
+/* Requests the flight records of all workers; `why` is for the log. */
 void node_dump(struct node *n, int64_t now_ms, const char *why);
 
 /* ---- events: time ---- */

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(name, what limits the time in this state) */
+/* The states of a worker group: X(name, what limits the time in that state). */
 #define GROUP_STATES(X)                                                                            \
     X(JOINING, "the rendezvous: its join timeout")                                                 \
     X(RUNNING, "none: the workers' own time")                                                      \

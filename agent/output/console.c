@@ -1,4 +1,4 @@
-/* Writing to stdout or stderr without blocking: see console.h. */
+/* Writes to stdout or stderr without blocking: see console.h. */
 #include "agent/output/console.h"
 
 #include "base/cleanup.h"
@@ -88,8 +88,8 @@ static ssize_t write_some(struct console *c, const char *data, size_t len) {
 static void give_up(struct console *c, int error) {
     console_kill(c);
     if (error == EPIPE || error == EIO || error == ECONNRESET) return;
-    cr_warn("cannot write to the console any more: %s; the job goes on, without the rest of its "
-            "output here",
+    cr_warn("cannot write to the console any more: %s; the job goes on, but its further "
+            "output is not shown here",
             strerror(error));
 }
 
@@ -127,7 +127,8 @@ static size_t kept_len(const struct console *c) { return c->kept.len - c->sent; 
 static void warn_of_memory(struct console *c) {
     if (c->warned_of_memory) return;
     c->warned_of_memory = true;
-    cr_warn("no memory left for output that the console does not take: some of it is lost");
+    cr_warn("no memory left for output that the console's reader has not taken yet: "
+            "some of it is lost");
 }
 
 void console_write(struct console *c, const char *data, size_t len) {

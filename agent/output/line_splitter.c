@@ -1,4 +1,4 @@
-/* Cutting bytes into lines: see line_splitter.h. */
+/* Cuts bytes into lines: see line_splitter.h. */
 #include "agent/output/line_splitter.h"
 
 #include <string.h>

@@ -121,8 +121,8 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     if (rc < 0) {
         log_dir_done(d);
         return cr_fail(err, rc,
-                       "cannot tell where the log folder '%s' is: %s; give --log-dir a path that "
-                       "begins with '/'",
+                       "cannot make the path of the log folder '%s' absolute: %s; give --log-dir a "
+                       "path that begins with '/'",
                        wanted, strerror(-rc));
     }
     if (rc == 0 && base != NULL) rc = make_folders(d->path);

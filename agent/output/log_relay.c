@@ -23,8 +23,9 @@
 
 /* ---- the process's log ---- */
 
-/* Receives the kept log lines. Runs in the thread that logs, under the log's lock (base/log.h).
- * Another thread than the loop's only wakes the loop. */
+/* Receives the log lines that wait to be written. Runs in the thread that logs, under the log's
+ * lock (base/log.h). In the loop's thread it writes the lines to stderr; in any other thread it
+ * only wakes the loop, which calls it again. */
 static void on_log(void *arg, struct cr_buffer *kept) {
     struct log_relay *r = arg;
     if (kept->len == 0) return;
@@ -267,7 +268,7 @@ void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep) {
 
 static void rename_stream(struct stream *s, uint32_t rank) {
     if (!s->teed || stream_make_prefix(s, rank) == 0) return;
-    cr_warn("no memory left: the lines of local rank %u go on with the prefix '%s'", s->local_rank,
+    cr_warn("no memory left: the lines of local rank %u keep the old prefix '%s'", s->local_rank,
             s->prefix);
 }
 

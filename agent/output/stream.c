@@ -21,8 +21,8 @@ const char *const stream_filtered_names[WHICH_COUNT] = {"filtered_stdout.log",
 static void warn_of_file(struct log_relay *r, const char *name, uint32_t local_rank) {
     if (r->warned_of_file) return;
     r->warned_of_file = true;
-    cr_warn("cannot write %s of local rank %u any more: %s; the job goes on, without the rest of "
-            "this log and of any other that cannot be written",
+    cr_warn("cannot write %s of local rank %u any more: %s; the job goes on, but this log, and "
+            "each other log that cannot be written, stays incomplete",
             name, local_rank, strerror(errno));
 }
 

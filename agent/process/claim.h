@@ -1,4 +1,4 @@
-/* Values that nursery_claim_process() saved before it changed this process. */
+/* The limit of open files that nursery_claim_process() saved before it raised the limit. */
 #ifndef AGENT_CLAIM_H
 #define AGENT_CLAIM_H
 

@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
-#define UNDECIDED_MAX_MS 2000 /* longer than orphans.c takes to decide about a child */
+#define UNDECIDED_MAX_MS 2000 /* ms; longer than UNDECIDED_MS of orphans.c */
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
@@ -58,8 +58,9 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns whether undecided children are to be checked again. Without memory no check can decide;
- * after UNDECIDED_MAX_MS the warden takes over: it kills them when this process ends. */
+/* Returns whether undecided children have to be checked again. Usually each check succeeds within
+ * UNDECIDED_MS; it fails for longer only if memory is short. After UNDECIDED_MAX_MS the function
+ * leaves these children to the warden, which kills them when this process ends. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
     if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
@@ -79,8 +80,8 @@ static void stop_looking_again(struct nursery *n) {
 }
 
 /* Signals the orphans. Returns how many are alive, undecided children included. If there are
- * undecided children, it starts the timer that checks them again after 1, 2, 4 … ms: within
- * UNDECIDED_MS (orphans.c) each of them is known to be ours or not. */
+ * undecided children, it starts the timer that checks them again after 1, 2, 4 … ms. If
+ * may_look_again() has given them up, they are not counted. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
     if (found.undecided == 0 || !may_look_again(n)) {

@@ -87,10 +87,10 @@ int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg
 
 /* Starts one worker. The worker leads a Unix session of its own, has all signals at their default
  * and none blocked, and has only the three standard streams as descriptors; it inherits everything
- * else. worker_arg() returns `arg` later. Returns 0 and stores the worker in *out, or returns a
- * negative errno and sets err to a text that names path, reason and remedy. -EBUSY: nursery_end()
- * was called and on_empty has not run yet. If the program cannot be executed (ENOENT, EACCES,
- * ENOEXEC …), this function fails and on_exit does not run. */
+ * else. The function worker_arg() returns the parameter `worker_arg` later. Returns 0 and stores
+ * the worker in *out, or returns a negative errno and sets err to a text that names path, reason
+ * and remedy. -EBUSY: nursery_end() was called and on_empty has not run yet. If the program cannot
+ * be executed (ENOENT, EACCES, ENOEXEC …), this function fails and on_exit does not run. */
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err);
 

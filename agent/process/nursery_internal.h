@@ -109,8 +109,10 @@ struct nursery {
     struct orphan_list orphans;
     struct undecided_list undecided;
     unsigned retry_ms; /* current interval of `retry` in ms; doubles after each check */
-    int64_t undecided_since_ms; /* when the first undecided child was seen; 0 = there is none */
-    bool warden_takes_over; /* memory was too short to find all orphans: the warden kills them */
+    /* monotonic time at which the first undecided child was seen; 0 = there is none */
+    int64_t undecided_since_ms;
+    /* memory was too short to find all orphans, so the warden has to kill them */
+    bool warden_takes_over;
     uint64_t deaths_seen;
 
     bool adopts; /* this process is a sub-reaper */

@@ -208,8 +208,8 @@ static int read_children(const char *path, struct cr_buffer *list) {
     return got < 0 ? (int) got : 0;
 }
 
-/* Reads the children files of all threads, because the kernel lists a child with the thread that
- * forked it. */
+/* Finds the children of a process by reading /proc/PID/task/TID/children of all its threads,
+ * because the kernel lists a child with the thread that forked it. */
 static int children_by_thread(pid_t pid, struct cr_buffer *list) {
     char path[PROC_PATH_MAX];
     struct proc_dir tasks;
@@ -225,14 +225,15 @@ static int children_by_thread(pid_t pid, struct cr_buffer *list) {
         proc_path(path, pid, rest);
         rc = read_children(path, list);
         if (rc != -ENOENT) continue;
-        missing = true; /* the thread is gone, or this kernel has no children files */
+        missing = true; /* the thread is gone, or this kernel has no such file */
         rc = 0;
     }
     proc_dir_close(&tasks);
     return missing && list->len == 0 ? -ENOENT : rc;
 }
 
-/* Finds the children on kernels without children files, by reading the parent of every process. */
+/* Finds the children of a process by reading the parent of every process, for kernels without
+ * /proc/PID/task/TID/children. */
 static int children_by_parent(pid_t pid, struct cr_buffer *list) {
     struct proc_dir all;
     int rc = proc_dir_open(&all, AT_FDCWD, "/proc");

@@ -24,7 +24,7 @@ struct spawn_request {
 
 struct spawned {
     pid_t pid;
-    int pidfd; /* close-on-exec; -1 on a kernel without pidfds */
+    int pidfd; /* has close-on-exec set; -1 on a kernel without pidfds */
 };
 
 /* The steps of a start, in order; a report names the last step that the child began. */

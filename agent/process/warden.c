@@ -36,7 +36,7 @@
 #define WAIT_MAX      256       /* killed processes for whose deaths one round waits */
 #define ROUND_MS      200       /* ms that one round waits for deaths at most */
 #define CLEAN_SCANS   2         /* scans in a row that must find nothing before it exits */
-#define UNDECIDED_MS  10000     /* ms of pauses, in all, while processes are in execve */
+#define UNDECIDED_MS  10000     /* longest wait, in all, for processes to leave execve, in ms */
 #define LIFELINE_FD   3
 
 struct process {

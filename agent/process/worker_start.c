@@ -162,7 +162,8 @@ int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *co
     for (size_t i = 0; i < count; i++) out[i] = NULL;
     *failed = 0;
     if (n->state != NURSERY_OPEN) {
-        return cr_fail(err, -EBUSY, "cannot start '%s': its group is ending", how->path);
+        return cr_fail(err, -EBUSY, "cannot start '%s': its worker group is being stopped",
+                       how->path);
     }
     int rc = prepare_slots(n);
     if (rc < 0) return cr_fail(err, rc, "cannot start '%s': out of memory", how->path);

@@ -1,4 +1,4 @@
-/* Parsing a worker's error record: see error_record.h for its forms. */
+/* Parses a worker's error record: see error_record.h for its forms. */
 #include "agent/report/error_record.h"
 
 #include <jansson.h>

@@ -12,7 +12,7 @@ struct event {
     const struct event_source *source;
     const struct rendezvous_round *round;
     int64_t ran_ms;
-    int64_t local_rank; /* the worker's, in a WORKER event; -1 in an AGENT event */
+    int64_t local_rank; /* the worker's local rank in a WORKER event; -1 in an AGENT event */
     pid_t pid;
     const struct worker_exit *how; /* how the worker ended, or NULL */
 };

@@ -93,9 +93,9 @@ static int64_t first_death_ns(const struct verdict_worker *workers, size_t count
     return first;
 }
 
-/* Whether the worker may have failed first. A worker that crun stopped may have, too, if it wrote
- * its error record before any other worker died: such a worker failed, hung, and made the others
- * fail. */
+/* Whether the worker can have failed first. A worker that crun stopped can have failed first, too:
+ * if it wrote its error record before any other worker died, it failed and hung, and the others may
+ * have failed because of it. */
 static bool is_candidate(const struct verdict_worker *w, int64_t first_death) {
     if (w->signal_sent == 0 || first_death == INT64_MAX) return true;
     return w->error.present && w->error.mtime_ns + FILE_CLOCK_LAG_NS < first_death;

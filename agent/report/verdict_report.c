@@ -19,7 +19,7 @@ static int append_error(struct cr_buffer *out, const struct verdict_worker *w) {
     const struct error_record *e = &w->error;
     if (!e->present) return 0;
     if (e->flaw != NULL) {
-        TRY(cr_buffer_printf(out, "  its error file could not be understood: %s; it says:\n",
+        TRY(cr_buffer_printf(out, "  its error file could not be understood: %s; it contains:\n",
                              e->flaw));
         return last_lines_append(out, e->raw, e->raw_len, "    | ");
     }

@@ -67,7 +67,7 @@ static void on_timer(uv_timer_t *timer) {
     struct timer *t;
     while ((t = timers_take_expired(&w->timers, now)) != NULL) {
         cr_warn("the timer '%s' of process %d has expired%s", t->scope, (int) t->pid,
-                t->signum > 0 ? ": sending it its signal" : "");
+                t->signum > 0 ? "; it is sent the signal that it asked for" : "");
         if (t->signum > 0) send_signal(w, t->pid, t->signum);
         timer_free(t);
     }
@@ -89,7 +89,7 @@ static void take_line(struct watchdog *w, const char *line, size_t len) {
     } else if (rc == -ENOMEM) {
         cr_warn("cannot read a line of the timer pipe '%s': no memory left", w->path);
     } else {
-        cr_warn("a line in the timer pipe '%s' is not a request; it is ignored", w->path);
+        cr_warn("a line in the timer pipe '%s' is not a request; the line is ignored", w->path);
     }
     timer_request_done(&r);
 }
@@ -125,7 +125,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
  * end when the last worker closes it. */
 static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     if (unlink(path) < 0 && errno != ENOENT) {
-        return cr_fail_errno(err, "cannot remove what is at the timer pipe's place '%s'", path);
+        return cr_fail_errno(err, "cannot remove the file at the timer pipe's path '%s'", path);
     }
     if (mkfifo(path, 0600) < 0) {
         return cr_fail_errno(err, "cannot create the timer pipe '%s'", path);
