@@ -1,5 +1,5 @@
-/* The operator's end of a session: one question or order, and its answer. Blocking, with a
- * deadline. */
+/* Sends an operator's question (status) or order (notice, dump) to a coordinator and receives the
+ * answer. The calls block, with a deadline; they need no libuv loop. */
 #include "rendezvous/server.h"
 
 #include "base/address.h"
@@ -15,14 +15,15 @@
 const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
 const char *rendezvous_state_name(uint32_t state) { return seat_state_name(state); }
 
-/* One question, and where its answer goes. */
+/* One question or order, and where its answer is stored. */
 struct query {
     const struct cr_endpoint *where;
     int64_t deadline_ms;
     struct cr_error *err;
-    const struct rendezvous_status_events *events; /* NULL: not a question for the status */
+    /* called with the answer to STATUS; NULL in an order */
+    const struct rendezvous_status_events *events;
     void *arg;
-    uint32_t *operated; /* NULL: not an order */
+    uint32_t *operated; /* gets the answer to OPERATE; NULL in a status query */
 };
 
 static int connect_to(const struct query *q, int *out_fd) {
@@ -38,7 +39,8 @@ static int connect_to(const struct query *q, int *out_fd) {
                    q->where->host, q->where->port, strerror(-rc));
 }
 
-/* The message is much smaller than the empty send buffer of a new socket, so it is taken whole. */
+/* Sends the magic number and the message with one send(). It takes all bytes at once, because the
+ * message is much smaller than the empty send buffer of a new socket. */
 static int send_question(const struct query *q, int fd, const struct rdzv_message *m) {
     struct cr_buffer b = {0};
     int rc = cr_buffer_append(&b, RDZV_MAGIC, RDZV_MAGIC_LEN);
@@ -48,7 +50,8 @@ static int send_question(const struct query *q, int fd, const struct rdzv_messag
     return rc == 0 ? 0 : cr_fail(q->err, rc, "cannot ask the coordinator: %s", strerror(-rc));
 }
 
-/* Returns 1 after the last message of the answer. */
+/* Handles one message of the answer. Returns 0 if more messages follow, 1 if it was the last one,
+ * or -EPROTO and a text in err. */
 static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     const struct query *q = arg;
     switch ((unsigned) m->type) {
@@ -71,7 +74,7 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
                    rdzv_message_name((unsigned) m->type));
 }
 
-/* Appends what has arrived. Returns 0 or a negative errno with a text. */
+/* Waits for bytes and appends them to `in`. Returns 0, or a negative errno and a text in q->err. */
 static int receive(const struct query *q, int fd, struct cr_buffer *in) {
     char chunk[16384];
     int rc = cr_wait_ready(fd, POLLIN, q->deadline_ms);

@@ -1,9 +1,12 @@
-/* The face of the room: one member, its session with the coordinator, and its way to it.
+/* Implements rendezvous.h. It connects the three parts of a node's side: the member, which decides;
+ * the session, which turns messages into bytes; and the way, which carries the bytes to the
+ * coordinator.
  *
  *     agent ── calls ──► member ── messages ──► session ── bytes ──► way ──► coordinator
  *     agent ◄─ events ── member ◄─ messages ─── session ◄─ bytes ─── way ◄── coordinator
  *
- * Member and session are pure; the way is a socket, or the memory of this process. */
+ * Member and session are pure. The way is a socket, or two buffers if the coordinator runs in this
+ * process. */
 #include "rendezvous/rendezvous.h"
 
 #include "base/assert.h"
@@ -31,11 +34,13 @@ struct rendezvous {
     struct member *member;
     struct member_session session;
     struct way *way;
-    uv_timer_t timer;  /* the member's next deadline */
-    bool lost_message; /* for want of memory: the connection is of no use any more */
+    uv_timer_t timer;  /* runs until member_deadline() */
+    /* a message could not be queued for lack of memory; end_event() breaks off the connection */
+    bool lost_message;
     bool closing;
     void (*on_close)(void *arg);
-    char leaves[RDZV_TEXT_MAX]; /* sent to the other nodes when this one, which hosts, leaves */
+    /* why the job ends; sent to the other nodes when this node hosts and closes */
+    char leaves[RDZV_TEXT_MAX];
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
@@ -67,7 +72,8 @@ static void break_off(struct rendezvous *r, const char *why) {
     member_disconnected(r->member, now_ms(r), why);
 }
 
-/* Sends what the event has queued, and sets the next deadline. */
+/* The last call of every event and of every call of the agent: sends the bytes that the session has
+ * queued, and sets the timer to the member's next deadline. */
 static void end_event(struct rendezvous *r) {
     if (!r->closing && r->lost_message) break_off(r, "out of memory");
     if (r->closing) return;
@@ -147,9 +153,10 @@ static void do_hang_up(void *arg) {
 
 /* ---- the member's actions: towards the agent ---- */
 
-/* The host may know itself only by a loopback address (its name resolves to 127.0.1.1, for
- * example), or it listens on all interfaces. Then workers use the address at which this node
- * reached the coordinator. */
+/* Returns the address at which workers of this node reach the store. master_addr is no use here if
+ * it is a loopback address (the hosting node's own name may resolve to 127.0.1.1) or "" (the store
+ * listens on all interfaces). In both cases workers use the address at which this node reached the
+ * coordinator, because the store runs on the same host. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
     const char *reached = way_coordinator_addr(r->way);
     bool is_vague = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0 ||
@@ -195,7 +202,8 @@ static void do_end(void *arg, int outcome, const char *why) {
     if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
 }
 
-/* An agent without on_change has no workers that count steps. */
+/* Passes the change to the agent. If the agent has no on_change, its workers do not count steps, so
+ * the answer is sent at once: -1 for the step. */
 static void do_change(void *arg, const struct rdzv_change *m) {
     struct rendezvous *r = arg;
     struct rendezvous_change change = {.id = m->id, .kind = (enum rendezvous_change_kind) m->kind,
@@ -274,7 +282,7 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
     return backend_check(options, err);
 }
 
-/* What this node reports about itself. */
+/* Returns the JOIN message that this node sends: its name, its address and the user's settings. */
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
                                       bool local) {
@@ -310,7 +318,7 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
     return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
 }
 
-/* One line that says which node hosts, and which limits follow from the settings. */
+/* Logs in one line which node hosts, and the time limits that follow from the settings. */
 static void log_plan(const struct rendezvous *r, const struct rendezvous_options *o,
                      const struct backend_plan *plan) {
     double lease = (double) (o->keep_alive_interval_ms * o->keep_alive_max_attempt) / 1000;

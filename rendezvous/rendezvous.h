@@ -1,15 +1,16 @@
-/* Rendezvous: who takes part in a job, in which round, with which rank. The calls of the room;
- * rendezvous/types.h has the values.
+/* The face of the room: functions and callbacks with which a node takes part in the rendezvous of
+ * its job. The rendezvous decides which nodes form a round, and which ranks their workers get.
+ * rendezvous/types.h has the data types.
  *
- * A node's agent owns one `struct rendezvous`. It calls join, failed, succeeded or leave. It
- * gets on_round (start your workers with these ranks), on_stop (this round is over: stop your
- * workers, then join again) and on_end (the job is over, and how). Decisions about membership,
- * ranks, the restart budget and the outcome are taken in one place, the coordinator: a pure
- * state machine that runs on the hosting node beside the store. docs/rendezvous.md has the
- * rules.
+ * A node's agent owns one `struct rendezvous`. The agent calls rendezvous_join(),
+ * rendezvous_failed(), rendezvous_succeeded() or rendezvous_leave(). It gets the callbacks on_round
+ * (start your workers with these ranks), on_stop (this round is over: stop your workers, and join
+ * again) and on_end (the job is over, with this outcome). One place decides about membership,
+ * ranks, the restart budget and the outcome: the coordinator, a pure state machine that runs on the
+ * hosting node beside the store. docs/rendezvous.md has the rules.
  *
- * Every round has a key space of its own: the address in `struct rendezvous_round` leads to a
- * store that was empty when the round began. */
+ * Every round has a key space of its own: the address in `struct rendezvous_round` leads to a store
+ * that was empty when the round began. */
 #ifndef RENDEZVOUS_RENDEZVOUS_H
 #define RENDEZVOUS_RENDEZVOUS_H
 
@@ -21,100 +22,110 @@
 
 struct rendezvous;
 
-/* Called on the loop thread, one at a time, never from inside a call below. Inside a callback
- * every call below is allowed.
+/* The callbacks of a node. They run on the loop's thread, one at a time, and never from inside a
+ * rendezvous_ function. A callback may call every rendezvous_ function.
  *
- * The life of a node: rendezvous_join(), then on_round, then one of
+ * The agent calls rendezvous_join(); on_round follows, and the agent starts its workers. What it
+ * does next depends on what happens first:
  *
- *   all workers ended well   call rendezvous_succeeded(). on_end follows when all nodes have done
- *                            so, or on_stop if another node failed or was lost: all run again
+ *   all workers ended well   call rendezvous_succeeded(). on_end follows when all nodes have called
+ *                            it. If another node failed or was lost before that, on_stop follows
+ *                            instead, because all nodes must run the next round
  *   a worker failed          call rendezvous_failed(), stop the other workers without waiting for
- *                            on_stop, then rendezvous_join(). If the budget is spent,
- *                            on_end(FAILED) comes instead, before or after that join
- *   on_stop                  stop the workers, then rendezvous_join()
- *   on_end                   stop the workers if there are any; nothing follows */
+ *                            on_stop, and call rendezvous_join(). If the budget is spent, on_end
+ *                            (FAILED) comes instead of on_round, before or after that join
+ *   on_stop                  stop the workers, then call rendezvous_join()
+ *   on_end                   stop the workers if there are any; only on_close can follow */
 struct rendezvous_events {
     void (*on_round)(void *arg, const struct rendezvous_round *round);
 
-    /* The round is over. `why` is one line for the log. Between SIGTERM and SIGKILL workers get
-     * at most grace_max_ms; CR_FOREVER means the job's own stop timeout. A node that is cut off
-     * from the coordinator has only the rest of its lease, because after that its ranks may run
-     * on other nodes. All workers must be gone before the next join. Comes once per round, and
-     * not after rendezvous_failed(). Exception: an on_stop with a limit may follow at any time
-     * while workers are being stopped, and then shortens their time. */
+    /* The round is over: stop the workers. `why` is one line for the log. grace_max_ms limits the
+     * grace between SIGTERM and SIGKILL; CR_FOREVER means that only the agent's own stop timeout
+     * limits it. A node that is cut off from the coordinator gets the rest of its lease as the
+     * limit, because after its lease its ranks may run on other nodes. All workers must be gone
+     * before the next rendezvous_join(). on_stop comes at most once per round, and not after
+     * rendezvous_failed(). There is one exception: while workers are being stopped, a further
+     * on_stop with a limit may shorten their grace at any time. */
     void (*on_stop)(void *arg, int64_t grace_max_ms, const char *why);
 
-    /* The last callback but on_close. `err` is never NULL. LOST: what happened, and the remedy.
-     * FAILED: the first failure, as its node described it in rendezvous_failed(). SUCCEEDED:
+    /* The job is over; only on_close can follow. `err` is never NULL. If the outcome is LOST, `err`
+     * describes what happened and the remedy. If it is FAILED, `err` has the job's first failure,
+     * as the failed node described it in rendezvous_failed(). If it is SUCCEEDED, `err` is
      * empty. */
     void (*on_end)(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err);
 
     /* ---- any of these may be NULL ---- */
 
-    /* The round will end soon: answer with rendezvous_change_answer(). NULL: this node may be
-     * stopped at any time. */
+    /* The round will end soon: answer with rendezvous_change_answer(). If this callback is NULL,
+     * the rendezvous answers that no worker counts steps, so that they can be stopped after any
+     * step. */
     void (*on_change)(void *arg, const struct rendezvous_change *change);
 
-    /* The change takes place after `step`: call rendezvous_change_ready() when every worker that
-     * counts steps has made so many. on_stop follows when all nodes are ready, or after left_ms. */
+    /* All workers stop for the change after the step `step`: call rendezvous_change_ready() when
+     * every worker that counts steps has made that step. on_stop follows when all nodes are ready,
+     * or after left_ms milliseconds if they are not. */
     void (*on_change_at)(void *arg, uint64_t id, uint64_t step, int64_t left_ms);
 
-    /* An operator asks this node to leave, or for the flight records of its workers. */
+    /* on_notice: an operator requests that this node gives notice (rendezvous_notice()) and leaves.
+     * on_dump: an operator requests the flight records of this node's workers. */
     void (*on_notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why);
     void (*on_dump)(void *arg, const char *why);
 };
 
-/* Checks the options as far as that is possible without asking or opening anything;
- * rendezvous_open() does the same. Returns 0, or -EINVAL with a text. */
+/* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
+ * checks first. Returns 0, or -EINVAL and sets err to a text that names the wrong option. */
 int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err);
 
-/* Opens what this node hosts (the store's thread, the coordinator, the store of the first
- * round), but joins nothing yet. `options` and what it points to are copied; `events` is
- * borrowed. Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL… with a text; then nothing is
- * left open. */
+/* Opens what this node hosts, if it hosts: the store's thread, the coordinator, and the store of
+ * the first round. Does not connect or join yet. `options` and the texts in it are copied; `events`
+ * must live until on_close. Returns 0, or a negative errno such as -EADDRINUSE, -EADDRNOTAVAIL or
+ * -EINVAL and a text in err; on error everything is closed again. */
 int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err);
 
-/* Asks to be in the next round: at the start, and again when all workers of a stopped or failed
- * round are gone. Answered by on_round or on_end. */
+/* Requests a place in the next round. Call it at the start, and again when all workers of a stopped
+ * or failed round are gone. on_round or on_end follows. */
 void rendezvous_join(struct rendezvous *r);
 
-/* A worker of this node failed in `round`. Only a node's first failure counts; a round that is
- * not the current one is ignored. `what` is one line that other nodes may print: rank, host,
- * exit code or signal. It costs one restart of the job's budget, once per round, wherever in the
- * job workers failed. */
+/* Call this when a worker of this node has failed in `round`. Only a node's first failure in a
+ * round counts; a failure in a round that is not the current one is ignored. `what` is one line
+ * that other nodes may log: rank, host, exit code or signal. The failure costs one restart of the
+ * job's budget; further failures in the same round, on any node, cost nothing. */
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what);
 
-/* All workers of this node ended well in `round`. Answered by on_end when the workers of all
- * nodes did, or by on_stop. */
+/* Call this when all workers of this node have ended well in `round`. on_end follows when all other
+ * nodes have called it, too, or on_stop if the round has to be repeated. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
-/* Answers on_change: this node's furthest worker has made `step` steps, may have begun one more,
- * and no further one. -1: no worker counts steps, they may be stopped at any time. needs_ms is
- * the time that the slowest worker needs after its last step; it lengthens the notice only where
- * nodes wait to be let in. */
+/* Answers on_change. `step` is the number of steps that this node's furthest worker has made; that
+ * worker may have begun one more step, but makes no further one before on_change_at. -1 means that
+ * no worker counts steps, so that they can be stopped at any time. needs_ms is the time that the
+ * slowest worker needs after its last step, for a checkpoint for example. It lengthens the notice
+ * only if the round ends because nodes wait to join, not if a node leaves. */
 void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms);
 
-/* Answers on_change_at: this node's workers have made the step and saved. */
+/* Call this after on_change_at, when this node's workers have made the agreed step and saved. */
 void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
 
-/* This node will leave within left_ms. That is announced as a change to all nodes of the round,
- * this one included. After on_stop: stop the workers, rendezvous_leave(), rendezvous_close(). */
+/* Announces that this node will leave within left_ms milliseconds. The coordinator announces the
+ * change to all nodes of the round, this one included. When on_stop comes, stop the workers, then
+ * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
 
-/* This node leaves now (its launcher got a signal). The only callbacks that may follow are
- * on_close, and an on_stop with a limit if the node is cut off while its workers end. Call it
- * before the workers are stopped, so that the other nodes stop theirs meanwhile; then stop the
- * workers; then call rendezvous_close(): only after that do the others form a round without this
- * node. What this node hosts stays open until that close. */
+/* Reports that this node leaves now, because its launcher got a signal. Call it before you stop the
+ * workers, so that the other nodes stop their workers at the same time. When the workers are gone,
+ * call rendezvous_close(): only after that do the other nodes form a round without this node. After
+ * rendezvous_leave() only two callbacks can follow: on_close, and an on_stop with a limit if the
+ * node is cut off while its workers end. What this node hosts stays open until
+ * rendezvous_close(). */
 void rendezvous_leave(struct rendezvous *r);
 
-/* Frees, after `on_close` (NULL is fine) has run on the loop. Allowed in every state; no other
- * callback follows. A hosting node first sends the other nodes the end of the job, and waits for
- * them to hang up, at most close_timeout_ms. */
+/* Closes everything, calls `on_close` from the loop (unless it is NULL), and frees `r`. May be
+ * called in every state; no other callback follows. A hosting node first sends the end of the job
+ * to the other nodes, and waits for them to close their connections, at most close_timeout_ms. */
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg));
 
 #endif

@@ -1,4 +1,4 @@
-/* A host for other nodes' jobs. */
+/* Hosts coordinators and stores for jobs of other nodes: the server half of server.h. */
 #include "rendezvous/server.h"
 
 #include "rendezvous/host/host.h"
@@ -26,7 +26,7 @@ int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t 
     if (rc < 0) return rc;
     struct rendezvous_server *s = calloc(1, sizeof(*s));
     if (s == NULL) return cr_fail(err, -ENOMEM, "start the coordinator: out of memory");
-    /* With store_addr "", nodes use the address at which they reached this host. */
+    /* If store_addr is "", workers use the address at which their node reached this host. */
     struct coordinator_host_options o = {
         .store_host = found.first, .store_addr = found.first, .listen_host = found.first,
         .listen_port = listen->port, .jobs_come_later = true, .close_timeout_ms = close_timeout_ms};

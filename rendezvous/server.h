@@ -1,5 +1,5 @@
-/* A host for other nodes' jobs, and the questions and orders of operators: what crun-agent is
- * made of. */
+/* The part of the room that crun-agent uses: a server that hosts coordinators and stores for jobs
+ * of other nodes, and an operator's questions and orders to such a server. */
 #ifndef RENDEZVOUS_SERVER_H
 #define RENDEZVOUS_SERVER_H
 
@@ -14,39 +14,44 @@
 
 struct rendezvous_server;
 
-/* Hosts coordinators and stores for any number of jobs at `listen` (port 0: any free one; host
- * "", "0.0.0.0" or "::": all interfaces). A job is forgotten close_timeout_ms after its last
- * node has hung up. *port gets the port. Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL… with a text
- * that names the address. */
+/* Hosts coordinators and stores for any number of jobs at the endpoint `listen`. Its port 0 means
+ * any free port; its host "", "0.0.0.0" or "::" means all interfaces. A job is forgotten
+ * close_timeout_ms after its last node has closed its connection. Stores the port in *port. Returns
+ * 0, or a negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names
+ * the address. */
 int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
-/* Ends the jobs that still run, for `why`, then frees. on_close runs on the loop. */
+/* Ends the jobs that still run; their nodes get `why` as the reason. Then frees the server and
+ * calls on_close from the loop. */
 void rendezvous_server_close(struct rendezvous_server *server, const char *why,
                              void (*on_close)(void *arg), void *arg);
 
 /* ---- asking: blocking, without a loop ---- */
 
-/* Called once for each job, and after it once for each of its nodes. */
+/* Callbacks of rendezvous_status(): on_job for each job, followed by on_node for each node of that
+ * job. */
 struct rendezvous_status_events {
     void (*on_job)(void *arg, const struct rdzv_status_job *job);
     void (*on_node)(void *arg, const struct rdzv_status_node *node);
 };
 
-/* Asks the coordinator at `where` for all jobs and nodes. Returns 0, or -ECONNREFUSED, -ETIMEDOUT,
- * -EPROTO (no coordinator, or one of another version)… with a text. */
+/* Requests the status of all jobs and nodes from the coordinator at `where`, and calls `events` for
+ * each. Returns 0, or a negative errno and a text in err: -ECONNREFUSED, -ETIMEDOUT, or -EPROTO if
+ * the other end is not a coordinator or has an incompatible version. */
 int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
                       const struct rendezvous_status_events *events, void *arg,
                       struct cr_error *err);
 
-/* "FORMING", "RUNNING" and so on, for the numbers in the two messages; "?" for an unknown
- * number. */
+/* Return the name of a job's phase (rdzv_status_job.phase), "FORMING" for example, and of a node's
+ * state (rdzv_status_node.state); "?" for a number without a name. */
 const char *rendezvous_phase_name(uint32_t phase);
 const char *rendezvous_state_name(uint32_t state);
 
-/* Orders the nodes of a job to leave with notice, or (kind 0) to write flight records; see
- * rdzv_operate, whose version fields are filled in here. *nodes gets how many nodes were asked.
- * Returns as above; -EPROTO also if there is no such job or node. */
+/* Orders nodes of a job to leave with notice, or, if what->kind is 0, to write their workers'
+ * flight records. The caller need not set the version fields of `what`. Stores in *nodes how many
+ * nodes the order was sent to. Returns 0 or the errors of rendezvous_status(); -EPROTO also means
+ * that there is no such job or node. */
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
 

@@ -1,6 +1,6 @@
-/* The values of the rendezvous: options, rounds, outcomes, changes and limits. This header
+/* The data types of the rendezvous: options, rounds, outcomes, changes and limits. This header
  * declares no function and includes neither libuv nor a socket header, so that pure code of this
- * and other rooms can use it. rendezvous/rendezvous.h has the calls. */
+ * and other rooms can use it. rendezvous/rendezvous.h has the functions. */
 #ifndef RENDEZVOUS_TYPES_H
 #define RENDEZVOUS_TYPES_H
 
@@ -11,52 +11,66 @@
 #include <stdint.h>
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
-#define RDZV_NODES_MAX       ((uint32_t) 65536) /* nodes of one job */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767) /* workers of one node; ranks fit into an int */
-#define RDZV_ADDR_MAX        64                 /* bytes of a numeric address, NUL included */
+#define RDZV_NODES_MAX       ((uint32_t) 65536) /* most nodes that one job may have */
+/* most workers on one node; 65536 * 32767 ranks fit into an int */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767)
+/* bytes of an IPv4 or IPv6 address as text, NUL included */
+#define RDZV_ADDR_MAX        64
 
-/* What the command line says about the rendezvous. Times are in milliseconds. Names and defaults
- * of the timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to
- * close, 5 s heartbeat, a keep-alive every 5 s and 3 attempts. */
+/* What the command line sets for the rendezvous. Times are in milliseconds. Names and defaults of
+ * the timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5
+ * s heartbeat, a keep-alive every 5 s, and a lease of 3 keep-alive intervals. */
 struct rendezvous_options {
-    const char *run_id;          /* the job's id; never empty */
+    const char *run_id;          /* --rdzv-id, which names the job; never empty */
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
-    struct cr_endpoint endpoint; /* where the coordinator is; for one node: where it listens */
-    int standalone;              /* one node, loopback only, a port of the kernel's choice */
+    /* where the coordinator is, or, if the job has one node, where its coordinator listens */
+    struct cr_endpoint endpoint;
+    /* --standalone: one node, which listens on loopback only, at a port that the kernel chooses */
+    int standalone;
     uint32_t min_nodes, max_nodes;
-    int64_t node_rank;           /* --node-rank, or -1 */
-    const char *local_addr;      /* --local-addr: the address this node publishes; NULL = find it */
+    int64_t node_rank;           /* --node-rank, or -1 if it was not given */
+    /* --local-addr: the address this node publishes; NULL = the address with which it connects */
+    const char *local_addr;
     const char *role;
-    uint32_t local_world_size;   /* workers of this node */
-    uint32_t max_restarts;       /* the budget of the whole job */
+    uint32_t local_world_size;   /* how many workers this node starts */
+    uint32_t max_restarts;       /* how many restarts the whole job may use, over all nodes */
     int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
     int64_t keep_alive_interval_ms;
     uint32_t keep_alive_max_attempt;
-    int64_t read_timeout_ms;     /* for the first connection to the coordinator; 60 s */
-    int64_t change_notice_ms;    /* notice before a joining node's round; 30 s; 0 = none */
-    int64_t coordinator_wait_ms; /* how long to wait for a lost coordinator to come back; 0 */
-    int is_host;                 /* 1 = this node hosts, 0 = it does not, -1 = by addresses */
+    /* time limit for the first connection to the coordinator, all tries together; default 60 s */
+    int64_t read_timeout_ms;
+    /* how long before a joining node's round the running workers get notice; default 30 s; 0 =
+     * not at all */
+    int64_t change_notice_ms;
+    /* how long to wait for a lost coordinator to come back; default 0 */
+    int64_t coordinator_wait_ms;
+    /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
+    int is_host;
 };
 
-/* What a node needs to start its workers. The ranks of one node are contiguous. */
+/* What a node needs to know to start its workers in one round. The ranks of one node's workers are
+ * contiguous. */
 struct rendezvous_round {
-    uint64_t round;                       /* 0, 1, 2 … within the job */
-    uint32_t restart_count;               /* restarts so far; the same on every node */
+    uint64_t round;                       /* counts from 0 within the job */
+    /* restarts of the job so far; all nodes get the same number */
+    uint32_t restart_count;
     uint32_t group_rank, group_world_size;
-    uint32_t first_rank, world_size;      /* of this node's local rank 0; of the job */
+    /* rank of this node's local rank 0; number of all workers */
+    uint32_t first_rank, world_size;
     uint32_t first_role_rank, role_world_size;
-    char master_addr[CR_HOST_MAX];        /* numeric */
+    char master_addr[CR_HOST_MAX];        /* numeric address of the round's store */
     uint16_t master_port;
 };
 
 enum rendezvous_outcome {
-    RENDEZVOUS_SUCCEEDED, /* the workers of every node ended well */
+    RENDEZVOUS_SUCCEEDED, /* all workers of all nodes ended with exit code 0 */
     RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
-    RENDEZVOUS_LOST,      /* the coordinator is gone, or the rendezvous timed out; see the text */
+    /* the coordinator is gone, or the rendezvous timed out; on_end's `err` has the reason */
+    RENDEZVOUS_LOST,
 };
 
-/* Why a round is about to end; base/change_kind.h explains each kind. The numbers travel in
- * messages. */
+/* Why a round is about to end. base/change_kind.h explains each kind. Messages between nodes carry
+ * these numbers, so they must not change. */
 enum rendezvous_change_kind {
 #define K(NAME, number, word, phrase) RENDEZVOUS_CHANGE_##NAME = (number),
     CR_CHANGE_KINDS(K)
@@ -66,8 +80,8 @@ enum rendezvous_change_kind {
 struct rendezvous_change {
     uint64_t id;
     enum rendezvous_change_kind kind;
-    int64_t left_ms; /* from now until the round is stopped even if workers are not ready */
-    const char *why; /* one line; borrowed for the call */
+    int64_t left_ms; /* time until the round is stopped, even if workers are not ready */
+    const char *why; /* one line for the log; valid until the callback returns */
 };
 
 #endif

@@ -1,4 +1,5 @@
-/* What all backends share: the options are checked, and the right backend makes the plan. */
+/* Checks the options, sets the fields that the plans of all backends have, and calls the chosen
+ * backend to complete the plan. */
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/backend_internal.h"
 
@@ -7,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A coordinator would refuse all of this, too, but here the user sees it first. */
+/* A coordinator would refuse a node with such options, too; the check here reports the error before
+ * anything is opened. */
 int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
     if (o->run_id == NULL || o->run_id[0] == '\0') {
         return cr_fail(err, -EINVAL, "the rendezvous id is empty; give --rdzv-id a name");
@@ -29,7 +31,8 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
         o->keep_alive_max_attempt < 1) {
         return cr_fail(err, -EINVAL, "the timeouts of the rendezvous must be positive");
     }
-    /* With a shorter join_timeout the first node would be sent away during the last call. */
+    /* If join_timeout were shorter, the first node's time to join could end during the last call,
+     * and the coordinator would send the node away although the round is about to form. */
     if (o->min_nodes < o->max_nodes && o->join_timeout_ms <= o->last_call_timeout_ms) {
         return cr_fail(err, -EINVAL,
                        "--rdzv-conf: join_timeout (%g s) must be longer than last_call_timeout "

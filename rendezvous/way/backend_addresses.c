@@ -1,4 +1,5 @@
-/* Whether a host is this machine. Addresses decide; names are never compared. */
+/* Finds out whether a host is this machine. It compares addresses, never names, because a machine
+ * can have several names. */
 #include "rendezvous/way/way.h"
 
 #include <arpa/inet.h>
@@ -27,7 +28,8 @@ static int is_loopback(const char *addr) {
     return strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0;
 }
 
-/* All of 127.0.0.0/8 is this machine, although the loopback interface has 127.0.0.1 only. */
+/* Returns whether this machine has the address. All of 127.0.0.0/8 belongs to the machine, but
+ * getifaddrs() lists only 127.0.0.1, so loopback addresses are checked separately. */
 static int is_ours(const char *addr, const struct ifaddrs *interfaces) {
     char own[RDZV_ADDR_MAX];
     if (is_loopback(addr)) return 1;
@@ -63,7 +65,7 @@ static void describe(const char *host, const struct addrinfo *found,
     }
 }
 
-/* Keeps the first address, unless it is IPv6 and this one is IPv4. */
+/* Replaces `kept` by `addr` if `kept` is empty, or if `kept` is IPv6 and `addr` is IPv4. */
 static void prefer_v4(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) {
     bool is_v4 = strchr(addr, ':') == NULL;
     if (kept[0] == '\0' || (is_v4 && strchr(kept, ':') != NULL)) memcpy(kept, addr, RDZV_ADDR_MAX);
@@ -82,7 +84,8 @@ int backend_look_up(const char *host, struct backend_addresses *out, struct cr_e
                        "cannot resolve the host '%s': %s; check the name, or give an address", host,
                        why);
     }
-    (void) getifaddrs(&interfaces); /* if this fails, only loopback is known to be ours */
+    /* on error `interfaces` stays NULL, and only loopback addresses count as ours */
+    (void) getifaddrs(&interfaces);
     for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
         if (!to_text(a->ai_addr, addr)) continue;
         prefer_v4(out->first, addr);

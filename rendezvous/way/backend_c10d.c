@@ -1,6 +1,7 @@
-/* c10d: the endpoint names the coordinator's host. The machine that has the endpoint's address
- * hosts; of several processes on that machine, the one that gets the port does, and the others
- * connect to it. The only node of a job hosts itself, on loopback. */
+/* The backend c10d: the endpoint names the coordinator's host and port. The node whose machine has
+ * the endpoint's address hosts the coordinator. If several nodes run on that machine, the one that
+ * can bind the port hosts, and the others connect to it. If the job has only one node, the node
+ * hosts on loopback, and the endpoint is not used. */
 #include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
@@ -14,8 +15,9 @@ static void plan_alone(struct backend_plan *out) {
     (void) snprintf(out->store_addr, sizeof(out->store_addr), "127.0.0.1");
 }
 
-/* Workers on other nodes must be able to reach the stores, so they listen on all interfaces,
- * unless the endpoint is a loopback address. */
+/* Plans where the stores listen. Workers on other nodes must reach them, so they listen on all
+ * interfaces, unless the endpoint is a loopback address, which means that all nodes are on this
+ * machine. */
 static void plan_host(const struct rendezvous_options *o, const struct backend_addresses *found,
                       struct backend_plan *out) {
     const char *addr = found->local[0] != '\0' ? found->local : found->first;

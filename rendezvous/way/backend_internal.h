@@ -1,6 +1,6 @@
-/* The backends: each answers where the coordinator is. What follows from the answer, where
- * stores listen and whether ranks are fixed, is in the plan as well. backend.c fills in what all
- * plans share. */
+/* The rendezvous backends c10d, static and etcd. Each has one function that fills a backend_plan:
+ * where the coordinator is, where stores listen, and whether ranks are fixed. backend.c calls the
+ * right function, after it has set the fields that all plans have. */
 #ifndef RENDEZVOUS_BACKEND_INTERNAL_H
 #define RENDEZVOUS_BACKEND_INTERNAL_H
 

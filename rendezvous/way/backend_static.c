@@ -1,5 +1,6 @@
-/* static: node rank 0 hosts the coordinator, at the endpoint. Group ranks are the node ranks.
- * The workers' store has the endpoint's address and port in every round. */
+/* The backend static: the node with node rank 0 hosts the coordinator, at the endpoint. Each node's
+ * group rank is its node rank. The workers' store has the endpoint's address and port in every
+ * round. */
 #include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
@@ -27,7 +28,8 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
     int rc = backend_look_up(o->endpoint.host, &found, err);
     if (rc < 0) return rc;
     (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
-    /* Nodes wait for each other until join_timeout, so they may also take that long to start. */
+    /* A node may start as late as the others wait for it, which is join_timeout. Node rank 0 may be
+     * the late one, so the others must try to connect for at least that long. */
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
     out->hosting = out->node_rank == 0 ? BACKEND_HOSTS : BACKEND_CONNECTS;
     out->store_port = o->endpoint.port;

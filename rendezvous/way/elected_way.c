@@ -1,5 +1,5 @@
-/* The way to the coordinator that etcd has elected: a stream that follows the leader. This node
- * listens all the time, and serves nodes while it is the leader itself. */
+/* The way to the coordinator that etcd has elected: a remote way whose host is set to each new
+ * leader. Every node listens for other nodes all the time, but serves them only while it leads. */
 #include "rendezvous/way/remote_way_internal.h"
 
 #include "base/log.h"
@@ -12,7 +12,7 @@ struct elected_way {
     struct remote_way remote;
     struct etcd_election *election;
     bool has_leader;
-    bool waits_for_leader; /* the member wants to connect */
+    bool waits_for_leader; /* way_connect() was called while no leader was known */
 };
 
 /* ---- the election ---- */
@@ -36,7 +36,7 @@ static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
     if (tcp_stream_aim(e->remote.stream, host, port) < 0)
-        return; /* no memory: wait for the next leader */
+        return; /* no memory: keep the old address until the next leader */
     follow(e);
 }
 
@@ -69,7 +69,8 @@ static void elected_hang_up(struct way *w) {
 
 static void on_election_closed(void *arg) { remote_way_close(arg); }
 
-/* The election first, so that this node cannot be elected any more. */
+/* Closes the election before the connection, so that this node cannot be elected while it
+ * closes. */
 static void elected_close(struct way *w) {
     struct elected_way *e = (struct elected_way *) w;
     etcd_election_close(e->election, on_election_closed, e);

@@ -1,4 +1,4 @@
-/* Takes an answer of etcd apart: see etcd_answer_internal.h. */
+/* Parser for the HTTP answers of etcd's JSON gateway: see etcd_answer_internal.h. */
 #include "rendezvous/way/etcd_answer_internal.h"
 
 #include <ctype.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LINE_MAX_BYTES ((size_t) 8192) /* of a header, or of the line before a chunk */
+#define LINE_MAX_BYTES ((size_t) 8192) /* most bytes of a header or chunk-size line */
 
 void etcd_answer_done(struct etcd_answer *a) {
     cr_buffer_done(&a->raw);
@@ -21,8 +21,8 @@ static int take_object(struct etcd_answer *a, const char *text, size_t len, stru
     if (root == NULL) return cr_fail(err, -EPROTO, "etcd's answer is not JSON");
     const char *error = json_string_value(json_object_get(root, "message"));
     if (a->status != 200 || error != NULL) {
-        return cr_fail(err, -EPROTO, "etcd reports: %.200s (status %d)",
-                       error != NULL ? error : "no", a->status);
+        return cr_fail(err, -EPROTO, "etcd reports an error: %.200s (HTTP status %d)",
+                       error != NULL ? error : "no text", a->status);
     }
     const json_t *result = json_object_get(root, "result");
     return a->on_object(a->arg, result != NULL ? result : root);
@@ -42,7 +42,8 @@ static int take_lines(struct etcd_answer *a, struct cr_error *err) {
     return rc;
 }
 
-/* Moves up to `limit` bytes of the raw input to the body. *taken gets their number. */
+/* Moves up to `limit` bytes from `raw` to `body`, and parses the lines that are complete. Stores
+ * the number of bytes in *taken. */
 static int take_body(struct etcd_answer *a, size_t limit, size_t *taken, struct cr_error *err) {
     size_t n = a->raw.len < limit ? a->raw.len : limit;
     *taken = n;
@@ -62,8 +63,8 @@ static int complete(struct etcd_answer *a, struct cr_error *err) {
 
 /* ---- lines of the head and between chunks ---- */
 
-/* The line at the front of the raw input, without its end. *taken gets its bytes with the end,
- * or 0 if the line is not complete yet. */
+/* Finds the first line in `raw`. Sets *line and *len to the line without its "\r\n", and *taken to
+ * its length with "\r\n", or to 0 if the line is not complete yet. */
 static int take_line(struct etcd_answer *a, const char **line, size_t *len, size_t *taken,
                      struct cr_error *err) {
     const char *end = a->raw.len > 0 ? memchr(a->raw.data, '\n', a->raw.len) : NULL;
@@ -77,8 +78,8 @@ static int take_line(struct etcd_answer *a, const char **line, size_t *len, size
     return 0;
 }
 
-/* Digits at the start of a text of that length, as a number that stays below `limit`; -1 if
- * there are none, or too many. */
+/* Parses the digits at the start of a text of `len` bytes. Returns the number, or -1 if there is no
+ * digit or the number is not below `limit`. */
 static int64_t parse_digits(const char *text, size_t len, int base, int64_t limit) {
     int64_t value = -1;
     for (size_t i = 0; i < len; i++) {
@@ -91,7 +92,8 @@ static int64_t parse_digits(const char *text, size_t len, int base, int64_t limi
     return value;
 }
 
-/* The value of a header of that name, or NULL. */
+/* If the line begins with `name`, returns what follows it, without spaces, and stores its length in
+ * *value_len; else returns NULL. */
 static const char *header_value(const char *line, size_t len, const char *name, size_t *value_len) {
     size_t n = strlen(name);
     if (len < n || strncasecmp(line, name, n) != 0) return NULL;
@@ -137,7 +139,7 @@ static int take_chunk_line(struct etcd_answer *a, size_t *taken, struct cr_error
     size_t len = 0;
     int rc = take_line(a, &line, &len, taken, err);
     if (rc < 0 || *taken == 0) return rc;
-    if (a->in_chunk) { /* the line end behind the data */
+    if (a->in_chunk) { /* this is the empty line after the data of a chunk */
         a->in_chunk = false;
         return len == 0 ? 0 : cr_fail(err, -EPROTO, "etcd sends a bad chunk");
     }

@@ -1,4 +1,5 @@
-/* One call to etcd: a stream, the request, and an etcd_answer that takes the bytes apart. */
+/* One call to etcd: it sends the HTTP request over a tcp_stream, and passes the bytes that come
+ * back to the parser in etcd_answer.c. */
 #include "rendezvous/way/etcd_call_internal.h"
 
 #include "base/buffer.h"
@@ -29,7 +30,8 @@ static void on_closed(void *arg) {
     free(call);
 }
 
-/* Keeps the buffers until the stream is closed: a caller further up may still look at them. */
+/* Closes the stream, and frees the buffers only when the stream is closed, because the caller may
+ * be the parser, which still uses them. */
 void etcd_call_cancel(struct etcd_call *call) {
     if (call->is_over) return;
     call->is_over = true;

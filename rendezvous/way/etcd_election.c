@@ -1,8 +1,9 @@
-/* An election as facts (a lease, calls that are under way) and one function that starts what is
- * missing, advance(). There are five kinds of call: the list of the cluster's members (once), a
- * lease grant, its keep-alive (every third of the lease), the campaign, which etcd answers when
- * this node leads, and observe, a stream of leaders, from which all nodes learn who leads. When
- * a member of etcd does not answer, all calls move to the next member. */
+/* The election consists of facts (the lease, the calls that are under way) and of one function,
+ * advance(), that starts each call that is missing. There are five kinds of call: the list of the
+ * cluster's members (once); a lease grant; its keep-alive (every third of the lease); the campaign,
+ * which etcd answers when this node leads; and observe, a stream of leaders, from which all nodes
+ * learn which node leads. When a member of the etcd cluster does not answer, all calls are repeated
+ * at the next member. A sixth call revokes the lease when the election is closed. */
 #include "rendezvous/way/etcd_election_internal.h"
 
 #include "base/buffer.h"
@@ -21,7 +22,7 @@
 #define GOODBYE_MS   1000
 #define PREFIX       "crun/rendezvous/"
 
-/* C(name, path) */
+/* C(name, path): every kind of call, and its HTTP path. */
 #define CALLS(C)                                                                                   \
     C(MEMBERS, "/v3/cluster/member/list") C(GRANT, "/v3/lease/grant")                              \
     C(KEEPALIVE, "/v3/lease/keepalive") C(CAMPAIGN, "/v3/election/campaign")                       \
@@ -42,7 +43,7 @@ static const char *const call_paths[] = {
 struct slot {
     struct etcd_election *election;
     enum call_kind kind;
-    struct etcd_call *call; /* NULL: not under way */
+    struct etcd_call *call; /* NULL = no call of this kind is under way */
     int64_t sent_ms;
 };
 
@@ -50,18 +51,18 @@ struct etcd_election {
     uv_loop_t *loop;
     const struct etcd_election_events *events;
     void *arg;
-    char *name; /* of the election, in base64 */
+    char *name; /* name of the election in etcd, in base64 */
     char own_addr[RDZV_ADDR_MAX];
     uint16_t own_port;
 
-    struct cr_endpoint members[MEMBERS_MAX]; /* of the cluster */
+    struct cr_endpoint members[MEMBERS_MAX]; /* members of the etcd cluster */
     size_t member_count, current;
     bool knows_members;
 
-    char lease[ETCD_LEASE_ID_MAX]; /* "" = none */
+    char lease[ETCD_LEASE_ID_MAX]; /* id of this node's lease; "" = it has none */
     int64_t lease_ms, lease_until_ms;
     bool campaigned, leading;
-    uint64_t epoch; /* of the newest leader that we know */
+    uint64_t epoch; /* epoch of the newest leader known */
 
     struct slot slots[CALL_COUNT];
     uv_timer_t beat, retry;
@@ -83,7 +84,8 @@ static void on_answer(void *arg, const json_t *answer, const char *own_addr);
 static void on_done(void *arg, const char *why);
 static const struct etcd_call_events call_events = {.on_answer = on_answer, .on_done = on_done};
 
-/* Takes the reference to `body`, which is NULL when memory was short. */
+/* Starts a call of that kind at the current member, and releases `body`. If memory was short for
+ * `body`, it is NULL, and no call is started; the next advance() or on_beat() tries again. */
 static void start(struct etcd_election *e, enum call_kind kind, json_t *body) {
     struct slot *s = &e->slots[kind];
     const struct cr_endpoint *to = &e->members[e->current];
@@ -119,7 +121,8 @@ static void note_trouble(struct etcd_election *e, const char *why) {
     cr_debug("%s", e->trouble);
 }
 
-/* The current member of etcd does not work: all calls move to the next one. */
+/* Call this when the current member of the etcd cluster does not work. It cancels all calls; the
+ * retry timer starts them again at the next member. */
 static void move_on(struct etcd_election *e, const char *why) {
     note_trouble(e, why);
     for (int k = 0; k < CALL_COUNT; k++) cancel(e, (enum call_kind) k);
@@ -140,7 +143,9 @@ static void lose_lease(struct etcd_election *e, const char *why) {
     if (was_leading) e->events->on_deposed(e->arg, why);
 }
 
-/* The lease counts from the moment at which it was asked for, which is before etcd granted it. */
+/* Computes when the lease ends: counted from when the grant or keep-alive was sent, not from its
+ * answer. etcd counts from a later moment, so this node never believes in a lease that etcd has
+ * ended. */
 static void renew_lease(struct etcd_election *e, enum call_kind by) {
     e->lease_until_ms = e->slots[by].sent_ms + e->lease_ms;
 }
@@ -159,7 +164,9 @@ static void got_keepalive(struct etcd_election *e, const json_t *answer) {
     else lose_lease(e, "its lease in etcd has expired");
 }
 
-/* Every third of the lease. A leader gives up at 5/6 of it, before etcd may elect another one. */
+/* Runs every third of the lease: sends a keep-alive. A leader gives up at 5/6 of its lease, because
+ * etcd may elect another leader when the lease ends. A call that is still unanswered since the last
+ * run means that the member of the cluster does not work. */
 static void on_beat(uv_timer_t *timer) {
     struct etcd_election *e = timer->data;
     if (e->lease[0] != '\0' && now_ms(e) >= e->lease_until_ms - e->lease_ms / 6) {

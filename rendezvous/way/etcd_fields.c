@@ -1,4 +1,4 @@
-/* What the fields of etcd's answers mean: see etcd_fields_internal.h. */
+/* Reads the fields of etcd's JSON answers: see etcd_fields_internal.h. */
 #include "rendezvous/way/etcd_fields_internal.h"
 
 #include "base/memory.h"
@@ -31,8 +31,8 @@ char *etcd_base64(const char *text) {
     return out;
 }
 
-/* Into a text of `room` bytes. Returns 0, or -EINVAL if it is not base64, too long, or not a
- * text. */
+/* Decodes base64 into the text `out`, which has `room` bytes. Returns 0, or -EINVAL if `in` is not
+ * base64, or if the result is too long or contains a NUL. */
 static int unbase64(const char *in, char *out, size_t room) {
     uint32_t bits = 0;
     size_t n = 0, have = 0;
@@ -63,7 +63,7 @@ bool etcd_read_lease(const json_t *answer, char id[ETCD_LEASE_ID_MAX]) {
     return copy_id(json_string_value(json_object_get(answer, "ID")), id) && id[0] != '\0';
 }
 
-/* An expired lease has no time to live, and etcd's JSON leaves out numbers that are 0. */
+/* An expired lease has 0 seconds to live (TTL), and etcd's JSON omits numbers that are 0. */
 bool etcd_lease_lives(const json_t *answer) { return json_object_get(answer, "TTL") != NULL; }
 
 /* ---- the cluster ---- */

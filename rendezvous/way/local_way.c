@@ -1,8 +1,9 @@
 /* The way to a coordinator in this process.
  *
- * Member and coordinator exchange the same bytes as over a socket, through two buffers. An idle
- * handle empties them on the next turn of the loop, so that neither side is called from inside a
- * call of its own. */
+ * Member and coordinator exchange the same bytes as over a socket, through two buffers. A libuv
+ * idle handle delivers the bytes on the next turn of the loop. If they were delivered at once, a
+ * call of the member would reach the coordinator, whose answer would reach the member inside its
+ * own call. */
 #include "rendezvous/way/way_internal.h"
 
 #include "base/buffer.h"
@@ -13,12 +14,14 @@
 
 struct local_way {
     struct way way;
-    struct host_peer *peer; /* the coordinator's end; NULL: not connected */
-    bool connecting;        /* the member wants to connect */
-    bool hanging_up;        /* the member has hung up */
-    const char *lost;       /* why the connection is lost: no bytes may follow. NULL: it is not */
+    struct host_peer *peer; /* the coordinator's end of the connection; NULL = not connected */
+    bool connecting;        /* way_connect() was called; the next turn connects */
+    bool hanging_up;        /* way_hang_up() was called; the next turn closes */
+    /* why the connection has ended, until on_lost has reported it; no bytes are queued
+     * meanwhile; NULL = it has not ended */
+    const char *lost;
     struct cr_buffer to_host, to_member;
-    uv_idle_t turn;         /* active while there is something to do */
+    uv_idle_t turn;         /* active while on_turn() has something to do */
 };
 
 static void on_turn(uv_idle_t *turn);
@@ -75,8 +78,8 @@ static void report_lost(struct local_way *l) {
     l->way.events->on_lost(l->way.arg, why);
 }
 
-/* Returns whether there was something to do. What the member sent before it hung up still
- * counts. */
+/* Does one thing that is due, the first of the list below. Returns whether there was one. Bytes
+ * from the member are delivered before its hang-up, so that its last message is not lost. */
 static bool do_one(struct local_way *l) {
     if (l->to_host.len > 0) bring_to_host(l);
     else if (l->hanging_up) disconnect(l, "it hung up");

@@ -1,4 +1,4 @@
-/* The way to a coordinator in another process: a stream. */
+/* The way to a coordinator in another process, over a tcp_stream. */
 #include "rendezvous/way/remote_way_internal.h"
 
 #include "base/log.h"
@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The port is taken, but no process listens there: it is the local port of some connection, for
- * example. So this node hosts as soon as the port is free, and connects to itself like any other
- * node. */
+/* Call this when a try to connect has failed on a node that may host. The node could not bind the
+ * endpoint's port before, but no process listens there either: some connection may have it as its
+ * local port, for example. So the node tries again to bind the port. If that works, it hosts, and
+ * connects to its own coordinator over TCP. */
 static void try_to_host(struct remote_way *r) {
     struct cr_error err = {0};
     if (way_open_host(r->way.loop, r->may_host, r->close_timeout_ms, &r->way.host, &err) < 0)
@@ -88,6 +89,6 @@ struct way *way_remote_new(uv_loop_t *loop, const struct cr_endpoint *to,
     r->close_timeout_ms = close_timeout_ms;
     if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
     if (r->may_host != NULL)
-        *r->may_host = *may_host; /* without memory for it, this node only connects */
+        *r->may_host = *may_host; /* if malloc() failed, this node never hosts, but can connect */
     return &r->way;
 }

@@ -1,4 +1,5 @@
-/* The way to a coordinator in another process. The elected way is one, too, with a host that
+/* The way to a coordinator in another process, over one TCP connection at a time. The elected way
+ * (elected_way.c) begins with a struct remote_way and uses these functions, with a host that
  * changes. */
 #ifndef RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 #define RENDEZVOUS_REMOTE_WAY_INTERNAL_H
@@ -9,17 +10,19 @@
 struct remote_way {
     struct way way;
     struct tcp_stream *stream;
-    char coordinator_addr[RDZV_ADDR_MAX]; /* numeric, of the last connection */
-    /* This node hosts if no process listens at the port, and it can have it. NULL: it does not,
-     * or it has reached a coordinator since. */
+    /* numeric address of the coordinator on the last connection; "" before it */
+    char coordinator_addr[RDZV_ADDR_MAX];
+    /* Plan for hosting, if this node may still become the host: it does when no process listens at
+     * the endpoint's port and this node can bind it. NULL if this node must not host, or has
+     * reached a coordinator already. */
     struct backend_plan *may_host;
     int64_t close_timeout_ms;
 };
 
-/* `r` is zeroed. Returns 0 or -ENOMEM. */
+/* Initialises `r`, whose bytes must all be 0. Returns 0 or -ENOMEM. */
 int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
                     const char *host, uint16_t port);
-/* Closes the stream; then calls way_closed(). */
+/* Closes the stream; calls way_closed() when that is done. */
 void remote_way_close(struct way *w);
 
 void remote_way_connect(struct way *w);

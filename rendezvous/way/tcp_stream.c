@@ -1,9 +1,9 @@
-/* A TCP connection that can be opened again and again: see tcp_stream_internal.h.
+/* A TCP client that can connect again and again: see tcp_stream_internal.h.
  *
- * Each connection is an object of its own, `struct connection`, from resolving to the last close
- * callback. So a connection that is still being closed is not mixed up with the next one. The
- * stream knows only the current connection; a connection that is not the current one reports no
- * event any more. */
+ * Each connection is an object of its own, `struct connection`, from the resolving of the host to
+ * the last close callback. That way the callbacks of an old connection, which is still being
+ * closed, cannot be mistaken for those of the next one. `current` is the only connection that
+ * reports events; an older one just frees itself. */
 #include "rendezvous/way/tcp_stream_internal.h"
 
 #include "base/assert.h"
@@ -22,16 +22,16 @@
 struct connection {
     struct tcp_stream *stream;
     uv_getaddrinfo_t resolve;
-    struct addrinfo *found, *next;   /* all addresses; the next one to try */
-    struct sockaddr_storage numeric; /* of a host that needs no resolver */
+    struct addrinfo *found, *next;   /* the host's addresses, and the one to try next */
+    struct sockaddr_storage numeric; /* address of a host that is not a name */
     bool resolving;
 
     uv_tcp_t tcp;
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
-    bool tcp_open;   /* the handle exists */
-    bool retry;      /* when the handle is closed, the next address is tried */
+    bool tcp_open;   /* `tcp` is initialised and not closed yet */
+    bool retry;      /* on_tcp_closed() tries the next address */
     bool connected, shutting, write_busy;
     struct cr_buffer out, writing;
     char read_buffer[READ_MAX];
@@ -43,13 +43,15 @@ struct tcp_stream {
     uint16_t port;
     const struct tcp_stream_events *events;
     void *arg;
-    struct connection *current; /* NULL: not open */
-    int connections;            /* that exist, current or not */
-    const char *failed;      /* why the current one is over; reported by `idle`. NULL: it is not */
+    struct connection *current; /* NULL = the stream is not open */
+    int connections;            /* number of connections that are not freed yet */
+    const char *failed;      /* error that on_idle() has to report through on_lost; NULL = none */
     bool closing;
     void (*on_close)(void *arg);
     void *on_close_arg;
-    uv_idle_t idle; /* so that no event comes from inside a call */
+    /* reports `failed` on the next turn of the loop, because callbacks must not run inside a
+     * call of the owner */
+    uv_idle_t idle;
 };
 
 struct tcp_stream *tcp_stream_new(uv_loop_t *loop, const char *host, uint16_t port,
@@ -121,7 +123,7 @@ static void close_tcp(struct connection *a) {
     }
 }
 
-/* The connection is not the current one any more. Its last callback frees it. */
+/* Makes the connection report no more events, and closes it. The last callback frees it. */
 static void discard(struct connection *a) {
     if (is_current(a)) a->stream->current = NULL;
     a->retry = false;
@@ -192,7 +194,8 @@ static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
 
 /* ---- connecting ---- */
 
-/* Numeric text of one end; an IPv4 address that is mapped into IPv6 is written as IPv4. */
+/* Writes the numeric address of one end (peer or own) to `out`. An IPv4 address that is mapped into
+ * IPv6 is written as IPv4. */
 static void write_address(const uv_tcp_t *tcp, bool peer, char out[RDZV_ADDR_MAX]) {
     struct sockaddr_storage addr = {0};
     int len = sizeof(addr);
@@ -280,7 +283,8 @@ static int start_resolving(struct connection *a) {
     return rc;
 }
 
-/* A numeric host needs no resolver, and so no thread of libuv's pool. */
+/* Starts to connect. If the host is a numeric address, it needs no resolver, so none of libuv's few
+ * threads is occupied. */
 static int start(struct connection *a) {
     struct sockaddr_in *v4 = (struct sockaddr_in *) &a->numeric;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) &a->numeric;
@@ -348,7 +352,7 @@ void tcp_stream_shut(struct tcp_stream *s) {
         shut_when_written(a);
         return;
     }
-    if (a->resolving) (void) uv_cancel((uv_req_t *) &a->resolve); /* on_resolved() frees */
+    if (a->resolving) (void) uv_cancel((uv_req_t *) &a->resolve); /* on_resolved() frees `a` */
     discard(a);
 }
 
@@ -362,7 +366,7 @@ void tcp_stream_close(struct tcp_stream *s, void (*on_close)(void *arg), void *a
     s->closing = true;
     s->on_close = on_close;
     s->on_close_arg = arg;
-    s->connections++; /* for the idle handle */
+    s->connections++; /* the idle handle counts like a connection until it is closed */
     tcp_stream_shut(s);
     uv_close((uv_handle_t *) &s->idle, on_idle_closed);
 }

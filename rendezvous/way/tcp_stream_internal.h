@@ -1,6 +1,6 @@
-/* A TCP connection on a libuv loop that can be opened again and again: resolve, connect, bytes
- * in and out. What the bytes mean is not its business. A node reaches its coordinator through
- * one, and a call to etcd is made over one. */
+/* A TCP client on a libuv loop that can connect again and again: it resolves the host, connects,
+ * and carries bytes in both directions. It knows nothing about the meaning of the bytes. The remote
+ * way uses one for its coordinator, and each call to etcd uses one. */
 #ifndef RENDEZVOUS_TCP_STREAM_INTERNAL_H
 #define RENDEZVOUS_TCP_STREAM_INTERNAL_H
 
@@ -14,38 +14,43 @@
 
 struct tcp_stream;
 
-/* Called on the loop, never from inside a call below. */
+/* Called on the loop's thread, never from inside a function of this header. */
 struct tcp_stream_events {
-    /* Connected; the numeric addresses of both ends. */
+    /* The connection is established; own_addr and peer_addr are the numeric addresses of its
+     * ends. */
     void (*on_open)(void *arg, const char *own_addr, const char *peer_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
-    /* The connection could not be made, or is gone. No event follows until the next
+    /* The connection could not be established, or has ended. No callback follows until the next
      * tcp_stream_open(). */
     void (*on_lost)(void *arg, const char *why);
 };
 
-/* `host` is copied, `events` borrowed. NULL when memory is short. */
+/* Copies `host`; `events` must live until on_close. Returns NULL when memory is short. */
 struct tcp_stream *tcp_stream_new(uv_loop_t *loop, const char *host, uint16_t port,
                           const struct tcp_stream_events *events, void *arg);
 
-/* Sets where the next tcp_stream_open() goes to. `host` is copied. Returns 0 or -ENOMEM. */
+/* Sets the host and port to which the next tcp_stream_open() connects. Copies `host`. Returns 0 or
+ * -ENOMEM. */
 int tcp_stream_aim(struct tcp_stream *s, const char *host, uint16_t port);
 
-/* Starts to connect, to the host's addresses one after the other; on_open or on_lost follows.
- * The stream must not be open. */
+/* Tries to connect to the host's addresses, one after the other; on_open or on_lost follows. The
+ * stream must not be open. */
 void tcp_stream_open(struct tcp_stream *s);
 
-/* Whether it is connected, or connecting. */
+/* Returns whether the stream is connected or tries to connect. */
 bool tcp_stream_is_open(const struct tcp_stream *s);
 
-/* Queues bytes; tcp_stream_flush() gives them to the kernel. Dropped if the stream is not open. */
+/* Queues bytes; tcp_stream_flush() passes them to the kernel. If the stream is not open, the bytes
+ * are dropped. */
 void tcp_stream_send(struct tcp_stream *s, const void *data, size_t len);
 void tcp_stream_flush(struct tcp_stream *s);
 
-/* Sends what is queued, then closes; or cancels connecting. No event follows. */
+/* If the stream is connected, sends the queued bytes and closes the connection; if it is
+ * connecting, stops that. No callback follows until the next tcp_stream_open(). */
 void tcp_stream_shut(struct tcp_stream *s);
 
-/* Shuts, and frees once all handles are closed. Then calls on_close. */
+/* Calls tcp_stream_shut(), frees the stream when all its libuv handles are closed, and calls
+ * on_close. */
 void tcp_stream_close(struct tcp_stream *s, void (*on_close)(void *arg), void *arg);
 
 #endif

@@ -1,5 +1,5 @@
-/* Chooses and opens the way that a backend's plan needs, and closes it: first the way itself,
- * then what this node hosts. */
+/* Chooses and opens the kind of way that a backend's plan needs. Closing goes in two steps: first
+ * the way's own handles, then what this node hosts. */
 #include "rendezvous/way/way.h"
 
 #include "base/assert.h"
@@ -21,8 +21,8 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
     return coordinator_host_open(loop, &h, out, err);
 }
 
-/* Every node can lead: it listens before it campaigns, and connects to itself as to any other
- * leader. */
+/* Opens the elected way. Every node may be elected, so it listens for other nodes before it
+ * campaigns. A leader connects to itself over TCP, like any other node. */
 static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
@@ -39,7 +39,8 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
     return 0;
 }
 
-/* If another process here has the port, that is normally the coordinator. */
+/* Opens the local way on a node that hosts. If the port is taken and the node only may host,
+ * another process on this machine normally hosts already, so the remote way to it is opened. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
@@ -103,7 +104,8 @@ static void on_host_closed(void *arg) {
     on_close(user);
 }
 
-/* The jobs of an elected coordinator go on elsewhere. */
+/* Closes what this node hosts. On the elected way the jobs do not end with that (why is NULL),
+ * because the next leader continues them. */
 void way_closed(struct way *w) {
     const char *why = w->kind == &way_elected ? NULL : w->why;
     if (w->host != NULL) coordinator_host_close(w->host, why, on_host_closed, w);

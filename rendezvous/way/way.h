@@ -1,13 +1,14 @@
-/* How one node reaches its coordinator, and the door of rendezvous/way.
+/* The way: how one node reaches its coordinator. This header is the door of rendezvous/way.
  *
- * A backend decides where the coordinator is (struct backend_plan). There are three ways to it:
+ * A backend (c10d, static, etcd) decides where the coordinator is, and stores that in a struct
+ * backend_plan. There are three kinds of way:
  *
- *     local     it runs in this process: bytes pass through two buffers, without a socket, and are
- *               delivered on the next turn of the loop
+ *     local     the coordinator runs in this process: bytes go through two buffers, without a
+ *               socket, and are delivered on the next turn of the loop
  *     remote    over a TCP connection
- *     elected   over a TCP connection to the node that etcd has elected, which may be this one
+ *     elected   over a TCP connection to the node that etcd has elected, even if that is this node
  *
- * The way also opens and closes what this node hosts. */
+ * The way also opens and closes what this node hosts (rendezvous/host). */
 #ifndef RENDEZVOUS_WAY_H
 #define RENDEZVOUS_WAY_H
 
@@ -22,96 +23,105 @@
 /* ---- where the coordinator is ---- */
 
 enum backend_hosting {
-    BACKEND_CONNECTS,  /* the coordinator is elsewhere */
-    BACKEND_HOSTS,     /* it is here */
-    BACKEND_MAY_HOST,  /* it is here if this process gets the port; else in another process here */
-    BACKEND_ELECTS,    /* it is where the election says */
+    BACKEND_CONNECTS,  /* the coordinator is in another process */
+    BACKEND_HOSTS,     /* the coordinator is in this process */
+    BACKEND_MAY_HOST,  /* the process on this host that can bind the port hosts; this one tries */
+    BACKEND_ELECTS,    /* the coordinator is on the node that etcd elects */
 };
 
 struct backend_plan {
     enum backend_hosting hosting;
-    char where[CR_HOST_MAX + 8];       /* the coordinator, for messages: "host:port" */
-    char facts[512];                   /* what was found out about addresses, for messages */
-    char own_addr[RDZV_ADDR_MAX];      /* the address this node publishes; "" = as it connects */
-    int64_t node_rank;                 /* -1 = none asked for */
+    /* the coordinator as "host:port", for log lines and errors */
+    char where[CR_HOST_MAX + 8];
+    /* addresses of the endpoint and of this host, for error texts */
+    char facts[512];
+    /* address this node publishes; "" = its address on the connection */
+    char own_addr[RDZV_ADDR_MAX];
+    int64_t node_rank;                 /* node rank that the user requests; -1 = none */
     int64_t connect_timeout_ms, coordinator_wait_ms;
-    struct cr_endpoint etcd;           /* BACKEND_ELECTS: a member of the cluster */
+    struct cr_endpoint etcd;           /* a member of the etcd cluster, if BACKEND_ELECTS */
     int64_t etcd_lease_ms;
-    bool fixed_ranks;                  /* the group rank is the node rank */
-    /* hosting only */
-    bool alone;                        /* the job has one node */
-    char store_host[CR_HOST_MAX];      /* where stores listen; "" = all interfaces */
-    uint16_t store_port;               /* 0 = a new one for each round */
-    char store_addr[RDZV_ADDR_MAX];    /* numeric address that workers get */
-    char listen_host[CR_HOST_MAX];     /* where nodes connect, if store_port is 0 */
-    uint16_t listen_port;              /* 0 = no other node can connect */
+    bool fixed_ranks;                  /* each node's group rank is its node rank */
+    /* The fields below count only if this node hosts or may host. */
+    bool alone;                        /* the job has one node, so no other process connects */
+    char store_host[CR_HOST_MAX];      /* where the rounds' stores listen; "" = all interfaces */
+    /* port of all rounds' stores; 0 = a new port for each round */
+    uint16_t store_port;
+    char store_addr[RDZV_ADDR_MAX];    /* numeric address of the store that workers get */
+    char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
+    uint16_t listen_port;              /* port for that; 0 = other nodes cannot connect */
 };
 
-/* Checks what can be checked without asking or opening anything. Returns 0, or -EINVAL with a
- * text. */
+/* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets
+ * err to a text that names the wrong option. */
 int backend_check(const struct rendezvous_options *o, struct cr_error *err);
 
-/* Decides. Asks the resolver if the endpoint is a name. Returns 0, or -EINVAL, -ENOENT, -ENOTSUP
- * with a text. */
+/* Decides where the coordinator is, and stores the plan in *out. Resolves the endpoint's host if it
+ * is a name. Returns 0, or -EINVAL, -ENOENT (cannot resolve) or -ENOTSUP (unknown backend) and a
+ * text in err. */
 int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                  struct cr_error *err);
 
-/* What the resolver and this machine's interfaces know about a host. */
+/* The addresses of a host, from the resolver, compared with those of this machine's interfaces. */
 struct backend_addresses {
-    char first[RDZV_ADDR_MAX];  /* its address to use: IPv4 before IPv6 */
-    char local[RDZV_ADDR_MAX];  /* one of its addresses that this machine has, or "" */
-    bool is_loopback;           /* `first` is */
-    char text[512];             /* "'n0' resolves to 10.0.0.1; this node has 10.0.0.2, 127.0.0.1" */
+    char first[RDZV_ADDR_MAX];  /* the host's first address; IPv4 is preferred to IPv6 */
+    char local[RDZV_ADDR_MAX];  /* an address of the host that this machine has, or "" */
+    bool is_loopback;           /* whether `first` is a loopback address */
+    /* such as "'n0' resolves to 10.0.0.1; this node has 10.0.0.2, 127.0.0.1" */
+    char text[512];
 };
 
-/* Returns 0 or -ENOENT with a text. */
+/* Resolves `host`; blocks meanwhile. Returns 0, or -ENOENT and a text in err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
 
 /* ---- the way to it ---- */
 
 struct way;
 
-/* Called on the loop, never from inside a call below. */
+/* Called on the loop's thread, never from inside a way_ function. */
 struct way_events {
-    /* There is a connection. `own_addr` is the numeric address of this end; "" on the local way. */
+    /* The connection is established. `own_addr` is the numeric address of this end; "" on the local
+     * way. */
     void (*on_open)(void *arg, const char *own_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
-    /* The connection could not be made, or is gone. No event follows until the next
+    /* The connection could not be established, or has ended. No callback follows until the next
      * way_connect(). */
     void (*on_lost)(void *arg, const char *why);
 };
 
-/* Opens what this node hosts. Connects to nothing yet. `options` and `plan` are used during the
- * call only, `events` is borrowed. Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL… with a text; then
- * nothing is open. */
+/* Opens what this node hosts, but does not connect yet. `options` and `plan` need not live longer
+ * than this call; `events` must live until on_close. Returns 0, or a negative errno such as
+ * -EADDRINUSE or -EADDRNOTAVAIL and a text in err; on error nothing stays open. */
 int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err);
 
 bool way_is_local(const struct way *w);
-/* For a log line: "is this node", "is there" or "is elected". */
+/* Returns where the coordinator is, as the end of the phrase "the coordinator …" in a log line: "is
+ * this node", "is there" (at the endpoint) or "is elected". */
 const char *way_description(const struct way *w);
-/* Numeric address at which the coordinator was reached; "" if it is local or was not reached
- * yet. */
+/* Returns the numeric address at which this node last reached the coordinator; "" on the local way
+ * and before the first connection. */
 const char *way_coordinator_addr(const struct way *w);
-/* What went wrong last with the election, or "". */
+/* Returns the last error of the election, or "" if there was none or the way is not elected. */
 const char *way_trouble(const struct way *w);
 
-/* Starts to connect; on_open or on_lost follows. With an election it waits for a leader, without
- * a time limit of its own. */
+/* Tries once to connect; on_open or on_lost follows. The elected way waits until etcd has elected a
+ * leader before it connects; it sets no limit for that wait, so the caller has to. */
 void way_connect(struct way *w);
-/* Queues bytes; way_flush() sends them. */
+/* way_send() queues bytes; way_flush() sends the queue. */
 void way_send(struct way *w, const void *data, size_t len);
 void way_flush(struct way *w);
-/* Sends what is queued and closes the connection, or cancels connecting. No event follows. */
+/* If connected, sends the queued bytes and closes the connection; if connecting, stops that. No
+ * callback follows until the next way_connect(). */
 void way_hang_up(struct way *w);
 
-/* This node leaves: ends the jobs that it hosts, for `why`. With an election they go on
- * elsewhere. */
+/* Call this when this node leaves. It ends the jobs that this node hosts; their nodes get `why` as
+ * the reason. On the elected way it does nothing, because the next leader continues the job. */
 void way_abandon(struct way *w, const char *why);
 
-/* Hangs up, closes what this node hosts, and frees. Other nodes are sent `why`. No event follows
- * but on_close. */
+/* Closes the connection and what this node hosts, and frees the way. Nodes that are connected to
+ * this node get `why` as the reason. No callback but on_close follows. */
 void way_close(struct way *w, const char *why, void (*on_close)(void *arg), void *arg);
 
 #endif

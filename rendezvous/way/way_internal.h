@@ -1,5 +1,6 @@
-/* What the three ways share. Each has a struct that begins with `struct way`, and a table of
- * functions. way.c opens the right one, and closes what is hosted. */
+/* What the three kinds of way (local, remote, elected) share. Each kind has a struct that begins
+ * with a `struct way`, and a table of functions. way.c chooses the kind, and closes what is
+ * hosted. */
 #ifndef RENDEZVOUS_WAY_INTERNAL_H
 #define RENDEZVOUS_WAY_INTERNAL_H
 
@@ -12,7 +13,7 @@ struct way_kind {
     void (*send)(struct way *w, const void *data, size_t len);
     void (*flush)(struct way *w);
     void (*hang_up)(struct way *w);
-    /* Closes the handles of the way itself; then calls way_closed(), not before it returns. */
+    /* Closes the handles of this kind of way, and calls way_closed() from the loop afterwards. */
     void (*close)(struct way *w);
 };
 
@@ -21,18 +22,19 @@ struct way {
     uv_loop_t *loop;
     const struct way_events *events;
     void *arg;
-    struct coordinator_host *host; /* NULL: this node hosts nothing */
+    struct coordinator_host *host; /* what this node hosts; NULL = nothing */
     bool closing;
-    const char *why;               /* while closing */
+    const char *why;               /* reason for other nodes; set by way_close() */
     void (*on_close)(void *arg);
     void *on_close_arg;
 };
 
 extern const struct way_kind way_local, way_remote, way_elected;
 
-/* Each makes one way and returns NULL when memory is short. They take `host` on success. */
+/* Each way_…_new() creates a way of one kind and returns NULL when memory is short. On success the
+ * way owns `host` and closes it. */
 struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
-/* `may_host` is copied; NULL: this node does not host. */
+/* Copies `may_host`, the plan for hosting if no process listens at `to`; NULL = never host. */
 struct way *way_remote_new(uv_loop_t *loop, const struct cr_endpoint *to,
                            const struct backend_plan *may_host, int64_t close_timeout_ms);
 struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
@@ -41,11 +43,13 @@ struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *op
 const char *way_remote_coordinator_addr(const struct way *w);
 const char *way_elected_trouble(const struct way *w);
 
-/* The host of a plan. */
+/* Opens the coordinator's host as `plan` describes it. Returns 0, or a negative errno and a text in
+ * err. */
 int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t close_timeout_ms,
                   struct coordinator_host **out, struct cr_error *err);
 
-/* The way's own handles are closed. */
+/* Each kind calls this when its own handles are closed. It closes what is hosted and frees the
+ * way. */
 void way_closed(struct way *w);
 
 #endif
