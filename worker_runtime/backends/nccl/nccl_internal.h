@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define STORE_LOOK_EVERY_MS INT64_C(100) /* for failures of other ranks, while waiting */
+
 struct nccl_state {
     const struct nccl_api *api;
     ncclComm_t comm; /* NULL once it has been aborted or destroyed */
