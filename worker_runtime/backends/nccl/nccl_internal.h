@@ -22,6 +22,7 @@ struct nccl_state {
     void *scratch;    /* one int32 on the device, for the barrier */
     int device, rank, size;
     bool is_blocking;
+    bool reads_host_memory; /* the GPU shares the CPU's address space */
     int aborts_before; /* aborts in this process when the state was made */
     bool is_wedged;    /* an abort did not return: CUDA calls may not return either */
     struct nccl_state *wedged_before;
