@@ -1,11 +1,11 @@
-/* The agent's shell: turns what happens (exits, packets of workers, the rendezvous, the timer,
- * signals) into events of the node (agent/node/node.h), and carries out the actions that the node
- * asks for. It decides nothing.
+/* The agent's shell: turns exits, packets of workers, messages of the rendezvous, timers and
+ * signals into events of the node (agent/node/node.h), and carries out the actions that the node
+ * asks for. All decisions are the node's.
  *
  * One object owns the nursery (processes), the rendezvous, the workers' channels, the log folder,
- * the output relay and the case file. Everything runs on the loop's thread. It ends in this order:
- * the node finishes, the output is drained and the console flushed, the handles are closed,
- * on_done. */
+ * the output relay and the case file. All code runs on the loop's thread. The end has this order:
+ * the node calls its action `finish`; the output is drained and the console flushed; the handles
+ * are closed; on_done runs. */
 #include "agent/agent.h"
 
 #include "agent/attempt.h"
@@ -31,25 +31,26 @@ struct agent {
     const struct agent_job *job;
     char host[256];
     struct node node;
-    uv_timer_t timer; /* runs to node_deadline() */
-    int64_t timer_ms; /* the deadline that it runs to; CR_FOREVER: it does not run */
+    uv_timer_t timer; /* runs until node_deadline() */
+    int64_t timer_ms; /* the deadline for which it is started; CR_FOREVER = it is stopped */
 
-    struct rendezvous_round round;      /* the current one, or the last */
-    int rounds;                         /* so far */
-    struct worker_process **processes;  /* by local rank; NULL: not started, or ended */
-    struct nursery *nursery;            /* this and the next are NULL until opened */
+    struct rendezvous_round round;     /* the current round, or the last one */
+    int rounds;                        /* how many rounds have begun so far */
+    struct worker_process **processes; /* by local rank; NULL = not started, or ended */
+    struct nursery *nursery;           /* NULL until opened, like the parts below */
     struct rendezvous *rendezvous;
     struct worker_channels *channels;
     struct log_dir logs;
     struct log_relay *relay;
-    struct watchdog *watchdog; /* NULL: the job has no timer file */
+    struct watchdog *watchdog; /* NULL = the job has no timer file */
     struct case_file case_file;
 
     int64_t began_ms;
-    struct cr_error error; /* why a start failed, or why the rendezvous ended the job */
+    /* why workers could not be started, or why the rendezvous ended the job */
+    struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* parts that are still being closed */
+    int open_parts; /* how many parts are still being closed */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -59,7 +60,7 @@ static uint32_t worker_count(const struct agent *a) {
     return a->job->rendezvous.local_world_size;
 }
 
-/* What all events of this agent (agent/report) have in common. */
+/* Returns the fields that all events of this agent (agent/report/events.h) have in common. */
 static struct event_source event_source(const struct agent *a) {
     return (struct event_source){.enabled = a->job->console_events,
                                  .run_id = a->job->rendezvous.run_id,
@@ -77,7 +78,8 @@ static const char *text_of(const struct cr_buffer *b) {
 
 static void on_timer(uv_timer_t *timer);
 
-/* Ends every callback that gave the node an event. */
+/* Starts the timer for the node's next deadline. Every callback that passes an event to the node
+ * calls this at its end. */
 static void arm_timer(struct agent *a) {
     int64_t deadline_ms = node_deadline(&a->node);
     if (deadline_ms == a->timer_ms) return;
@@ -86,7 +88,7 @@ static void arm_timer(struct agent *a) {
         (void) uv_timer_stop(&a->timer);
         return;
     }
-    uv_update_time(a->loop); /* the timer counts from the loop's time, which may be late */
+    uv_update_time(a->loop); /* the timer counts from the loop's time, which may be old */
     (void) uv_timer_start(&a->timer, on_timer, (uint64_t) cr_time_left_ms(deadline_ms), 0);
 }
 
@@ -108,7 +110,7 @@ static void on_part_closed(void *arg) {
         return;
     }
     void (*on_done)(void *, const struct agent_result *) = a->on_done;
-    on_done(a->arg, &a->result); /* may free the agent */
+    on_done(a->arg, &a->result); /* on_done may free the agent */
 }
 
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
@@ -116,7 +118,8 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
                     (a->watchdog != NULL) + (a->channels != NULL);
-    /* The nursery first: its warden then ends while the store's thread is being stopped. */
+    /* The nursery is closed first, so that its warden ends while the store's thread is being
+     * stopped. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
@@ -125,7 +128,8 @@ static void close_parts(struct agent *a) {
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
-/* The console has the workers' last output now; the verdict on them is printed after it. */
+/* The console has taken the workers' last output. on_done, which prints the verdict, comes after
+ * it. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- what the node asks for: processes ---- */
@@ -164,8 +168,8 @@ static void do_signal(void *arg, uint32_t worker, int signum) {
     worker_signal(a->processes[worker], signum);
 }
 
-/* Not by worker_signal(), which would record the signal as ours: the verdict would then list the
- * worker as a victim, though it failed by hanging. */
+/* Kills a hung worker. It does not use worker_signal(), which would record the signal as ours: the
+ * verdict would list the worker as a victim, although it failed by hanging. */
 static void do_kill_hung(void *arg, uint32_t worker) {
     struct agent *a = arg;
     (void) kill(-worker_pid(a->processes[worker]), SIGKILL);
@@ -245,7 +249,7 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_LEFT] = AGENT_LEFT,
 };
 
-/* The job ends for another reason, but a worker had failed before: a warning tells of it. */
+/* Logs a warning about a failed worker when the job ends for another reason than that failure. */
 static void warn_of_failure(struct agent *a) {
     struct cr_buffer line = {0};
     case_file_write_line(&a->case_file, &line);
@@ -329,7 +333,8 @@ static void on_empty(void *arg) {
 
 static const struct nursery_events nursery_events = {.on_exit = on_exit_of, .on_empty = on_empty};
 
-/* The worker asked for this signal by its timer, so its death counts as its own failure. */
+/* Records that a worker's timer has expired: it set the timer itself, so its death counts as its
+ * own failure. */
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < worker_count(a); i++) {
@@ -340,7 +345,9 @@ static void on_timer_expired(void *arg, pid_t pid) {
 
 /* ---- what happens: the rendezvous ---- */
 
-/* Workers that we stopped because of another node's failure are victims; they are not named. */
+/* Logs a warning that the round is a restart, with this node's first failure if there is one.
+ * Without a failure here, the workers of this node are victims of a failure on another node, so the
+ * warning names none of them. */
 static void warn_of_restart(struct agent *a, const struct rendezvous_round *round) {
     struct cr_buffer line = {0};
     if (round->restart_count == a->round.restart_count) return;
@@ -438,7 +445,7 @@ int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err
 
 void agent_signal(struct agent *a, int signum) {
     if (a->node.group.state == GROUP_ENDED) {
-        log_relay_give_up(a->relay); /* the console is all that we still wait for */
+        log_relay_give_up(a->relay); /* only the console's output is still awaited */
         return;
     }
     if (a->node.group.signals > 0) log_relay_give_up(a->relay);
@@ -482,8 +489,8 @@ static int open_relay(struct agent *a, struct cr_error *err) {
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }
 
-/* The nursery first, because it forks; the log folder last, so that a port that is in use does not
- * leave an empty folder behind. */
+/* Opens the parts of the agent: the nursery first, because it forks and the process is still small;
+ * the log folder after the sockets, so that a port in use does not leave an empty folder behind. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
@@ -503,7 +510,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     return rc;
 }
 
-/* Everything that needs memory but no handle. */
+/* Initialises the parts that need memory but no handle of the loop. */
 static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
     struct node_settings settings = {
         .workers = job->rendezvous.local_world_size,

@@ -1,7 +1,8 @@
-/* The agent: one node's worker group. Starts, watches, logs, restarts, stops, reports.
+/* The agent supervises one node's worker group: it starts the workers, watches them, writes their
+ * logs, restarts and stops them, and reports how they ended.
  *
- * No command line and no process-global state: a front end fills a `struct agent_job`, runs the loop
- * and gets a result. Source of the behaviour: torchrun (docs/usage.md lists where we differ). */
+ * It has no command line and no process-global state: a front end fills a `struct agent_job`, runs
+ * the loop and gets a result. Its behaviour is torchrun's (docs/usage.md lists the differences). */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
@@ -15,51 +16,59 @@
 
 enum agent_outcome {
     AGENT_SUCCEEDED,
-    AGENT_FAILED,   /* workers failed, budget spent: `report` is the failure report */
-    AGENT_SIGNALED, /* agent_signal() ended it */
-    AGENT_LEFT,     /* agent_notice() did: `error` says why; the job may go on without this node */
-    AGENT_ERROR,    /* could not go on: `error` says why */
+    AGENT_FAILED,   /* workers failed and the budget is spent; `report` is the failure report */
+    AGENT_SIGNALED, /* agent_signal() ended the job on this node */
+    /* this node left because of agent_notice(); `error` has the reason. The job may go on without
+     * it */
+    AGENT_LEFT,
+    AGENT_ERROR, /* the agent could not go on; `error` says why */
 };
 
 struct agent_result {
     enum agent_outcome outcome;
-    int signal;            /* AGENT_SIGNALED */
-    int workers_started;   /* a worker was started at least once */
-    struct cr_error error; /* AGENT_ERROR, AGENT_LEFT */
-    const char *report;    /* AGENT_FAILED: text for stderr, ends in a newline; borrowed */
+    int signal;            /* for AGENT_SIGNALED: the signal that ended the job */
+    int workers_started;   /* 1 if a worker was started at least once */
+    struct cr_error error; /* for AGENT_ERROR and AGENT_LEFT: the reason */
+    /* for AGENT_FAILED: text for stderr, ends in a newline; valid until agent_free() */
+    const char *report;
 };
 
 struct agent;
 
-/* Makes this process fit to hold workers: sub-reaper of its descendants, SIGCHLD not ignored, the limit
- * of open files raised as far as it goes (workers get the old one back).
- * Process-wide, and therefore the choice of a front end, in main, before threads start. From then on
- * a child in a foreign session that nobody here started is taken for an orphan of a worker: reaped
- * when it dies and killed when the worker group ends. Children that this process already has by now,
- * and children in our own session (popen, uv_spawn), are never touched.
- * Returns 0, or a negative errno with a text. */
+/* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD
+ * to its default if it was ignored, and raises the limit of open files as far as possible (workers
+ * get the old limit). Returns 0, or a negative errno and sets err to a text that says what failed.
+ *
+ * These settings affect the whole process, so the front end decides about them: it calls this
+ * function in main, before it starts threads. After the call, a child in another Unix session that
+ * no part of crun started counts as an orphan of a worker: it is reaped when it dies, and killed
+ * when the worker group ends. Children that exist at the time of the call, and children in our own
+ * Unix session (popen, uv_spawn), are never touched. */
 int agent_claim_process(struct cr_error *err);
 
-/* Checks what can be checked before anything starts (log folder, program, ports) and begins.
- * on_done runs once, on the loop, when no worker and no handle of the agent is left.
- * Returns 0, or a negative errno with a text; then nothing was started and on_done never runs. */
+/* Checks what can be checked before workers start (log folder, ports), and starts the agent. `job`
+ * must stay valid until on_done. on_done runs once, on the loop, when no worker and no handle of
+ * the agent is left. Returns 0, or a negative errno and sets err to a text that says what failed;
+ * in that case nothing was started and on_done never runs. */
 int agent_start(uv_loop_t *loop, const struct agent_job *job,
                 void (*on_done)(void *arg, const struct agent_result *result), void *arg,
                 struct agent **out, struct cr_error *err);
 
-/* The launcher got a handled signal: the workers get the same one, then SIGKILL after
- * shutdown_timeout_ms. A second call hastens: SIGTERM and the timeout anew. */
+/* Call this when the launcher has received a signal that ends it. The workers get the same signal,
+ * and SIGKILL after shutdown_timeout_ms. A second call sends SIGTERM and starts the timeout again;
+ * output that the console has not taken yet is discarded. */
 void agent_signal(struct agent *agent, int signum);
 
-/* This node is to go away within left_ms (`kind`: LEAVE, PREEMPTION or MAINTENANCE). Workers that count
- * their steps stop together with those of all nodes and may save what they have; then all of this
- * node's workers are stopped and the others go on without it. */
+/* Call this when this node has to leave the job within left_ms (`kind`: LEAVE, PREEMPTION or
+ * MAINTENANCE). Workers that count their steps stop at the agreed step together with those of the
+ * other nodes, and can save. After that, all workers of this node are stopped and the other nodes
+ * go on without it. */
 void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t left_ms,
                   const char *why);
 
-/* Asks the workers that have the worker runtime for their flight records. */
+/* Requests a flight record from each worker that uses the worker runtime. */
 void agent_dump(struct agent *agent, const char *why);
 
-void agent_free(struct agent *agent); /* after on_done */
+void agent_free(struct agent *agent); /* call it after on_done */
 
 #endif

@@ -1,5 +1,5 @@
-/* Two halves: noting facts, and gathering all evidence into what the verdict wants to know.
- * Gathering reads files, so it is done only when a line or a report is to be written. */
+/* Records facts, and gathers all evidence into the input of the verdict. Gathering reads files, so
+ * it is done only when a line or a report has to be written. */
 #include "agent/case_file.h"
 
 #include "agent/report/report.h"
@@ -49,21 +49,21 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
 
 /* ---- gathering evidence ---- */
 
-/* The texts that one struct verdict_worker points to. */
+/* The memory that one struct verdict_worker points to. */
 struct evidence {
     char error_path[LOG_PATH_MAX], folder[LOG_PATH_MAX];
     struct cr_buffer last_output;
 };
 
-/* The verdict's input about every worker that did not end well. */
+/* The input of the verdict: one element for each worker that did not end well. */
 struct gathered {
     struct verdict verdict;
     struct verdict_worker *workers;
     struct evidence *evidence;
 };
 
-/* A worker that we stopped and that answered SIGTERM with status 0 is a victim, so it is listed
- * too. */
+/* Whether the verdict has to list the worker. It lists a worker that we stopped, too, even if it
+ * ended with status 0 after our SIGTERM: that worker is a victim. */
 static bool did_not_end_well(const struct case_worker *w) {
     return w->has_ended && (w->how.exit_code != 0 || w->how.signal_sent != 0);
 }
@@ -107,7 +107,7 @@ static uint64_t oom_kills_since(uint64_t before) {
     return now > before ? now - before : 0;
 }
 
-/* Without memory it gathers nothing, as if all workers had ended well. */
+/* Gathers the evidence. If memory is short it gathers nothing, as if all workers had ended well. */
 static void gather(const struct case_file *c, struct gathered *g) {
     uint32_t workers = c->job->rendezvous.local_world_size, count = 0;
     for (uint32_t i = 0; i < workers; i++) count += did_not_end_well(&c->workers[i]) ? 1 : 0;
@@ -144,8 +144,8 @@ static const struct verdict_worker *first_failure(const struct gathered *g) {
 
 /* ---- writing ---- */
 
-/* Copies what the first failed worker wrote about itself to our own error file, if our parent gave
- * us the path of one. */
+/* Copies the error record of the worker that failed first to our own error file, if our parent has
+ * given us the path of one. */
 static void copy_error_file(const struct case_file *c, const struct gathered *g) {
     const struct verdict_worker *first = first_failure(g);
     const char *path = c->job->own_error_file;

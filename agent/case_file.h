@@ -1,6 +1,6 @@
-/* The case file: what is known about the end of each worker, so that the verdict (agent/report) can
- * tell which one failed first and why. The agent notes facts when they happen; the case file adds
- * error files and the last output when the verdict is needed. */
+/* The case file collects what is known about the end of each worker, so that the verdict
+ * (agent/report) can state which worker failed first and why. The agent records facts in it when
+ * they happen. Error files and the last output are read only when a verdict is needed. */
 #ifndef AGENT_CASE_FILE_H
 #define AGENT_CASE_FILE_H
 
@@ -11,15 +11,15 @@
 
 #include <stdbool.h>
 
-/* What is known of one worker. A worker that stays alive keeps its record over several rounds. */
+/* The record of one worker. A worker that stays alive keeps its record over several rounds. */
 struct case_worker {
     bool has_ended;
-    struct worker_exit how; /* once it has ended */
-    uint32_t attempt;       /* in which its process was started: names its log folder */
-    int64_t started_ns;     /* wall clock: when it got its place in the round */
-    bool timer_expired;     /* its own timer was over (watchdog.h), so it was sent a signal */
-    int64_t hung_ms;        /* it was killed for making no step for so long; 0 = it was not … */
-    uint64_t hung_step;     /* … after this step */
+    struct worker_exit how; /* set if has_ended */
+    uint32_t attempt;       /* the attempt that started its process, which names its log folder */
+    int64_t started_ns;     /* wall clock: when it was started, or got its ranks in a new round */
+    bool timer_expired;     /* its own timer expired (watchdog.h), so it was sent a signal */
+    int64_t hung_ms;    /* it was killed because it made no step for so many ms; 0 = it was not */
+    uint64_t hung_step; /* if hung_ms > 0: the last step that it made */
 };
 
 struct case_file {
@@ -28,31 +28,35 @@ struct case_file {
     const struct log_dir *logs;
     struct log_relay *relay;
     struct case_worker *workers; /* by local rank */
-    uint32_t first_rank, restarts; /* of the round */
-    uint64_t oom_kills;            /* that our memory cgroup had counted before the round */
-    char broken[512]; /* the round ended because of this, although no worker failed; or "" */
+    uint32_t first_rank, restarts; /* of the current round */
+    uint64_t oom_kills;            /* the memory cgroup's count of kills when the round began */
+    /* why the round ended, if a worker gave it up although none had failed; else "" */
+    char broken[512];
 };
 
-/* The pointers are borrowed. 0 or -ENOMEM. */
+/* Initialises a case file. The pointers must stay valid until case_file_done(). Returns 0 or
+ * -ENOMEM. */
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs);
-void case_file_done(struct case_file *c); /* a zeroed one is fine */
+void case_file_done(struct case_file *c); /* also for a zeroed case file */
 
-/* A round begins; records of its workers are begun anew one by one. */
+/* Call the first function when a round begins, and the second one for each worker that is started
+ * in it, which clears that worker's record. */
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round);
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank);
 
 void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how);
-/* This worker gave up the round though none had failed. */
+/* Records that this worker called crunrt_rejoin() although no worker had failed. */
 void case_file_add_broken(struct case_file *c, uint32_t local_rank);
 
-/* Appends one line about the first failure and a NUL. Appends nothing if there is none to tell of,
- * or no memory. */
+/* Appends one line about the first failure and a NUL. Appends nothing if no worker failed, or if
+ * memory is short. */
 void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
 
-/* Writes the failure report, NUL-terminated, and copies the first failure's error file to where our
- * own parent wants it. `failures`: of this node's workers in this round. `reason`: what the
- * rendezvous says of a failure elsewhere. Returns the text, borrowed until `out` changes. */
+/* Writes the failure report to `out` and returns it as a string, which is valid until `out`
+ * changes. Also copies the error file of the first failure to the job's own_error_file. `failures`:
+ * how many of this node's workers failed in this round. `reason`: the rendezvous's text about a
+ * failure on another node. */
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out);
 

@@ -1,4 +1,6 @@
-/* The variables are two tables, X-macros, so that a variable cannot be set and yet be inherited twice. */
+/* Builds the environment and the arguments of workers. The variables are listed in tables
+ * (X-macros), from which both the writing of a variable and the removal of an inherited one of that
+ * name are made. */
 #include "agent/environment.h"
 
 #include "base/template.h"
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The same for all workers of a node in an attempt: V(name, format, value). */
+/* Variables with one value for all workers of a node in an attempt: V(name, format, value). */
 #define SHARED_VARIABLES(V)                                                                        \
     V("WORLD_SIZE", "%u", e->round->world_size)                                                    \
     V("LOCAL_WORLD_SIZE", "%u", e->job->rendezvous.local_world_size)                               \
@@ -24,15 +26,15 @@
     V("TORCHELASTIC_RUN_ID", "%s", e->job->rendezvous.run_id)                                      \
     V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
 
-/* Set only where the launcher's environment has nothing to say: V(name, value, condition). The
- * second name is what torch before 2.2 read. */
+/* Variables that are set only if the launcher's environment does not have them: V(name, value,
+ * condition). torch before 2.2 reads NCCL_ASYNC_ERROR_HANDLING, later versions the longer name. */
 #define DEFAULT_VARIABLES(V)                                                                       \
     V("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                   \
     V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
 enum {
-    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_LINK, OWN_VISIBLE, OWN_COUNT
+    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_CHANNEL, OWN_VISIBLE, OWN_COUNT
 };
 
 static const char *const own_names[OWN_COUNT] = {
@@ -70,9 +72,10 @@ static int is_replaced(const struct environment *e, const char *entry) {
     return 0;
 }
 
-/* ---- what an attempt shares ---- */
+/* ---- the variables that all workers share ---- */
 
-/* NUL-terminated texts, one after the other: the buffer may move while it grows. */
+/* Writes the shared variables, each ended by a NUL, into one buffer. Pointers to them are made
+ * afterwards, because the buffer may move while it grows. */
 static int write_shared(struct environment *e, char *const *inherited) {
     int rc = 0;
 #define V(name, format, value)                                                                     \
@@ -163,9 +166,11 @@ void environment_done(struct environment *e) {
     *e = (struct environment){0};
 }
 
-/* ---- what is one worker's own ---- */
+/* ---- one worker's own variables and arguments ---- */
 
-/* The i-th entry of the list, blanks around it trimmed; or the number itself without a list. */
+/* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank: the entry of the launcher's
+ * list at index local_rank, without blanks around it; or local_rank itself if the launcher has no
+ * list. */
 static int write_visible(struct environment *e, uint32_t local_rank, struct cr_error *err) {
     const char *at = e->visible_devices;
     if (at == NULL) return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%u", local_rank);
@@ -190,7 +195,7 @@ static int end_text(struct environment *e, int rc) {
 }
 
 static int write_own(struct environment *e, uint32_t local_rank, const char *error_file,
-                     const char *link, struct cr_error *err) {
+                     const char *channel, struct cr_error *err) {
     unsigned shown = e->job->virtual_local_rank ? 0 : local_rank;
     const char *const *name = own_names;
     struct cr_buffer *b = &e->own;
@@ -202,7 +207,7 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
         rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_RANK],
                                           e->round->first_role_rank + local_rank));
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ERROR_FILE], error_file));
-    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", link));
+    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", channel));
     if (rc == 0 && e->job->virtual_local_rank) {
         rc = end_text(e, write_visible(e, local_rank, err));
     }
@@ -210,9 +215,9 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
 }
 
 int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
-                    const char *link, char *const **envp, struct cr_error *err) {
+                    const char *channel, char *const **envp, struct cr_error *err) {
     cr_buffer_clear(&e->own);
-    int rc = write_own(e, local_rank, error_file, link, err);
+    int rc = write_own(e, local_rank, error_file, channel, err);
     if (rc == -ENOMEM) return cr_fail(err, rc, "no memory left for a worker's environment");
     if (rc < 0) return rc;
     (void) point_at_texts(e->envp, &e->own);

@@ -1,6 +1,7 @@
-/* From top to bottom: one connection (sending, closing), the limit from step to step, packets from
- * workers, accepting connections, and the calls of worker_channel.h. Any process of the machine can
- * connect: until it has sent HELLO with the token of a living worker it is a stranger. */
+/* The agent's end of the channels. From top to bottom: one connection (sending, closing), the step
+ * timeout, packets from workers, accepting connections, and the functions of worker_channel.h. Any
+ * process of the machine can connect to the socket, so a connection counts as a stranger until it
+ * has sent HELLO with the token of a living worker. */
 #include "agent/worker_channel.h"
 
 #include "base/token.h"
@@ -23,7 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define STRANGERS_MAX 64 /* connections that have not sent HELLO yet; more are refused */
+#define STRANGERS_MAX 64 /* connections without HELLO, beyond one per worker; more are refused */
 #define NO_RANK       UINT32_MAX
 #define LIMIT_MAX_MS  (INT64_C(1000) * 3600 * 24 * 365)
 
@@ -31,22 +32,23 @@ struct channel {
     struct worker_channels *owner;
     uv_poll_t poll;
     int fd;
-    uint32_t local_rank; /* NO_RANK: it has not sent HELLO yet */
-    int pidfd;           /* for the dump signal; -1 = none */
+    uint32_t local_rank; /* NO_RANK = it has not sent HELLO yet */
+    int pidfd;           /* the worker's process, for the dump signal; -1 = none */
     int dump_signal;
-    struct channel_page *page; /* NULL before HELLO */
-    int64_t limit_since_ns;    /* the limit counts from here or from the last step, whichever is later;
-                                  INT64_MAX: the worker is parked and has no limit */
-    int64_t overdue_for_ns;    /* on_hung has reported the step that was due at this moment */
+    struct channel_page *page; /* NULL until HELLO has come */
+    /* The step timeout runs from this moment or from the last step, whichever is later. INT64_MAX =
+     * it does not run, because the worker is parked. */
+    int64_t limit_since_ns;
+    int64_t overdue_for_ns; /* on_hung has reported the step that was due at this time */
     LIST_ENTRY(channel) of_strangers;
 };
 
 LIST_HEAD(channel_list, channel);
 
 struct slot {
-    char token[CHANNEL_TOKEN_MAX]; /* "" = no worker was started yet */
+    char token[CHANNEL_TOKEN_MAX]; /* the worker's token; "" = no worker was started yet */
     struct channel *channel;
-    uint64_t stopped_for; /* from the page of the last channel, once that is closed */
+    uint64_t stopped_for; /* copied from the page when its channel is closed */
 };
 
 struct worker_channels {
@@ -85,7 +87,8 @@ static void on_channel_closed(uv_handle_t *handle) {
     free_if_closed(l);
 }
 
-/* The local rank is free at once; the memory is freed when the loop has closed the handle. */
+/* Closes a channel. Its local rank can have a new channel at once; the memory is freed when the
+ * loop has closed the handle. */
 static void cut_off(struct channel *k) {
     struct worker_channels *l = k->owner;
     if (k->local_rank == NO_RANK) {
@@ -101,8 +104,8 @@ static void cut_off(struct channel *k) {
     uv_close((uv_handle_t *) &k->poll, on_channel_closed);
 }
 
-/* Never waits: packets are few and small, so a socket is full only if the worker does not read at
- * all, and then the channel is useless. */
+/* Sends a packet without blocking. A full socket is an error: packets are few and small, so the
+ * socket is full only if the worker has stopped reading, and such a channel is useless. */
 static int send_packet(struct channel *k, const struct channel_packet *packet, int pass_fd) {
     struct iovec part = {.iov_base = (void *) packet, .iov_len = sizeof(*packet)};
     union {
@@ -139,18 +142,18 @@ static int64_t limit_of(const struct channel *k) {
     return own < LIMIT_MAX_MS ? own : LIMIT_MAX_MS;
 }
 
-/* When the next step is overdue; INT64_MAX: never. */
+/* Returns when the worker's next step becomes overdue, or INT64_MAX if it never does. */
 static int64_t due_ns(const struct channel *k) {
     int64_t limit = limit_of(k), last = atomic_load(&k->page->stepped_ns), now = cr_monotonic_ns();
     if (limit <= 0 || k->limit_since_ns == INT64_MAX) return INT64_MAX;
-    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX; /* it is saving */
+    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX; /* the worker is saving */
     if (last < k->limit_since_ns || last > now) last = k->limit_since_ns;
     return last + limit * CR_NS_PER_MS;
 }
 
 static void on_limit(uv_timer_t *timer);
 
-/* Runs the timer to the first moment at which a step may be overdue, or stops it. */
+/* Starts the timer for the first moment at which a step may be overdue, or stops it. */
 static void arm_limit(struct worker_channels *l) {
     int64_t first = INT64_MAX, now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
@@ -191,8 +194,8 @@ static struct slot *slot_of_token(struct worker_channels *l, const char *token) 
     return NULL;
 }
 
-/* Makes a page that the worker cannot shrink: reading a truncated mapping would be a SIGBUS for us.
- * Returns its descriptor, or -1. */
+/* Makes a page. Its seals keep the worker from shrinking it, because reading a truncated mapping
+ * would end us with SIGBUS. Returns its descriptor, or -1. */
 static int make_page(struct channel_page **out) {
     int fd = memfd_create("crun-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
@@ -207,8 +210,8 @@ static int make_page(struct channel_page **out) {
     return fd;
 }
 
-/* Opens a pidfd of the process that connected, for the dump signal: by a bare pid the signal could
- * hit another process that got the same pid later. */
+/* Opens a pidfd of the process that connected, for the dump signal. A signal to its pid could hit
+ * another process that has got the pid later. */
 static void find_process(struct channel *k, int dump_signal) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -229,7 +232,8 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
         refuse(k, "its token belongs to no living worker");
         return;
     }
-    if (slot->channel != NULL) cut_off(slot->channel); /* before an exec of its process */
+    /* a channel from before an exec of the process */
+    if (slot->channel != NULL) cut_off(slot->channel);
     int page_fd = make_page(&k->page);
     LIST_REMOVE(k, of_strangers);
     l->strangers--;
@@ -272,7 +276,7 @@ static void take_packet(struct channel *k, const struct channel_packet *p) {
     }
 }
 
-/* Reads one packet per turn of the loop: an event may close this very channel. */
+/* Reads only one packet per call, because the event for it may close this channel. */
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct channel *k = poll->data;
     struct channel_packet raw, p;

@@ -1,10 +1,10 @@
 /* The agent's end of the channels to its workers (contract/channel.h): one listening socket per
- * node, and one connection and one page of shared memory per worker that connects. This part knows
- * packets and pages, but no rounds and no policy.
+ * node, and one connection and one page of shared memory per worker that connects. This part
+ * handles packets and pages; node.c decides what they mean.
  *
- * Workers that do not link the worker runtime never connect; then all of this costs one socket.
- * Nothing polls: a worker's page is read when the node needs it. For workers with a limit from step
- * to step, one timer runs to the earliest moment at which a step may be overdue. */
+ * A worker that does not use the worker runtime never connects, so it costs nothing here. A
+ * worker's page is read when the node needs it, so the agent does not poll. For workers with a step
+ * timeout, one timer of the loop runs until the earliest moment at which a step may be overdue. */
 #ifndef AGENT_WORKER_CHANNEL_H
 #define AGENT_WORKER_CHANNEL_H
 
@@ -14,52 +14,56 @@
 
 #include <uv.h>
 
-/* Room for "CRUN_AGENT=<address>:<token>" and its NUL. */
+/* Size of a buffer for "CRUN_AGENT=<address>:<token>" and its NUL. */
 #define WORKER_CHANNEL_VARIABLE_MAX                                                                \
     (sizeof(CHANNEL_VARIABLE) + CHANNEL_ADDRESS_MAX + CHANNEL_TOKEN_MAX)
 
 struct worker_channels;
 
-/* Called on the loop's thread, never from inside a call below. */
+/* Callbacks. They run on the loop's thread, never from inside a function below. */
 struct worker_channel_events {
     void (*on_ready)(void *arg, uint32_t local_rank, uint64_t change_id);
     void (*on_rejoin)(void *arg, uint32_t local_rank);
     void (*on_dumped)(void *arg, uint32_t local_rank, uint64_t dump_id, const char *path);
-    /* The worker made no step for `ms`, its limit; it has made `step` of them. Comes once, until
-     * the worker makes another step. */
+    /* The worker has made no step for `ms`, its step timeout; `step` is the number of steps it has
+     * made. Runs once per hang: it runs again only after the worker has made another step. */
     void (*on_hung)(void *arg, uint32_t local_rank, uint64_t step, int64_t ms);
 };
 
-/* limit_ms: the limit from step to step for workers that set none themselves; 0 = none.
- * `events` is copied. Returns 0, or a negative errno with a text. */
+/* Opens the listening socket. limit_ms is the step timeout for workers that set none themselves; 0
+ * = none. Copies `events`. Returns 0, or a negative errno and sets err to a text that says what
+ * failed. */
 int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
                          const struct worker_channel_events *events, void *arg,
                          struct worker_channels **out, struct cr_error *err);
 
-/* Prepares the start of a worker: closes the channel of the process that had this local rank, and
- * writes the variable for the new worker's environment. Returns 0 or -EIO (no random numbers). */
+/* Prepares the start of a worker: closes the channel of the process that had this local rank
+ * before, and writes the variable CRUN_AGENT=… for the new worker's environment. Returns 0, or -EIO
+ * if there are no random numbers for the token. */
 int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
                             char variable[WORKER_CHANNEL_VARIABLE_MAX]);
 
-/* All zero for a worker without a channel, except stopped_for: a worker closes its channel when it
- * exits, usually before its exit is reported, and the exit means something else if it stopped for a
- * change. */
+/* Reads a worker's progress from its page. If the worker has no channel (any more), all fields are
+ * 0 except stopped_for, which keeps its last value: a worker's channel closes when the worker
+ * exits, usually before its exit is reported, and the node must still know whether the worker ended
+ * because a change asked it to stop. */
 void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
                                struct worker_progress *out);
 
-/* Sends a packet, then rings the bell. Returns 0, -ENOTCONN, or the kernel's error; after an error
- * the channel is closed. */
+/* Sends a packet to a worker and increments the bell in its page. Returns 0, -ENOTCONN, or the
+ * errno of the send as a negative number; after such an error the channel is closed. */
 int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
                          const struct channel_packet *packet);
 
-/* Asks for the flight record by the worker's dump signal; on_dumped follows if the worker can write
- * one. Returns 0, -ENOTSUP (it has no handler for the signal), -ENOTCONN or -ESRCH. */
+/* Sends the worker its dump signal, which requests its flight record; on_dumped runs if the worker
+ * can write one. Returns 0, -ENOTSUP (the worker has no handler for the signal), -ENOTCONN or
+ * -ESRCH. */
 int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uint64_t dump_id);
 
-/* From now on the worker's page counts the steps of a new round. */
+/* Prepares a worker's page for a new round: sets its steps to 0 and starts its step timeout. */
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank);
 
-/* Frees the object after all its handles are closed, then calls on_close. */
+/* Closes all channels, frees the object when its handles are closed, and calls on_close. */
 void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg));
 
 #endif

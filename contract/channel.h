@@ -1,26 +1,29 @@
-/* The channel between an agent and one of its workers: a connection for packets, and a page of shared
- * memory for the worker's progress. The agent and the worker runtime both include this header; neither
- * includes the other.
+/* The channel between an agent and one of its workers: a connection for packets, and a page of
+ * shared memory for the worker's progress. The agent and the worker runtime both include this
+ * header; neither includes the other's headers.
  *
  * The agent listens on an abstract SOCK_SEQPACKET address and gives each worker the variable
  *     CRUN_AGENT=<address without its first NUL>:<the worker's token>
- * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of the
- * page; both map it. From then on a step costs no system call: the worker writes its progress into the
- * page, and the agent rings a bell in the page (a counter) when it has sent a packet. A packet is one
- * struct channel_packet, always of full size; anything else ends the connection. A worker without a
- * channel is stopped like any program.
+ * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of
+ * the page, and both sides map the page. From here on a step costs no system call: the worker
+ * writes its progress into the page, and the agent increments a counter in the page, the bell,
+ * after each packet that it sends. A packet is one struct channel_packet, always of full size; if a
+ * side receives anything else, it closes the connection. A worker without a channel is stopped by
+ * signals only.
  *
- * A change with notice lets all ranks stop after the same number of steps. The order matters:
+ * A change with notice lets all ranks stop after the same number of steps. The order of these
+ * accesses matters:
  *
- *   agent:                        sends CHANGE, rings the bell, then reads `step`
+ *   agent:                        sends CHANGE, increments the bell, then reads `step`
  *   worker, in crunrt_step():     writes `step`, then reads the bell
  *
- * All four accesses are sequentially consistent. So either the worker sees the bell in this step and
- * waits in it, or the agent reads this step; the worker can be at most one step beyond what the agent
- * read. Example: the agent reads 7 while the worker is about to write 8. The worker then sees the bell
- * and waits in step 8. The coordinator takes the largest step that any agent read, and adds one: at
- * least 8, which no worker has passed. STOP_AT brings that agreed step. A worker that has made it sets
- * `stopped_for`, saves, and then sends READY or REJOIN, or ends with status 0. */
+ * The accesses to the page are sequentially consistent. So either the worker sees the bell in this
+ * step and waits in it, or the agent reads this step; the worker can be at most one step beyond
+ * what the agent read. Example: the agent reads 7 while the worker is about to write 8. The worker
+ * sees the bell after it has written 8, and waits in step 8. The coordinator takes the largest step
+ * that any agent read and adds one: at least 8, which no worker has passed. STOP_AT carries that
+ * agreed step. A worker that has made the agreed step sets `stopped_for`, saves, and sends READY or
+ * REJOIN, or ends with status 0. */
 #ifndef CONTRACT_CHANNEL_H
 #define CONTRACT_CHANNEL_H
 
@@ -31,29 +34,31 @@
 
 #define CHANNEL_VARIABLE    "CRUN_AGENT"
 #define CHANNEL_VERSION     1
-#define CHANNEL_ADDRESS_MAX 64 /* without the first NUL, with the last */
+/* bytes of the address, without its first NUL and with the last one */
+#define CHANNEL_ADDRESS_MAX 64
 #define CHANNEL_TOKEN_MAX   33 /* 16 random bytes in hexadecimal, and a NUL */
 #define CHANNEL_TEXT_MAX    256
 #define CHANNEL_PAGE_SIZE   4096
 
 enum channel_type {
     /* worker to agent */
-    CHANNEL_HELLO = 1,  /* the first packet; `hello` */
+    CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
     CHANNEL_READY = 2,  /* for change `id`: the worker has saved, its process may be stopped */
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits for ROUND in this process */
-    CHANNEL_DUMPED = 4, /* flight record `id` is written to the path in `text` (sent from a signal
-                           handler) */
-    CHANNEL_LIMIT = 5,  /* the worker has changed limit_ms in the page */
+    /* flight record `id` was written to the path in `text`; sent from a signal handler */
+    CHANNEL_DUMPED = 4,
+    CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
     /* agent to worker */
     CHANNEL_WELCOME = 65, /* answers HELLO; carries the page's descriptor (SCM_RIGHTS) */
-    CHANNEL_CHANGE = 66,  /* change `id` is announced; `change`, and the reason in `text` */
-    CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; `stop_at` */
-    CHANNEL_OVER = 68,    /* the round is over without notice, for the reason in `text` */
-    CHANNEL_ROUND = 69,   /* answers REJOIN: the worker's place in the next round; `place` */
-    CHANNEL_REFUSED = 70, /* the last packet, with the reason in `text` */
+    CHANNEL_CHANGE = 66,  /* change `id` is announced; uses `change`, and `text` for the reason */
+    CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; uses `stop_at` */
+    CHANNEL_OVER = 68,    /* the round is over without notice; `text` has the reason */
+    CHANNEL_ROUND = 69, /* answers REJOIN with the worker's ranks in the next round; uses `place` */
+    /* the agent closes the connection after this packet; `text` has the reason */
+    CHANNEL_REFUSED = 70,
 };
 
-/* Why a change comes; base/change_kind.h is the list. */
+/* Why a change comes: join, leave, …; base/change_kind.h has the list. */
 enum channel_change_kind {
 #define K(NAME, number, word, phrase) CHANNEL_CHANGE_##NAME = (number),
     CR_CHANGE_KINDS(K)
@@ -66,8 +71,9 @@ struct channel_packet {
     uint64_t id;
     union {
         struct {
-            uint32_t version;    /* CHANNEL_VERSION of the worker; the agent answers with its own */
-            int32_t dump_signal; /* its handler writes the flight record; 0 = none */
+            uint32_t version; /* CHANNEL_VERSION of the worker; WELCOME has the agent's */
+            /* signal whose handler writes the flight record; 0 = there is none */
+            int32_t dump_signal;
             char token[CHANNEL_TOKEN_MAX];
         } hello;
         struct {
@@ -75,13 +81,13 @@ struct channel_packet {
         } welcome;
         struct {
             uint32_t kind;   /* enum channel_change_kind */
-            int64_t left_ms; /* from now until the workers are stopped, ready or not */
+            int64_t left_ms; /* ms until the workers are stopped, whether ready or not */
         } change;
         struct {
             uint64_t step;
             int64_t left_ms;
         } stop_at;
-        struct { /* the same values as in the environment of a worker that is started */
+        struct { /* the values that a newly started worker gets in its environment */
             uint64_t round;
             uint32_t rank, world_size, local_rank, local_world_size;
             uint32_t group_rank, group_world_size, role_rank, role_world_size;
@@ -93,29 +99,30 @@ struct channel_packet {
     char text[CHANNEL_TEXT_MAX]; /* one line, NUL-terminated; may be empty */
 };
 
-/* How a worker answers changes. */
+/* When a worker can be stopped for a change. */
 enum channel_answer {
     CHANNEL_AFTER_STEP = 0, /* it can be stopped after the agreed step */
     CHANNEL_NOW = 1,        /* it can be stopped at any time */
     CHANNEL_NEEDS = 2,      /* it can be stopped `needs_ms` after the agreed step */
 };
 
-/* The page. Each side writes its own half, and reads the other half as it would read bytes from a
- * network: any value may stand there. */
+/* The page. Each side writes only its own half. It checks what it reads from the other half like
+ * bytes from a network, because the other process may write any value there. */
 struct channel_page {
     /* the worker's half */
-    _Atomic uint64_t step;      /* steps made in this round; 0: takes no part in changes (yet) */
-    _Atomic int64_t stepped_ns; /* monotonic clock, at the last step */
-    _Atomic int64_t limit_ms;   /* longest time from step to step; beyond it, the worker counts as
-                                   hung; 0: the job's own limit */
-    _Atomic int64_t needs_ms;   /* for CHANNEL_NEEDS */
+    _Atomic uint64_t step; /* steps made in this round; 0 = it takes no part in changes (yet) */
+    _Atomic int64_t stepped_ns; /* monotonic time of the last step */
+    /* longest time from step to step, after which the worker counts as hung; 0 = the job's limit */
+    _Atomic int64_t limit_ms;
+    _Atomic int64_t needs_ms;   /* time that it needs after the agreed step, for CHANNEL_NEEDS */
     _Atomic uint32_t answer;    /* enum channel_answer */
     _Atomic uint32_t can_rejoin;  /* 1: it can go on in its process after the round has ended */
-    _Atomic uint64_t stopped_for; /* id of the change for which it has stopped; 0 = none */
+    _Atomic uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
     /* the agent's half */
-    _Atomic uint32_t bell;    /* one more after each packet that was sent */
-    _Atomic uint64_t dump_id; /* of the flight record that the dump signal asks for */
-    _Atomic uint32_t over;    /* 1 from OVER to ROUND, for code that waits outside of a step */
+    _Atomic uint32_t bell;    /* incremented after each packet that the agent sends */
+    _Atomic uint64_t dump_id; /* id of the flight record that the dump signal requests */
+    /* 1 from OVER until ROUND, so that code which waits outside of a step can stop waiting */
+    _Atomic uint32_t over;
 };
 
 #endif

@@ -6,9 +6,10 @@
 
 #include <stddef.h>
 
-/* Copies the `len` received bytes to *out if they are one packet: exactly its size, and the reserved
- * field 0. Texts that a side reads as strings (`text`, and the token of HELLO) then end with a NUL;
- * any other field may hold any value. Returns 0 or -EPROTO, then without changing *out. */
+/* Copies the `len` received bytes to *out if they are one packet: exactly its size, and the
+ * reserved field 0. Texts that a side reads as strings (`text`, and the token of HELLO) then end
+ * with a NUL; any other field may hold any value. Returns 0 or -EPROTO, then without changing
+ * *out. */
 int channel_packet_decode(const void *bytes, size_t len, struct channel_packet *out);
 
 #endif

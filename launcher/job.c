@@ -119,7 +119,7 @@ static const struct simple_value {
 
 static int read_simple_value(struct builder *b, const struct simple_value *v) {
     const char *text = text_of(b, v->id);
-    int64_t nowhere;
+    int64_t nowhere = 0;
     void *to = v->offset == NOWHERE ? &nowhere : (void *) ((char *) b->job + v->offset);
     if (text == NULL) return 0;
     switch (v->grammar) {

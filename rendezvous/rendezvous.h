@@ -26,11 +26,11 @@ struct rendezvous;
  *
  * The life of a node: rendezvous_join(), then on_round, then one of
  *
- *   all workers ended well   call rendezvous_succeeded(). on_end follows when all nodes have done so,
- *                            or on_stop if another node failed or was lost meanwhile: all run again
+ *   all workers ended well   call rendezvous_succeeded(). on_end follows when all nodes have done
+ *                            so, or on_stop if another node failed or was lost: all run again
  *   a worker failed          call rendezvous_failed(), stop the other workers without waiting for
- *                            on_stop, then rendezvous_join(). If the budget is spent, on_end(FAILED)
- *                            comes instead, before or after that join
+ *                            on_stop, then rendezvous_join(). If the budget is spent,
+ *                            on_end(FAILED) comes instead, before or after that join
  *   on_stop                  stop the workers, then rendezvous_join()
  *   on_end                   stop the workers if there are any; nothing follows */
 struct rendezvous_events {

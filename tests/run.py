@@ -84,7 +84,8 @@ def reap_orphans():
             if not entry.name.isdigit() or int(entry.name) in RUNNING:
                 continue
             try:
-                state, parent = pathlib.Path(entry.path, "stat").read_text().rsplit(")", 1)[1].split()[:2]
+                state, parent = pathlib.Path(entry.path,
+                                             "stat").read_text().rsplit(")", 1)[1].split()[:2]
                 if int(parent) == os.getpid() and state == "Z":
                     os.waitpid(int(entry.name), os.WNOHANG)
             except (OSError, IndexError, ValueError):
@@ -109,7 +110,8 @@ def end_leftovers(mark, patience_s):
 def run_one(test, build, serial):
     mark = f"{os.getpid()}-{serial}"
     env = dict(os.environ, BUILD=os.path.relpath(build, ROOT), PYTHONDONTWRITEBYTECODE="1",
-               PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"), os.environ.get("PYTHONPATH", "")]),
+               PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"),
+                                           os.environ.get("PYTHONPATH", "")]),
                CK_FORK="yes", **{MARK: mark})
     if build.name == "tsan":
         env["TSAN_OPTIONS"] = f"{env.get('TSAN_OPTIONS', '')} suppressions={ROOT / 'make' / 'tsan.supp'}"
@@ -118,8 +120,10 @@ def run_one(test, build, serial):
     with tempfile.TemporaryFile() as output:
         try:
             with STARTING:
-                child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
-                                         stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+                child = subprocess.Popen([str(test.path)], cwd=ROOT, env=env,
+                                         stdin=subprocess.DEVNULL,
+                                         stdout=output, stderr=subprocess.STDOUT,
+                                         start_new_session=True)
                 RUNNING.add(child.pid)
             status = child.wait(test.timeout)
         except subprocess.TimeoutExpired:
@@ -151,7 +155,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
-    parser.add_argument("--filter", default="", help="only tests whose name this regular expression finds")
+    parser.add_argument("--filter", default="",
+                        help="only tests whose name this regular expression finds")
     parser.add_argument("--repeat", type=int, default=1, help="run each test so many times")
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=[])
     args = parser.parse_args()

@@ -34,7 +34,8 @@ OBJCOPY ?= objcopy
 # ---- backends: modules with one exported table each, worker_runtime/backends/backend.h ----
 
 backend_common := $(call objects,base/error.c worker_runtime/backends/reduce/reduce.c)
-$(call objects,worker_runtime/backends/reduce/reduce.c): ours_CFLAGS += $(if $(SANITIZE)$(COVERAGE),,-O3)
+reduce_CFLAGS  := $(if $(SANITIZE)$(COVERAGE),,-O3)
+$(call objects,worker_runtime/backends/reduce/reduce.c): ours_CFLAGS += $(reduce_CFLAGS)
 
 module_LD = $(CC)
 $(BUILD)/lib/crunrt/%.so:

@@ -1,5 +1,6 @@
-/* From top to bottom: the two writers of a worker's state, changes with notice, stopping and
- * keeping workers, starting a round, the step that feeds the group's table, then the events. */
+/* The decisions of one node: see node.h. From top to bottom: the two functions that write a
+ * worker's state, changes with notice, stopping and keeping workers, starting a round, the step of
+ * the group's table, and the events. */
 #include "agent/node/node.h"
 
 #include "base/assert.h"
@@ -54,8 +55,9 @@ static bool is_kept(enum worker_state state) {
     return state == WORKER_KEPT || state == WORKER_PARKED;
 }
 
-/* The only writer of a worker's state. A worker is kept (stop() spares it) in two states and in no
- * other one. */
+/* Sets a worker's state; no other function writes it. stop() has to spare a worker in the states
+ * KEPT and PARKED only, so the action `keep` is called when the worker enters or leaves these
+ * states. */
 static void worker_enter(struct node *n, struct node_worker *w, enum worker_state next,
                          int64_t until_ms) {
     enum worker_state before = w->state;
@@ -69,7 +71,7 @@ static void worker_enter(struct node *n, struct node_worker *w, enum worker_stat
     }
 }
 
-/* The only writer of a worker's part in the announced change. */
+/* Sets a worker's part in the announced change; no other function writes it. */
 static void worker_take_part(struct node *n, struct node_worker *w, enum part_state next) {
     if (w->part == next) return;
     say(n, CR_LOG_DEBUG, "worker %u, change %" PRIu64 ": %s -> %s", index_of(n, w), n->change.id,
@@ -124,9 +126,10 @@ static bool counts_steps(const struct worker_progress *p) {
     return p->connected && p->step > 0 && p->answer != CHANNEL_NOW;
 }
 
-/* Sends the announcement first and reads the step after it: a worker that makes a step in between
- * has seen the announcement, so it has begun at most one step more than what is read here. Returns
- * that step, or -1: the worker takes no part and may be stopped at any time. */
+/* Freezes a worker: sends it the announcement of the change and reads its step afterwards. A worker
+ * that makes a step in between has seen the announcement, so it makes at most one step more than
+ * what is read here (contract/channel.h). Returns that step, or -1 if the worker takes no part in
+ * the change, so that it can be stopped at any time. */
 static int64_t freeze(struct node *n, struct node_worker *w, const struct channel_packet *p,
                       int64_t *needs_ms) {
     struct worker_progress progress;
@@ -143,9 +146,9 @@ static bool is_awaited(const struct node_worker *w) {
     return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED);
 }
 
-/* The node is ready when none of its workers has to make the agreed step any more. */
+/* Reports the node ready if no worker still has to make the agreed step. */
 static void report_if_ready(struct node *n) {
-    if (n->group.state != GROUP_RUNNING) return; /* the round ends already */
+    if (n->group.state != GROUP_RUNNING) return; /* the round is ending already */
     if (!n->change.is_set || n->change.reported_ready) return;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         if (is_awaited(&n->workers[i])) return;
@@ -159,7 +162,8 @@ static void worker_is_ready(struct node *n, struct node_worker *w) {
     report_if_ready(n);
 }
 
-/* It made the agreed step and stopped there; a page also tells this of a worker that has ended. */
+/* Whether the worker has made the agreed step and stopped there. This also works for a worker that
+ * has ended, because stopped_for is kept from its page. */
 static bool stopped_for_change(const struct node *n, const struct node_worker *w) {
     struct worker_progress progress;
     if (w->part == PART_READY) return true;
@@ -178,12 +182,14 @@ static void forget_change(struct node *n) {
 
 /* ---- stopping workers, and keeping those that can go on ---- */
 
-/* Workers are kept for the next round; a node that leaves, or whose job ends, has none. */
+/* Whether workers can be kept for the next round. A node that leaves, or whose job ends, has no
+ * next round. */
 static bool may_keep(const struct node *n) {
     return n->group.ending == GROUP_GOES_ON && !n->notice.given;
 }
 
-/* A worker that can rejoin learns that its round is over, and has the grace to park. */
+/* Sends OVER to a worker that can rejoin, so that it parks within the grace. Returns false if it
+ * cannot rejoin or cannot be reached. */
 static bool keep_running_worker(struct node *n, struct node_worker *w) {
     struct worker_progress progress;
     struct channel_packet over = {.type = CHANNEL_OVER};
@@ -193,7 +199,8 @@ static bool keep_running_worker(struct node *n, struct node_worker *w) {
     return send_packet(n, w, &over) == 0;
 }
 
-/* A hung worker stays HUNG: its SIGKILL comes sooner than that of the others. */
+/* Moves one worker to the state in which it is stopped or kept. A hung worker stays HUNG, because
+ * it gets its SIGKILL sooner than the others. */
 static void stop_worker(struct node *n, struct node_worker *w) {
     bool keeps = may_keep(n);
     switch (w->state) {
@@ -217,7 +224,8 @@ static void stop_worker(struct node *n, struct node_worker *w) {
     }
 }
 
-/* The group only counts it; no action follows. */
+/* Makes a parked worker one that is being stopped. The group only counts it, so its actions are
+ * ignored. */
 static void unpark(struct node *n, int64_t now_ms, struct node_worker *w) {
     struct group_event event = {.type = GROUP_EVENT_UNPARKED, .now_ms = now_ms};
     worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
@@ -239,10 +247,10 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
     stop_processes(n, signum, grace_ms);
 }
 
-/* The job's end became known while workers are being stopped: kept ones are stopped, too. They get
- * what is left of the others' grace. If others are still being stopped, a second stop() would
- * signal those again, so only the kept ones get a signal, and node_tick() kills them when the grace
- * is over. */
+/* Stops kept workers, because the job's end became known while workers are being stopped. Kept
+ * workers get the rest of the grace. If other workers are still being stopped, a second stop()
+ * would signal those again, so only the kept workers get a signal here, and node_tick() kills them
+ * when the grace is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
     int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;
@@ -261,7 +269,8 @@ static void stop_kept_workers(struct node *n, int64_t now_ms) {
 
 /* ---- starting a round ---- */
 
-/* A worker that cannot be reached is ended, and so fails as a worker of this round. */
+/* Hands the new round over to a parked worker. If it cannot be reached, it is killed and counts as
+ * a failed worker of this round. */
 static void hand_over(struct node *n, struct node_worker *w) {
     worker_enter(n, w, WORKER_RUNNING, CR_FOREVER);
     if (n->actions->hand_over(n->arg, index_of(n, w)) < 0) {
@@ -269,8 +278,8 @@ static void hand_over(struct node *n, struct node_worker *w) {
     }
 }
 
-/* Parked workers go on as they are; all others are started. Returns false if any is missing;
- * *running of them are there, if only to be stopped. */
+/* Starts the round: parked workers go on in their processes, all others are started. Stores in
+ * *running how many workers are alive. Returns false if any worker is missing. */
 static bool start_workers(struct node *n, uint32_t *running) {
     n->is_broken = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
@@ -330,7 +339,8 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
     step(n, &event);
 }
 
-/* A parked worker that is dead already does not count: it cannot be in the next round. */
+/* Whether all workers that are left are parked and alive. A parked worker that is dead already
+ * gives false, because it cannot be in the next round. */
 static bool only_parked_live(const struct node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct node_worker *w = &n->workers[i];
@@ -340,8 +350,8 @@ static bool only_parked_live(const struct node *n) {
     return true;
 }
 
-/* A worker ended or parked, or the processes are gone: perhaps the stop is complete. A node that
- * has given notice does not join again. */
+/* Checks whether the stop is complete; called when a worker has ended or parked, or the processes
+ * are gone. If it is complete, the node joins again, or leaves if it has given notice. */
 static void check_stop_complete(struct node *n, int64_t now_ms) {
     if (n->group.state != GROUP_STOPPING || !n->processes_gone || !only_parked_live(n)) return;
     forget_change(n);
@@ -368,7 +378,8 @@ void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome) {
     feed(n, now_ms, type, 0, CR_FOREVER);
 }
 
-/* A hung worker counts: the steps that it made are made. */
+/* Whether the worker can take part in a change. A hung worker can, because the agreed step must not
+ * be smaller than the steps that it has made. */
 static bool may_take_part(const struct node_worker *w) {
     return w->state == WORKER_RUNNING || w->state == WORKER_HUNG;
 }
@@ -406,7 +417,8 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
         struct node_worker *w = &n->workers[i];
         if (!lives(w) || w->part != PART_FROZEN) continue;
         worker_take_part(n, w, PART_AGREED);
-        (void) send_packet(n, w, &p); /* a broken channel: the change ends when its time is over */
+        /* if the channel is broken, the change ends when its time is over */
+        (void) send_packet(n, w, &p);
     }
     report_if_ready(n);
 }
@@ -447,8 +459,8 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
     if (is_awaited(w) && change_id == n->change.id) worker_is_ready(n, w);
 }
 
-/* Parking is right in a running round, and later for a worker that was kept for it; a worker that
- * is being stopped already comes too late. */
+/* A worker wants to park. It is accepted in a running round, and from a kept worker while the round
+ * is being stopped. It is ignored from a worker that is already being stopped. */
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
     struct node_worker *w = &n->workers[worker];
     if (w->state != WORKER_RUNNING && w->state != WORKER_KEPT) return;
@@ -479,7 +491,8 @@ void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_
     if (w->state == WORKER_HUNG) kill_hung(n, w);
 }
 
-/* The flight record comes first: it shows in which operation the worker hangs. */
+/* A worker hangs. Its flight record is requested before it is killed, because the record shows in
+ * which operation the worker hangs. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step_made,
                       int64_t ms) {
     struct node_worker *w = &n->workers[worker];
@@ -534,7 +547,8 @@ static void leave_now(struct node *n, int64_t now_ms) {
     feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
 }
 
-/* Nothing failed in this time, here or elsewhere: the worker that parked is at fault. */
+/* No failure was reported within NODE_PATIENCE_MS, here or on another node, so the worker that
+ * parked has broken the round. */
 static void break_round(struct node *n, int64_t now_ms) {
     n->patience_until_ms = CR_FOREVER;
     n->is_broken = n->group.state == GROUP_RUNNING;
@@ -546,8 +560,8 @@ static void say_not_parked(const struct node *n, const struct node_worker *w) {
         "crunrt_rejoin() in time; it is ended", index_of(n, w));
 }
 
-/* Workers that were kept and have not parked, or that were kept when the others were stopped.
- * stop() ends what they started, too. */
+/* Kills workers that were kept and have not parked in time, and workers that were kept at first and
+ * are stopped now. It uses stop(), which also ends the processes that they started. */
 static void kill_late_workers(struct node *n, int64_t now_ms) {
     bool any = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {

@@ -1,8 +1,9 @@
-/* All that one node decides about its workers, as a function of (state, event, now). Pure: no
- * process, socket, clock or thread. agent.c turns what happens into the events below and carries
- * out the actions; the simulator (tests/sim) does the same with simulated workers.
+/* Decides everything about the workers of one node, as a function of (state, event, now). Pure: it
+ * has no process, socket, clock or thread. agent.c turns what happens into the events below and
+ * carries out the actions; the simulator (tests/sim) does so with simulated workers.
  *
- * Three machines, each with a list of its states and of what limits the time in each:
+ * Three kinds of state machines, each with a list of its states and of what limits the time in
+ * each:
  *   - the worker group as a whole (worker_group.h): joining, running, stopping …;
  *   - each worker (WORKER_STATES): whether it runs, hangs, is kept, is parked, is being stopped;
  *   - each worker's part in the announced change (PART_STATES).
@@ -15,10 +16,11 @@
  *      │                └───────────► STOPPING ──┐
  *      └──► HUNG ────────────────────────────────┴──► ABSENT (ended)
  *
- * A change with notice: the rendezvous announces it; the workers that count their steps are frozen
- * and the furthest step is answered; the rendezvous reports the agreed step; when every worker that
- * takes part has made it and is ready, the node reports itself ready; the rendezvous ends the
- * round. contract/channel.h argues why no worker makes more steps than agreed. */
+ * A change with notice has these steps. The rendezvous announces it. The node freezes the workers
+ * that count their steps, and reports the largest step that any of them has made. The rendezvous
+ * answers with the agreed step. When every worker that takes part has made that step and is ready,
+ * the node reports itself ready, and the rendezvous ends the round. contract/channel.h explains why
+ * no worker makes more steps than agreed. */
 #ifndef AGENT_NODE_NODE_H
 #define AGENT_NODE_NODE_H
 
@@ -30,10 +32,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long a worker may be parked in a round in which nothing failed. It parks when its process
- * groups break, and the report of the failure that broke them may still be on its way to us. */
+/* How long a worker can be parked in a running round before the node counts that round as broken. A
+ * worker parks when its process groups break, and the report of the failure that broke them may
+ * still be on its way to this node. */
 #define NODE_PATIENCE_MS INT64_C(1000)
-/* How long a hung worker has to write its flight record. */
+/* How long a hung worker has to write its flight record before it is killed. */
 #define NODE_DUMP_MS INT64_C(1000)
 
 /* X(name, what limits the time in this state) */
@@ -67,32 +70,36 @@ enum part_state {
         PART_STATE_COUNT
 };
 
-/* What the node asks for. Texts and packets are borrowed for the call. None of these may call back
- * into the node. Workers are named by their local rank. */
+/* The actions that the node asks for. Strings and packets are valid during the call only. No action
+ * may call back into the node. `worker` is a local rank. */
 struct node_actions {
-    /* Starts every worker i with starts[i], and clears starts[i] for those that could not be
-     * started. 0, or negative: the round cannot run, even if starts[] is unchanged. */
+    /* Starts each worker i for which starts[i] is true, and sets starts[i] to false for each that
+     * could not be started. Returns 0, or a negative number if the round cannot run; it may do so
+     * even if it has changed no element of starts[]. */
     int (*start)(void *arg, bool *starts);
-    /* Gives a parked worker its place in the round, in its page and by a packet. 0 or negative. */
+    /* Sends a parked worker its ranks in the new round and prepares its page. Returns 0, or a
+     * negative number if the worker cannot be reached. */
     int (*hand_over)(void *arg, uint32_t worker);
-    /* Stops everything that is not kept: `signum` to all, SIGKILL after grace_ms (CR_FOREVER:
-     * never). Answered by node_processes_gone(). Calling it again starts the grace again. */
+    /* Sends `signum` to all processes that are not kept, and SIGKILL after grace_ms (CR_FOREVER:
+     * never). node_processes_gone() reports the end. A second call starts the grace again. */
     void (*stop)(void *arg, int signum, int64_t grace_ms);
-    /* From now on stop() spares this worker, or does not spare it any more. */
+    /* Sets whether stop() spares this worker. */
     void (*keep)(void *arg, uint32_t worker, bool keep);
-    /* To one worker. Its failure is then our doing. */
+    /* Sends a signal to one worker. If the worker fails after it, it counts as a victim. */
     void (*signal)(void *arg, uint32_t worker, int signum);
-    /* SIGKILL to a hung worker. Its failure is its own doing. */
+    /* Sends SIGKILL to a hung worker. Its end counts as its own failure. */
     void (*kill_hung)(void *arg, uint32_t worker);
-    /* True if the process is dead already, though node_worker_exited() has not come yet. */
+    /* Whether the process is dead already; its node_worker_exited() may still have to come. */
     bool (*is_dead)(void *arg, uint32_t worker);
 
-    /* The channel to a worker. Both return 0 or negative: it has none, or it is broken. */
+    /* The channel to a worker. send_packet and ask_dump return 0, or a negative number if the
+     * worker has no channel or the channel is broken. ask_dump requests the worker's flight
+     * record. */
     int (*send_packet)(void *arg, uint32_t worker, const struct channel_packet *packet);
     int (*ask_dump)(void *arg, uint32_t worker, uint64_t dump_id);
     void (*read_page)(void *arg, uint32_t worker, struct worker_progress *out);
 
-    /* The rendezvous; see rendezvous/rendezvous.h. */
+    /* Calls of the rendezvous; see the functions of the same names in rendezvous/rendezvous.h. */
     void (*join)(void *arg);
     void (*failed)(void *arg, uint64_t round);
     void (*succeeded)(void *arg, uint64_t round);
@@ -101,25 +108,27 @@ struct node_actions {
     void (*change_answer)(void *arg, uint64_t id, int64_t step, int64_t needs_ms);
     void (*change_ready)(void *arg, uint64_t id);
 
-    void (*finish)(void *arg); /* node.group.ending is the result; no action follows */
+    void (*finish)(void *arg); /* the last action; node.group.ending is the result */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
 struct node_settings {
     uint32_t workers; /* 1 or more */
     int64_t stop_timeout_ms, shutdown_timeout_ms;
-    enum cr_log_level log_level; /* lines below it are not made */
+    enum cr_log_level log_level; /* lines below this level are not formatted */
 };
 
 struct node_worker {
     enum worker_state state;
     enum part_state part;
-    int64_t until_ms;  /* when the limit of `state` ends, if the node itself enforces it */
-    int64_t hung_ms;   /* it made no step for so long in this round; 0 = it did not hang */
-    uint64_t hung_step; /* … after this step */
+    /* when the time limit of `state` ends; CR_FOREVER if the node does not enforce one itself */
+    int64_t until_ms;
+    /* for how many ms it made no step in this round, when it hung; 0 = it did not hang */
+    int64_t hung_ms;
+    uint64_t hung_step; /* if hung_ms > 0: the last step that it made */
 };
 
-/* Read-only outside of node.c. */
+/* The state of a node. Only node.c writes it. */
 struct node {
     const struct node_actions *actions;
     void *arg;
@@ -127,39 +136,40 @@ struct node {
     struct worker_group group;
     struct node_worker *workers; /* by local rank */
     uint32_t worker_count;
-    bool *starts; /* room for the action of that name */
+    bool *starts; /* argument of the action `start`, by local rank */
 
-    uint64_t round; /* the current one, or the last */
+    uint64_t round; /* number of the current round, or of the last one */
     uint32_t first_rank;
-    bool processes_gone; /* since the last stop(): nothing lives but kept workers */
-    uint64_t dumps;      /* asked for so far */
+    bool processes_gone; /* since the last stop(), all processes but kept workers are gone */
+    uint64_t dumps;      /* how many flight records were requested so far; also the last dump_id */
 
     struct {
-        uint64_t id; /* 0 = none announced */
+        uint64_t id; /* 0 = no change is announced */
         bool is_set; /* the agreed step is known */
         bool reported_ready;
     } change;
 
     struct {
         bool given;
-        int64_t until_ms; /* then this node leaves regardless */
+        int64_t until_ms; /* when this node leaves, whether its workers are ready or not */
         char why[256];
     } notice;
 
-    int64_t patience_until_ms; /* then the round counts as broken */
-    uint32_t gave_up;          /* the worker that parked though nothing had failed … */
-    bool is_broken;            /* … and so broke the round */
+    /* when the round counts as broken; CR_FOREVER = no worker has parked without a reason */
+    int64_t patience_until_ms;
+    uint32_t gave_up; /* the first worker that parked although no failure was known */
+    bool is_broken;   /* patience_until_ms has passed, so gave_up has broken the round */
 };
 
-/* `actions` is borrowed. 0 or -ENOMEM. */
+/* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */
 int node_init(struct node *n, const struct node_settings *settings,
               const struct node_actions *actions, void *arg);
-void node_done(struct node *n); /* a zeroed node is fine */
+void node_done(struct node *n); /* also for a zeroed node */
 
 /* ---- events: the rendezvous ---- */
 
 void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round);
-/* The round is over; grace_max_ms as in rendezvous.h. */
+/* The rendezvous has ended the round; grace_max_ms as in rendezvous.h. */
 void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms);
 void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome);
 void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change);
@@ -167,10 +177,11 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t step, 
 
 /* ---- events: processes ---- */
 
-/* signal_sent: the last signal that stop() or signal() had sent it before it died, or 0. */
+/* A worker's process has ended. signal_sent: the last signal that stop() or signal() sent to it
+ * before it died, or 0. */
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent);
-/* Answers stop(): nothing lives any more but kept workers. */
+/* After stop(): all processes but kept workers are gone. */
 void node_processes_gone(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
@@ -179,23 +190,25 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker);
 void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
                         const char *path);
-/* No step for `ms`, its limit, after `step`. */
+/* The worker has made no step for `ms`, its step timeout; `step` is the last one that it made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
 /* ---- events: orders ---- */
 
-/* The launcher received a signal. */
+/* The launcher has received a signal. */
 void node_signal(struct node *n, int64_t now_ms, int signum);
-/* This node is to leave within left_ms. Only the first notice counts. */
+/* This node has to leave within left_ms. Only the first notice counts. */
 void node_notice(struct node *n, int64_t now_ms, enum rendezvous_change_kind kind,
                  int64_t left_ms, const char *why);
-/* The workers are to write their flight records. */
+/* An operator wants the workers' flight records. */
 void node_dump(struct node *n, int64_t now_ms, const char *why);
 
 /* ---- events: time ---- */
 
-void node_tick(struct node *n, int64_t now_ms);   /* early calls do nothing */
-int64_t node_deadline(const struct node *n);      /* CR_FOREVER: none */
+/* call it at node_deadline(); an early call does nothing */
+void node_tick(struct node *n, int64_t now_ms);
+/* time of the next node_tick(); CR_FOREVER = none is needed */
+int64_t node_deadline(const struct node *n);
 
 /* ---- names ---- */
 

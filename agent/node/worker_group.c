@@ -1,5 +1,6 @@
-/* The table at the end holds one small named action for each state and event, so that no case is
- * left out by accident: an event without effect is `nop`, an impossible one is `bug`. */
+/* The policy of the worker group. The table at the end has one function for each state and event,
+ * so that no case is left out by accident: `nop` for an event without effect, `bug` for an event
+ * that cannot happen in that state. */
 #include "agent/node/worker_group.h"
 
 #include "base/assert.h"
@@ -38,7 +39,7 @@ void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
 
 /* ---- parts of actions ---- */
 
-/* The only writer of the state. */
+/* Sets the group's state; no other function writes it. */
 static void enter(struct step *s, enum group_state next) { s->g->state = next; }
 
 static int64_t shorter(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -47,8 +48,7 @@ static int64_t after(int64_t now_ms, int64_t ms) {
     return now_ms > CR_FOREVER - ms ? CR_FOREVER : now_ms + ms;
 }
 
-/* Whatever the reason for the stop: a node that is cut off has no more than the rest of its
- * lease. */
+/* Stops all workers. The grace never ends later than the lease of a node that is cut off. */
 static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     int64_t now_ms = s->event->now_ms;
     if (s->g->lease_ms != CR_FOREVER) {
@@ -61,7 +61,8 @@ static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     s->todo.stop_grace_ms = grace_ms;
 }
 
-/* STOP and LEAVE bring a bounded time only to a node that is cut off. */
+/* Stores when the lease ends. Only a node that is cut off gets STOP or LEAVE with a limited
+ * time. */
 static void note_lease(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     s->g->lease_ms = shorter(s->g->lease_ms, after(s->event->now_ms, s->event->ms));
@@ -72,7 +73,7 @@ static void end(struct step *s) {
     s->todo.finish = true;
 }
 
-/* The first ending that becomes known stays. */
+/* Stores how the job ends, unless another ending was stored before. */
 static void note_ending(struct step *s, enum group_ending ending) {
     if (s->g->ending == GROUP_GOES_ON) s->g->ending = ending;
 }
@@ -154,13 +155,15 @@ static void parked_gone(struct step *s) {
     s->g->parked--;
 }
 
-/* It had given up this round, which therefore cannot succeed. */
+/* A parked worker ended by itself in a running round. It had given up the round, so the round
+ * cannot succeed any more. */
 static void parked_gone_early(struct step *s) {
     parked_gone(s);
     s->g->ended_early++;
 }
 
-/* A worker that failed of itself just before our signal counts as a failure. */
+/* A worker ended while the group is being stopped. If it failed by itself just before our signal,
+ * that counts as a failure. */
 static void worker_ended_stopping(struct step *s) {
     count_exit(s);
     if (s->event->type == GROUP_EVENT_EXIT_BAD && !s->event->after_our_signal) s->g->failures++;
@@ -171,7 +174,8 @@ static void stop_for_next_round(struct step *s) {
     stop_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
-/* This node is cut off and its lease ends soon: the workers that are left have less time now. */
+/* Shortens the grace of a stop that is going on, because this node is cut off and its lease ends
+ * earlier. */
 static void hasten(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     note_lease(s);
@@ -189,7 +193,8 @@ static void stop_for_good(struct step *s) {
                                                               : s->g->stop_timeout_ms);
 }
 
-/* Between two rounds only parked workers can be left. */
+/* Stops the parked workers, the only ones that can be left between two rounds, or ends if there are
+ * none. */
 static void stop_parked(struct step *s, int signum, int64_t grace_ms) {
     if (s->g->parked > 0) stop_all(s, signum, grace_ms);
     else end(s);
@@ -215,7 +220,7 @@ static void stop_and_leave(struct step *s) {
     stop_for_next_round(s);
 }
 
-/* A node that is cut off while it leaves has no more time than any other node. */
+/* Leaves while the group is being stopped. If this node is cut off, its lease limits the grace. */
 static void leave_while_stopping(struct step *s) {
     note_leave(s);
     hasten(s);
@@ -227,7 +232,7 @@ static void go_on_or_end(struct step *s) {
         end(s);
     } else {
         enter(s, GROUP_JOINING);
-        s->g->lease_ms = CR_FOREVER; /* parked workers have no ranks that could run elsewhere */
+        s->g->lease_ms = CR_FOREVER; /* parked workers have no ranks, so no lease limits them */
         s->todo.join = true;
     }
 }
@@ -243,8 +248,8 @@ static void signal_between_rounds(struct step *s) {
     stop_parked(s, (int) s->event->count, s->g->shutdown_timeout_ms);
 }
 
-/* The workers receive the first signal as it is; each later one starts the stop again, with
- * SIGTERM. */
+/* Sends the workers the signal that the launcher received. Each later signal starts the stop again,
+ * with SIGTERM. */
 static void signal_workers(struct step *s) {
     note_signal(s);
     stop_all(s, s->g->signals == 1 ? (int) s->event->count : SIGTERM, s->g->shutdown_timeout_ms);

@@ -1,6 +1,6 @@
 /* The policy of one node's worker group as a whole: a table of (state, event) -> actions. Pure: it
- * uses no clock, process or socket. node.c feeds it and carries out the actions; node.h has the
- * states of the single workers.
+ * uses no clock, process or socket. node.c passes events to it and carries out its actions; node.h
+ * has the states of the single workers.
  *
  *   JOINING ──round──► RUNNING ──all ended well──► WAITING ──end──┐
  *      ▲                  │ failure, stop, end, signal    │ stop   │
@@ -10,13 +10,14 @@
  *                         ▼
  *                       ENDED
  *
- * A parked worker has ended its round but not its process: it waits for the next round. It does not
- * count as living. If the node cannot go on, it is stopped like the other workers.
+ * A parked worker has ended its round but not its process: it waits for the next round, and is not
+ * counted in `living`. If the node cannot go on, a parked worker is stopped like the others.
  *
- * Every way out of RUNNING and WAITING leads through STOPPING. So nothing of a round is left when
- * the next one begins or the job ends, not even a background process of a worker that ended well.
- * How the job ends (`ending`) is a fact beside the state, because it may become known while workers
- * are still being stopped. The first ending that becomes known stays. */
+ * Every way out of RUNNING and WAITING leads through STOPPING, which ends all processes of the
+ * round, also background processes of a worker that ended well. So no process of a round is left
+ * when the next round begins or the job ends. How the job ends (`ending`) is stored beside the
+ * state, because it may become known while workers are still being stopped. The first ending that
+ * becomes known stays. */
 #ifndef AGENT_NODE_WORKER_GROUP_H
 #define AGENT_NODE_WORKER_GROUP_H
 
@@ -32,21 +33,21 @@
     X(ENDED, "none: nothing follows")
 
 #define GROUP_EVENTS(X)                                                                            \
-    X(ROUND)        /* a round began: `count` workers are to run */                                \
-    X(START_FAILED) /* only `count` of them could be started */                                    \
+    X(ROUND)        /* a round began: `count` workers have to run */                               \
+    X(START_FAILED) /* only `count` workers could be started */                                    \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
-    X(EXIT_BAD)     /* a worker ended otherwise; see after_our_signal */                           \
+    X(EXIT_BAD)     /* a worker ended in another way; see after_our_signal */                      \
     X(EXIT_READY)   /* a worker ended with status 0, because a change asked it to stop */          \
     X(PARKED)       /* a worker waits in its process for the next round */                         \
     X(UNPARKED)     /* a parked worker is now stopped like the others */                           \
     X(PARKED_GONE)  /* a parked worker ended by itself */                                          \
-    X(BROKEN)       /* workers gave up their round, though none failed */                          \
-    X(EMPTY)        /* nothing of the group lives any more but parked workers */                   \
+    X(BROKEN)       /* a worker gave up its round, although none had failed */                     \
+    X(EMPTY)        /* all processes are gone but parked workers */                                \
     X(STOP)         /* the rendezvous ended the round; `ms` = longest grace */                     \
     X(END_OK)       /* the rendezvous reports that the job succeeded */                            \
     X(END_FAILED)   /* the rendezvous reports that the job failed and the budget is spent */       \
     X(END_LOST)     /* the rendezvous cannot go on */                                              \
-    X(LEAVE)        /* this node leaves, after its notice; `ms` = longest grace */                 \
+    X(LEAVE)        /* this node leaves after its notice; `ms` = longest grace */                  \
     X(SIGNAL)       /* the launcher received the signal `count` */
 
 enum group_state {
@@ -76,21 +77,21 @@ enum group_ending {
 struct group_event {
     enum group_event_type type;
     uint32_t count;
-    bool after_our_signal; /* EXIT_BAD: we had sent it a signal, so its failure is our doing */
-    int64_t ms;            /* CR_FOREVER: no limit beyond the group's own stop timeout */
+    bool after_our_signal; /* for EXIT_BAD: we had sent it a signal, so it counts as a victim */
+    int64_t ms; /* longest grace; CR_FOREVER = only the group's own stop timeout limits it */
     int64_t now_ms;
 };
 
-/* What is to be done, in this order. */
+/* The actions that the caller has to carry out, in this order. */
 struct group_actions {
     bool report_failed;    /* to the rendezvous, for this round */
     bool report_succeeded; /* to the rendezvous, for this round */
     bool leave;            /* leave the rendezvous */
-    int stop_signal;       /* not 0: stop the workers, with this signal first … */
-    int64_t stop_grace_ms; /* … and SIGKILL after that */
+    int stop_signal;       /* if not 0: stop the workers, beginning with this signal */
+    int64_t stop_grace_ms; /* time after which SIGKILL follows */
     bool join;             /* ask the rendezvous for the next round */
-    bool start;            /* start the round's workers; feed START_FAILED if that fails */
-    bool finish;           /* `ending` is the result; nothing follows */
+    bool start;  /* start the round's workers; if that fails, pass the event START_FAILED */
+    bool finish; /* the last action; `ending` is the result */
 };
 
 struct worker_group {
@@ -99,18 +100,20 @@ struct worker_group {
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     uint32_t living;      /* workers of this round that have neither ended nor parked */
     uint32_t parked;      /* workers that wait in their processes for the next round */
-    uint32_t ended_early; /* workers that ended for a change or while parked; without them the
-                             round cannot succeed, and something else ends it */
-    uint32_t failures;    /* of this round; workers that failed after our signal do not count */
-    uint32_t signals;     /* that the launcher received */
-    int signal;           /* the first of them */
-    bool rendezvous_over; /* it ended, or we left it: it expects no more reports */
-    int64_t kill_at_ms;   /* STOPPING: when the grace ends */
-    int64_t lease_ms;     /* no grace ends later: this node's ranks may then run elsewhere;
-                             CR_FOREVER: it is not cut off */
+    /* workers that ended for a change or while parked; the round then cannot succeed, so another
+     * event must end it */
+    uint32_t ended_early;
+    uint32_t failures;    /* failures in this round; victims do not count */
+    uint32_t signals;     /* how many signals the launcher has received */
+    int signal;           /* the first signal that the launcher received */
+    bool rendezvous_over; /* the rendezvous has ended, or we left it, so it gets no more reports */
+    int64_t kill_at_ms;   /* in STOPPING: when the grace ends */
+    /* If this node is cut off: when its lease ends. No grace ends later, because this node's ranks
+     * may run on other nodes from then on. CR_FOREVER = it is not cut off. */
+    int64_t lease_ms;
 };
 
-/* A group that is about to join. */
+/* Initialises a group that is about to join. */
 void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
                        int64_t shutdown_timeout_ms);
 

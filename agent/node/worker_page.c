@@ -1,3 +1,4 @@
+/* Reads what a worker has written into its page: see worker_page.h. */
 #include "agent/node/worker_page.h"
 
 #define NEEDS_MAX_MS (INT64_C(1000) * 3600 * 24 * 365)
@@ -8,7 +9,7 @@ void worker_page_read(struct channel_page *page, struct worker_progress *out) {
     *out = (struct worker_progress){.connected = true};
     out->can_rejoin = atomic_load(&page->can_rejoin) != 0;
     out->step = atomic_load(&page->step);
-    if (out->step > INT64_MAX - 1) out->step = 0; /* it travels as an int64_t, and one is added */
+    if (out->step > INT64_MAX - 1) out->step = 0; /* step + 1 must fit into an int64_t */
     out->stopped_for = atomic_load(&page->stopped_for);
     out->answer =
         answer <= CHANNEL_NEEDS ? (enum channel_answer) answer : CHANNEL_AFTER_STEP;

@@ -18,7 +18,8 @@
 
 struct console {
     int fd;          /* a descriptor that we opened if is_private is true, else 1 or 2 */
-    bool is_private; /* fd is an open file of our own, so O_NONBLOCK affects no other process */
+    /* fd is an open file description of our own, so O_NONBLOCK affects no other process */
+    bool is_private;
     bool is_socket;
     bool can_block; /* true for a pipe, a terminal or a socket; a file never blocks */
     bool dead;

@@ -12,8 +12,8 @@
 /* Zero-initialise it. The ring is allocated with the first byte, because most streams stay
  * silent. */
 struct last_bytes {
-    char *data;   /* LAST_BYTES_MAX bytes, or NULL */
-    size_t total; /* bytes added so far; the next one goes to total % LAST_BYTES_MAX */
+    char *data;   /* the ring of LAST_BYTES_MAX bytes; NULL until the first byte is added */
+    size_t total; /* bytes added so far; the next byte goes to data[total % LAST_BYTES_MAX] */
     bool lost;    /* the ring could not be allocated, so no bytes are kept */
 };
 

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define EVENTS_MAX 64 /* streams read in one iteration of the loop */
+#define EVENTS_MAX 64 /* how many streams are read in one iteration of the loop */
 
 /* ---- the process's log ---- */
 

@@ -41,8 +41,8 @@ struct log_relay_options {
     const char *role;
     /* template of the prefix of teed lines (base/template.h); NULL or "" = the default */
     const char *prefix_template;
-    /* Lines that contain one of these texts are copied to the attempt's filtered_*.log.
-     * NULL-terminated, or NULL. */
+    /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is
+     * also written to the attempt's filtered_*.log. */
     char *const *stdout_filters, *const *stderr_filters;
     bool carries_log; /* the launcher's own log goes through the relay */
 };

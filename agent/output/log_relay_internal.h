@@ -16,13 +16,13 @@
 
 enum which { OUT, ERR, WHICH_COUNT };
 
-/* The stdout or stderr of one worker. */
+/* One stream: the stdout or stderr of one worker. */
 struct stream {
     struct log_relay *relay;
     enum which which;
     uint32_t local_rank;
     int fd;       /* our end of its pipe or terminal, or -1 */
-    int file_fd;  /* the log file of a teed stream, or -1 */
+    int file_fd;  /* descriptor of a teed stream's log file, or -1 */
     bool teed;    /* true = goes to the console as lines with a prefix; false = as bytes */
     bool hidden;  /* it is not shown on the console */
     bool kept;    /* stays open when the attempt ends, because its worker is kept */
@@ -41,10 +41,10 @@ struct log_relay {
     int console_count;
     struct stream *streams; /* 2 per worker; see stream_of() */
     size_t stream_count;
-    int filtered_fds[WHICH_COUNT]; /* the attempt's filtered files, or -1 */
+    int filtered_fds[WHICH_COUNT]; /* descriptors of the attempt's filtered files, or -1 */
     int epoll_fd;                  /* contains all pipes of the workers */
     uv_poll_t poll;
-    bool paused;             /* the console is full: no pipe is read */
+    bool paused;             /* no pipe is read, because the console is full */
     bool warned_of_file;     /* the user was warned that a log file cannot be written */
     bool warned_of_memory;   /* the user was warned that output was lost for lack of memory */
     bool stderr_is_terminal; /* our own stderr is a terminal */

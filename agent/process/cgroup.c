@@ -76,7 +76,8 @@ static bool parse_mount(char *line, char **root, char **mount) {
 static const char *below(const char *path, const char *root) {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
     if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0')) return NULL;
-    if (strstr(path, "/..") != NULL) return NULL; /* outside of our cgroup namespace */
+    /* the cgroup is outside of our cgroup namespace */
+    if (strstr(path, "/..") != NULL) return NULL;
     return path + len;
 }
 

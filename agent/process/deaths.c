@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define BATCH 64 /* events read by one epoll_wait() */
+#define BATCH 64 /* how many events one epoll_wait() returns at most */
 
 /* Checks each worker without a pidfd for its death, because the epoll does not report it. */
 static void collect_unwatched(struct nursery *n) {

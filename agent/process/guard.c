@@ -29,9 +29,9 @@ void guard_replace(struct nursery *n) {
 }
 
 /* Kills the warden, and does not wait for its death: guard_wait() reaps it when the nursery's
- * handles are closed. It releases the warden instead, which ends the processes, removes the cgroup
- * and exits, in two cases: processes that are not our children are left in the cgroup; or memory was
- * too short to look for the processes that the workers left. */
+ * handles are closed. It releases the warden instead, which ends the processes, removes the
+ * cgroup and exits, in two cases: processes that are not our children are left in the cgroup; or
+ * memory was too short to look for the processes that the workers left. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
     if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {

@@ -58,8 +58,8 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns whether undecided children are to be checked again. Without memory no check can decide; after
- * UNDECIDED_MAX_MS the warden takes over: it kills them when this process ends. */
+/* Returns whether undecided children are to be checked again. Without memory no check can decide;
+ * after UNDECIDED_MAX_MS the warden takes over: it kills them when this process ends. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
     if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;

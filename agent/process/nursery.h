@@ -45,12 +45,12 @@ struct worker_spawn {
     const struct cr_cpu_mask *cpus;
 };
 
-/* How a worker ended. */
+/* How a worker ended, for on_exit. */
 struct worker_exit {
     pid_t pid;
     int exit_code; /* 0 to 255, or minus the signal that killed it */
     bool core_dumped;
-    uint64_t order; /* 1, 2, 3 … within the nursery, in the kernel's order of death */
+    uint64_t order; /* its number in the kernel's order of deaths in this nursery: 1, 2, 3 … */
     /* when we noticed the death, which may be late; `order` is exact */
     int64_t died_monotonic_ns, died_wall_ns;
     int signal_sent;     /* the last signal that we sent to the worker before it died, or 0 */

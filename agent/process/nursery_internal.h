@@ -39,13 +39,14 @@ struct worker_process {
     /* True if the worker was already exiting when we sent it its first signal, so that signal did
      * not end it. */
     bool exiting_before_signal;
-    bool kept;              /* nursery_end() spares it */
+    bool kept;              /* a kept worker: nursery_end() spares it */
     struct worker_exit how; /* pid and signal_sent are set from the start, the rest at its death */
     TAILQ_ENTRY(worker_process) entry; /* in nursery.living, then in nursery.dead */
 };
 TAILQ_HEAD(worker_list, worker_process);
 
-/* A process that a dead worker left behind, or a descendant of one. */
+/* An orphan that was found: a process whose parent, a worker, is dead; or a descendant of such a
+ * process. */
 struct orphan {
     enum watched watched;
     pid_t pid;
@@ -103,8 +104,8 @@ struct nursery {
     unsigned open_handles;
     void (*on_close)(void *arg);
 
-    struct worker_list living; /* started, and not known to be dead */
-    struct worker_list dead;   /* known to be dead, on_exit still to run */
+    struct worker_list living; /* workers that were started and are not known to be dead */
+    struct worker_list dead;   /* dead workers for which on_exit still has to run */
     struct orphan_list orphans;
     struct undecided_list undecided;
     unsigned retry_ms; /* current interval of `retry` in ms; doubles after each check */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROC_PATH_MAX 64 /* bytes of "/proc/PID/task/PID/children", NUL included */
+#define PROC_PATH_MAX 64 /* size of a buffer for "/proc/PID/task/PID/children" and its NUL */
 
 /* ---- the names in a folder ---- */
 
@@ -18,7 +18,8 @@ struct proc_dir {
     _Alignas(8) char room[2048];
 };
 int proc_dir_open(struct proc_dir *d, int at_fd, const char *path); /* 0 or a negative errno */
-const char *proc_dir_next(struct proc_dir *d); /* NULL at the end; valid until the next call */
+/* returns the next name, which is valid until the next call, or NULL at the end */
+const char *proc_dir_next(struct proc_dir *d);
 void proc_dir_close(struct proc_dir *d);
 
 /* ---- names and files ---- */
@@ -29,7 +30,8 @@ int proc_parse_pid(const char *name);
 /* Writes "/proc/<pid>/<rest>". */
 void proc_path(char out[PROC_PATH_MAX], pid_t pid, const char *rest);
 
-/* Reads up to `size` bytes from the start of a file. Returns their number, or a negative errno. */
+/* Reads up to `size` bytes from the start of a file. Returns how many bytes it read, or a negative
+ * errno. */
 ssize_t proc_read(const char *path, char *out, size_t size);
 
 /* ---- processes ---- */
@@ -41,7 +43,8 @@ struct proc_stat {
     bool has_memory;       /* alive, not exiting, and not a kernel thread */
     bool environ_known;    /* false in the middle of execve, and if we may not read it */
     uint64_t environ_size; /* bytes */
-    uint64_t start;        /* clock ticks since boot; with the pid, the identity of the process */
+    /* start time in clock ticks since boot; pid and start together identify a process */
+    uint64_t start;
 };
 int proc_stat(pid_t pid, struct proc_stat *out); /* 0 or a negative errno */
 

@@ -57,7 +57,7 @@ static const char *const step_name[] = {"start", "make a session for", "redirect
 
 /* ---- system calls without the C library ---- */
 
-/* Returns the result, or a negative errno. Does not touch errno. */
+/* Makes a system call without touching errno. Returns its result, or a negative errno. */
 static inline long kernel_call(long number, long a, long b, long c, long d) {
 #if defined(__x86_64__)
     long ret;
@@ -144,7 +144,8 @@ static _Noreturn void child_fail(struct spawn_slot *slot, enum spawn_step step, 
 /* Sets all signals to their default and unblocks them. It uses system calls, because the C library
  * refuses to change the two real-time signals that it uses itself. */
 static void reset_signals(void) {
-    const uint64_t standard[4] = {0}; /* a kernel sigaction: SIG_DFL, no flags, nothing masked */
+    /* struct sigaction as the kernel has it: SIG_DFL, no flags, empty mask */
+    const uint64_t standard[4] = {0};
     const uint64_t none = 0;
     for (int sig = 1; sig <= SIGNAL_LAST; sig++)
         (void) kernel_call(SYS_rt_sigaction, sig, (long) standard, 0, KERNEL_SIGSET);
@@ -203,7 +204,7 @@ static long leave_shared_files(const int stdio[3]) {
 static void enter_cgroup(int cgroup_fd) {
     long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0) return;
-    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* 0: the calling process */
+    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* "0" = the calling process */
     (void) kernel_call(SYS_close, fd, 0, 0, 0);
 }
 

@@ -17,7 +17,7 @@ struct spawn_request {
     const char *path;
     char *const *argv, *const *envp;
     int stdio[3];                   /* the child's descriptors 0, 1 and 2; -1 = it inherits ours */
-    int cgroup_fd;                  /* directory of the cgroup to start in, or -1 */
+    int cgroup_fd; /* descriptor of the cgroup in which the child starts; -1 = ours */
     const struct cr_cpu_mask *cpus; /* CPUs that the child may run on; NULL = it inherits ours */
     const struct rlimit *files;     /* the child's limit of open files; NULL = it inherits ours */
 };
@@ -66,7 +66,7 @@ int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bo
  * caller should start the process again without the cgroup. */
 int spawn_finish(struct spawn_slot *slot, const char **what);
 
-/* Fault points, defined by test programs only. */
+/* Fault points: changes of behaviour that only test programs define. */
 struct spawn_test_hooks {
     void (*after_clone)(pid_t pid); /* runs after the clone, before the caller gets the pid */
     int force_fork;                 /* behave as if clone3 were missing */

@@ -160,7 +160,7 @@ static struct found kill_round(struct process *all, const char *token,
         else
             (void) close(fd);
     }
-    if (found.ours > 0 && waiting == 0) pause_for(1); /* a kernel without pidfds */
+    if (found.ours > 0 && waiting == 0) pause_for(1); /* without pidfds, wait a little instead */
     await_deaths(dying, waiting);
     return found;
 }

@@ -7,8 +7,8 @@
 
 #include <sys/types.h>
 
-#define WARDEN_TOKEN_MAX   40   /* bytes, NUL included */
-#define WARDEN_SESSION_MAX 4096 /* workers that the roster has room for */
+#define WARDEN_TOKEN_MAX   40   /* size of a buffer for a nursery's token and its NUL */
+#define WARDEN_SESSION_MAX 4096 /* how many workers the roster can hold */
 
 /* The pids of the living workers, in memory that we share with the warden, so that adding a worker
  * costs no system call and does not wake the warden. session[i] is the pid of a worker, which leads

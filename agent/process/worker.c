@@ -67,10 +67,10 @@ bool worker_note_death(struct worker_process *w) {
     return true;
 }
 
-/* Sends a signal to the worker's Unix process group, and remembers whether the worker was exiting
- * before. A dying process closes its files some time before it can be waited for, and a peer that
- * notices the closed connection may be dead before it. A worker that was already exiting must
- * therefore not count as ended by our signal. */
+/* Sends a signal to the worker's Unix process group. Before its first signal it records whether the
+ * worker is exiting already; such an end does not count as caused by our signal. This matters
+ * because a dying process closes its connections some time before it can be waited for: a peer that
+ * sees the closed connection may die first, and its death makes us signal the worker. */
 void worker_send(struct worker_process *w, int signum) {
     struct proc_stat stat;
     if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) {

@@ -43,8 +43,8 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
     return NULL;
 }
 
-/* Stops the use of the cgroup for new workers, if no worker is alive. While workers live in the
- * cgroup it is kept, because it is needed to end them. */
+/* Gives the cgroup up, because no worker can be started in it. While workers live in the cgroup it
+ * is kept, because it is needed to end them. */
 static void give_up_cgroup(struct nursery *n) {
     if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd);
 }

@@ -43,7 +43,7 @@ static bool read_counter(const char *mount, const char *cgroup, const char *file
     return found;
 }
 
-/* On hybrid machines the v2 hierarchy is mounted below the v1 hierarchies. */
+/* Reads the counter of cgroup v2, which hybrid machines mount below the v1 hierarchies. */
 static bool read_v2(const char *cgroup, uint64_t *out) {
     return read_counter("/sys/fs/cgroup", cgroup, "memory.events", out) ||
            read_counter("/sys/fs/cgroup/unified", cgroup, "memory.events", out);

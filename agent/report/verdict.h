@@ -27,7 +27,7 @@ struct verdict_worker {
     /* crun killed it because it had made no step for this many ms; 0 = it did not */
     int64_t hung_ms;
     uint64_t hung_step;          /* if hung_ms > 0: the last step that it made */
-    uint64_t order;              /* 1, 2, 3 … in the kernel's order of death */
+    uint64_t order;              /* its number in the kernel's order of deaths: 1, 2, 3 … */
     int64_t started_ns, died_ns; /* wall clock */
     struct error_record error;
     const char *error_path; /* path of its error file; "" if it was given none */
@@ -56,10 +56,12 @@ bool verdict_is_victim(const struct verdict_worker *w);
 
 /* The functions below append text and return 0 or -ENOMEM. */
 
-/* "exit code 3", or "killed by signal 11 (SIGSEGV, segmentation fault), core dumped". */
+/* Appends what the worker died of: "exit code 3", or "killed by signal 11 (SIGSEGV, segmentation
+ * fault), core dumped". */
 int verdict_cause(struct cr_buffer *out, const struct verdict_worker *w);
 
-/* "rank 1 (local rank 1, pid 14598) on node1 failed first: exit code 3", without a newline. */
+/* Appends the verdict on the first failure, `w`, without a newline: "rank 1 (local rank 1, pid
+ * 14598) on node1 failed first: exit code 3". */
 int verdict_line(struct cr_buffer *out, const struct verdict *v, const struct verdict_worker *w);
 
 /* Appends the whole report: the line of verdict_line() for the first failure, after "crun: "; the

@@ -59,7 +59,7 @@ static bool has_crashed(const struct verdict_worker *w) {
 struct moment {
     int64_t ns;       /* wall clock, limited to the time of the attempt */
     int64_t stated_s; /* the time that the error record states; may be outside of the attempt */
-    uint64_t order;   /* order of death */
+    uint64_t order;   /* its number in the kernel's order of deaths */
 };
 
 static struct moment moment_of(const struct verdict *all, const struct verdict_worker *w) {

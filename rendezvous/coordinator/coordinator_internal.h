@@ -72,7 +72,7 @@ struct coordinator {
     struct budget budget;
     int64_t forming_ms;    /* since then nodes wait, and no node is stopping its workers */
     bool had_stopping;     /* a node was still stopping its workers at the last look */
-    int64_t last_call_ms;  /* the last call ends then; COORDINATOR_NEVER = the minimum is not here */
+    int64_t last_call_ms;  /* when the last call ends; COORDINATOR_NEVER: the minimum is not here */
     bool members_changed;  /* a node came or went since the last round formed */
     uint32_t group_size;   /* nodes of the last round */
     uint32_t world_size;   /* workers of the last round */

@@ -27,7 +27,7 @@ struct member;
 struct member_settings {
     const char *where;     /* the coordinator, for messages: "host:port" */
     const char *facts;     /* about its address and ours, for messages; may be "" or NULL */
-    struct rdzv_join self; /* what this node reports about itself; its fields of rounds are ignored */
+    struct rdzv_join self; /* what this node reports about itself; fields of rounds are ignored */
     bool local;            /* the coordinator runs in this process: no keep-alive, no lease */
     int64_t connect_timeout_ms;  /* for the first connection, all tries together */
     int64_t coordinator_wait_ms; /* for later ones; one try is always made */

@@ -101,8 +101,8 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
 /* ---- the greeting ---- */
 
 /* Returns whether both builds support a common version. Refuses the connection if not. */
-static bool check_versions(struct host_session *s, int64_t now_ms, const char *software, uint32_t min,
-                           uint32_t max) {
+static bool check_versions(struct host_session *s, int64_t now_ms, const char *software,
+                           uint32_t min, uint32_t max) {
     char why[512];
     if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) return true;
     (void) snprintf(why, sizeof(why),

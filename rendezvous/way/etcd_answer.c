@@ -21,8 +21,8 @@ static int take_object(struct etcd_answer *a, const char *text, size_t len, stru
     if (root == NULL) return cr_fail(err, -EPROTO, "etcd's answer is not JSON");
     const char *error = json_string_value(json_object_get(root, "message"));
     if (a->status != 200 || error != NULL) {
-        return cr_fail(err, -EPROTO, "etcd reports: %.200s (status %d)", error != NULL ? error : "no",
-                       a->status);
+        return cr_fail(err, -EPROTO, "etcd reports: %.200s (status %d)",
+                       error != NULL ? error : "no", a->status);
     }
     const json_t *result = json_object_get(root, "result");
     return a->on_object(a->arg, result != NULL ? result : root);

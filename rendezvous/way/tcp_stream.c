@@ -317,7 +317,8 @@ static void report_later(struct tcp_stream *s, const char *why) {
 void tcp_stream_open(struct tcp_stream *s) {
     CR_ASSERT(!tcp_stream_is_open(s) && !s->closing);
     struct connection *a = connection_new(s);
-    if (a == NULL || start(a) < 0) report_later(s, "cannot start to connect");
+    int rc = a != NULL ? start(a) : -ENOMEM;
+    if (rc < 0) report_later(s, uv_strerror(rc));
 }
 
 /* ---- the owner's calls ---- */

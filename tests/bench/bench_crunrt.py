@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the cost of
-our layer; start-up to the first collective; a step with and without an agent. `make bench-crunrt`.
+"""All-reduce on Gloo through libcrunrt against torch's own Gloo, in turns, on the same machine; the
+cost of our layer; start-up to the first collective; a step with and without an agent. `make
+bench-crunrt`.
 
     tests/bench/bench_crunrt.py [--ranks 2] [--rounds 3] [--steps-only | --first-only]
 """
@@ -55,7 +56,8 @@ def run_steps(linked):
     """Nanoseconds of a crunrt_step() and of a clock_gettime(), and the link's count of steps."""
     with Store() as store, FakeAgent() as agent:
         worker = subprocess.Popen([f"{BUILD}/tests/bench/step"], stdout=subprocess.PIPE, text=True,
-                                  env=contract(store, 0, 1, CRUN_AGENT=agent.variable if linked else None))
+                                  env=contract(store, 0, 1, CRUN_AGENT=agent.variable if linked
+                                               else None))
         link = agent.accept() if linked else None
         out = worker.communicate(timeout=600)[0]
         if worker.returncode or (link and link.step != 10000000):
@@ -79,7 +81,8 @@ def print_first(ranks, rounds, python):
         took["libcrunrt"].append(run(ours, ranks)["first"] / 1e3)
         if python:
             took["torch"].append(run([python, "-c", TORCH, "first"], ranks)["first"] / 1e3)
-    text = "; ".join(f"{name} {statistics.median(t):.1f} [{min(t):.1f}-{max(t):.1f}] ms" for name, t in took.items() if t)
+    text = "; ".join(f"{name} {statistics.median(t):.1f} [{min(t):.1f}-{max(t):.1f}] ms" for name,
+                     t in took.items() if t)
     print(f"init to the first result, {ranks} ranks, {rounds} starts: {text} (torch: after its import)")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""From the kill -9 of a worker until every rank has made its first step again: workers that go on in their
-processes (crunrt_can_rejoin) beside the same job with all workers started anew.
+"""From the kill -9 of a worker until every rank has made its first step again: workers that go on
+in their processes (crunrt_can_rejoin) beside the same job with all workers started anew.
 
     tests/bench/in_place.py [RANKS [ROUNDS]]
 """
@@ -23,10 +23,12 @@ class Job:
         self.process = subprocess.Popen(
             [f"{BUILD}/bin/crun", f"--nproc-per-node={RANKS}", f"--max-restarts={ROUNDS}",
              f"{BUILD}/examples/elastic", "1000000000", "--pace-ms", "1", *args],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=dict(os.environ, OMP_NUM_THREADS="1"))
 
     def all_begun(self):
-        """{rank: pid}, once all have made the first step of a round; a stuck rank ends the bench."""
+        """{rank: pid}, once all have made the first step of a round; a stuck rank ends the
+        bench."""
         pids = {}
         while len(pids) < RANKS:
             line = self.process.stdout.readline()

@@ -83,7 +83,8 @@ static int run_once(const char *format, int count, struct sample *out) {
     }
     (void) alarm(0);
     (void) clock_gettime(CLOCK_MONOTONIC, &end);
-    out->ms = (double) (end.tv_sec - begin.tv_sec) * 1e3 + (double) (end.tv_nsec - begin.tv_nsec) / 1e6;
+    out->ms =
+        (double) (end.tv_sec - begin.tv_sec) * 1e3 + (double) (end.tv_nsec - begin.tv_nsec) / 1e6;
     out->rss_kib = usage.ru_maxrss;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return -ETIMEDOUT;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
@@ -133,10 +134,11 @@ static void measure(struct launcher *launchers, int launcher_count, int size, in
         qsort(samples[l], (size_t) taken[l], sizeof(samples[l][0]), by_ms);
         struct sample median = samples[l][taken[l] / 2];
         if (l == 0) floor_ms = median.ms;
-        printf("%4d  %-10s %9.2f ms  [%8.2f … %8.2f]  %7.2fx floor  %7.1f MiB  (%d runs, %d hung)\n", size,
-               launchers[l].name, median.ms, samples[l][0].ms, samples[l][taken[l] - 1].ms,
-               floor_ms > 0 ? median.ms / floor_ms : 0, (double) median.rss_kib / 1024, taken[l],
-               hung[l]);
+        printf(
+            "%4d  %-10s %9.2f ms  [%8.2f … %8.2f]  %7.2fx floor  %7.1f MiB  (%d runs, %d hung)\n",
+            size, launchers[l].name, median.ms, samples[l][0].ms, samples[l][taken[l] - 1].ms,
+            floor_ms > 0 ? median.ms / floor_ms : 0, (double) median.rss_kib / 1024, taken[l],
+            hung[l]);
     }
     (void) fflush(stdout);
 }
@@ -162,7 +164,8 @@ int main(int argc, char **argv) {
     const char *build = getenv("BUILD") != NULL ? getenv("BUILD") : "build";
     char floor[512], crun[512], torch[1024];
     (void) snprintf(floor, sizeof(floor), "%s/tests/bench/spawn_floor %%d /bin/true", build);
-    (void) snprintf(crun, sizeof(crun), "%s/bin/crun --nproc-per-node %%d --no-python /bin/true", build);
+    (void) snprintf(crun, sizeof(crun), "%s/bin/crun --nproc-per-node %%d --no-python /bin/true",
+                    build);
     (void) snprintf(torch, sizeof(torch),
                     "%s --monitor_interval 0.1 --nproc_per_node %%d --no_python /bin/true",
                     getenv("TORCHRUN") != NULL ? getenv("TORCHRUN")
@@ -176,7 +179,8 @@ int main(int argc, char **argv) {
     };
     struct sigaction action = {.sa_handler = on_alarm};
     (void) sigaction(SIGALRM, &action, NULL);
-    (void) setenv("OMP_NUM_THREADS", "1", 1); /* spares torchrun and crun the warning, not the work */
+    (void) setenv("OMP_NUM_THREADS", "1",
+                  1); /* spares torchrun and crun the warning, not the work */
     for (int s = 0; s < size_count; s++) {
         measure(launchers, (int) (sizeof(launchers) / sizeof(launchers[0])), sizes[s], rounds);
     }

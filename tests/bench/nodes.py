@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Several launchers on this machine as the nodes of one job: crun, and torchrun beside it in the same run.
+"""Several launchers on this machine as the nodes of one job: crun, and torchrun beside it in the
+same run.
 
     tests/bench/nodes.py [K…]       default 2 8 32
 
-For each K: from starting K launchers (one worker each) until the last worker runs; a worker of the last
-node is killed: until the workers of all other nodes are gone, and until all run again; a launcher is
-killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the smaller group
-runs. Milliseconds, median of three. torchrun is measured for the start only, once, and where K of it fit
-into memory: the rest takes it its polling intervals.
+For each K: from starting K launchers (one worker each) until the last worker runs; a worker of the
+last node is killed: until the workers of all other nodes are gone, and until all run again; a
+launcher is killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the
+smaller group runs. Milliseconds, median of three. torchrun is measured for the start only, once,
+and where K of it fit into memory: the rest takes it its polling intervals.
 """
 import os
 import pathlib
@@ -42,8 +43,10 @@ class Group:
         environment = clean_env(BENCH_LOG=self.log, **(env or {}))
         out = open(tmp / "out", "w")
         self.began = time.time()
-        self.launchers = [subprocess.Popen([*command(i), self.worker], env=environment, stdin=subprocess.DEVNULL,
-                                           stdout=out, stderr=out, start_new_session=True) for i in range(nodes)]
+        self.launchers = [subprocess.Popen([*command(i), self.worker], env=environment,
+                                           stdin=subprocess.DEVNULL,
+                                           stdout=out, stderr=out, start_new_session=True)
+                                           for i in range(nodes)]
         out.close()
 
     def running(self, world, before=()):
@@ -79,7 +82,8 @@ def gone_ms(pids, do):
 
 def crun(endpoint, nnodes, *more):
     # Node 0 hosts; said, so that a node that starts first does not.
-    return lambda i: [CRUN, f"--nnodes={nnodes}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}",
+    return lambda i: [CRUN, f"--nnodes={nnodes}", "--rdzv-backend=c10d",
+                      f"--rdzv-endpoint={endpoint}",
                       "--rdzv-id=bench", "--max-restarts=1", *more,
                       f"--rdzv-conf=last_call_timeout=0.1,is_host={int(i == 0)}"]
 
@@ -109,7 +113,8 @@ def lose(tmp, k):
         before = set()
         first = g.running(k)
         before = {pid for _, pid, _ in first}
-        mine = {pid: int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]) for pid in before}
+        mine = {pid: int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+                for pid in before}
         lost = g.launchers[-1]
         others = [pid for pid in before if mine[pid] != lost.pid]
         killed = time.time()
@@ -124,7 +129,8 @@ def torchrun(tmp, k, python):
     endpoint = f"127.0.0.1:{free_port()}"
     runner = ROOT / "tests" / "lib" / "torchrun.py"
     command = [python, runner] if runner.exists() else [python, "-m", "torch.distributed.run"]
-    g = Group(tmp, lambda i: [*command, f"--nnodes={k}", "--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}",
+    g = Group(tmp, lambda i: [*command, f"--nnodes={k}", "--rdzv_backend=c10d",
+                              f"--rdzv_endpoint={endpoint}",
                               "--rdzv_id=bench", "--monitor_interval=0.1", "--no_python"], k)
     try:
         return 1000 * (max(at for _, _, at in g.running(k)) - g.began)
@@ -148,7 +154,8 @@ def main():
     print(f"{'K':>4} {'start':>8} {'torchrun':>9} {'worker dies: stopped':>21} {'again':>7} "
           f"{'launcher dies: stopped':>23} {'again':>7}   ms, median of {RUNS}")
     for k in [int(a) for a in sys.argv[1:]] or [2, 8, 32]:
-        start, stop, again = medians([in_folder(lambda t: start_and_fail(t, k)) for _ in range(RUNS)])
+        start, stop, again = medians([in_folder(lambda t: start_and_fail(t, k))
+                                      for _ in range(RUNS)])
         lost, shrunk = medians([in_folder(lambda t: lose(t, k)) for _ in range(RUNS)])
         peer = "-" if python is None or not fits(k) else f"{in_folder(lambda t: torchrun(t, k, python)):.0f}"
         print(f"{k:>4} {start:>8.0f} {peer:>9} {stop:>21.1f} {again:>7.0f} {lost:>23.1f} {shrunk:>7.0f}", flush=True)

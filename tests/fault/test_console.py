@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
 """The console and the log files under stress: a reader that is slow, that stops or that goes away,
-floods, workers that close their stderr. The job goes on, whoever reads, and no byte is lost that could
-be written."""
+floods, workers that close their stderr. The job goes on, whoever reads, and no byte is lost that
+could be written."""
 import os
 import pathlib
 import signal
@@ -27,7 +27,8 @@ def log_of(logs, rank, name="stdout.log"):
 
 def test_slow_reader_loses_nothing(tmp):
     worker = script(tmp, "w", PY + "for i in range(40000): print(i, 'y' * 60)\n")
-    launch = subprocess.Popen([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker],
+    launch = subprocess.Popen([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs",
+                               worker],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV)
     os.set_blocking(launch.stdout.fileno(), True)
     got = b""
@@ -45,9 +46,11 @@ def test_slow_reader_loses_nothing(tmp):
 
 
 def test_stalled_reader_does_not_stop_the_stop(tmp):
-    worker = script(tmp, "w", PY + f"if rank == 0:\n    print(os.getpid(), file=open('{tmp}/pid', 'w'))\n"
+    worker = script(tmp, "w", PY
+                    + f"if rank == 0:\n    print(os.getpid(), file=open('{tmp}/pid', 'w'))\n"
                                    "while True: os.write(1, b'z' * 1000 + b'\\n')\n")
-    launch = start([CRUN, "--nproc-per-node=4", "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
+    launch = start([CRUN, "--nproc-per-node=4", "-t", "1", f"--log-dir={tmp}/logs", worker],
+                   env=ENV)
     wait_for(lambda: read_text(tmp / "pid").endswith("\n"), "the worker's pid")
     size = -1
 
@@ -104,7 +107,8 @@ class FullPipe:
 
 def run_behind_full_stderr(tmp):
     """The pipe, the launcher, and the pid of a worker that only waits."""
-    worker = script(tmp, "w", PY + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
+    worker = script(tmp, "w", PY
+                    + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
     pipe = FullPipe(tmp)
     with open(pipe.path, "w") as err:
         launch = start([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err)
@@ -163,7 +167,8 @@ def test_full_stderr_does_not_stop_the_heartbeat(tmp):
 def test_reader_that_goes_away(tmp):
     worker = script(tmp, "w", PY + "for i in range(20000): print(i)\n"
                                    "print('the end', file=sys.stderr)\n")
-    launch = start([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
+    launch = start([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker],
+                   env=ENV)
     launch.stdout.close()
     err = launch.stderr.read()
     launch.stderr.close()
@@ -174,7 +179,8 @@ def test_reader_that_goes_away(tmp):
 
 
 def test_both_readers_go_away(tmp):
-    worker = script(tmp, "w", PY + "for i in range(3000): print(i, flush=True); print(i, file=sys.stderr)\n"
+    worker = script(tmp, "w", PY
+                    + "for i in range(3000): print(i, flush=True); print(i, file=sys.stderr)\n"
                                    f"open('{tmp}/ended', 'w').close()\n")
     launch = start([CRUN, "-t", "3", f"--log-dir={tmp}/logs", worker], env=ENV)
     launch.stdout.close()
@@ -187,7 +193,8 @@ def test_both_readers_go_away(tmp):
 def test_hundred_megabytes(tmp):
     worker = script(tmp, "w", "#!/bin/sh\nhead -c 100000000 /dev/zero | tr '\\0' 'q' >&2\nexit 1\n")
     with open(tmp / "err", "wb") as err:
-        launch = subprocess.run([CRUN, "-r", "1", f"--log-dir={tmp}/logs", worker], env=ENV, stderr=err,
+        launch = subprocess.run([CRUN, "-r", "1", f"--log-dir={tmp}/logs", worker], env=ENV,
+                                stderr=err,
                                 timeout=TIMEOUT_S)
     assert launch.returncode == 1
     with open(tmp / "err", "rb") as err:
@@ -197,17 +204,21 @@ def test_hundred_megabytes(tmp):
 
 
 def test_flood_by_tee_and_a_death(tmp):
-    worker = script(tmp, "w", PY + "if rank == 7:\n    time.sleep(0.5)\n    print('dying', file=sys.stderr)\n"
+    worker = script(tmp, "w", PY
+                    + "if rank == 7:\n    time.sleep(0.5)\n    print('dying', file=sys.stderr)\n"
                                    "    sys.exit(3)\nwhile True: os.write(1, b'flood ' * 100 + b'\\n')\n")
     with open(tmp / "out", "wb") as out:
-        done = subprocess.run([CRUN, "--nproc-per-node=8", "-t", "3", f"--log-dir={tmp}/logs", worker],
-                              env=ENV, stdout=out, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run([CRUN, "--nproc-per-node=8", "-t", "3", f"--log-dir={tmp}/logs",
+                               worker],
+                              env=ENV, stdout=out, stderr=subprocess.PIPE, text=True,
+                              timeout=TIMEOUT_S)
     assert done.returncode == 1 and "rank 7" in done.stderr and "    | dying\n" in done.stderr, done.stderr
     assert "stopped by crun: rank 0-6 (SIGTERM)" in done.stderr, done.stderr
 
 
 def test_worker_that_closes_its_stderr(tmp):
-    worker = script(tmp, "w", PY + "print('last', file=sys.stderr, flush=True)\nos.close(1); os.close(2)\n"
+    worker = script(tmp, "w", PY
+                    + "print('last', file=sys.stderr, flush=True)\nos.close(1); os.close(2)\n"
                                    "time.sleep(0.3)\nos._exit(4)\n")
     for args in ([], ["-t", "3"]):
         done = crun(*args, f"--log-dir={tmp}/logs", worker, env=ENV)
@@ -218,14 +229,16 @@ def test_worker_that_closes_its_stderr(tmp):
 def test_launcher_without_output(tmp):
     worker = script(tmp, "w", PY + f"print(rank); print(rank, file=sys.stderr)\n"
                                    f"open('{tmp}/ended', 'w').close()\n")
-    done = subprocess.run(["/bin/sh", "-c", f"exec {CRUN} -t 3 --log-dir={tmp}/logs {worker} >&- 2>&- <&-"],
+    done = subprocess.run(["/bin/sh", "-c",
+                           f"exec {CRUN} -t 3 --log-dir={tmp}/logs {worker} >&- 2>&- <&-"],
                           env=ENV, timeout=TIMEOUT_S)
     assert done.returncode == 0 and (tmp / "ended").exists()
     assert log_of(tmp / "logs", 0).read_text() == "0\n"
 
 
 def test_non_utf8_last_words(tmp):
-    worker = script(tmp, "w", "#!/bin/sh\nprintf 'caf\\351 \\377\\376 \\033]0;x\\007\\n' >&2\nexit 2\n")
+    worker = script(tmp, "w",
+                    "#!/bin/sh\nprintf 'caf\\351 \\377\\376 \\033]0;x\\007\\n' >&2\nexit 2\n")
     done = subprocess.run([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, capture_output=True,
                           timeout=TIMEOUT_S)
     assert b"    | caf\\xe9 \\xff\\xfe \\x1b]0;x\\x07\n" in done.stderr, done.stderr

@@ -9,7 +9,8 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from processes import (CRUN, HOSTILE, HOSTILE_KINDS, Crun, assert_gone, cgroup_delegated,  # noqa: E402
+from processes import (CRUN, HOSTILE, HOSTILE_KINDS, Crun, assert_gone,
+                       cgroup_delegated,  # noqa: E402
                        cgroups_of, children, name, start_hostile, until)
 
 
@@ -26,7 +27,8 @@ def check(kill, cgroup):
 
 
 def inner_of(crun):
-    return until(lambda: next((c for c in children(crun.pid) if name(c) == "crun"), None), "the inner crun")
+    return until(lambda: next((c for c in children(crun.pid) if name(c) == "crun"), None),
+                 "the inner crun")
 
 
 def nested(kill_outer, cgroup):
@@ -39,7 +41,8 @@ def nested(kill_outer, cgroup):
         assert_gone(pids, "worker or descendant")
         assert_gone([inside], "the inner crun")
         assert crun.wait() == (-signal.SIGKILL if kill_outer else 1)
-        until(lambda: not cgroups_of(crun.pid) and not cgroups_of(inside), "the removal of the cgroups")
+        until(lambda: not cgroups_of(crun.pid) and not cgroups_of(inside),
+              "the removal of the cgroups")
 
 
 for kill in (os.kill, os.killpg):

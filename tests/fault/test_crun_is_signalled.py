@@ -35,7 +35,8 @@ def twice():
         heard = crun.path / "heard"
         for count in (1, 2):
             os.kill(crun.pid, signal.SIGTERM)
-            until(lambda: heard.exists() and heard.read_text().count("x") >= count, f"SIGTERM {count}")
+            until(lambda: heard.exists() and heard.read_text().count("x") >= count,
+                  f"SIGTERM {count}")
         assert crun.wait() == 1
         assert_gone([worker], "the worker")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Backend etcd against a real cluster of three: a leader is elected, replaced under a higher epoch when it
-dies, and neither that nor the loss of a member of etcd, nor both, loses the job."""
+"""Backend etcd against a real cluster of three: a leader is elected, replaced under a higher epoch
+when it dies, and neither that nor the loss of a member of etcd, nor both, loses the job."""
 import pathlib
 import shutil
 import signal
@@ -40,12 +40,14 @@ class Cluster:
             client, peer = f"http://127.0.0.1:{self.ports[i]}", f"http://127.0.0.1:{peers[i]}"
             log = open(tmp / f"etcd{i}.log", "w")
             self.members.append(subprocess.Popen(
-                [ETCD, "--name", f"m{i}", "--data-dir", tmp / f"etcd{i}", "--listen-client-urls", client,
+                [ETCD, "--name", f"m{i}", "--data-dir", tmp / f"etcd{i}", "--listen-client-urls",
+                 client,
                  "--advertise-client-urls", client, "--listen-peer-urls", peer,
                  "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster],
                 stdout=log, stderr=log, env=clean_env(ETCD_UNSUPPORTED_ARCH="arm64")))
             log.close()
-        wait_for(lambda: all(map(is_up, self.ports)), f"etcd: {read_text(tmp / 'etcd0.log')[-2000:]}")
+        wait_for(lambda: all(map(is_up, self.ports)),
+                 f"etcd: {read_text(tmp / 'etcd0.log')[-2000:]}")
 
     @property
     def endpoint(self):
@@ -68,7 +70,8 @@ def led(node):
 
 
 def three(cast, cluster):
-    nodes = [cast.node("etcd", cluster.endpoint, *SETTINGS, f"local_world_size={i + 1}") for i in range(3)]
+    nodes = [cast.node("etcd", cluster.endpoint, *SETTINGS, f"local_world_size={i + 1}")
+             for i in range(3)]
     for n in nodes:
         n.until_round(lambda m: m["groups"] == 3)
     leader = next(n for n in nodes if led(n))
@@ -77,7 +80,8 @@ def three(cast, cluster):
 
 def go_on(nodes, after):
     """All of them are in one later round."""
-    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes)) for n in nodes]
+    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes))
+             for n in nodes]
     assert len({(m["round"], m["port"]) for m in found}) == 1, found
     assert {m["restart"] for m in found} == {0}
     return found[0]["round"]
@@ -158,7 +162,8 @@ def test_no_etcd_is_said(tmp):
 
 
 def test_real_launchers_survive_their_leader(tmp):
-    with Cluster(tmp) as cluster, Nodes(tmp, "--nnodes=2:3", backend="etcd", endpoint=cluster.endpoint,
+    with Cluster(tmp) as cluster, Nodes(tmp, "--nnodes=2:3", backend="etcd",
+                                        endpoint=cluster.endpoint,
                                         conf="last_call_timeout=1,keep_alive_interval=1") as nodes:
         launchers = {name: nodes.start(name) for name in "abc"}
         first = nodes.round(3)

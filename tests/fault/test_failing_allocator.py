@@ -14,7 +14,8 @@ from free_port import free_port  # noqa: E402
 from rdzv_raw import SUCCEEDED, Member  # noqa: E402
 from store_raw import Modern, Server, listed, text  # noqa: E402
 
-CRUN, STORE, AGENT, WORKER = (FAILING / name for name in ("crun", "crun-store", "crun-agent", "worker"))
+CRUN, STORE, AGENT, WORKER = (FAILING / name
+                              for name in ("crun", "crun-store", "crun-agent", "worker"))
 
 
 def shell(words):
@@ -24,8 +25,8 @@ def shell(words):
 # ---- crun on one node ----
 
 def alone(case):
-    """Where memory stays short the node ends when a time limit of the rendezvous is over: short ones,
-    so that the test does not take long."""
+    """Where memory stays short the node ends when a time limit of the rendezvous is over: short
+    ones, so that the test does not take long."""
     limits = "join_timeout=1,read_timeout=0.5,keep_alive_interval=0.1,keep_alive_max_attempt=3"
     return ["--standalone", "--nproc-per-node=2",
             *([f"--rdzv-conf={limits}"] if case.wish.endswith("+") else [])]
@@ -42,7 +43,8 @@ def restart(case):
 
 
 def report(case):
-    """The workers write error files and fail: crun ends with 1 and says so, or that memory is short."""
+    """The workers write error files and fail: crun ends with 1 and says so, or that memory is
+    short."""
     record = '{"message": {"message": "broken", "extraInfo": {"timestamp": "1"}}}'
     status, err = case.run([CRUN, *alone(case),
                             *shell(f"echo '{record}' >$TORCHELASTIC_ERROR_FILE; exit 3")])
@@ -51,28 +53,29 @@ def report(case):
 
 
 def test_start(tmp):
-    for_each_allocation(tmp, start, CRUN)
+    for_each_allocation(tmp, start, CRUN, stride=6)
 
 
 def test_restart(tmp):
-    for_each_allocation(tmp, restart, CRUN)
+    for_each_allocation(tmp, restart, CRUN, stride=6)
 
 
 def test_report(tmp):
-    for_each_allocation(tmp, report, CRUN)
+    for_each_allocation(tmp, report, CRUN, stride=6)
 
 
 # ---- two nodes: the allocator of one of them fails ----
 
 def two_nodes(case, hosts):
-    """A round, a restart and the end. Memory may be short on the node that hosts, which then refuses
-    the other one: so either of them may be the one that says it."""
+    """A round, a restart and the end. Memory may be short on the node that hosts, which then
+    refuses the other one: so either of them may be the one that says it."""
     words = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job", "--rdzv-backend=c10d",
              "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1",
              *shell('[ "$RANK.$TORCHELASTIC_RESTART_COUNT" != 0.0 ]')]
     conf = "--rdzv-conf=join_timeout=3,read_timeout=3,is_host="
     failing = case.start([CRUN, f"{conf}{int(hosts)}", *words])
-    other = case.start([crun_test.CRUN, f"{conf}{int(not hosts)}", *words], case.plain_environment())
+    other = case.start([crun_test.CRUN, f"{conf}{int(not hosts)}", *words],
+                       case.plain_environment())
     try:
         status, err = case.finish(failing)
         if status != 0:
@@ -95,11 +98,11 @@ def joining_node(case):
 
 
 def test_hosting_node(tmp):
-    for_each_allocation(tmp, hosting_node, CRUN)
+    for_each_allocation(tmp, hosting_node, CRUN, stride=10)
 
 
 def test_joining_node(tmp):
-    for_each_allocation(tmp, joining_node, CRUN)
+    for_each_allocation(tmp, joining_node, CRUN, stride=10)
 
 
 # ---- crun-store ----
@@ -127,8 +130,8 @@ def end(case, process):
 
 
 def use_store(server, name):
-    """Every operation, with values that must be kept, grown, handed out and dropped. `name` keeps the
-    keys of two clients apart."""
+    """Every operation, with values that must be kept, grown, handed out and dropped. `name` keeps
+    the keys of two clients apart."""
     c = Modern(server)
     c.set(f"{name}key", "one")
     assert c.get(f"{name}key") == b"one"
@@ -282,7 +285,8 @@ def test_agent_commands(tmp):
 # ---- a worker of libcrunrt ----
 
 def worker_pair(case, *words):
-    """Rank 0's allocator fails; rank 1 is whole. A store of their own, for no key may be left over."""
+    """Rank 0's allocator fails; rank 1 is whole. A store of their own, for no key may be left
+    over."""
     with Server() as server:
         def environment(make, rank):
             return make(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The disk of the logs, or of the console, is full: one warning, the job goes on, the others get every line."""
+"""The disk of the logs, or of the console, is full: one warning, the job goes on, the others get
+every line."""
 import pathlib
 import resource
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import (CRUN, TIMEOUT_S, clean_env, crun, run_tests, script, skip, start,  # noqa: E402
+from crun_test import (CRUN, TIMEOUT_S, clean_env, crun, run_tests, script, skip,
+                       start,  # noqa: E402
                        wait_for)
 
 ENV = clean_env(OMP_NUM_THREADS=1)
@@ -15,11 +17,13 @@ PY = "#!/usr/bin/python3\nimport os\nrank = int(os.environ['RANK'])\n"
 
 def test_limit_of_file_sizes(tmp):
     """RLIMIT_FSIZE raises a signal, too, that ends whoever does not ignore it."""
-    worker = script(tmp, "w", f"#!/bin/sh\n: >{tmp}/up\nwhile [ ! -e {tmp}/go ]; do sleep 0.05; done\n"
+    worker = script(tmp, "w",
+                    f"#!/bin/sh\n: >{tmp}/up\nwhile [ ! -e {tmp}/go ]; do sleep 0.05; done\n"
                               "for i in 1 2 3; do echo line $i; done\n")
     job = start([CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
     wait_for((tmp / "up").exists, "the worker")
-    resource.prlimit(job.pid, resource.RLIMIT_FSIZE, (0, 0))  # not from the start: ThreadSanitizer has a file
+    resource.prlimit(job.pid, resource.RLIMIT_FSIZE,
+                     (0, 0))  # not from the start: ThreadSanitizer has a file
     (tmp / "go").touch()
     out, err = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, err
@@ -30,7 +34,8 @@ def test_limit_of_file_sizes(tmp):
 def test_console_on_a_full_disk(tmp):
     worker = script(tmp, "w", "#!/bin/sh\necho one\necho two\n")
     with open("/dev/full", "w") as full:
-        job = start([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV, stdout=full)
+        job = start([CRUN, "--nproc-per-node=2", "-t", "1", f"--log-dir={tmp}/logs", worker],
+                    env=ENV, stdout=full)
         _, err = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, err
     assert err.count("cannot write to the console any more: No space left on device") == 1, err
@@ -41,8 +46,10 @@ def test_stderr_on_a_full_disk(tmp):
     """Its own log is what crun cannot write."""
     for both in (False, True):
         with open("/dev/full", "w") as full:
-            job = start([CRUN, "--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", "echo", "one"],
-                        env=clean_env(LOGLEVEL="debug"), stderr=full, **({"stdout": full} if both else {}))
+            job = start([CRUN, "--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", "echo",
+                         "one"],
+                        env=clean_env(LOGLEVEL="debug"), stderr=full,
+                        **({"stdout": full} if both else {}))
             out, _ = job.communicate(timeout=TIMEOUT_S)
         assert job.returncode == 0
         assert both or sorted(out.splitlines()) == ["[default0]:one", "[default1]:one"], out

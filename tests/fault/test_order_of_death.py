@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""crun is stopped while its workers die one after another; when it goes on, its report names the one
-that died first, by the kernel's order, not by rank."""
+"""crun is stopped while its workers die one after another; when it goes on, its report names the
+one that died first, by the kernel's order, not by rank."""
 import os
 import pathlib
 import re

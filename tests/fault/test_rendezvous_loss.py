@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Losing nodes: killed, stopped, behind a network that went silent, behind one that loses packets; and
-who hosts when every host has an address of its own."""
+"""Losing nodes: killed, stopped, behind a network that went silent, behind one that loses packets;
+and who hosts when every host has an address of its own."""
 import pathlib
 import signal
 import sys
@@ -19,13 +19,15 @@ ELASTIC = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=500", "keep_ali
 
 def three(cast, net, *more):
     """One node on each host; the first host has the endpoint's address."""
-    nodes = [cast.node("c10d", f"{net.hosts[0].addr}:{PORT}", *ELASTIC, *more, prefix=h.run) for h in net.hosts]
+    nodes = [cast.node("c10d", f"{net.hosts[0].addr}:{PORT}", *ELASTIC, *more, prefix=h.run)
+             for h in net.hosts]
     first = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
     return nodes, first
 
 
 def go_on(nodes, after):
-    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes)) for n in nodes]
+    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes))
+             for n in nodes]
     assert len({(m["round"], m["addr"], m["port"]) for m in found}) == 1, found
     assert {m["restart"] for m in found} == {0}, found  # losses cost nothing
     return found
@@ -148,7 +150,8 @@ def test_another_host_than_the_first_by_address(tmp):
 
 def test_a_silent_host_ends_its_own_workers(tmp):
     conf = "last_call_timeout=0.5,keep_alive_interval=0.5,keep_alive_max_attempt=4"
-    with Net(3) as net, Nodes(tmp, "--nnodes=2:3", endpoint=f"{net.hosts[0].addr}:{PORT}", conf=conf) as nodes:
+    with Net(3) as net, Nodes(tmp, "--nnodes=2:3", endpoint=f"{net.hosts[0].addr}:{PORT}",
+                              conf=conf) as nodes:
         a, b, c = [nodes.start(name, prefix=h.run) for name, h in zip("abc", net.hosts)]
         first = nodes.round(3)
         net.hosts[2].cut()
@@ -163,7 +166,8 @@ def test_a_silent_host_ends_its_own_workers(tmp):
 def test_static_nodes_on_hosts(tmp):
     with Net(2) as net, Cast() as cast:
         where = f"{net.hosts[0].addr}:29500"
-        nodes = [cast.node("static", where, "min_nodes=2", "max_nodes=2", f"node_rank={i}", "max_restarts=1",
+        nodes = [cast.node("static", where, "min_nodes=2", "max_nodes=2", f"node_rank={i}",
+                           "max_restarts=1",
                            prefix=net.hosts[i].run) for i in (1, 0)]
         for n, rank in zip(nodes, (1, 0)):
             m = n.expect("round")

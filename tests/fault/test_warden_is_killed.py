@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""kill -9 of the warden harms nobody: the workers run on, another warden takes its place, and it is as
-good as the first when crun is killed then. Both at once: the parent-death signal still ends the
+"""kill -9 of the warden harms nobody: the workers run on, another warden takes its place, and it is
+as good as the first when crun is killed then. Both at once: the parent-death signal still ends the
 workers themselves, and the next crun removes the empty cgroup."""
 import os
 import pathlib

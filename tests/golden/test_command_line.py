@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Golden command lines: tests/golden/command_line/NAME.cmd is run by sh, NAME.expected is what must come out.
+"""Golden command lines: tests/golden/command_line/NAME.cmd is run by sh, NAME.expected is what must
+come out.
 
-A case is two files; nothing else lists them. `GOLDEN_UPDATE=1` writes the .expected files anew (then
-read the diff). Each command runs in a folder of its own with the fixtures below, crun first in PATH,
-an environment that holds nothing else, and a TMPDIR of its own. Pids are written as PID, the folder as
-HERE. Besides the
-text this checks that a command which fails with status 2, and every case named refused-*, says exactly
-one line and leaves nothing behind, neither in the folder nor in TMPDIR."""
+A case is two files; nothing else lists them. `GOLDEN_UPDATE=1` writes the .expected files anew
+(then read the diff). Each command runs in a folder of its own with the fixtures below, crun first
+in PATH, an environment that holds nothing else, and a TMPDIR of its own. Pids are written as PID,
+the folder as HERE. Besides the text this checks that a command which fails with status 2, and every
+case named refused-*, says exactly one line and leaves nothing behind, neither in the folder nor in
+TMPDIR."""
 import difflib
 import os
 import pathlib
@@ -60,7 +61,8 @@ def run_case(command, folder, tmp):
 
 
 def leftovers(folder, tmp, before):
-    return sorted({str(p) for p in folder.rglob("*")} - before) + sorted(str(p) for p in tmp.iterdir())
+    return sorted({str(p) for p in folder.rglob("*")} - before) + sorted(str(p)
+                                                                         for p in tmp.iterdir())
 
 
 def check(case):

@@ -37,7 +37,8 @@ class Output:
 def with_agent(test):
     """The test gets the address of a crun-agent, which ends with it."""
     def run(tmp):
-        with subprocess.Popen([AGENT, "serve", "--listen=127.0.0.1:0"], stdout=subprocess.PIPE, text=True,
+        with subprocess.Popen([AGENT, "serve", "--listen=127.0.0.1:0"], stdout=subprocess.PIPE,
+                              text=True,
                               env=ENV) as agent:
             try:
                 test(tmp, agent.stdout.readline().strip())
@@ -47,7 +48,8 @@ def with_agent(test):
 
 
 def node(tmp, name, address, *args, nodes="1:2", conf="", workers=2):
-    return Output(tmp, name, [CRUN, f"--nnodes={nodes}", f"--nproc-per-node={workers}", "--rdzv-backend=c10d",
+    return Output(tmp, name,
+                  [CRUN, f"--nnodes={nodes}", f"--nproc-per-node={workers}", "--rdzv-backend=c10d",
                               f"--rdzv-endpoint={address}", "--rdzv-id=job", "--max-restarts=3",
                               f"--rdzv-conf=is_host=0,last_call_timeout=0.5,close_timeout=5{conf}",
                               ELASTIC, *map(str, args)])
@@ -61,7 +63,8 @@ def ends(*outputs):
 
 
 def stops(*outputs):
-    return [int(s) for o in outputs for s in re.findall(r"stops after step (\d+)", o.out.read_text())]
+    return [int(s) for o in outputs
+            for s in re.findall(r"stops after step (\d+)", o.out.read_text())]
 
 
 def wait_for_steps(output, workers):
@@ -114,7 +117,8 @@ def test_an_operator_sends_a_node_away(tmp, address):
     assert told.returncode == 0 and told.stdout == "1 node was told\n", told
     wait_for(lambda: a.text().count("has written its flight record to ") == 2, "the flight records")
     told = subprocess.run([AGENT, "notify", address, "--job", "job", "--node", os.uname().nodename,
-                           "--in", "20", "--why", "a fan is broken"], capture_output=True, text=True)
+                           "--in", "20", "--why", "a fan is broken"], capture_output=True,
+                           text=True)
     assert told.returncode == 0 and told.stdout == "1 node was told\n", told
     assert a.wait() == 1 and "maintenance: a fan is broken" in a.text(), a.text()
     assert len(set(stops(a))) == 1 and len(stops(a)) == 2, a.text()
@@ -137,7 +141,8 @@ def test_operators_are_told_what_is_wrong(tmp, address):
 
 def test_programs_that_count_no_steps_are_stopped_at_once(tmp):
     begin = time.monotonic()
-    launch = start([CRUN, "--preemption-notice=100", "sh", "-c", f"touch {tmp}/up; exec sleep 1000"], env=ENV)
+    launch = start([CRUN, "--preemption-notice=100", "sh", "-c",
+                    f"touch {tmp}/up; exec sleep 1000"], env=ENV)
     wait_for(lambda: (tmp / "up").exists(), "the worker")
     launch.send_signal(signal.SIGUSR1)
     _, err = launch.communicate(timeout=60)

@@ -171,7 +171,8 @@ class Contract(unittest.TestCase):
 
     def test_22_static_address_on_every_attempt(self):
         port = free_port()
-        workers = self.ok("--max-restarts=1", "--master-addr=127.0.0.1", f"--master-port={port}", DUMP,
+        workers = self.ok("--max-restarts=1", "--master-addr=127.0.0.1", f"--master-port={port}",
+                          DUMP,
                           env={"DUMP_THEN": "exit-once:1"}).workers
         self.assertEqual([(w.attempt, w.env["MASTER_ADDR"], w.env["MASTER_PORT"]) for w in workers],
                          [(0, "127.0.0.1", str(port)), (1, "127.0.0.1", str(port))])
@@ -247,7 +248,8 @@ class Contract(unittest.TestCase):
         with tempfile.TemporaryDirectory() as tmp:
             job = subprocess.Popen([CRUN, "--nnodes=2", "--rdzv-backend=c10d",
                                     f"--rdzv-endpoint=127.0.0.1:{port}", DUMP],
-                                   env=environment(DUMP_DIR=tmp, TMPDIR=tmp), stderr=subprocess.PIPE)
+                                   env=environment(DUMP_DIR=tmp, TMPDIR=tmp),
+                                   stderr=subprocess.PIPE)
             deadline = time.monotonic() + 120
             while True:  # until it waits for the second node
                 with socket.socket() as s:
@@ -280,7 +282,8 @@ class Contract(unittest.TestCase):
                 workers = self.nodes(
                     [*where, "--node-rank=0", "--nproc-per-node=2", "--role=a", DUMP],
                     [*where, "--node-rank=1", "--nproc-per-node=3", "--role=b", DUMP], dumps=dumps)
-            names = ("ROLE_NAME", "RANK", "WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "GROUP_RANK")
+            names = ("ROLE_NAME", "RANK", "WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE",
+                     "GROUP_RANK")
             self.assertEqual([tuple(w.env[n] for n in names) for w in workers], [
                 ("a", "0", "5", "0", "2", "0"), ("a", "1", "5", "1", "2", "0"),
                 ("b", "2", "5", "0", "3", "1"), ("b", "3", "5", "1", "3", "1"),
@@ -431,7 +434,8 @@ sys.exit(0 if mine == ["0100007F" + wanted] else "listens on %s" % mine)
 
 class Standalone(unittest.TestCase):
     def test_listens_on_loopback_only(self):
-        job = Job("--standalone", "--nproc-per-node", "1", "--no-python", sys.executable, "-c", LISTENERS)
+        job = Job("--standalone", "--nproc-per-node", "1", "--no-python", sys.executable, "-c",
+                  LISTENERS)
         self.assertEqual(job.status, 0, job.err)
 
 

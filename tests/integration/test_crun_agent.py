@@ -158,8 +158,10 @@ def test_bad_input_is_named(tmp):
                 (["notify", "a:1", "--node", "b"], "--job is missing", 2),
                 (["notify", "a:1", "--job", "j"], "--node is missing", 2),
                 (["notify", "a:1", "--job"], "--job needs a value: --job ID", 2),
-                (["notify", "a:1", "--kind", "party"], "--kind: 'party' is not known; give leave,", 2),
-                (["notify", "a:1", "--in", "soon"], "--in: 'soon' is not a time; give whole seconds", 2),
+                (["notify", "a:1", "--kind", "party"], "--kind: 'party' is not known; give leave,",
+                 2),
+                (["notify", "a:1", "--in", "soon"],
+                 "--in: 'soon' is not a time; give whole seconds", 2),
                 (["notify", "a:1", "--in=-1"], "--in: '-1' is not a time", 2),
                 (["dump", "a:1", "--job", "j", "--why", "x"], "unknown option '--why'", 2),
                 (["dance"], "unknown command 'dance'; try 'crun-agent --help'", 2),
@@ -170,7 +172,8 @@ def test_bad_input_is_named(tmp):
 
 
 def test_each_command_has_help(tmp):
-    for argv in (["--help"], ["-h"], ["help"], ["serve", "--help"], ["status", "-h"], ["notify", "--help"]):
+    for argv in (["--help"], ["-h"], ["help"], ["serve", "--help"], ["status", "-h"],
+                 ["notify", "--help"]):
         done = run([CRUN_AGENT, *argv])
         assert done.returncode == 0 and done.stdout.startswith("Usage: crun-agent") and not done.stderr, done
 
@@ -203,7 +206,8 @@ def test_idle_means_no_system_calls(tmp):
         status = pathlib.Path(f"/proc/{agent.process.pid}/task")
         def switches():
             return sum(int(line.split()[1]) for task in status.iterdir()
-                       for line in (task / "status").read_text().splitlines() if "ctxt_switches" in line)
+                       for line in (task / "status").read_text().splitlines()
+                       if "ctxt_switches" in line)
         wait_for(lambda: before_equals(switches), "the agent to come to rest")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program that uses every call of our mpi.h is built as MPI programs are, with MPI_HOME alone, and
-runs under crun; without a launcher its world is itself; a wrong call names itself."""
+"""A program that uses every call of our mpi.h is built as MPI programs are, with MPI_HOME alone,
+and runs under crun; without a launcher its world is itself; a wrong call names itself."""
 import pathlib
 import subprocess
 

@@ -20,7 +20,8 @@ def events(done):
 
 
 def test_success(tmp):
-    done = crun("--nproc-per-node=2", "--event-log-handler=console", "--role=tr", "--rdzv-id=j", "true",
+    done = crun("--nproc-per-node=2", "--event-log-handler=console", "--role=tr", "--rdzv-id=j",
+                "true",
                 env=clean_env(OMP_NUM_THREADS=1))
     names, found = events(done)
     assert names[:4] == [("AGENT", "RENDEZVOUS"), ("AGENT", "ASSIGN_WORKER_RANKS"),
@@ -39,7 +40,8 @@ def test_failure_and_victim(tmp):
     done = crun("--nproc-per-node=2", "--event-log-handler=console", worker)
     names, found = events(done)
     assert done.returncode == 1
-    assert names[-3:] == [("WORKER", "FAILED"), ("WORKER", "TERMINATED"), ("AGENT", "SUCCEEDED")], done
+    assert names[-3:] == [("WORKER", "FAILED"), ("WORKER", "TERMINATED"),
+                          ("AGENT", "SUCCEEDED")], done
     assert json.loads(found[-3]["metadata"]["metadata"])["exit_code"] == [3], done
 
 

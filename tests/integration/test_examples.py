@@ -24,18 +24,21 @@ def start(name, ranks=4):
 
 def test_hello(tmp):
     out = lines(start("hello"))
-    ranks = [re.fullmatch(r"hello from rank (\d) of 4, number (\d) to arrive", line) for line in out]
+    ranks = [re.fullmatch(r"hello from rank (\d) of 4, number (\d) to arrive", line)
+             for line in out]
     assert sorted(m[1] for m in ranks) == list("0123"), out
     assert sorted(m[2] for m in ranks) == list("1234"), out
 
 
 def test_all_reduce(tmp):
-    assert lines(start("all_reduce")) == [f"rank {r} of 4: the sum of all ranks is 6" for r in range(4)]
+    assert lines(start("all_reduce")) == [f"rank {r} of 4: the sum of all ranks is 6"
+                                          for r in range(4)]
 
 
 def test_ping(tmp):
     out = lines(start("ping"))
-    assert [line for line in out if "left" in line] == [f"rank {r} got {(r + 3) % 4} from its left" for r in range(4)]
+    assert [line for line in out if "left" in line] == [f"rank {r} got {(r + 3) % 4} from its left"
+                                                        for r in range(4)]
     balls = [line for line in out if "ball" in line]
     assert balls == ["rank 0 has the ball: 2", "rank 0 has the ball: 4", "rank 1 has the ball: 1",
                      "rank 1 has the ball: 3"], out
@@ -43,8 +46,10 @@ def test_ping(tmp):
 
 def test_subgroups(tmp):
     assert lines(start("subgroups", 5)) == [
-        "rank 0 is number 0 of the 3 evens; their sum is 6", "rank 1 is number 0 of the 2 odds; their sum is 4",
-        "rank 2 is number 1 of the 3 evens; their sum is 6", "rank 3 is number 1 of the 2 odds; their sum is 4",
+        "rank 0 is number 0 of the 3 evens; their sum is 6",
+        "rank 1 is number 0 of the 2 odds; their sum is 4",
+        "rank 2 is number 1 of the 3 evens; their sum is 6",
+        "rank 3 is number 1 of the 2 odds; their sum is 4",
         "rank 4 is number 2 of the 3 evens; their sum is 6"]
 
 
@@ -53,7 +58,8 @@ def test_spawn(tmp):
 
 
 def test_all_reduce_gpu(tmp):
-    """On a machine with GPUs it works; elsewhere it fails with the CUDA code and falls back to nothing."""
+    """On a machine with GPUs it works; elsewhere it fails with the CUDA code and falls back to
+    nothing."""
     if not (EXAMPLES / "all_reduce_gpu").exists():
         return  # built where CUDA and NCCL are
     done = start("all_reduce_gpu", 1)
@@ -64,17 +70,21 @@ def test_all_reduce_gpu(tmp):
 
 
 def test_replicas(tmp):
-    server = subprocess.Popen([CRUN_STORE, "serve", "--host", "127.0.0.1", "--port", "0"], stdout=subprocess.PIPE,
+    server = subprocess.Popen([CRUN_STORE, "serve", "--host", "127.0.0.1", "--port", "0"],
+                              stdout=subprocess.PIPE,
                               text=True)
     try:
         address = server.stdout.readline().strip()
-        jobs = [subprocess.Popen([CRUN, "--standalone", "--nproc-per-node=2", EXAMPLES / "replicas"],
+        jobs = [subprocess.Popen([CRUN, "--standalone", "--nproc-per-node=2",
+                                  EXAMPLES / "replicas"],
                                  stdout=subprocess.PIPE, text=True,
-                                 env=clean_env(REPLICA_ID=i, REPLICAS=2, STORE=address, STORE_PREFIX="run7"))
+                                 env=clean_env(REPLICA_ID=i, REPLICAS=2, STORE=address,
+                                               STORE_PREFIX="run7"))
                 for i in range(2)]
         out = sorted(line for job in jobs for line in job.communicate(timeout=100)[0].splitlines())
         assert all(job.returncode == 0 for job in jobs), out
-        assert out == [f"replica {i} rank {r}: 3 here, 6 over all replicas" for i in range(2) for r in range(2)], out
+        assert out == [f"replica {i} rank {r}: 3 here, 6 over all replicas" for i in range(2)
+                       for r in range(2)], out
     finally:
         server.kill()
         server.wait()

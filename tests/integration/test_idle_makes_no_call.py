@@ -60,7 +60,8 @@ def attach(pids, output):
 
 
 def calls(output):
-    """What was begun while we watched; the call that each thread slept in already is `unfinished` only."""
+    """What was begun while we watched; the call that each thread slept in already is `unfinished`
+    only."""
     lines = output.read_text().splitlines()
     return [line for line in lines if "resumed" in line or "=" in line or "---" in line]
 

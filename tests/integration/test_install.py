@@ -32,7 +32,8 @@ def test_uninstall_leaves_an_empty_tree(tmp):
     make("install-only", *where)
     make("install-only", *where)  # again, over itself
     there = files_below(root / "opt" / "crun")
-    for wanted in ("bin/elastic-crun", "bin/elastic-crun-store", "lib/libcrunrt.so", "lib/libcrunrt.a",
+    for wanted in ("bin/elastic-crun", "bin/elastic-crun-store", "lib/libcrunrt.so",
+                   "lib/libcrunrt.a",
                    "include/crunrt.h", "lib/pkgconfig/crunrt.pc", "share/man/man1/elastic-crun.1",
                    "share/bash-completion/completions/elastic-crun"):
         assert wanted in there, (wanted, there)
@@ -57,7 +58,8 @@ def test_does_not_overwrite_the_oci_runtime(tmp):
     (tmp / "bin").mkdir()
     (tmp / "bin" / "crun").write_text("the OCI runtime")
     env = clean_env(MAKEFLAGS=None, MAKELEVEL=None)
-    done = run(["make", "-s", f"BUILD={os.path.relpath(BUILD, ROOT)}", "install-only", f"PREFIX={tmp}"],
+    done = run(["make", "-s", f"BUILD={os.path.relpath(BUILD, ROOT)}", "install-only",
+                f"PREFIX={tmp}"],
                cwd=ROOT, env=env)
     assert done.returncode != 0 and "PROGRAM_PREFIX" in done.stderr, done
     assert (tmp / "bin" / "crun").read_text() == "the OCI runtime"
@@ -79,7 +81,8 @@ def test_consumer_through_pkg_config(tmp):
                      ["c++", "-x", "c++", "-Wall", "-Wextra", "-Werror"]):
         built = run([*compiler, tmp / "consumer.c", "-o", tmp / "consumer", *flags.stdout.split()])
         assert built.returncode == 0, built
-        ran = run([tmp / "consumer"], env=clean_env(LD_LIBRARY_PATH=None))  # as docs/worker-runtime.md has it
+        ran = run([tmp / "consumer"],
+                  env=clean_env(LD_LIBRARY_PATH=None))  # as docs/worker-runtime.md has it
         assert ran.returncode == 0 and ran.stdout.strip()[0].isdigit(), ran
     static = run(["cc", tmp / "consumer.c", "-o", tmp / "static", f"-I{tmp}/usr/include",
                   f"{tmp}/usr/lib/libcrunrt.a", "-ldl", "-pthread"])

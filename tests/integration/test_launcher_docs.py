@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The documents about command lines agree with the tables of the programs.
 
-Manual pages and completions are as `make docs` writes them, docs/usage.md names every option, variable
-and rdzv key of crun, and the completions complete."""
+Manual pages and completions are as `make docs` writes them, docs/usage.md names every option,
+variable and rdzv key of crun, and the completions complete."""
 import os
 import pathlib
 import re

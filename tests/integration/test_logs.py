@@ -26,14 +26,16 @@ def lines(text):
 
 
 def test_tree_without_redirects(tmp):
-    done = crun("--nproc-per-node=2", f"--log-dir={tmp}/a/logs", "--rdzv-id=job", script(tmp, "w", SPEAK))
+    done = crun("--nproc-per-node=2", f"--log-dir={tmp}/a/logs", "--rdzv-id=job",
+                script(tmp, "w", SPEAK))
     assert done.returncode == 0, done
     job, found = files(tmp / "a" / "logs")
     assert re.fullmatch(r"job_[a-z0-9_]{8}", job.name), job
     assert job.stat().st_mode & 0o777 == 0o700
     assert found == {}
     assert sorted(p.name for p in (job / "attempt_0").iterdir()) == ["0", "1"]
-    assert lines(done.stdout) == ["out 0", "out 1"] and lines(done.stderr)[-2:] == ["err 0", "err 1"]
+    assert lines(done.stdout) == ["out 0", "out 1"] and lines(done.stderr)[-2:] == ["err 0",
+                                                                                    "err 1"]
 
 
 def test_run_id_with_slashes(tmp):
@@ -44,7 +46,8 @@ def test_run_id_with_slashes(tmp):
 
 def test_redirect_all(tmp):
     done = crun("--nproc-per-node=2", "-r", "3", f"--log-dir={tmp}/logs", script(tmp, "w", SPEAK))
-    assert done.returncode == 0 and done.stdout == "" and "err" not in done.stderr.replace("warn", ""), done
+    assert done.returncode == 0 and done.stdout == "" and "err" not in done.stderr.replace("warn",
+                                                                                           ""), done
     assert files(tmp / "logs")[1] == {
         "attempt_0/0/stdout.log": b"out 0\n", "attempt_0/0/stderr.log": b"err 0\n",
         "attempt_0/1/stdout.log": b"out 1\n", "attempt_0/1/stderr.log": b"err 1\n"}
@@ -96,7 +99,8 @@ def test_a_filter_of_ranks(tmp):
 
 
 def test_last_words_of_a_filtered_rank(tmp):
-    worker = script(tmp, "w", '#!/bin/sh\n[ $LOCAL_RANK = 0 ] && exec sleep 60\necho hidden >&2\nexit 3\n')
+    worker = script(tmp, "w",
+                    '#!/bin/sh\n[ $LOCAL_RANK = 0 ] && exec sleep 60\necho hidden >&2\nexit 3\n')
     done = crun("--nproc-per-node=2", "--local-ranks-filter=0", f"--log-dir={tmp}/logs", worker)
     assert done.stderr.count("hidden") == 1 and "    | hidden\n" in done.stderr, done
 
@@ -119,7 +123,8 @@ def test_attempts_have_folders(tmp):
 
 def test_no_logs_at_all(tmp):
     worker = script(tmp, "w", '#!/bin/sh\necho "<$TORCHELASTIC_ERROR_FILE>"\n')
-    done = crun("--nproc-per-node=2", "--log-dir=/dev/null", "-r", "1", "--local-ranks-filter=0", worker,
+    done = crun("--nproc-per-node=2", "--log-dir=/dev/null", "-r", "1", "--local-ranks-filter=0",
+                worker,
                 env=clean_env(TMPDIR=tmp))
     assert done.stdout == "<>\n<>\n", done
     assert [p.name for p in tmp.iterdir()] == ["w"]
@@ -135,7 +140,8 @@ def test_log_folder_that_is_a_file(tmp):
 
 def test_temp_folder_as_python_finds_it(tmp):
     (tmp / "second").mkdir()
-    done = crun("-r", "3", script(tmp, "w", SPEAK), env=clean_env(TMPDIR=tmp / "gone", TEMP=tmp / "w", TMP=tmp / "second"))
+    done = crun("-r", "3", script(tmp, "w", SPEAK),
+                env=clean_env(TMPDIR=tmp / "gone", TEMP=tmp / "w", TMP=tmp / "second"))
     assert done.returncode == 0 and not done.stderr, done
     made = list((tmp / "second").iterdir())
     assert len(made) == 1 and made[0].name.startswith("torchelastic_"), made
@@ -157,7 +163,8 @@ def test_too_few_open_files(tmp):
 
 
 def test_stderr_is_a_terminal_where_ours_is(tmp):
-    worker = script(tmp, "w", "#!/bin/sh\n[ -t 2 ] && printf '10%%\\r20%%\\nend' >&2\nstty size <&2\n")
+    worker = script(tmp, "w",
+                    "#!/bin/sh\n[ -t 2 ] && printf '10%%\\r20%%\\nend' >&2\nstty size <&2\n")
     ours, theirs = pty.openpty()
     subprocess.run(["stty", "rows", "33", "cols", "77"], stdin=theirs, check=True)
     launch = start([CRUN, f"--log-dir={tmp}/logs", worker], stderr=theirs)

@@ -176,7 +176,8 @@ def test_a_stopped_agent_is_given_up_and_comes_back(tmp):
 
 class Daemon:
     def __init__(self, port):
-        self.process = subprocess.Popen([BUILD / "bin" / "crun-agent", "serve", f"--listen=127.0.0.1:{port}"],
+        self.process = subprocess.Popen([BUILD / "bin" / "crun-agent", "serve",
+                                         f"--listen=127.0.0.1:{port}"],
                                         stdout=subprocess.PIPE, text=True, env=clean_env())
         assert self.process.stdout.readline().strip() == f"127.0.0.1:{port}"
 
@@ -190,7 +191,8 @@ def test_the_coordinator_goes_and_comes_back(tmp):
     conf = "is_host=0,last_call_timeout=0.3,coordinator_wait=60"
     daemon = Daemon(port)
     try:
-        with Nodes(tmp, "--nnodes=2", "--max-restarts=2", endpoint=f"127.0.0.1:{port}", conf=conf) as nodes:
+        with Nodes(tmp, "--nnodes=2", "--max-restarts=2", endpoint=f"127.0.0.1:{port}",
+                   conf=conf) as nodes:
             a, b = nodes.start("a"), nodes.start("b")
             first = nodes.round(2)
             first[0].signal(signal.SIGUSR1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--numa-binding on this machine's own topology. The GPUs are two of its PCI devices, which a library
-in the place of the driver's says are GPUs: where they are the kernel tells."""
+"""--numa-binding on this machine's own topology. The GPUs are two of its PCI devices, which a
+library in the place of the driver's says are GPUs: where they are the kernel tells."""
 import os
 import pathlib
 import re
@@ -46,7 +46,8 @@ DEVICES = sorted(p.name for p in (SYS / "bus/pci/devices").glob("*.0"))[:2]
 if len(DEVICES) < 2:
     skip("this machine has fewer than two PCI devices")
 COMPILER = shutil.which("cc") or skip("no C compiler for a library in the place of NVML")
-NODES = {int(p.name[4:]): cpus((p / "cpulist").read_text()) for p in SYS.glob("devices/system/node/node[0-9]*")}
+NODES = {int(p.name[4:]): cpus((p / "cpulist").read_text())
+         for p in SYS.glob("devices/system/node/node[0-9]*")}
 NODES = {n: c for n, c in NODES.items() if c}
 OURS = os.sched_getaffinity(0)
 if not (SYS / f"devices/system/cpu/cpu{min(OURS)}/topology/thread_siblings_list").exists():
@@ -62,10 +63,12 @@ def run(tmp, *options, **env):
     where = [re.fullmatch(r"(\w+):(\w+):(\w+)\.0", d).groups() for d in DEVICES]
     source = tmp / "nvml.c"
     source.write_text(NVML % ", ".join("{0x%s, 0x%s, 0x%s}" % w for w in where))
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", tmp / "libnvidia-ml.so.1", source], check=True)
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", tmp / "libnvidia-ml.so.1", source],
+                   check=True)
     env = clean_env(LD_LIBRARY_PATH=tmp, LOGLEVEL="info", OMP_NUM_THREADS=1, **env)
     done = crun("--standalone", *options, "sh", "-c", SHOW, env=env)
-    return done, {int(r): cpus(c) for r, c in re.findall(r"^(\d+) Cpus_allowed_list: (\S+)$", done.stdout, re.M)}
+    return done, {int(r): cpus(c) for r,
+                  c in re.findall(r"^(\d+) Cpus_allowed_list: (\S+)$", done.stdout, re.M)}
 
 
 def test_the_cpus_of_the_node(tmp):
@@ -100,7 +103,8 @@ def test_the_gpu_that_is_meant(tmp):
 
 
 def test_more_workers_than_gpus(tmp):
-    done, _ = run(tmp, "--numa-binding=core-complex", "--nproc-per-node=2", CUDA_VISIBLE_DEVICES="0")
+    done, _ = run(tmp, "--numa-binding=core-complex", "--nproc-per-node=2",
+                  CUDA_VISIBLE_DEVICES="0")
     assert done.returncode == 2, done
     assert "cannot bind 2 worker(s), each near a GPU of its own: this node shows 1 GPU(s) " \
            "(CUDA_VISIBLE_DEVICES='0')" in done.stderr, done

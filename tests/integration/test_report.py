@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The verdict and the report: who failed first, of what, with its last words (contract 41 to 46)."""
+"""The verdict and the report: who failed first, of what, with its last words (contract 41 to
+46)."""
 import json
 import pathlib
 import re
@@ -26,7 +27,8 @@ def failing(tmp, text, *args, env=None, workers=3):
 
 
 def test_box(tmp):
-    done = failing(tmp, "if rank != 1: time.sleep(100)\nprint('my last words', file=sys.stderr)\nsys.exit(3)\n")
+    done = failing(tmp,
+                   "if rank != 1: time.sleep(100)\nprint('my last words', file=sys.stderr)\nsys.exit(3)\n")
     v = verdict(done)
     assert (v[1], v[2], v[5]) == ("1", "1", "exit code 3"), done
     box = done.stderr[done.stderr.index("===="):]
@@ -111,7 +113,8 @@ def test_corrupt_error_file_never_harms_the_report(tmp):
 
 def test_error_file_that_is_a_pipe_or_a_folder(tmp):
     for make in ("os.mkfifo", "os.mkdir"):
-        done = failing(tmp, f"{make}(os.environ['TORCHELASTIC_ERROR_FILE'])\nsys.exit(6)\n", workers=1)
+        done = failing(tmp, f"{make}(os.environ['TORCHELASTIC_ERROR_FILE'])\nsys.exit(6)\n",
+                       workers=1)
         assert verdict(done)[5] == "exit code 6" and "error_file: <N/A>" in done.stderr, done
 
 
@@ -122,8 +125,8 @@ def test_no_error_file_leaves_ours_alone(tmp):
 
 
 def test_first_by_the_kernel(tmp):
-    # rank 2 dies; 0 and 1 notice (their pipe ends, and then whoever looks sees it dead) and fail at once: the
-    # report names rank 2
+    # rank 2 dies; 0 and 1 notice (their pipe ends, and then whoever looks sees it dead) and fail at
+    # once: the report names rank 2
     fifo = tmp / "fifo"
     done = failing(tmp, f"path = '{fifo}'\n"
                         "if rank == 2:\n"

@@ -146,7 +146,8 @@ def test_signal_while_a_restart_stops_workers(tmp):
 
 def test_grandchildren_are_stopped(tmp):
     launch = start([CRUN, worker(tmp, "child = subprocess.Popen(['sleep', '1000'])\n"
-                                      f"open('{tmp}/child', 'w').write(f'{{child.pid}}\\n')\n" + note(tmp) +
+                                      f"open('{tmp}/child', 'w').write(f'{{child.pid}}\\n')\n"
+                                      + note(tmp) +
                                  "time.sleep(1000)\n")], env=ENV)
     pids(tmp, 1)
     child = int(read_text(tmp / "child"))
@@ -157,7 +158,8 @@ def test_grandchildren_are_stopped(tmp):
 
 
 def test_a_background_process_with_our_pipe_does_not_hang_the_end(tmp):
-    worker = script(tmp, "w", f"#!/bin/sh\nsetsid sleep 1000 &\necho $! > {tmp}/child\necho done >&2\n")
+    worker = script(tmp, "w",
+                    f"#!/bin/sh\nsetsid sleep 1000 &\necho $! > {tmp}/child\necho done >&2\n")
     done = crun("--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", worker, env=ENV)
     assert done.returncode == 0 and done.stderr.count("done") == 2, done
     assert not alive(int(read_text(tmp / "child")))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The main job: training that loses a worker ends with exactly the weights of an undisturbed run."""
+"""The main job: training that loses a worker ends with exactly the weights of an undisturbed
+run."""
 # timeout: 300
 import os
 import re
@@ -30,7 +31,8 @@ def losses(done):
 def test_crash_and_resume_give_the_same_weights(tmp):
     calm = crun(*WORKERS, PROGRAM, "--checkpoint", f"{tmp}/calm", timeout=200)
     assert calm.returncode == 0, calm
-    crashed = crun(*WORKERS, "--max-restarts=1", PROGRAM, "--checkpoint", f"{tmp}/crash", "--crash-at", "333",
+    crashed = crun(*WORKERS, "--max-restarts=1", PROGRAM, "--checkpoint", f"{tmp}/crash",
+                   "--crash-at", "333",
                    timeout=200)
     assert crashed.returncode == 0, crashed
     assert "rank 1: crashing on purpose at step 333" in crashed.stderr, crashed
@@ -43,21 +45,24 @@ def test_crash_and_resume_give_the_same_weights(tmp):
 
 
 def test_without_restarts_the_crash_is_reported(tmp):
-    done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--steps", "60", "--crash-at", "30", timeout=200)
+    done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--steps", "60", "--crash-at", "30",
+                timeout=200)
     assert done.returncode == 1, done
     assert "SIGKILL" in done.stderr and "resumed" not in done.stdout, done
 
 
 def test_a_damaged_checkpoint_is_refused(tmp):
     path = f"{tmp}/checkpoint"
-    done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps", "20", timeout=200)
+    done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps",
+                "20", timeout=200)
     assert done.returncode == 0, done
     with open(path, "r+b") as f:
         f.seek(1000)
         byte = f.read(1)
         f.seek(1000)
         f.write(bytes([byte[0] ^ 1]))
-    done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps", "40", timeout=200)
+    done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps",
+                "40", timeout=200)
     assert done.returncode == 1 and "read the checkpoint '" in done.stderr and "': it is damaged" in done.stderr, done
 
 

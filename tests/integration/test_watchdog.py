@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The timer watchdog (contract 65): a pipe for timers, and a signal for whoever is over its time."""
+"""The timer watchdog (contract 65): a pipe for timers, and a signal for whoever is over its
+time."""
 import os
 import pathlib
 import sys
@@ -25,7 +26,8 @@ def send(seconds, scope='s', signal=9, **more):
 def launch(tmp, text, *args, workers=2, **env):
     settings = dict(OMP_NUM_THREADS=1, TORCHELASTIC_ENABLE_FILE_TIMER=1,
                     TORCHELASTIC_TIMER_FILE=tmp / "timers")
-    done = crun(f"--nproc-per-node={workers}", f"--log-dir={tmp}/logs", *args, script(tmp, "w", PY + text),
+    done = crun(f"--nproc-per-node={workers}", f"--log-dir={tmp}/logs", *args,
+                script(tmp, "w", PY + text),
                 env=clean_env(**{**settings, **env}))
     assert not (tmp / "timers").exists(), done  # removed at the end
     return done
@@ -44,7 +46,8 @@ def test_the_signal_is_the_workers_choice(tmp):
 
 
 def test_a_timer_taken_back_or_moved(tmp):
-    done = launch(tmp, "send(2)\nsend(100, 'other')\nsend(-1)\nsend(2, 'other')\nsend(200, 'other')\n"
+    done = launch(tmp,
+                  "send(2)\nsend(100, 'other')\nsend(-1)\nsend(2, 'other')\nsend(200, 'other')\n"
                        "time.sleep(3)\n")
     assert done.returncode == 0 and "the timer" not in done.stderr, done
 
@@ -55,10 +58,12 @@ def test_without_a_signal_it_is_only_said(tmp):
 
 
 def test_restart_and_nonsense_in_the_pipe(tmp):
-    done = launch(tmp, "with open(path, 'w') as f: f.write('nonsense\\n{}\\n[1]\\n' + 'x' * 20000 + '\\n')\n"
+    done = launch(tmp,
+                  "with open(path, 'w') as f: f.write('nonsense\\n{}\\n[1]\\n' + 'x' * 20000 + '\\n')\n"
                        "send(0.1, pid=1)\nsend(0.1, pid='x')\nsend(0.1, pid=-1)\nsend(0.1, pid=os.getppid())\n"
                        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
-                       "    send(0.2)\n    time.sleep(100)\ntime.sleep(0.5)\n", "--max-restarts=1", workers=1)
+                       "    send(0.2)\n    time.sleep(100)\ntime.sleep(0.5)\n", "--max-restarts=1",
+                       workers=1)
     assert done.returncode == 0 and "is not a request" in done.stderr and "restart 1 of 1" in done.stderr, done
 
 

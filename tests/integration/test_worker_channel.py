@@ -219,7 +219,8 @@ for i in range(int(sys.argv[1])):
 
 
 def test_signals_end_those_that_wait_for_the_next_round(tmp):
-    launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=3", "--shutdown-timeout=5", worker(tmp, """
+    launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=3", "--shutdown-timeout=5",
+                    worker(tmp, """
 link = Link()
 link.put32(CAN_REJOIN, 1)
 note(f"pid.{rank}", os.getpid())

@@ -1,5 +1,6 @@
-"""Trains with DDP on gloo until the file given as second argument exists; the checkpoint is the first.
-Writes "<step> <ranks>" beside the checkpoint after every step; at the end all ranks compare weights."""
+"""Trains with DDP on gloo until the file given as second argument exists; the checkpoint is the
+first. Writes "<step> <ranks>" beside the checkpoint after every step; at the end all ranks compare
+weights."""
 import os
 import sys
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One Gloo group of C ranks and Python torch ranks. torch 1.13 (Debian's, on the same libgloo): they
-all-reduce, broadcast and exchange messages together. CRUN_TEST_MODERN_PYTHON's torch, whose Gloo is a
-later one: the C ranks say so at once and send it nothing."""
+"""One Gloo group of C ranks and Python torch ranks. torch 1.13 (Debian's, on the same libgloo):
+they all-reduce, broadcast and exchange messages together. CRUN_TEST_MODERN_PYTHON's torch, whose
+Gloo is a later one: the C ranks say so at once and send it nothing."""
 import os
 import subprocess
 import sys
@@ -35,7 +35,8 @@ if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):
 
 
 def torch_version(python):
-    found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
+                           capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else ""
 
 
@@ -43,7 +44,8 @@ SIZE = 4
 
 
 def start(store, python, prefix, barrier):
-    env = [contract(store, r, SIZE, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1") for r in range(SIZE)]
+    env = [contract(store, r, SIZE, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+           for r in range(SIZE)]
     workers = [Worker([python, "-c", TORCH], env[r]) for r in (0, 1)]
     return workers + [Worker([program("join_torch"), prefix, barrier], env[r]) for r in (2, 3)]
 
@@ -51,7 +53,8 @@ def start(store, python, prefix, barrier):
 def same_gloo():
     with Store() as store:
         attempt = "/worker/attempt_0/default_pg/"
-        workers = wait_for(start(store, PYTHON, attempt + "0/0", attempt + "store_based_barrier_key:1"))
+        workers = wait_for(start(store, PYTHON, attempt + "0/0", attempt
+                                 + "store_based_barrier_key:1"))
         for r in (0, 1):
             expect(workers, r, 0, f"torch rank {r} of 4 right")
         for r in (2, 3):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 400
-"""Real torch DDP on gloo, three hosts in network namespaces: one is lost and comes back, the job goes on
-from its checkpoint each time and ends well, with no restart charged."""
+"""Real torch DDP on gloo, three hosts in network namespaces: one is lost and comes back, the job
+goes on from its checkpoint each time and ends well, with no restart charged."""
 import pathlib
 import signal
 import sys

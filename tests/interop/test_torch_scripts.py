@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 600
-"""Unmodified PyTorch scripts under crun, with the torch that is installed: nothing here knows crun."""
+"""Unmodified PyTorch scripts under crun, with the torch that is installed: nothing here knows
+crun."""
 import json
 import pathlib
 import sys
@@ -124,7 +125,8 @@ class Scripts(unittest.TestCase):
         self.said(self.run_script(ENV_INIT, "--nproc-per-node=3"), "sum 6 of 3", 3)
 
     def test_init_process_group_static(self):
-        self.said(self.run_script(ENV_INIT, "--nproc-per-node=2", "--master-port=0"), "sum 3 of 2", 2)
+        self.said(self.run_script(ENV_INIT, "--nproc-per-node=2", "--master-port=0"), "sum 3 of 2",
+                  2)
 
     def test_distributed_data_parallel(self):
         self.assertEqual(self.run_script(DDP, "--nproc-per-node=2").out, "trained\n")

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # timeout: 600
-"""The same command lines under real torchrun and under crun: the workers must see the same arguments,
-folder, stdin and environment, the logs must have the same tree and bytes, and the exit status must be
-the same. What may differ is listed here, once:
+"""The same command lines under real torchrun and under crun: the workers must see the same
+arguments, folder, stdin and environment, the logs must have the same tree and bytes, and the exit
+status must be the same. What may differ is listed here, once:
 
   status       a wrong command line is 2 under crun, 1 or 2 under torchrun
   environment  names that the installed torch (1.13 in Debian 12) did not have yet, or that were
                dropped since; crun's mark on its processes
-  standalone   crun serves a store (USE_AGENT_STORE=True, numeric address); 1.13 left that to rank 0"""
+  standalone   crun serves a store (USE_AGENT_STORE=True, numeric address); 1.13 left that to rank
+  0"""
 import pathlib
 import re
 import subprocess
@@ -26,7 +27,8 @@ TORCHRUN = [PYTHON, str(LIB / "torchrun.py"), "--monitor_interval=0.1"]
 
 NEWER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCHELASTIC_SIGNALS_TO_HANDLE",
          "TORCHELASTIC_TIMER_FILE", "CUDA_MODULE_LOADING"}
-# crun's mark on its processes, by which it finds what they leave behind; the worker runtime's way to crun
+# crun's mark on its processes, by which it finds what they leave behind; the worker runtime's way
+# to crun
 OURS = {"CRUN_NURSERY", "CRUN_AGENT"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
 PLACES = {"DUMP_DIR", "TMPDIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
@@ -71,7 +73,8 @@ class Parity(unittest.TestCase):
     STATIC = ("--master_port={port}",)
 
     def test_workers(self):
-        _, ours = self.both(*self.STATIC, "--nproc_per_node=3", "--role=trainer", DUMP, "a", "-b c", "")
+        _, ours = self.both(*self.STATIC, "--nproc_per_node=3", "--role=trainer", DUMP, "a", "-b c",
+                            "")
         self.assertEqual(len(ours.workers), 3)
 
     def test_one_worker(self):
@@ -112,7 +115,8 @@ class Parity(unittest.TestCase):
         self.both(*self.STATIC, DUMP, "-q", "--", "y")
 
     def test_variables(self):
-        env = {"PET_NPROC_PER_NODE": "2", "PET_MAX_RESTARTS": "3", "PET_ROLE": "r", "PET_STANDALONE": "0"}
+        env = {"PET_NPROC_PER_NODE": "2", "PET_MAX_RESTARTS": "3", "PET_ROLE": "r",
+               "PET_STANDALONE": "0"}
         self.both(*self.STATIC, DUMP, env=env)
         self.both(*self.STATIC, "--nproc_per_node=1", DUMP, env=env)
 
@@ -132,7 +136,8 @@ class Parity(unittest.TestCase):
             self.assertEqual(len(a.env["TORCHELASTIC_RUN_ID"]), len(b.env["TORCHELASTIC_RUN_ID"]))
 
     def test_redirects(self):
-        theirs, ours = self.both(*self.STATIC, "--nproc_per_node=2", "--log_dir={logs}", "-r", "0:1,1:2",
+        theirs, ours = self.both(*self.STATIC, "--nproc_per_node=2", "--log_dir={logs}", "-r",
+                                 "0:1,1:2",
                                  DUMP, env={"DUMP_THEN": "print", "OMP_NUM_THREADS": "1"})
         self.assertEqual((theirs.out, theirs.err), (ours.out, ours.err))
 
@@ -143,13 +148,15 @@ class Parity(unittest.TestCase):
         self.assertEqual(ours.out, "[tr0]:to stdout\n")
 
     def test_redirect_and_tee(self):
-        self.both(*self.STATIC, "--nproc_per_node=2", "--log_dir={logs}", "-r", "3", "-t", "1:1", DUMP,
+        self.both(*self.STATIC, "--nproc_per_node=2", "--log_dir={logs}", "-r", "3", "-t", "1:1",
+                  DUMP,
                   env={"DUMP_THEN": "print", "OMP_NUM_THREADS": "1"})
 
     def test_every_option_is_known(self):
         listing = ("from torch.distributed.run import get_args_parser\n"
                    "for a in get_args_parser()._actions: print(*a.option_strings)")
-        theirs = subprocess.run([PYTHON, "-c", listing], stdout=subprocess.PIPE, text=True, check=True)
+        theirs = subprocess.run([PYTHON, "-c", listing], stdout=subprocess.PIPE, text=True,
+                                check=True)
         names = {name.replace("_", "-") for name in theirs.stdout.split() if name.startswith("--")}
         ours = subprocess.run([CRUN, "--print-completion=bash"], stdout=subprocess.PIPE, text=True,
                               check=True).stdout
@@ -162,7 +169,8 @@ class Parity(unittest.TestCase):
                   env={"DUMP_THEN": "print", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": ""})
 
     def test_wrong_command_lines(self):
-        for args in (["--bogus", DUMP], ["--standalone"], ["--nnodes=2:1", DUMP], ["--nnodes=x", DUMP],
+        for args in (["--bogus", DUMP], ["--standalone"], ["--nnodes=2:1", DUMP],
+                     ["--nnodes=x", DUMP],
                      ["--nproc_per_node=0", DUMP], ["--nproc_per_node=foo", DUMP],
                      ["--max_restarts=x", DUMP], ["--max_restarts=-1", DUMP],
                      ["--rdzv_backend=foo", DUMP], ["--no_python", "-m", "x"],

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The same job in plain PyTorch, DDP on gloo, by the same crun line with nothing changed but the program."""
+"""The same job in plain PyTorch, DDP on gloo, by the same crun line with nothing changed but the
+program."""
 # timeout: 400
 import os
 import re
@@ -15,7 +16,8 @@ if PYTHON is None:
 
 
 def train(*args):
-    return crun("--standalone", "--nproc-per-node=4", "--max-restarts=1", PROGRAM, *args, timeout=300,
+    return crun("--standalone", "--nproc-per-node=4", "--max-restarts=1", PROGRAM, *args,
+                timeout=300,
                 env=clean_env(PYTHON_EXEC=PYTHON))
 
 

@@ -5,13 +5,14 @@
 
     for_each_allocation(tmp, start)
 
-The programs in build/tests/failing/ have the allocator of tests/failing_allocator/, which writes down
-every call and lets one fail. A first run without a failure counts the calls; then call 1, 2, 3, …
-fails. Each run must end as usual, or with a documented status and a line which says that memory was
-short: no signal, no failed assertion, no deadline missed, no process left, no leak (under ASan).
+The programs in build/tests/failing/ have the allocator of tests/failing_allocator/, which writes
+down every call and lets one fail. A first run without a failure counts the calls; then call 1, 2,
+3, … fails. Each run must end as usual, or with a documented status and a line which says that
+memory was short: no signal, no failed assertion, no deadline missed, no process left, no leak
+(under ASan).
 
-By default a scenario with more than LIMIT calls runs only those calls whose stack of callers is new,
-thinned out to LIMIT if there are still more; CRUN_TEST_EVERY_ALLOCATION=1 runs all of them.
+By default a scenario with more than LIMIT calls runs only those calls whose stack of callers is
+new, thinned out to LIMIT if there are still more; CRUN_TEST_EVERY_ALLOCATION=1 runs all of them.
 """
 import collections
 import concurrent.futures
@@ -27,8 +28,9 @@ from crun_test import BUILD, SCALE, clean_env, wait_for
 FAILING = BUILD / "tests" / "failing"
 EVERY = bool(os.environ.get("CRUN_TEST_EVERY_ALLOCATION"))
 LIMIT = 1000
-DEADLINE_S = 4 * SCALE  # for a run that takes well under a second
-PROBLEMS_MAX = 5  # then the rest of the scenario is left out
+DEADLINE_S = 20 * SCALE  # for a run that takes well under a second
+PROBLEMS_MAX = 12  # then the rest of the scenario is left out
+PARALLEL = 4 * (os.cpu_count() or 1)  # most of the time of a run is spent waiting
 SANITIZER_STATUS = 99
 BUG = re.compile(r"assertion failed|AddressSanitizer|LeakSanitizer|runtime error:|terminate called")
 SHORT_OF_MEMORY = re.compile(r"memory", re.I)
@@ -37,7 +39,8 @@ Call = collections.namedtuple("Call", "number function failed stack")
 
 
 class Case:
-    """One run of a scenario: its folder, the allocation that fails, the processes that it started."""
+    """One run of a scenario: its folder, the allocation that fails, the processes that it
+    started."""
 
     def __init__(self, folder, wish, name):
         self.folder, self.wish = folder, wish
@@ -156,13 +159,13 @@ def callers(program, call):
             for name, *where in lines if not name.startswith(("fails", "__wrap", "log_call"))]
 
 
-def for_each_allocation(tmp, scenario, program, statuses=(1,), later="+"):
-    """Lets each allocation of `program` fail in turn; then each together with all later ones, unless
-    `later` is "". Fails with a list of all that went wrong, one entry for each call site."""
+def for_each_allocation(tmp, scenario, program, statuses=(1,), stride=1):
+    """Lets each allocation of `program` fail in turn; then every `stride`-th one together with all
+    later ones. Fails with a list of all that went wrong, one entry for each call site."""
     wrong, err, calls, status = run_case(tmp / "count", scenario, "0", ())
     assert wrong is None and calls, f"without a failure: {wrong}, {len(calls)} calls\n{err}"
     numbers = choose(calls)
-    wishes = [f"{n}{suffix}" for suffix in {"", later} for n in numbers]
+    wishes = [f"{n}" for n in numbers] + [f"{n}+" for n in numbers[::1 if EVERY else stride]]
     lock, problems, ends = threading.Lock(), {}, collections.Counter()
 
     def one(wish):
@@ -171,12 +174,13 @@ def for_each_allocation(tmp, scenario, program, statuses=(1,), later="+"):
         wrong, err, calls, status = run_case(tmp / wish, scenario, wish, statuses)
         hit = next((c for c in calls if c.failed), None)
         with lock:
-            ends["not reached" if hit is None else "as usual" if status == 0 else "with an error"] += 1
+            ends["not reached" if hit is None else "as usual" if status == 0
+                 else "with an error"] += 1
             if wrong is not None:
                 key = (wrong.splitlines()[0], hit and hit.stack)
                 problems.setdefault(key, []).append((wish, wrong, hit, err))
 
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=PARALLEL) as pool:
         list(pool.map(one, wishes))
     print(f"{scenario.__name__}: {len(calls)} allocations, {len(wishes)} runs: "
           + ", ".join(f"{n} {how}" for how, n in sorted(ends.items())))

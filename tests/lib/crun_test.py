@@ -41,7 +41,8 @@ def skip(reason):
 
 def torch_python():
     """A Python that can import torch, or None. CRUN_TEST_TORCH_PYTHON names another one."""
-    for python in (os.environ.get("CRUN_TEST_TORCH_PYTHON"), DEBIAN_PYTHON, shutil.which("python3")):
+    for python in (os.environ.get("CRUN_TEST_TORCH_PYTHON"), DEBIAN_PYTHON,
+                   shutil.which("python3")):
         if python and os.path.exists(python):
             found = subprocess.run([python, "-c", "import torch.distributed"], capture_output=True)
             if found.returncode == 0:
@@ -72,7 +73,8 @@ class Finished(subprocess.CompletedProcess):
 def run(argv, timeout=TIMEOUT_S, env=None, **how):
     """Runs to the end with output captured as text."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, errors="replace",
-                          timeout=timeout, env=env or clean_env(), stdin=how.pop("stdin", subprocess.DEVNULL),
+                          timeout=timeout, env=env or clean_env(),
+                          stdin=how.pop("stdin", subprocess.DEVNULL),
                           **how)
     return Finished(done.args, done.returncode, done.stdout, done.stderr)
 
@@ -105,7 +107,8 @@ def wait_for(condition, what, timeout=TIMEOUT_S):
 def alive(pid):
     """Whether the process is there and not a zombie."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")",
+                                                                    1)[1].split()[0] not in "ZX"
     except OSError:
         return False
 
@@ -152,5 +155,6 @@ def run_tests(names):
 
 
 __all__ = ["BUILD", "CRUN", "CRUN_STORE", "DEBIAN_PYTHON", "ROOT", "SCALE", "TIMEOUT_S", "alive",
-           "clean_env", "crun", "read_text", "run", "run_tests", "script", "signal", "skip", "start",
+           "clean_env", "crun", "read_text", "run", "run_tests", "script", "signal", "skip",
+           "start",
            "torch_python", "wait_for"]

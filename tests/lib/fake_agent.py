@@ -15,7 +15,8 @@ import struct
 import threading
 import time
 
-from link_worker import (ANSWER, BELL, CAN_REJOIN, CHANGE, DUMP_ID, HELLO, LIMIT_MS, NEEDS_MS, OVER, PACKET, REFUSED,
+from link_worker import (ANSWER, BELL, CAN_REJOIN, CHANGE, DUMP_ID, HELLO, LIMIT_MS, NEEDS_MS, OVER,
+                         PACKET, REFUSED,
                          ROOM, ROUND, STEP, STOP_AT, STOPPED_FOR, TEXT, WELCOME, packet)
 
 TOKEN = "0123456789abcdef" * 2
@@ -120,10 +121,12 @@ class WorkerLink:
     def refuse(self, why=""):
         self.send(packet(REFUSED, 0, b"", why.encode()))
 
-    def round(self, rank, world_size, restart_count, port, local_rank=0, local_world_size=1, address="127.0.0.1"):
+    def round(self, rank, world_size, restart_count, port, local_rank=0, local_world_size=1,
+              address="127.0.0.1"):
         self.put_step(0)
         self.put_stopped_for(0)
-        room = struct.pack("=Q10I", restart_count + 1, rank, world_size, local_rank, local_world_size, rank, world_size,
+        room = struct.pack("=Q10I", restart_count + 1, rank, world_size, local_rank,
+                           local_world_size, rank, world_size,
                            rank, world_size, restart_count, port)
         self.send(packet(ROUND, 0, room + address.encode()))
 

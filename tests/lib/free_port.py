@@ -1,26 +1,52 @@
-"""A port for a server of a test, which the kernel gives to nobody meanwhile.
+"""A TCP port for a server that a test is about to start.
 
-Port 0 would give one of the range that outgoing connections take theirs from: between asking and
-listening, a connection of a test that runs beside can have it, for a minute with TIME_WAIT."""
+Port 0 is of no use where several programs must know the port before one of them listens: the kernel
+would choose it from the range of outgoing connections, and between asking and listening a
+connection of another test could take it, for a minute with TIME_WAIT. So the port comes from below
+that range. Two tests that run at the same time must not get the same one either: each port has a
+lock file, held by the process that asked for it until that process ends."""
+import fcntl
+import os
 import pathlib
 import random
 import socket
+import tempfile
 
 LOWEST = 15000
-DEFAULTS = (29400, 29500)  # somebody may start a job there without asking
+DEFAULTS = (29400, 29500)  # where a job listens that was given no port
+LOCKS = pathlib.Path(tempfile.gettempdir(), "crun-test-ports")
+held = []  # descriptors of the lock files
+
+
+def reserve(port):
+    """Whether no other test has the port."""
+    LOCKS.mkdir(exist_ok=True)
+    fd = os.open(LOCKS / str(port), os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return False
+    held.append(fd)
+    return True
+
+
+def is_free(port):
+    with socket.socket() as s:
+        try:
+            s.bind(("", port))
+            return True
+        except OSError:
+            return False
 
 
 def free_port():
-    first_ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    limits = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    first_ephemeral = int(limits[0])
     if first_ephemeral <= LOWEST:
-        raise SystemExit(f"no ports from {LOWEST} up to the ephemeral ones, which begin at {first_ephemeral}")
+        raise SystemExit(f"no ports from {LOWEST} up to the ephemeral ones, which begin at "
+                         f"{first_ephemeral}")
     while True:
         port = random.SystemRandom().randrange(LOWEST, first_ephemeral)
-        if port in DEFAULTS:
-            continue
-        with socket.socket() as s:
-            try:
-                s.bind(("", port))
-                return port
-            except OSError:
-                continue  # somebody's
+        if port not in DEFAULTS and reserve(port) and is_free(port):
+            return port

@@ -1,4 +1,5 @@
-"""A worker's end of contract/channel.h, by hand: what a test's worker says to crun and what it hears.
+"""A worker's end of contract/channel.h, by hand: what a test's worker says to crun and what it
+hears.
 
     link = Link()                       # connects as CRUN_AGENT says, HELLO, WELCOME
     link.step()                         # counts one, as crunrt_step does; returns the bell

@@ -36,7 +36,8 @@ class Host:
         rules = (f"table inet t {{\n chain c {{\n type filter hook output priority 0;\n"
                  f" numgen random mod 100 < {percent} drop\n }}\n}}\n")
         try:
-            done = subprocess.run([*self.run, "nft", "-f", "-"], input=rules, text=True, capture_output=True)
+            done = subprocess.run([*self.run, "nft", "-f", "-"], input=rules, text=True,
+                                  capture_output=True)
         except FileNotFoundError:
             return False
         return done.returncode == 0
@@ -63,7 +64,8 @@ class Net:
             name, port = f"{base}-h{i}", f"p{i}"
             ip("netns", "add", name)
             self.names.append(name)
-            ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns",
+               name)
             ip("-n", switch, "link", "set", port, "master", "br0", "up")
             ip("-n", name, "addr", "add", f"10.77.0.{i}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")

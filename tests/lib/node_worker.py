@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""A worker of tests/lib/nodes.py: says who it is, waits. SIGUSR1: fails with 7; SIGUSR2: ends well."""
+"""A worker of tests/lib/nodes.py: says who it is, waits. SIGUSR1: fails with 7; SIGUSR2: ends
+well."""
 import json
 import os
 import signal

@@ -6,8 +6,8 @@
         first[0].signal(signal.SIGUSR1)         # that worker fails; SIGUSR2: it ends well
         assert a.wait() == 0
 
-A worker writes what it was given to one file and then waits for a signal. Everything that was started
-is killed at the end; what the launchers printed is shown when a test fails.
+A worker writes what it was given to one file and then waits for a signal. Everything that was
+started is killed at the end; what the launchers printed is shown when a test fails.
 """
 import json
 import os
@@ -44,7 +44,8 @@ class Node:
         self.name = name
         self.path = nodes.tmp / f"{name}.{len(nodes.nodes)}"
         self.out = open(f"{self.path}.out", "w")
-        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.DEVNULL, stdout=self.out,
+        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.DEVNULL,
+                                        stdout=self.out,
                                         stderr=subprocess.STDOUT, env=env)
 
     @property
@@ -62,7 +63,8 @@ class Nodes:
     def __init__(self, tmp, *args, endpoint=None, conf="last_call_timeout=0.3", backend="c10d"):
         self.tmp = pathlib.Path(tmp)
         self.endpoint = endpoint or f"127.0.0.1:{free_port()}"
-        self.args = [f"--rdzv-backend={backend}", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=job",
+        self.args = [f"--rdzv-backend={backend}", f"--rdzv-endpoint={self.endpoint}",
+                     "--rdzv-id=job",
                      *([f"--rdzv-conf={conf}"] if conf else []), *args]
         self.nodes = []
         self.seen = set()
@@ -70,7 +72,8 @@ class Nodes:
     def start(self, name, *options, program=WORKER, args=(), prefix=(), **env):
         more = {"TEST_NODE": name, "TEST_DIR": self.tmp, "LOGLEVEL": "info", "PYTHON_EXEC": PYTHON,
                 "PYTHONDONTWRITEBYTECODE": "1", **env}
-        node = Node(self, name, [CRUN, *self.args, *options, program, *args], clean_env(**more), prefix)
+        node = Node(self, name, [CRUN, *self.args, *options, program, *args], clean_env(**more),
+                    prefix)
         self.nodes.append(node)
         return node
 
@@ -95,7 +98,8 @@ class Nodes:
         return found
 
     def round(self, workers, timeout=TIMEOUT_S):
-        """The workers of a round not seen before, by rank, once `workers` of them are alive in it."""
+        """The workers of a round not seen before, by rank, once `workers` of them are alive in
+        it."""
         def look():
             groups = {}
             for w in self.workers():

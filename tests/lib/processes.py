@@ -68,7 +68,8 @@ def cgroups_of(pid):
 
 def cgroup_delegated():
     """Whether we may make a cgroup beneath our own, with Linux 5.14's cgroup.kill in it."""
-    own = next((line[4:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::/")), None)
+    own = next((line[4:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::/")),
+               None)
     if own is None or cgroup_root() is None:
         return False
     probe = cgroup_root() / own.lstrip("/") / f"probe-{os.getpid()}"
@@ -94,7 +95,8 @@ class Crun:
             self.process = subprocess.Popen(
                 [str(CRUN), *words], stdin=subprocess.DEVNULL, stdout=err, stderr=err,
                 start_new_session=True,
-                env=environment(**{"PIDS": str(self.path), "TMPDIR": str(self.path), **(env or {})}))
+                env=environment(**{"PIDS": str(self.path), "TMPDIR": str(self.path),
+                                   **(env or {})}))
         self.pid = self.process.pid
 
     def __enter__(self):
@@ -129,7 +131,8 @@ class Crun:
         return [int(p.read_text()) for p in self.path.glob("*.pid") if p.read_text().endswith("\n")]
 
     def warden(self):
-        return until(lambda: next((c for c in children(self.pid) if name(c) == "crun-warden"), None),
+        return until(lambda: next((c for c in children(self.pid) if name(c) == "crun-warden"),
+                                  None),
                      "a warden")
 
     def wait(self):
@@ -160,7 +163,8 @@ def start_hostile(*options, workers=2, cleared=False, env=None):
                 env={**extra, **(env or {})})
     kinds = HOSTILE_KINDS + (("cleared",) if cleared else ())
     try:
-        return crun, [crun.pid_of(f"{rank}.{kind}.pid") for rank in range(workers) for kind in kinds]
+        return crun, [crun.pid_of(f"{rank}.{kind}.pid") for rank in range(workers)
+                      for kind in kinds]
     except BaseException as error:
         crun.__exit__(type(error), error, None)
         raise

@@ -22,7 +22,8 @@ ROUND = re.compile(r"round (?P<round>\d+) restart (?P<restart>\d+) group (?P<gro
 class Node:
     def __init__(self, argv, prefix):
         self.argv = argv
-        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([*prefix, *map(str, argv)], stdin=subprocess.PIPE,
+                                        text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=1,
                                         env=clean_env(LOGLEVEL="info"))
         self.lines, self.story = queue.Queue(), []
@@ -49,7 +50,8 @@ class Node:
             raise AssertionError(f"nothing heard from {self.argv}") from None
 
     def expect(self, kind, timeout=TIMEOUT_S):
-        """The next line, which must be of that kind: a dictionary for a round, else the text behind it."""
+        """The next line, which must be of that kind: a dictionary for a round, else the text behind
+        it."""
         text = self.next(timeout)
         assert text is not None and text.startswith(kind + " "), (kind, text)
         if kind != "round":

@@ -20,11 +20,13 @@ MESSAGES = {
     "CHANGE_ANSWER": (8, "u64 id, i64 step, i64 needs_ms"),
     "CHANGE_READY": (9, "u64 id"),
     "NOTICE": (10, "u32 kind, i64 left_ms, text why"),
-    "OPERATE": (11, "u32 version_min, u32 version_max, text run_id, text host, u32 kind, i64 left_ms,"
+    "OPERATE": (11,
+                "u32 version_min, u32 version_max, text run_id, text host, u32 kind, i64 left_ms,"
                     "text why"),
     "WELCOME": (65, "u32 version, u64 epoch"),
     "ACCEPTED": (66, "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
-    "ROUND": (67, "u64 round, u32 restart_count, u32 group_rank, u32 group_world_size, u32 first_rank,"
+    "ROUND": (67,
+              "u64 round, u32 restart_count, u32 group_rank, u32 group_world_size, u32 first_rank,"
                   "u32 world_size, u32 first_role_rank, u32 role_world_size, text master_addr,"
                   "u32 master_port"),
     "STOP": (68, "u64 round, text why"),
@@ -78,11 +80,13 @@ class Member:
     def __init__(self, address, run_id="job", host="raw", timeout=60, **join):
         ip, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((ip, int(port)), timeout)
-        self.join = dict(host=host, addr=host, pid=os.getpid(), instance=int.from_bytes(os.urandom(7), "big"),
+        self.join = dict(host=host, addr=host, pid=os.getpid(),
+                         instance=int.from_bytes(os.urandom(7), "big"),
                          link=1, role="default", node_rank=-1, local_world_size=1, rounds_seen=0,
                          restarts_seen=0, last_rank=-1, min_nodes=1, max_nodes=1, max_restarts=0,
                          fixed_ranks=0, join_timeout_ms=60000, last_call_timeout_ms=500,
-                         close_timeout_ms=1000, keep_alive_interval_ms=5000, keep_alive_max_attempt=3,
+                         close_timeout_ms=1000, keep_alive_interval_ms=5000,
+                         keep_alive_max_attempt=3,
                          change_notice_ms=0)
         self.join.update(join)
         self.socket.sendall(MAGIC)

@@ -25,4 +25,5 @@ if "ddp" in sys.argv:
     assert all(torch.equal(flat, other) for other in seen)
 dist.barrier()
 dist.destroy_process_group()
-print("rank", rank, "of", size, "attempt", os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), "done")
+print("rank", rank, "of", size, "attempt", os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+      "done")

@@ -49,7 +49,8 @@ def test_counters(store):
     assert store.add("ctr", 5) == 5
     assert store.add("ctr", -7) == -2
     assert store.get("ctr") == b"-2"
-    for text, number in (("12abc", 12), (" 7", 7), ("+5", 5), ("-3\n", -3), ("0x10", 0), ("1.5", 1)):
+    for text, number in (("12abc", 12), (" 7", 7), ("+5", 5), ("-3\n", -3), ("0x10", 0),
+                         ("1.5", 1)):
         store.set("odd counter", text)
         assert store.add("odd counter", 0) == number, text
     store.set("odd counter", str(2 ** 63 - 1))

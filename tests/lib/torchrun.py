@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Starts the installed torch's torchrun. torch 1.13 looks an output mask up by iterating over its flag
-enum; since Python 3.11 that skips the zero member and the combined one, so the defaults do not parse.
-Where that is so, the look-up is replaced by the constructor, and nothing else."""
+"""Starts the installed torch's torchrun. torch 1.13 looks an output mask up by iterating over its
+flag enum; since Python 3.11 that skips the zero member and the combined one, so the defaults do not
+parse. Where that is so, the look-up is replaced by the constructor, and nothing else."""
 import re
 import sys
 

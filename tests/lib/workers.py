@@ -4,8 +4,8 @@
         results = run_workers(store, 4, ["crunrt_worker", "collectives"])
         expect_all(results, 0, "collectives right")
 
-A worker is waited for with a deadline; past it everything is killed and the test fails with all that the
-workers wrote.
+A worker is waited for with a deadline; past it everything is killed and the test fails with all
+that the workers wrote.
 """
 import os
 import signal
@@ -66,8 +66,10 @@ def program(name):
 
 def contract(store, rank, world, **extra):
     """The environment of one worker; None removes a variable."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("TORCHELASTIC_", "SLURM_", "PMI_", "OMPI_"))}
-    env.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world),
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(("TORCHELASTIC_", "SLURM_", "PMI_", "OMPI_"))}
+    env.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank),
+               LOCAL_WORLD_SIZE=str(world),
                MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port if store else 1),
                TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
     if BACKEND == "nccl":  # the programs' buffers are host memory; the death of a peer is noticed

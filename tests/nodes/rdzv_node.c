@@ -65,9 +65,9 @@ static void close_all(void) {
 static void on_round(void *arg, const struct rendezvous_round *x) {
     (void) arg;
     current_round = x->round;
-    say("round %" PRIu64 " restart %u group %u of %u rank %u of %u role %u of %u store %s %u", x->round,
-        x->restart_count, x->group_rank, x->group_world_size, x->first_rank, x->world_size,
-        x->first_role_rank, x->role_world_size, x->master_addr, x->master_port);
+    say("round %" PRIu64 " restart %u group %u of %u rank %u of %u role %u of %u store %s %u",
+        x->round, x->restart_count, x->group_rank, x->group_world_size, x->first_rank,
+        x->world_size, x->first_role_rank, x->role_world_size, x->master_addr, x->master_port);
 }
 
 static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {

@@ -26,7 +26,8 @@ int main(int argc, char **argv) {
     hashes[rank] = 1000 + (uint64_t) rank;
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, hashes, sizeof(uint64_t), MPI_BYTE,
                   MPI_COMM_WORLD);
-    for (int i = 0; i < size; i++) check(hashes[i] == 1000 + (uint64_t) i, "Allgather in place", rank);
+    for (int i = 0; i < size; i++)
+        check(hashes[i] == 1000 + (uint64_t) i, "Allgather in place", rank);
     int squares[64], own = rank * rank;
     MPI_Allgather(&own, 1, MPI_INT, squares, 1, MPI_INT, MPI_COMM_WORLD);
     for (int i = 0; i < size; i++) check(squares[i] == i * i, "Allgather", rank);
@@ -88,7 +89,8 @@ int main(int argc, char **argv) {
     int length = 0;
     MPI_Error_string(MPI_SUCCESS, text, &length);
     check(length == (int) strlen(text) && length > 0, "Error_string", rank);
-    if (argc > 1 && strcmp(argv[1], "--bad-root") == 0) MPI_Bcast(id, 1, MPI_BYTE, size, MPI_COMM_WORLD);
+    if (argc > 1 && strcmp(argv[1], "--bad-root") == 0)
+        MPI_Bcast(id, 1, MPI_BYTE, size, MPI_COMM_WORLD);
     if (argc > 1 && strcmp(argv[1], "--init-twice") == 0) MPI_Init(&argc, &argv);
     MPI_Finalize();
     if (argc > 1 && strcmp(argv[1], "--after-finalize") == 0) MPI_Barrier(MPI_COMM_WORLD);

@@ -1,5 +1,6 @@
-/* What must hold, whatever goes wrong. The checks look at both sides: at what the real code believes
- * (node, coordinator) and at what is so in the world (which processes live, who was told what). */
+/* What must hold, whatever goes wrong. The checks compare what the real code believes (node,
+ * coordinator) with what is so in the world: which processes live, and which messages were sent to
+ * which node. */
 #include "tests/sim/world.h"
 
 #include <string.h>
@@ -96,7 +97,7 @@ static void check_ranks(struct host *h, const struct round_record *r) {
     for (uint32_t g = 0; g < r->group; g++) {
         const struct rdzv_round *m = &r->told[g];
         if (r->node[g] < 0) {
-            world_violation(w, "group rank %u of round %" PRIu64 " is nobody's", g, r->round);
+            world_violation(w, "round %" PRIu64 ": group rank %u is given to no node", r->round, g);
             return;
         }
         uint32_t *role = &next_of_role[r->node[g] % 2], workers = w->nodes[r->node[g]].worker_count;
@@ -118,8 +119,8 @@ static void check_ranks(struct host *h, const struct round_record *r) {
     }
 }
 
-/* A node that was in the last round keeps its group rank if that still exists. A spare is taken only if
- * all those nodes are in. */
+/* A node that was in the last round keeps its group rank if that still exists. A spare is taken
+ * only if all those nodes are in. */
 static void check_who(struct host *h, const struct round_record *r) {
     const struct history *history = &h->w->history;
     bool spare_in = false, member_out = false;
@@ -134,7 +135,7 @@ static void check_who(struct host *h, const struct round_record *r) {
         }
     }
     if (spare_in && member_out) {
-        world_violation(h->w, "round %" PRIu64 " takes a spare and leaves out a node of the last one",
+        world_violation(h->w, "round %" PRIu64 " takes a spare, not a node of the last round",
                         r->round);
     }
 }
@@ -269,7 +270,8 @@ void check_charge(struct host *h, const struct coordinator_view *before,
                       before->phase == COORDINATOR_RUNNING && m->failed.round == last->round;
     if (is_failure) {
         bool charged = after->restart_count == before->restart_count + 1;
-        bool ended = after->phase == COORDINATOR_ENDED && before->restart_count >= before->max_restarts;
+        bool ended = after->phase == COORDINATOR_ENDED &&
+                     before->restart_count >= before->max_restarts;
         if (!charged && !ended) world_violation(w, "a failure is not charged");
         if (charged && ended) world_violation(w, "a restart is charged to a job that has ended");
         if (after->restart_count > w->history.top_restarts) {
@@ -460,7 +462,8 @@ static bool has_round(const struct sim_node *n) {
     return n->node.group.state == GROUP_RUNNING || n->node.group.state == GROUP_WAITING;
 }
 
-/* The faults have stopped long ago: all nodes that can be are in one round, or the job has ended. */
+/* The faults have stopped long ago: all nodes that can be are in one round, or the job has
+ * ended. */
 void check_calm(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];

@@ -1,5 +1,6 @@
-/* What goes wrong, one fault at a time: crashes, losses of power, cuts, stalls, resets, elections; and
- * what users and operators do at any moment: signals, notices, orders, launchers started again. */
+/* What goes wrong, one fault at a time: crashes, losses of power, cuts, stalls, resets, elections;
+ * and what users and operators do at any moment: signals, notices, orders, launchers started
+ * again. */
 #include "tests/sim/world.h"
 
 #include <signal.h>

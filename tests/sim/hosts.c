@@ -1,6 +1,6 @@
-/* A process that hosts the coordinator of the job: the real coordinator, and the real session for each
- * connection. In an election each life of a host has the next epoch, and a host that was deposed refuses
- * all nodes. */
+/* A process that hosts the coordinator of the job: the real coordinator, and the real session for
+ * each connection. In an election each life of a host has the next epoch, and a host that was
+ * deposed refuses all nodes. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -163,8 +163,8 @@ void host_after_event(struct host *h) {
 
 /* ---- coming and going ---- */
 
-/* There is one elected coordinator at a time. One that sleeps goes on for a moment when it wakes up,
- * before it learns that another one was elected. */
+/* There is one elected coordinator at a time. One that sleeps goes on for a moment when it wakes
+ * up, before it learns that another one was elected. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {

@@ -1,5 +1,6 @@
-/* Connections as streams of bytes, in order within each direction. A send may arrive in two pieces. A
- * reset loses what is under way in both directions, and each end learns of it at a time of its own. */
+/* Connections as streams of bytes, in order within each direction. A send may arrive in two pieces.
+ * A reset loses what is under way in both directions, and each end learns of it at a time of its
+ * own. */
 #include "tests/sim/world.h"
 
 #include <stdlib.h>

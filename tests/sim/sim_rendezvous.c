@@ -1,9 +1,9 @@
-/* The whole control plane of a job under a seeded simulator: the real coordinator, sessions, members and
- * node policies (agent/node), on a virtual clock and a virtual network, with simulated workers. World,
- * faults and checks are in the files that world.h names.
+/* The whole control plane of a job under a seeded simulator: the real coordinator, sessions,
+ * members and node policies (agent/node), on a virtual clock and a virtual network, with simulated
+ * workers. World, faults and checks are in the files that world.h names.
  *
- * Each schedule is drawn from its seed: 12 s of faults, then calm, in which the job must come to rest,
- * then the end of all workers. The checks run after every event. A failing seed is printed.
+ * Each schedule is drawn from its seed: 12 s of faults, then calm, in which the job must come to
+ * rest, then the end of all workers. The checks run after every event. A failing seed is printed.
  *
  *     sim_rendezvous [--seed S] [--schedules N] [--seconds-max T] [--verbose] */
 #include "tests/sim/world.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest way to rest: a stalled round's leases, the slowest stop, last call, reconnecting, two changes
- * with notice. */
+/* Longest way to rest: a stalled round's leases, the slowest stop, last call, reconnecting, two
+ * changes with notice. */
 #define CALM_TIME                                                                                  \
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
@@ -248,12 +248,14 @@ static bool run_schedule(struct world *w, uint64_t seed) {
 /* ---- the program ---- */
 
 static void print_totals(const struct totals *t, int64_t schedules, int failures, int64_t ms) {
-    (void) printf("%" PRId64 " schedules, %" PRIu64 " events, %" PRIu64 " rounds, %" PRIu64
-                  " changes (%" PRIu64 " with a step), %" PRIu64 " kept, %" PRIu64 " parked, %" PRIu64
-                  " hung, %" PRIu64 " left, %" PRIu64 " elections, %" PRIu64
-                  " resets; %d failed, %" PRId64 " ms\n",
-                  schedules, t->events, t->rounds, t->changes, t->agreed, t->kept, t->parked, t->hung,
-                  t->left, t->takeovers, t->resets, failures, ms);
+    (void) printf("%" PRId64 " schedules, %" PRIu64 " events, %" PRIu64 " rounds, ", schedules,
+                  t->events, t->rounds);
+    (void) printf("%" PRIu64 " changes (%" PRIu64 " with a step), %" PRIu64 " kept, ", t->changes,
+                  t->agreed, t->kept);
+    (void) printf("%" PRIu64 " parked, %" PRIu64 " hung, %" PRIu64 " left, ", t->parked, t->hung,
+                  t->left);
+    (void) printf("%" PRIu64 " elections, %" PRIu64 " resets; %d failed, %" PRId64 " ms\n",
+                  t->takeovers, t->resets, failures, ms);
     if (failures > 0) (void) printf("replay one with: make sim SEED=<seed>\n");
 }
 

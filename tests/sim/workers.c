@@ -1,9 +1,10 @@
 /* Workers as small models of programs. Each process draws its habits: whether it counts steps, can
- * rejoin, answers changes, ignores SIGTERM, writes flight records. Its page is a real one; the steps in
- * it are computed from the time when somebody reads it, so a worker costs no event per step.
+ * rejoin, answers changes, ignores SIGTERM, writes flight records. Its page is a real one; the
+ * steps in it are computed from the time when the agent reads it, so a worker costs no event per
+ * step.
  *
- * A worker that is alive is a process of its own: it goes on, and dies, while its agent is stopped. What
- * it reports (packets, its exit) reaches the agent only when that runs. */
+ * A worker that is alive is a process of its own: it goes on, and dies, while its agent is stopped.
+ * What it reports (packets, its exit) reaches the agent only when that runs. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -84,8 +85,11 @@ void worker_dies(struct sim_node *n, const struct event *e) {
 static void take_signal(struct sim_node *n, struct sim_worker *k, int signum, bool is_ours) {
     if (!k->alive) return;
     if (is_ours) k->signal_sent = signum;
-    if (signum == SIGKILL) die_within(n, k, rnd(n->w, KILL_TIME), -SIGKILL);
-    else if (!k->ignores_term) die_within(n, k, rnd(n->w, DYING_MAX), chance(n->w, 20) ? 0 : -signum);
+    if (signum == SIGKILL) {
+        die_within(n, k, rnd(n->w, KILL_TIME), -SIGKILL);
+    } else if (!k->ignores_term) {
+        die_within(n, k, rnd(n->w, DYING_MAX), chance(n->w, 20) ? 0 : -signum);
+    }
 }
 
 void workers_die_with_agent(struct sim_node *n, bool silently) {
@@ -273,8 +277,8 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
 
 /* ---- packets to the worker ---- */
 
-/* The worker may be just about to make a step when the bell rings: it makes that step without seeing
- * the announcement, and the next one is its last. */
+/* The worker may be just about to make a step when the bell rings: it makes that step without
+ * seeing the announcement, and the next one is its last. */
 static void hear_change(struct sim_node *n, struct sim_worker *k, uint64_t id) {
     catch_up(n, k);
     if (chance(n->w, 30) && k->step_ms > 0 && !k->hangs) {
@@ -313,8 +317,10 @@ int workers_send_packet(void *arg, uint32_t worker, const struct channel_packet 
     struct sim_worker *k = &n->workers[worker];
     if (!k->alive || !k->has_channel) return -ENOTCONN;
     if (p->type == CHANNEL_CHANGE) hear_change(n, k, p->id);
-    else if (p->type == CHANNEL_STOP_AT && p->id == k->change) hear_agreed_step(n, k, p->stop_at.step);
-    else if (p->type == CHANNEL_OVER) hear_over(n, k);
+    if (p->type == CHANNEL_OVER) hear_over(n, k);
+    if (p->type == CHANNEL_STOP_AT && p->id == k->change) {
+        hear_agreed_step(n, k, p->stop_at.step);
+    }
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* Clock, randomness and events. The queue is a heap by (time, order of pushing), so that a seed always
- * gives the same schedule. */
+/* Clock, randomness and events. The queue is a heap by (time, order of pushing), so that a seed
+ * always gives the same schedule. */
 #include "tests/sim/world.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* The simulated world of one job: a virtual clock, a queue of events, and everything that lives in it.
+/* The simulated world of one job: a virtual clock, a queue of events, and everything that lives in
+ * it.
  *
  *     world.c     clock, randomness, the queue of events, processes that are stopped or cut off
  *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
@@ -8,8 +9,8 @@
  *     faults.c    what goes wrong
  *     checks.c    what must hold nevertheless
  *
- * All times are milliseconds. Each node and each host has a clock of its own, which has another origin
- * and runs up to 2 % fast or slow; `now` is the world's. */
+ * All times are milliseconds. Each node and each host has a clock of its own, which has another
+ * origin and runs up to 2 % fast or slow; `now` is the world's. */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
@@ -205,7 +206,7 @@ struct round_record {
     int64_t formed_at, superseded_at; /* CR_FOREVER: it is not */
     uint32_t group, restart_count;
     uint16_t port;
-    int node[NODES_MAX];             /* by group rank; -1: nobody was told so */
+    int node[NODES_MAX];             /* by group rank; -1: sent to no node yet */
     struct rdzv_round told[NODES_MAX]; /* by group rank; without texts */
     unsigned succeeded;              /* bits by group rank */
 };

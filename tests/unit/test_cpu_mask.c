@@ -9,7 +9,8 @@
 #include <string.h>
 
 START_TEST(lists_that_come_back) {
-    static const char *const lists[] = {"", "0", "0-1", "0-3,8", "1,3,5-7", "63-64", "8191", "0-8191"};
+    static const char *const lists[] = {"",        "0",     "0-1",  "0-3,8",
+                                        "1,3,5-7", "63-64", "8191", "0-8191"};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         struct cr_cpu_mask m;
         char text[64];

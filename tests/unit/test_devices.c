@@ -29,7 +29,8 @@ static const char fake_nvml[] =
     "int nvmlDeviceGetUUID(void *d, char *t, unsigned n) {\n"
     "    return snprintf(t, n, \"GPU-%ldb0\", (long) d) < 0; }\n"
     "int nvmlDeviceGetPciInfo_v3(void *d, void *at) {\n"
-    "    struct { char old[16]; unsigned domain, bus, device, id, sub; char bus_id[32]; } *p = at;\n"
+    "    struct { char old[16]; unsigned domain, bus, device, id, sub; char bus_id[32]; } *p = "
+    "at;\n"
     "    if (getenv(\"FAKE_NO_PCI\")) return 999;\n"
     "    p->domain = 0; p->bus = 0x3a + (unsigned) (long) d; p->device = 0; return 0; }\n"
     "int nvmlDeviceGetHandleByUUID(const char *t, void **d) {\n"
@@ -185,7 +186,8 @@ START_TEST(places_on_the_bus) {
     ck_assert_str_eq(bus_ids(NULL), "0000:3b:00.0,0000:3c:00.0,0000:3d:00.0");
     ck_assert_str_eq(bus_ids("2,0"), "0000:3d:00.0,0000:3b:00.0");
     ck_assert_str_eq(bus_ids("GPU-2b"), "0000:3c:00.0");
-    ck_assert_str_eq(bus_ids("MIG-b/1,MIG-b/2"), "0000:3c:00.0,0000:3c:00.0"); /* slices of one card */
+    ck_assert_str_eq(bus_ids("MIG-b/1,MIG-b/2"),
+                     "0000:3c:00.0,0000:3c:00.0"); /* slices of one card */
     ck_assert_str_eq(bus_ids("MIG-0"), "");
     ck_assert_str_eq(bus_ids(""), "");
     (void) setenv("FAKE_NO_PCI", "1", 1);

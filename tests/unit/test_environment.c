@@ -90,7 +90,8 @@ START_TEST(test_every_variable) {
 END_TEST
 
 START_TEST(test_what_the_user_set_stays) {
-    const char *const inherited[] = {"TORCH_NCCL_ASYNC_ERROR_HANDLING=3", "NCCL_ASYNC_ERROR_HANDLING=",
+    const char *const inherited[] = {"TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
+                                     "NCCL_ASYNC_ERROR_HANDLING=",
                                "OMP_NUM_THREADS=", "TORCHELASTIC_TIMER_FILE=/t", NULL};
     struct agent_job job = job_of(2);
     job.set_omp_num_threads = 1;
@@ -116,7 +117,8 @@ START_TEST(test_what_the_user_set_stays) {
 END_TEST
 
 START_TEST(test_virtual_local_rank) {
-    const char *const listed[] = {"CUDA_VISIBLE_DEVICES=4, GPU-5 ", NULL}, *const unlisted[] = {NULL};
+    const char *const listed[] = {"CUDA_VISIBLE_DEVICES=4, GPU-5 ", NULL};
+    const char *const unlisted[] = {NULL};
     struct agent_job job = job_of(3);
     job.virtual_local_rank = 1;
     struct environment e;
@@ -141,7 +143,8 @@ START_TEST(test_virtual_local_rank) {
 END_TEST
 
 START_TEST(test_arguments) {
-    const char *const argv[] = {"$local_rank", "--gpu=${local_rank}", "a$$b$x${y}", "$local_rank", "", NULL};
+    const char *const argv[] = {"$local_rank", "--gpu=${local_rank}", "a$$b$x${y}",
+                                "$local_rank", "", NULL};
     const char *const nothing[] = {NULL};
     struct agent_job job = job_of(16);
     job.argv = LIST(argv);

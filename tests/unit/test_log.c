@@ -75,7 +75,8 @@ START_TEST(test_what_is_too_much_is_counted) {
     cr_info("line %d", ALL);
     const char *at = text_of(&r);
     int kept = 0;
-    while (strncmp(strstr(at, "] ") + 2, "info", 4) == 0) ck_assert_int_eq(next_number(&at), kept++);
+    while (strncmp(strstr(at, "] ") + 2, "info", 4) == 0)
+        ck_assert_int_eq(next_number(&at), kept++);
     char want[64];
     (void) snprintf(want, sizeof(want), "warning: %d lines are missing here: stderr was full\n",
                     ALL - kept);

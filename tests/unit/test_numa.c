@@ -56,7 +56,8 @@ static void two_sockets(void) {
     put("0-4", "devices/system/node/possible");
     for (unsigned cpu = 0; cpu < 32; cpu++) {
         unsigned core = cpu % 16, pair = core / 2 * 2;
-        put(core / 8 == 0 ? "0" : "1", "devices/system/cpu/cpu%u/topology/physical_package_id", cpu);
+        put(core / 8 == 0 ? "0" : "1", "devices/system/cpu/cpu%u/topology/physical_package_id",
+            cpu);
         (void) snprintf(list, sizeof(list), "%u,%u", core, core + 16);
         put(list, "devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
         put_cache(cpu, 0, 1, "Data", list);
@@ -131,8 +132,10 @@ START_TEST(exclusive_cores_are_whole_and_disjoint) {
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 1, 0, 0, 0), "2,18");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 2, 0, 0, 0), "3,19");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 3, 1, 0, 1, 0), "2-3,18-19");
-    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0), "1,16-17"); /* cores by name: 0 first */
-    ck_assert_ptr_nonnull(strstr(BOUND(NUMA_EXCLUSIVE, "0-1,16", 0, 0, 0, 0), "2 physical core(s)"));
+    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0),
+                     "1,16-17"); /* cores by name: 0 first */
+    ck_assert_ptr_nonnull(
+        strstr(BOUND(NUMA_EXCLUSIVE, "0-1,16", 0, 0, 0, 0), "2 physical core(s)"));
 }
 END_TEST
 
@@ -140,7 +143,8 @@ START_TEST(core_complexes_in_turn) {
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 0, 0, 0), "0-1,16-17");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 1, 0, 0), "2-3,18-19");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17"); /* round again */
-    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0), "2-3,18-19"); /* the largest first */
+    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0),
+                     "2-3,18-19"); /* the largest first */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,17-19", 1, 0, 0), "1,17");
 }
 END_TEST

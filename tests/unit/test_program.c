@@ -230,7 +230,8 @@ START_TEST(which_python) {
     ck_assert_int_lt(RESOLVE("train.py", .python_exec = "nopython"), 0);
     FAILS(-ENOENT, "PYTHON_EXEC: cannot find 'nopython'");
     ck_assert_int_lt(RESOLVE("train.py", .python_exec = "/no/python"), 0);
-    FAILS(-ENOENT, "PYTHON_EXEC: cannot run '/no/python': No such file or directory; check the path");
+    FAILS(-ENOENT,
+          "PYTHON_EXEC: cannot run '/no/python': No such file or directory; check the path");
     ck_assert_int_lt(RESOLVE("train.py", .path = "empty"), 0);
     FAILS(-ENOENT, "set PYTHON_EXEC");
     ck_assert_int_eq(mkdir("old", 0755), 0);

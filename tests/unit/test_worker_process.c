@@ -795,6 +795,15 @@ static int count_marked(const char *mark) {
     return count;
 }
 
+/* A process that SIGKILL has reached may still be on its way out: on a busy machine one of a thousand
+ * was seen that another process had adopted, so that the test's own wait had not waited for it. */
+static void await_no_marked(const char *mark) {
+    for (int left_ms = PATIENCE_MS; count_marked(mark) > 0; left_ms--) {
+        ck_assert_msg(left_ms > 0, "a process with %s lives on", mark);
+        (void) poll(NULL, 0, 1);
+    }
+}
+
 /* Starts workers that leave children in other sessions, in four batches, and then waits. */
 static _Noreturn void start_without_end(char *mark) {
     static struct place p;
@@ -826,7 +835,7 @@ START_TEST(test_killed_at_any_moment) {
         ck_assert_int_eq(kill(launcher, SIGKILL), 0);
         ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
         while (waitpid(-1, NULL, 0) > 0) continue; /* all are our children now */
-        ck_assert_int_eq(count_marked(mark), 0);
+        await_no_marked(mark);
     }
 }
 END_TEST

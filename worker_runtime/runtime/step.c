@@ -14,7 +14,8 @@
 
 /* For each kind of change: the public header has the same number. */
 #define K(NAME, number, word, phrase)                                                              \
-    _Static_assert((int) CRUNRT_CHANGE_##NAME == (number), "crunrt.h has another number for " #NAME);
+    _Static_assert((int) CRUNRT_CHANGE_##NAME == (number),                                         \
+                   "crunrt.h has another number for " #NAME);
 CR_CHANGE_KINDS(K)
 #undef K
 _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
