@@ -3,11 +3,11 @@
  *
  * The rank that notices a failure closes its connections, so that its peers notice too, and so on
  * through the group. A backend whose peers would not notice has the failure reported in the store
- * first, because its abort may take long. Each rank then writes what it was doing to state/<rank> in the store. A rank
- * that writes nothing within a short grace is dead or hangs, and the error texts name it. The first
- * rank to write `failure` was the first to notice; the other ranks quote its words. After a timeout
- * the ranks also compare their states, because ranks that make different calls wait for each other
- * in vain. */
+ * first, because its abort may take long. Each rank then writes what it was doing to state/<rank>
+ * in the store. A rank that writes nothing within a short grace is dead or hangs, and the error
+ * texts name it. The first rank to write `failure` was the first to notice; the other ranks quote
+ * its words. After a timeout the ranks also compare their states, because ranks that make different
+ * calls wait for each other in vain. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 

@@ -1,5 +1,5 @@
-/* H4: rank 0's communicator reports an error (ordered by HOST_NCCL_FAULT) while all ranks live: none of
- * them is called silent, though the others hear of it only when they look into the store. */
+/* H4: rank 0's communicator reports an error (ordered by HOST_NCCL_FAULT) while all ranks live: none
+ * of them is called silent, though the others hear of it only when they look into the store. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {
