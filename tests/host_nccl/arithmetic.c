@@ -176,7 +176,7 @@ DEFINE_INTEGER(uint64, uint64_t, uint64_t)
                       : how->kind == ARITHMETIC_PRODUCT ? acc * v                                  \
                       : how->kind == ARITHMETIC_MAX     ? (v > acc ? v : acc)                      \
                       : how->kind == ARITHMETIC_MIN     ? (v < acc ? v : acc)                      \
-                                                        : acc + v;                                     \
+                                                        : acc + v; \
             }                                                                                      \
             to[i] = acc;                                                                           \
         }                                                                                          \

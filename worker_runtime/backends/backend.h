@@ -18,7 +18,7 @@ extern "C" {
 
 #include <stdbool.h>
 
-#define CRUNRT_BACKEND_ABI 4
+#define CRUNRT_BACKEND_ABI 5
 
 /* The group's keys in the store, for the backend. All functions return 0 or a negative errno with a
  * text. */
@@ -99,6 +99,11 @@ struct crunrt_backend {
     int (*can_split)(void *parent, const struct backend_group *group);
     int (*split)(void *parent, const struct backend_group *group, void **state,
                  struct cr_error *err);
+
+    /* 0: the peers of a rank that aborts notice by their connections. Else they notice only when
+     * they look into the store, this often: a failure is then reported before abort() is called,
+     * and living ranks have at least this long to answer. */
+    int64_t looks_every_ms;
 };
 
 #define CRUNRT_BACKEND_SYMBOL "crunrt_backend"

@@ -2,11 +2,12 @@
  * cause.
  *
  * The rank that notices a failure closes its connections, so that its peers notice too, and so on
- * through the group. Each rank then writes what it was doing to state/<rank> in the store. A rank
- * that writes nothing within a short grace is dead or hangs, and the error texts name it. The first
- * rank to write `failure` was the first to notice; the other ranks quote its words. After a timeout
- * the ranks also compare their states, because ranks that make different calls wait for each other
- * in vain. */
+ * through the group. A backend whose peers would not notice has the failure reported in the store
+ * first, because its abort may take long. Each rank then writes what it was doing to state/<rank>
+ * in the store. A rank that writes nothing within a short grace is dead or hangs, and the error
+ * texts name it. The first rank to write `failure` was the first to notice; the other ranks quote
+ * its words. After a timeout the ranks also compare their states, because ranks that make different
+ * calls wait for each other in vain. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
@@ -24,6 +25,7 @@
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
 #define GRACE_UNDER_AGENT_MS   INT64_C(50)
+#define GRACE_AFTER_LOOK_MS    INT64_C(150) /* where ranks notice when they look into the store */
 
 #define ASK_RANKS_MAX 512 /* in larger groups states are not read: it costs one request per rank */
 #define OTHERS_MAX    2   /* calls of other ranks that a text names */
@@ -48,6 +50,7 @@ void group_report_failure(struct crunrt_group *g, const char *own, char *out, si
 
 static int64_t grace_ms(const struct crunrt_group *g, int code) {
     if (code == -ETIMEDOUT) return GRACE_AFTER_TIMEOUT_MS;
+    if (g->backend->looks_every_ms > 0) return g->backend->looks_every_ms + GRACE_AFTER_LOOK_MS;
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
@@ -93,7 +96,8 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
     struct cr_error cause = *err; /* a copy: the store's calls below may overwrite the text */
-    if (g->state != NULL) g->backend->abort(g->state);
+    bool reports_first = g->backend->looks_every_ms > 0;
+    if (g->state != NULL && !reports_first) g->backend->abort(g->state);
     cause.code = rt_pipe_to_reset(cause.code, &cause);
     group_limit_store(g, 0);
 
@@ -101,6 +105,7 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
     (void) snprintf(own, sizeof(own), "rank %d: %s: %s", g->rank, what, cause.text);
     write_state(g, doing);
     group_report_failure(g, own, first, sizeof(first));
+    if (g->state != NULL && reports_first) g->backend->abort(g->state);
     find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
     if (cause.code == -ETIMEDOUT) find_others(g, doing, others, sizeof(others));
 

@@ -26,4 +26,5 @@ const struct crunrt_backend crunrt_backend = {
     .native = nccl_native,
     .can_split = nccl_can_split,
     .split = nccl_split,
+    .looks_every_ms = STORE_LOOK_EVERY_MS,
 };

@@ -69,6 +69,8 @@ static int find_all(void *cuda, void *nccl) {
     if (!find(nccl, #name, &api.name)) missing = #name;
     CUDA_FUNCTIONS(FIND_CUDA)
     NCCL_FUNCTIONS(FIND_NCCL)
+    (void) find(cuda, "cudaPointerGetAttributes", &api.cudaPointerGetAttributes);
+    (void) find(cuda, "cudaDeviceGetAttribute", &api.cudaDeviceGetAttribute);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
     (void) find(nccl, "ncclCommSplit", &api.ncclCommSplit);
 #endif

@@ -55,6 +55,8 @@ struct nccl_api {
     CUDA_FUNCTIONS(MEMBER)
     NCCL_FUNCTIONS(MEMBER)
 #undef MEMBER
+    __typeof__(&cudaPointerGetAttributes) cudaPointerGetAttributes; /* may be NULL */
+    __typeof__(&cudaDeviceGetAttribute) cudaDeviceGetAttribute;     /* may be NULL */
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
     __typeof__(&ncclCommSplit) ncclCommSplit; /* may be NULL */
 #endif

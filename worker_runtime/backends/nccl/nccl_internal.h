@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define STORE_LOOK_EVERY_MS INT64_C(100) /* for failures of other ranks, while waiting */
+
 struct nccl_state {
     const struct nccl_api *api;
     ncclComm_t comm; /* NULL once it has been aborted or destroyed */
@@ -20,6 +22,7 @@ struct nccl_state {
     void *scratch;    /* one int32 on the device, for the barrier */
     int device, rank, size;
     bool is_blocking;
+    bool reads_host_memory; /* the GPU shares the CPU's address space */
     int aborts_before; /* aborts in this process when the state was made */
     bool is_wedged;    /* an abort did not return: CUDA calls may not return either */
     struct nccl_state *wedged_before;

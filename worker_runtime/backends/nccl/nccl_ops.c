@@ -120,6 +120,30 @@ static ncclResult_t enqueue(const struct call *c) {
     return ncclInvalidArgument;
 }
 
+static bool uses_send(const struct nccl_state *s, const crunrt_op *op) {
+    if (op->kind == CRUNRT_OP_SCATTER) return s->rank == op->root;
+    return op->kind != CRUNRT_OP_BROADCAST && op->kind != CRUNRT_OP_RECV &&
+           op->kind != CRUNRT_OP_BARRIER;
+}
+
+static bool uses_recv(const struct nccl_state *s, const crunrt_op *op) {
+    if (op->kind == CRUNRT_OP_REDUCE || op->kind == CRUNRT_OP_GATHER) return s->rank == op->root;
+    return op->kind != CRUNRT_OP_SEND && op->kind != CRUNRT_OP_BARRIER;
+}
+
+/* A kernel that touches memory of the host takes the CUDA context with it, for good. */
+static int refuse_host_memory(const struct nccl_state *s, const char *which, const void *p,
+                              struct cr_error *err) {
+    struct cudaPointerAttributes attributes;
+    if (p == NULL || s->reads_host_memory || s->api->cudaPointerGetAttributes == NULL) return 0;
+    if (s->api->cudaPointerGetAttributes(&attributes, p) != cudaSuccess) return 0;
+    if (attributes.type != cudaMemoryTypeUnregistered) return 0;
+    return cr_fail(err, -EINVAL,
+                   "the %s buffer is host memory, which this GPU cannot reach; copy it to the "
+                   "device, or allocate it with cudaMallocHost or cudaMallocManaged",
+                   which);
+}
+
 static int describe(struct nccl_state *s, const struct backend_call *call, struct call *c,
                     struct cr_error *err) {
     const crunrt_op *op = call->op;
@@ -145,7 +169,10 @@ static int put_on_stream(struct nccl_state *s, const struct backend_call *calls,
     cudaError_t e = s->api->cudaSetDevice(s->device);
     if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "use the GPU");
     for (size_t i = 0; i < count; i++) { /* refuse before anything is started */
+        const crunrt_op *op = calls[i].op;
         int rc = describe(s, &calls[i], &c, err);
+        if (rc == 0 && uses_send(s, op)) rc = refuse_host_memory(s, "send", op->send, err);
+        if (rc == 0 && uses_recv(s, op)) rc = refuse_host_memory(s, "receive", op->recv, err);
         if (rc < 0) return rc;
     }
     ncclResult_t r = count > 1 ? s->api->ncclGroupStart() : ncclSuccess;

@@ -54,6 +54,10 @@ int prepare_device(struct nccl_state *s, struct cr_error *err) {
     }
     if (e == cudaSuccess) e = api->cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming);
     if (e == cudaSuccess) e = api->cudaMalloc(&s->scratch, sizeof(int32_t));
+    int shared = 0;
+    if (e == cudaSuccess && api->cudaDeviceGetAttribute != NULL)
+        e = api->cudaDeviceGetAttribute(&shared, cudaDevAttrPageableMemoryAccess, s->device);
+    s->reads_host_memory = shared != 0;
     return e == cudaSuccess ? 0 : fail_cuda(api, e, -ENODEV, err, "prepare the GPU");
 }
 

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#define STORE_LOOK_EVERY_MS INT64_C(100)
-
 /* ---- errors ---- */
 
 int fail_cuda(const struct nccl_api *api, cudaError_t e, int code, struct cr_error *err,
