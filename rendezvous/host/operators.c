@@ -1,4 +1,4 @@
-/* What operators ask of a host: the status of all jobs, and orders to the nodes of one. */
+/* Answers operators: the status of all jobs, and orders to the nodes of one job. */
 #include "rendezvous/host/host_internal.h"
 
 #include "rendezvous/coordinator/coordinator.h"
