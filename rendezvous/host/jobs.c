@@ -1,5 +1,5 @@
-/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its
- * round. */
+/* The jobs of a host: for each run id a coordinator, the actions that the coordinator calls, and
+ * the key space of the current round. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -37,7 +37,9 @@ int host_open_space(struct coordinator_host *host, struct store_space **space, u
     return store_server_open(host->store, host->store_host, host->store_port, space, port, err);
 }
 
-/* Opens the new round's key space before the last round's is closed, so that their ports differ. */
+/* Opens the key space of the new round before it closes that of the last round. Both are open for a
+ * moment, so the kernel gives them different ports, and late workers of the last round cannot reach
+ * the new store. */
 static int replace_space(struct host_job *job, uint16_t *port, struct cr_error *err) {
     struct store_space *fresh = NULL;
     int rc = host_open_space(job->host, &fresh, port, err);
