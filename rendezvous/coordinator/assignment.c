@@ -96,7 +96,7 @@ static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* Gives nodes that return a rank that they, or their host, had before. */
+/* A node that was in an earlier round gets the rank that it, or a node of its host, had then. */
 static void give_old_ranks(struct slots *s, struct assignment_node *nodes, char *const *departed,
                            uint32_t departed_count, struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {

@@ -12,7 +12,7 @@
 
 #define NOTICE_MAX_MS (INT64_C(1000) * 86400000)
 
-/* ---- announcing ---- */
+/* ---- announcing a change ---- */
 
 static void send_change(struct coordinator *c, struct coordinator_seat *s, uint32_t kind,
                         int64_t left_ms) {
@@ -93,7 +93,7 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
     }
 }
 
-/* ---- the story ---- */
+/* ---- the step that is due ---- */
 
 /* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
  * that worker may have begun one more step before it was frozen, and no worker can be further. */

@@ -106,7 +106,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
     }
 }
 
-/* ---- the story ---- */
+/* ---- coordinator_reconcile(): the step that is due ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) return;
@@ -135,7 +135,7 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
 }
 
-/* ---- the messages of seated nodes ---- */
+/* ---- the messages of nodes with a seat ---- */
 
 /* Handles FAILED. A failure in an older round is ignored, because that round is over already. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -210,7 +210,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     return rc;
 }
 
-/* ---- nodes that go ---- */
+/* ---- nodes whose connection is gone ---- */
 
 /* If all workers of the node had ended well, the round goes on without the node, which still counts
  * as succeeded. If its workers were running, the round is stopped. */
@@ -240,7 +240,7 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 
-/* ---- orders from outside ---- */
+/* ---- orders of operators and of the host ---- */
 
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what) {
     struct rdzv_message m = {.type = RDZV_ASK_DUMP};

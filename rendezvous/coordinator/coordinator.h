@@ -56,7 +56,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
                                     void *arg);
 void coordinator_free(struct coordinator *c); /* `c` may be NULL */
 
-/* ---- events; the time never runs backwards ---- */
+/* ---- events; now_ms must never decrease from one call to the next ---- */
 
 /* Call this when a node without a seat has sent JOIN. Returns its seat. Returns NULL if the node
  * may not join; in that case it was sent the reason (REFUSED or END), and the caller has to close
@@ -88,24 +88,24 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
  * LOST. */
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why);
 
-/* ---- what can be seen (status, tests, the simulator) ---- */
+/* ---- the state, as operators, tests and the simulator can read it ---- */
 
 /* clang-format off */
 /* P(NAME) — the meaning of the phase: the time limits in it. */
 #define COORDINATOR_PHASES(P) \
-    P(EMPTY)   /* no node has joined yet: no limit */ \
-    P(FORMING) /* nodes wait: join_timeout for each; last_call_timeout once there are min_nodes */ \
-    P(RUNNING) /* a round runs: no limit, unless a change is announced */ \
-    P(ENDED)   /* the job is over: no limit; the host closes connections after close_timeout */
+    P(EMPTY)   /* no node has joined yet. No time limit */ \
+    P(FORMING) /* nodes wait. Limits: join_timeout; with min_nodes, last_call_timeout */ \
+    P(RUNNING) /* a round runs. No time limit, unless a change is announced */ \
+    P(ENDED)   /* the job is over. No time limit; the host closes connections after close_timeout */
 
 /* S(NAME) — the meaning of the state: its time limit. The lease is a further limit in every state:
  * a remote node that has sent nothing for 9/8 of its lease is lost. */
 #define SEAT_STATES(S) \
-    S(JOINED)    /* waits for a round: join_timeout in phase FORMING; as a spare no limit */ \
-    S(RUNNING)   /* is in the round: no limit */ \
-    S(SUCCEEDED) /* its workers ended well, it waits for the other nodes: no limit */ \
-    S(STOPPING)  /* stops its workers and will join again: join_timeout, at least 120 s */ \
-    S(LEAVING)   /* stops its workers and will close: join_timeout, at least 120 s */
+    S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \
+    S(RUNNING)   /* is in the round. No time limit */ \
+    S(SUCCEEDED) /* its workers ended well, it waits for the other nodes. No time limit */ \
+    S(STOPPING)  /* stops its workers and will join again. Limit: join_timeout, at least 120 s */ \
+    S(LEAVING)   /* stops its workers and will close. Limit: join_timeout, at least 120 s */
 /* clang-format on */
 
 enum coordinator_phase {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- with which nodes ---- */
+/* ---- choosing the nodes ---- */
 
 /* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
  * spares, and a node that has waited longer comes before another one. */
@@ -42,7 +42,7 @@ static void describe_seat(struct coordinator_seat *s, struct assignment_node *ou
         .local_world_size = s->local_world_size};
 }
 
-/* ---- the round ---- */
+/* ---- making the round ---- */
 
 /* The data of a round while it is being formed. */
 struct forming {
@@ -161,7 +161,7 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
     free(f.nodes);
 }
 
-/* ---- when ---- */
+/* ---- deciding when the round forms ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];

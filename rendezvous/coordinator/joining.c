@@ -29,7 +29,7 @@ static int refuse(struct coordinator *c, void *peer, const char *fmt, ...) {
     return -EINVAL;
 }
 
-/* ---- what a JOIN must fulfil by itself ---- */
+/* ---- checks of a JOIN that do not depend on the job ---- */
 
 static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->min_nodes < 1 || j->min_nodes > j->max_nodes || j->max_nodes > RDZV_NODES_MAX) {
@@ -100,7 +100,7 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
     return rc;
 }
 
-/* ---- what it must fulfil in this job ---- */
+/* ---- checks of a JOIN against the job and its other nodes ---- */
 
 /* Checks the node rank against the settings of the job, which may differ from those in this JOIN,
  * and against the other nodes' ranks. */
@@ -138,7 +138,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     return 0;
 }
 
-/* ---- what follows ---- */
+/* ---- giving the node a seat ---- */
 
 static void take_settings(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
     c->min_nodes = j->min_nodes;

@@ -102,7 +102,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     coordinator_lost(c, now_ms, s, why);
 }
 
-/* ---- the tick ---- */
+/* ---- coordinator_tick() and the next deadline ---- */
 
 void coordinator_find_deadline(struct coordinator *c) {
     c->wake_ms = CR_FOREVER;

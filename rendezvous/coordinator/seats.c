@@ -31,7 +31,7 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     s->since_ms = now_ms;
 }
 
-/* ---- making ---- */
+/* ---- adding a seat ---- */
 
 static int reserve(struct coordinator *c) {
     if (c->seat_count < c->seat_cap) return 0;
@@ -80,7 +80,7 @@ struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *p
     return s;
 }
 
-/* ---- removing ---- */
+/* ---- removing a seat ---- */
 
 /* Notes the host of a rank that becomes free, so that a node of that host can get the rank back. If
  * memory is short, the host is not noted, and the node gets any free rank. */

@@ -63,7 +63,7 @@ struct member *member_new(const struct member_settings *settings,
                           const struct member_actions *actions, void *arg);
 void member_free(struct member *m); /* `m` may be NULL */
 
-/* ---- calls of the agent; none of them leads to an upcall before it returns ---- */
+/* ---- calls of the agent; none of them calls an on_… action before it returns ---- */
 
 void member_join(struct member *m, int64_t now_ms);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what);
@@ -100,15 +100,15 @@ int64_t member_deadline(const struct member *m);    /* CR_FOREVER = no deadline 
 /* S(NAME) — the meaning of the state: its time limit. "The fence" is the time after which 5/6 of
  * the lease have passed without an answer from the coordinator. */
 #define MEMBER_STATES(S) \
-    S(IDLE)       /* before the first join: no limit */ \
-    S(CONNECTING) /* connect_timeout_ms at first, later coordinator_wait_ms; per try one lease */ \
-    S(JOINING)    /* waits for a round: the fence, and join_timeout at the coordinator */ \
-    S(RUNNING)    /* the workers run: the fence */ \
-    S(SUCCEEDED)  /* its workers ended well, it waits for the other nodes: the fence */ \
-    S(FAILED)     /* a worker failed, the agent stops the others and joins again: the fence */ \
-    S(STOPPING)   /* the agent stops its workers and joins again: the fence; cut off: the lease */ \
-    S(LEAVING)    /* the agent stops its workers and closes: the fence */ \
-    S(ENDED)      /* the job is over for this node: no limit */
+    S(IDLE)       /* before the first join. No time limit */ \
+    S(CONNECTING) /* tries to connect. Limit: connect_timeout_ms, later coordinator_wait_ms */ \
+    S(JOINING)    /* waits for a round. Limit: the fence; the coordinator's join_timeout */ \
+    S(RUNNING)    /* the workers run. Limit: the fence */ \
+    S(SUCCEEDED)  /* its workers ended well, it waits for the other nodes. Limit: the fence */ \
+    S(FAILED)     /* a worker failed, the agent stops the others. Limit: the fence */ \
+    S(STOPPING)   /* the agent stops its workers. Limit: the fence; if cut off, the lease */ \
+    S(LEAVING)    /* the agent stops its workers and closes. Limit: the fence */ \
+    S(ENDED)      /* the job is over for this node. No time limit */
 /* clang-format on */
 enum member_state {
 #define S(name) MEMBER_##name,

@@ -200,7 +200,7 @@ static void got_first(struct host_session *s, int64_t now_ms, const struct rdzv_
     }
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes and messages ---- */
 
 struct arrival {
     struct host_session *session;
@@ -253,7 +253,7 @@ void host_session_receive(struct host_session *s, int64_t now_ms, const char *da
         refuse(s, now_ms, 0, err.text);
 }
 
-/* ---- the end, and time ---- */
+/* ---- the end of the connection, and the time limits ---- */
 
 void host_session_lost(struct host_session *s, int64_t now_ms, const char *why) {
     if (s->state == HOST_SESSION_CLOSED) return;

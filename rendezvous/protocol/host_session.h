@@ -42,14 +42,14 @@
 /* S(NAME) — the meaning of the state: how long it may last. A session with a node in the
  * coordinator's own process (`local`) has no time limits. */
 #define HOST_SESSION_STATES(S) \
-    S(NEW)      /* host_session_open() was not called yet: no limit */ \
-    S(MAGIC)    /* waits for the magic number: SESSION_GREETING_MS since opening */ \
-    S(HELLO)    /* waits for HELLO, STATUS or OPERATE: SESSION_GREETING_MS since opening */ \
-    S(JOIN)     /* waits for JOIN: SESSION_GREETING_MS since opening */ \
-    S(SEATED)   /* the node has a seat: no limit here, the coordinator checks its lease */ \
-    S(ENDING)   /* END was sent, so the node will close: close_timeout_ms of the terms */ \
-    S(CLOSING)  /* the last bytes are queued, input is ignored: SESSION_LINGER_MS */ \
-    S(CLOSED)   /* the session is over: no limit */
+    S(NEW)      /* host_session_open() was not called yet. No time limit */ \
+    S(MAGIC)    /* waits for the magic number. Limit: SESSION_GREETING_MS since opening */ \
+    S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
+    S(JOIN)     /* waits for JOIN. Limit: SESSION_GREETING_MS since opening */ \
+    S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
+    S(ENDING)   /* END was sent, so the node will close. Limit: close_timeout_ms of the terms */ \
+    S(CLOSING)  /* the last bytes are queued, input is ignored. Limit: SESSION_LINGER_MS */ \
+    S(CLOSED)   /* the session is over. No time limit */
 /* clang-format on */
 enum host_session_state {
 #define S(name) HOST_SESSION_##name,
@@ -60,7 +60,7 @@ const char *host_session_state_name(enum host_session_state s);
 
 /* Settings that all sessions of one host share. The host may change them between two calls. */
 struct host_session_terms {
-    /* serve nodes; false = refuse them, because this host is not the elected one */
+    /* nodes are served; false = they are refused, because this host is not elected */
     bool leads;
     uint64_t epoch;          /* epoch of an elected host; else 0 */
     /* why the host closes, so that it refuses all nodes; NULL = it does not close */

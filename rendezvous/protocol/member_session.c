@@ -100,7 +100,7 @@ static bool refused_for_now(struct member_session *s, const struct rdzv_refused 
     return true;
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes and messages ---- */
 
 /* Handles one received message. An action may close the session and open it again for another
  * connection; in that case the rest of the input belongs to the old connection and is discarded. */

@@ -25,9 +25,9 @@
 /* clang-format off */
 /* S(NAME) — the meaning of the state: how long it may last. The member sets these limits. */
 #define MEMBER_SESSION_STATES(S) \
-    S(CLOSED)   /* no connection: the member's time limits for connecting */ \
-    S(GREETING) /* HELLO is sent, WELCOME awaited: the fence, 5/6 of the lease */ \
-    S(WELCOMED) /* messages flow: the fence, which each answered beat moves */
+    S(CLOSED)   /* no connection. Limit: the member's for connecting */ \
+    S(GREETING) /* HELLO is sent, WELCOME awaited. Limit: the fence (5/6 of the lease) */ \
+    S(WELCOMED) /* messages flow. Limit: the fence, which each answered beat moves */
 /* clang-format on */
 enum member_session_state {
 #define S(name) MEMBER_SESSION_##name,
