@@ -91,14 +91,14 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
 /* ---- the state, as operators, tests and the simulator can read it ---- */
 
 /* clang-format off */
-/* P(NAME) — the meaning of the phase: the time limits in it. */
+/* P(NAME) — each phase, its meaning and its time limits. */
 #define COORDINATOR_PHASES(P) \
     P(EMPTY)   /* no node has joined yet. No time limit */ \
     P(FORMING) /* nodes wait. Limits: join_timeout; with min_nodes, last_call_timeout */ \
     P(RUNNING) /* a round runs. No time limit, unless a change is announced */ \
     P(ENDED)   /* the job is over. No time limit; the host closes connections after close_timeout */
 
-/* S(NAME) — the meaning of the state: its time limit. The lease is a further limit in every state:
+/* S(NAME) — each state, its meaning and its time limit. The lease is a further limit in every state:
  * a remote node that has sent nothing for 9/8 of its lease is lost. */
 #define SEAT_STATES(S) \
     S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \

@@ -97,7 +97,7 @@ void member_tick(struct member *m, int64_t now_ms); /* before the deadline it do
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER = no deadline */
 
 /* clang-format off */
-/* S(NAME) — the meaning of the state: its time limit. "The fence" is the time after which 5/6 of
+/* S(NAME) — each state, its meaning and its time limit. "The fence" is the time after which 5/6 of
  * the lease have passed without an answer from the coordinator. */
 #define MEMBER_STATES(S) \
     S(IDLE)       /* before the first join. No time limit */ \

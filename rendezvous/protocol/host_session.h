@@ -1,5 +1,5 @@
 /* One connection of a node or an operator, at the coordinator's end. Pure: the transport passes
- * received bytes and the time in, and finds the bytes to send in `out`.
+ * received bytes and the time in, and takes the bytes to send from `out`.
  *
  *         magic       HELLO       JOIN              END sent
  *   MAGIC ─────► HELLO ─────► JOIN ─────► SEATED ──────────────► ENDING
@@ -39,7 +39,7 @@
 #define SESSION_LINGER_MS   INT64_C(2000)
 
 /* clang-format off */
-/* S(NAME) — the meaning of the state: how long it may last. A session with a node in the
+/* S(NAME) — each state, its meaning and its time limit. A session with a node in the
  * coordinator's own process (`local`) has no time limits. */
 #define HOST_SESSION_STATES(S) \
     S(NEW)      /* host_session_open() was not called yet. No time limit */ \

@@ -1,5 +1,5 @@
 /* A node's connection to the coordinator, at the member's end. Pure: the transport passes received
- * bytes in, and finds the bytes to send in `out`. The object lives as long as its node and serves
+ * bytes in, and takes the bytes to send from `out`. The object lives as long as its node and serves
  * one connection after the other, because it remembers the largest epoch that the node has obeyed.
  *
  *                opened                WELCOME
@@ -23,7 +23,7 @@
 #include "rendezvous/protocol/message.h"
 
 /* clang-format off */
-/* S(NAME) — the meaning of the state: how long it may last. The member sets these limits. */
+/* S(NAME) — each state, its meaning and its time limit. The member sets these limits. */
 #define MEMBER_SESSION_STATES(S) \
     S(CLOSED)   /* no connection. Limit: the member's for connecting */ \
     S(GREETING) /* HELLO is sent, WELCOME awaited. Limit: the fence (5/6 of the lease) */ \

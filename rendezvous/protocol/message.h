@@ -102,7 +102,7 @@
 #define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the node's workers shall write flight records */
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
-    F(u64, epoch)               /* smallest epoch of a coordinator to try next; 0 = final */ \
+    F(u64, epoch)               /* least epoch of a coordinator to try; 0 = refusal is final */ \
     F(text, why)
 
 /* ---- to an operator ---- */
