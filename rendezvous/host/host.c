@@ -11,7 +11,7 @@
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
-/* ---- the end of every event ---- */
+/* ---- host_end_event(): the last call of every event ---- */
 
 static void on_timer(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
@@ -139,7 +139,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     host_end_event(host);
 }
 
-/* ---- closing: the last message to all nodes, their hanging up, our handles, the stores ---- */
+/* ---- closing, in order: END to all nodes; wait until they close; stores; libuv handles ---- */
 
 static void on_handle_closed(uv_handle_t *handle) {
     struct coordinator_host *host = handle->data;

@@ -31,7 +31,7 @@ struct host_job {
 struct host_peer {
     LIST_ENTRY(host_peer) entry; /* element of host->peers */
     LIST_ENTRY(host_peer) unsent_entry;
-    bool is_unsent;                /* is in host->unsent, so host_end_event() flushes it */
+    bool is_unsent;                /* the peer is in host->unsent; host_end_event() flushes it */
     struct coordinator_host *host;
     struct host_job *job;          /* the job of the node; NULL before HELLO */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */

@@ -75,7 +75,7 @@ static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
     .wants_log = job_wants_log};
 
-/* ---- coming and going ---- */
+/* ---- adding and freeing jobs ---- */
 
 static void job_free(struct host_job *job) {
     if (job == NULL) return;
@@ -133,7 +133,7 @@ void host_close_spaces(struct coordinator_host *host) {
     }
 }
 
-/* ---- time ---- */
+/* ---- deadlines ---- */
 
 int64_t host_jobs_deadline(const struct coordinator_host *host) {
     int64_t when_ms = CR_FOREVER;

@@ -78,7 +78,7 @@ static const struct host_session_actions session_actions = {
     .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
     .on_status = on_status, .on_operate = on_operate, .log = on_log};
 
-/* ---- coming and going ---- */
+/* ---- adding and closing peers ---- */
 
 static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
     struct host_peer *peer = calloc(1, sizeof(*peer));

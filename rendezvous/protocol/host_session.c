@@ -186,7 +186,7 @@ static void got_seated(struct host_session *s, int64_t now_ms, const struct rdzv
 static void refuse_out_of_order(struct host_session *s, int64_t now_ms, unsigned type,
                                 const char *expected) {
     char why[100];
-    (void) snprintf(why, sizeof(why), "refuse a %s message before %s", rdzv_message_name(type),
+    (void) snprintf(why, sizeof(why), "a %s message came before %s", rdzv_message_name(type),
                     expected);
     refuse(s, now_ms, 0, why);
 }
@@ -200,7 +200,7 @@ static void got_first(struct host_session *s, int64_t now_ms, const struct rdzv_
     }
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes and messages ---- */
 
 struct arrival {
     struct host_session *session;
@@ -253,7 +253,7 @@ void host_session_receive(struct host_session *s, int64_t now_ms, const char *da
         refuse(s, now_ms, 0, err.text);
 }
 
-/* ---- the end, and time ---- */
+/* ---- the end of the connection, and the time limits ---- */
 
 void host_session_lost(struct host_session *s, int64_t now_ms, const char *why) {
     if (s->state == HOST_SESSION_CLOSED) return;

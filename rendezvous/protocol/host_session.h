@@ -1,5 +1,5 @@
 /* One connection of a node or an operator, at the coordinator's end. Pure: the transport passes
- * received bytes and the time in, and finds the bytes to send in `out`.
+ * received bytes and the time in, and takes the bytes to send from `out`.
  *
  *         magic       HELLO       JOIN              END sent
  *   MAGIC ─────► HELLO ─────► JOIN ─────► SEATED ──────────────► ENDING
@@ -33,22 +33,23 @@
 
 #include <stdbool.h>
 
-/* Time limit from the opening of a session to the seat, or to the answer for an operator. */
+/* time limit from the opening of a session to the seat, or to the answer for an operator */
 #define SESSION_GREETING_MS INT64_C(10000)
-#define SESSION_LINGER_MS   INT64_C(2000)  /* time limit for the other end to close */
+/* time limit for the other end to close its connection after our last message */
+#define SESSION_LINGER_MS   INT64_C(2000)
 
 /* clang-format off */
-/* S(NAME) — the meaning of the state: how long it may last. A session with a node in the
+/* S(NAME) — each state, its meaning and its time limit. A session with a node in the
  * coordinator's own process (`local`) has no time limits. */
 #define HOST_SESSION_STATES(S) \
-    S(NEW)      /* host_session_open() was not called yet: no limit */ \
-    S(MAGIC)    /* waits for the magic number: SESSION_GREETING_MS since opening */ \
-    S(HELLO)    /* waits for HELLO, STATUS or OPERATE: SESSION_GREETING_MS since opening */ \
-    S(JOIN)     /* waits for JOIN: SESSION_GREETING_MS since opening */ \
-    S(SEATED)   /* the node has a seat: no limit here, the coordinator checks its lease */ \
-    S(ENDING)   /* END was sent, so the node will close: close_timeout_ms of the terms */ \
-    S(CLOSING)  /* the last bytes are queued, input is ignored: SESSION_LINGER_MS */ \
-    S(CLOSED)   /* the session is over: no limit */
+    S(NEW)      /* host_session_open() was not called yet. No time limit */ \
+    S(MAGIC)    /* waits for the magic number. Limit: SESSION_GREETING_MS since opening */ \
+    S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
+    S(JOIN)     /* waits for JOIN. Limit: SESSION_GREETING_MS since opening */ \
+    S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
+    S(ENDING)   /* END was sent, so the node will close. Limit: close_timeout_ms of the terms */ \
+    S(CLOSING)  /* the last bytes are queued, input is ignored. Limit: SESSION_LINGER_MS */ \
+    S(CLOSED)   /* the session is over. No time limit */
 /* clang-format on */
 enum host_session_state {
 #define S(name) HOST_SESSION_##name,
@@ -59,7 +60,7 @@ const char *host_session_state_name(enum host_session_state s);
 
 /* Settings that all sessions of one host share. The host may change them between two calls. */
 struct host_session_terms {
-    /* serve nodes; false = refuse them, because this host is not the elected one */
+    /* nodes are served; false = they are refused, because this host is not elected */
     bool leads;
     uint64_t epoch;          /* epoch of an elected host; else 0 */
     /* why the host closes, so that it refuses all nodes; NULL = it does not close */

@@ -100,7 +100,7 @@ static bool refused_for_now(struct member_session *s, const struct rdzv_refused 
     return true;
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes and messages ---- */
 
 /* Handles one received message. An action may close the session and open it again for another
  * connection; in that case the rest of the input belongs to the old connection and is discarded. */
@@ -114,7 +114,7 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
     } else if (m->type == RDZV_WELCOME) {
         got_welcome(s, &m->welcome);
     } else {
-        rc = cr_fail(err, -EPROTO, "refuse a %s message before WELCOME",
+        rc = cr_fail(err, -EPROTO, "a %s message came before WELCOME",
                      rdzv_message_name((unsigned) m->type));
     }
     if (s->opened != opened || s->state == MEMBER_SESSION_CLOSED) return -ECANCELED;

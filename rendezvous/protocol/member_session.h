@@ -1,5 +1,5 @@
 /* A node's connection to the coordinator, at the member's end. Pure: the transport passes received
- * bytes in, and finds the bytes to send in `out`. The object lives as long as its node and serves
+ * bytes in, and takes the bytes to send from `out`. The object lives as long as its node and serves
  * one connection after the other, because it remembers the largest epoch that the node has obeyed.
  *
  *                opened                WELCOME
@@ -23,11 +23,11 @@
 #include "rendezvous/protocol/message.h"
 
 /* clang-format off */
-/* S(NAME) — the meaning of the state: how long it may last. The member sets these limits. */
+/* S(NAME) — each state, its meaning and its time limit. The member sets these limits. */
 #define MEMBER_SESSION_STATES(S) \
-    S(CLOSED)   /* no connection: the member's time limits for connecting */ \
-    S(GREETING) /* HELLO is sent, WELCOME awaited: the fence, 5/6 of the lease */ \
-    S(WELCOMED) /* messages flow: the fence, which each answered beat moves */
+    S(CLOSED)   /* no connection. Limit: the member's for connecting */ \
+    S(GREETING) /* HELLO is sent, WELCOME awaited. Limit: the fence (5/6 of the lease) */ \
+    S(WELCOMED) /* messages flow. Limit: the fence, which each answered beat moves */
 /* clang-format on */
 enum member_session_state {
 #define S(name) MEMBER_SESSION_##name,

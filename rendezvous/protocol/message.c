@@ -18,7 +18,7 @@ const char *rdzv_message_name(unsigned type) {
     }
 }
 
-/* ---- encoding: into a frame on the stack, then one append ---- */
+/* ---- encoding: a frame is built on the stack and appended at once ---- */
 
 struct writer {
     char data[RDZV_FRAME_MAX];
@@ -73,12 +73,12 @@ int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
     return cr_buffer_append(out, w.data, total);
 }
 
-/* ---- decoding: every read is checked; the first failure is kept ---- */
+/* ---- decoding: every read is checked; the first error is kept ---- */
 
 struct reader {
     const char *data;
     size_t len, at;
-    const char *wrong; /* what the first failed read has missed; NULL = nothing */
+    const char *wrong; /* text of the first error; NULL = no error yet */
 };
 
 static uint64_t get_number(struct reader *r, unsigned bytes) {

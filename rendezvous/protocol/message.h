@@ -61,7 +61,7 @@
 #define RDZV_FAILED_FIELDS(F)    F(u64, round) F(text, what)
 #define RDZV_SUCCEEDED_FIELDS(F) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F)     F(text, why)
-/* time on the member's clock; BEAT_ACK returns it */
+/* sent_ms: time on the member's clock; BEAT_ACK returns it */
 #define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms)
 #define RDZV_CHANGE_ANSWER_FIELDS(F) /* the node's answer to CHANGE */ \
     F(u64, id) F(i64, step)     /* steps of the furthest worker; -1 = no worker counts steps */ \
@@ -102,7 +102,7 @@
 #define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the node's workers shall write flight records */
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
-    F(u64, epoch)               /* smallest epoch of a coordinator to try next; 0 = final */ \
+    F(u64, epoch)               /* least epoch of a coordinator to try; 0 = refusal is final */ \
     F(text, why)
 
 /* ---- to an operator ---- */
