@@ -2,8 +2,8 @@
  *
  * The hash is SipHash with a random seed, so that a client cannot choose keys that all fall into
  * one bucket. The table grows and shrinks by a few buckets per look-up, so that no single request
- * has to move a million keys: while a table grows to a million keys, no request takes longer than
- * 10 ms (docs/protocols/store.md, section 8). */
+ * has to move a million keys: while a table grows to a million keys, no pause is longer than 10 ms
+ * (docs/protocols/store.md, section 8). */
 #ifndef STORE_KEYSPACE_KEY_TABLE_H
 #define STORE_KEYSPACE_KEY_TABLE_H
 
