@@ -280,7 +280,7 @@ def test_flight_records(store):
                 record = json.load(f)
             check(
                 [worker],
-                record["agent"] == "connected" and "asked for" in record["reason"],
+                record["agent"] == "connected" and "requested by the agent" in record["reason"],
                 f"{record}",
             )
         link.close()  # a signal that comes late does no harm
