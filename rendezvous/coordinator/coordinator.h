@@ -98,8 +98,8 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
     P(RUNNING) /* a round runs. No time limit, unless a change is announced */ \
     P(ENDED)   /* the job is over. No time limit; the host closes connections after close_timeout */
 
-/* S(NAME) — each state, its meaning and its time limit. The lease is a further limit in every state:
- * a remote node that has sent nothing for 9/8 of its lease is lost. */
+/* S(NAME) — each state, its meaning and its time limit. The lease is a further limit in every
+ * state: a remote node that has sent nothing for 9/8 of its lease is lost. */
 #define SEAT_STATES(S) \
     S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \
     S(RUNNING)   /* is in the round. No time limit */ \
