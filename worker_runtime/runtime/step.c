@@ -80,8 +80,8 @@ int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt == NULL) return rt_fail_null("answer changes", "the runtime");
     if ((unsigned) how > CRUNRT_NEEDS || (how == CRUNRT_NEEDS && needs_ms < 0)) {
         return cr_fail(rt_last_error(), -EINVAL,
-                       "answer changes: not a valid answer: %d with %lld ms",
-                       (int) how, (long long) needs_ms);
+                       "answer changes: not a valid answer: %d with %lld ms", (int) how,
+                       (long long) needs_ms);
     }
     if (rt->channel.page == NULL) return 0;
     atomic_store(&rt->channel.page->needs_ms, needs_ms);
