@@ -46,5 +46,6 @@ int store_client_stat(const char *host, uint16_t port, int64_t timeout_ms, char 
     return cr_fail(err, rc,
                    "the store at %s%s%s:%u gave no statistics: %s; only crun's own stores have "
                    "them",
-                   open, host, end, port, rc == -ECONNRESET ? "it closed the connection" : strerror(-rc));
+                   open, host, end, port,
+                   rc == -ECONNRESET ? "it closed the connection" : strerror(-rc));
 }
