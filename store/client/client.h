@@ -179,7 +179,7 @@ static inline int store_barrier(struct store *s, struct store_bytes key, int64_t
     return s->ops->barrier(s, key, world_size, timeout_ms, err);
 }
 
-static inline void store_close(struct store *s) { /* NULL is fine */
+static inline void store_close(struct store *s) { /* s may be NULL */
     if (s != NULL) s->ops->close(s);
 }
 
@@ -217,7 +217,7 @@ const char *store_client_protocol(const struct store_client *c);
 int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
                          int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
-static inline void store_client_close(struct store_client *c) { /* NULL is fine */
+static inline void store_client_close(struct store_client *c) { /* c may be NULL */
     store_close(store_client_store(c));
 }
 
