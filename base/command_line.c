@@ -75,8 +75,8 @@ static size_t distance(const char *a, const char *b) {
     return row[b_len];
 }
 
-/* Returns the option name with the smallest edit distance to `name`, for "did you mean …?". If all
- * names differ too much, it returns NULL. */
+/* Returns the option name with the smallest edit distance to `name`, to be proposed in an error. If
+ * all names differ too much, it returns NULL. */
 static const char *similar_name(const struct cr_command *command, const char *name) {
     const char *nearest = NULL;
     size_t best = 2 + strlen(name) / 4; /* a name at this distance or more is not proposed */
