@@ -3,14 +3,18 @@
 
     tests/run.py [--build DIR] [--jobs N] [--filter REGEX] [KIND ...]
 
-KIND is unit, integration, fault, interop, golden, sim or fuzz; all of them by default. A test is a
-program build/tests/unit/test_* or an executable tests/<kind>/test_*.{py,sh}, run from the root of
-the tree with BUILD in its environment. Exit 0 passes, 77 skips (its line "SKIP: reason" is shown),
-anything else fails. Lines of a passing test that begin with "known: " (a failure that is expected) are
-shown. A test that leaves a process behind fails, and so does one that takes too long
-(120 s, or what its line "# timeout: SECONDS" says, times CK_TIMEOUT_MULTIPLIER). A line
-"# exclusive" keeps a test from running beside others. What a failed test printed is shown whole.
-The last line is "N passed, N failed, N skipped".
+KIND is unit, integration, fault, interop, golden, sim or fuzz; without a KIND all of them run. A
+test is a program build/tests/unit/test_* or an executable script tests/<kind>/test_*.{py,sh}. It
+runs in the root of the tree, with BUILD in its environment.
+
+Exit status 0 means that the test passed, 77 that it was skipped (its line "SKIP: reason" is
+printed), and any other status that it failed. A test also fails if it leaves a process behind or
+exceeds its time limit. The limit is 120 s, or N seconds if the script has a line "# timeout: N"
+near its top, times CK_TIMEOUT_MULTIPLIER. A script with a line "# exclusive" near its top runs
+alone, after the others.
+
+The whole output of a failed test is printed, and of a passed test the lines that begin with
+"known: ", which name expected failures. The last line is "N passed, N failed, N skipped".
 """
 import argparse
 import concurrent.futures
@@ -114,7 +118,8 @@ def run_one(test, build, serial):
                                            os.environ.get("PYTHONPATH", "")]),
                CK_FORK="yes", **{MARK: mark})
     if build.name == "tsan":
-        env["TSAN_OPTIONS"] = f"{env.get('TSAN_OPTIONS', '')} suppressions={ROOT / 'make' / 'tsan.supp'}"
+        suppressions = ROOT / "make" / "tsan.supp"
+        env["TSAN_OPTIONS"] = f"{env.get('TSAN_OPTIONS', '')} suppressions={suppressions}"
     begin = time.monotonic()
     timed_out = False
     with tempfile.TemporaryFile() as output:
@@ -176,9 +181,9 @@ def main():
         counts[outcome] += 1
         word = {"passed": "ok", "failed": "FAILED", "skipped": "SKIP"}[outcome]
         print(f"{word:6} {test.name} ({seconds:.1f} s){': ' if why else ''}{why}", flush=True)
-        if outcome == "passed":  # expected failures
-            print("".join(f"       {line}\n" for line in text.splitlines() if line.startswith("known: ")), end="",
-                  flush=True)
+        if outcome == "passed":
+            known = [line for line in text.splitlines() if line.startswith("known: ")]
+            print("".join(f"       {line}\n" for line in known), end="", flush=True)
         if outcome == "failed":
             failures.append(f"{test.name}: {why}")
             print("".join(f"    | {line}\n" for line in text.splitlines()), end="", flush=True)

@@ -69,7 +69,8 @@ def print_steps(rounds):
     for linked, name in ((True, "with an agent"), (False, "without")):
         runs = [run_steps(linked) for _ in range(rounds)]
         step, clock = (sorted(r[k] for r in runs) for k in ("step", "clock"))
-        print(f"crunrt_step() {name}: {statistics.median(step):.1f} [{step[0]:.1f}-{step[-1]:.1f}] ns a call; "
+        print(f"crunrt_step() {name}: {statistics.median(step):.1f} "
+              f"[{step[0]:.1f}-{step[-1]:.1f}] ns a call; "
               f"clock_gettime() alone: {statistics.median(clock):.1f} ns")
 
 
@@ -81,9 +82,10 @@ def print_first(ranks, rounds, python):
         took["libcrunrt"].append(run(ours, ranks)["first"] / 1e3)
         if python:
             took["torch"].append(run([python, "-c", TORCH, "first"], ranks)["first"] / 1e3)
-    text = "; ".join(f"{name} {statistics.median(t):.1f} [{min(t):.1f}-{max(t):.1f}] ms" for name,
-                     t in took.items() if t)
-    print(f"init to the first result, {ranks} ranks, {rounds} starts: {text} (torch: after its import)")
+    text = "; ".join(f"{name} {statistics.median(t):.1f} [{min(t):.1f}-{max(t):.1f}] ms"
+                     for name, t in took.items() if t)
+    print(f"init to the first result, {ranks} ranks, {rounds} starts: {text} "
+          "(torch: after its import)")
 
 
 def main():
@@ -106,14 +108,17 @@ def main():
 
     def cell(runs, key):
         values = sorted(r[key] for r in runs)
-        return statistics.median(values), f"{statistics.median(values):.0f} [{values[0]:.0f}-{values[-1]:.0f}]"
+        median = statistics.median(values)
+        return median, f"{median:.0f} [{values[0]:.0f}-{values[-1]:.0f}]"
 
     def row(name, key, note=""):
         a, ours_text = cell(ours, key)
         b, theirs_text = cell(theirs, key) if theirs else (None, "-")
-        print(f"{name:>10} {ours_text:>26} {theirs_text:>26} {f'{a / b:.2f}' if b else '-':>7}{note}")
+        ratio = f"{a / b:.2f}" if b else "-"
+        print(f"{name:>10} {ours_text:>26} {theirs_text:>26} {ratio:>7}{note}")
 
-    print(f"{args.ranks} ranks, loopback, all-reduce of float32, us: median [lowest-highest] of {args.rounds} rounds")
+    print(f"{args.ranks} ranks, loopback, all-reduce of float32, us: "
+          f"median [lowest-highest] of {args.rounds} rounds")
     print(f"{'bytes':>10} {'libcrunrt':>26} {'torch gloo':>26} {'ratio':>7}")
     for size in SIZES:
         row(size, str(size))

@@ -58,6 +58,6 @@ def measure(*args):
 in_place, kept = measure()
 anew, none = measure("--start-anew")
 for name, times, n in (("in place", in_place, kept), ("all anew", anew, none)):
-    print(f"{RANKS} ranks, {name}: median {statistics.median(times):6.1f} ms, fastest {min(times):6.1f}, "
-          f"slowest {max(times):7.1f}, processes kept {n:g}")
+    print(f"{RANKS} ranks, {name}: median {statistics.median(times):6.1f} ms, "
+          f"fastest {min(times):6.1f}, slowest {max(times):7.1f}, processes kept {n:g}")
 print(f"anew / in place: {statistics.median(anew) / statistics.median(in_place):.2f}")

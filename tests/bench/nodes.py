@@ -157,8 +157,11 @@ def main():
         start, stop, again = medians([in_folder(lambda t: start_and_fail(t, k))
                                       for _ in range(RUNS)])
         lost, shrunk = medians([in_folder(lambda t: lose(t, k)) for _ in range(RUNS)])
-        peer = "-" if python is None or not fits(k) else f"{in_folder(lambda t: torchrun(t, k, python)):.0f}"
-        print(f"{k:>4} {start:>8.0f} {peer:>9} {stop:>21.1f} {again:>7.0f} {lost:>23.1f} {shrunk:>7.0f}", flush=True)
+        peer = "-"
+        if python is not None and fits(k):
+            peer = f"{in_folder(lambda t: torchrun(t, k, python)):.0f}"
+        print(f"{k:>4} {start:>8.0f} {peer:>9} {stop:>21.1f} {again:>7.0f} "
+              f"{lost:>23.1f} {shrunk:>7.0f}", flush=True)
 
 
 main()

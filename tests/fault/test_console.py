@@ -11,8 +11,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, TIMEOUT_S, alive, clean_env, crun, read_text, run_tests, script, start, \
-    wait_for  # noqa: E402
+from crun_test import CRUN, TIMEOUT_S, alive, clean_env, crun  # noqa: E402
+from crun_test import read_text, run_tests, script, start, wait_for  # noqa: E402
 from nodes import Nodes  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1)
@@ -125,7 +125,8 @@ def test_full_stderr_does_not_stop_the_stop(tmp):
     lines = pipe.read_all()
     assert launch.wait(timeout=TIMEOUT_S) == 1
     assert len(lines) == 2 and "Received 15 death signal" in lines[0], lines
-    assert lines[1].endswith(f"SignalException: Process {launch.pid} got signal: 15 (SIGTERM)"), lines
+    wanted = f"SignalException: Process {launch.pid} got signal: 15 (SIGTERM)"
+    assert lines[1].endswith(wanted), lines
     launch.stdout.close()
 
 
@@ -206,13 +207,15 @@ def test_hundred_megabytes(tmp):
 def test_flood_by_tee_and_a_death(tmp):
     worker = script(tmp, "w", PY
                     + "if rank == 7:\n    time.sleep(0.5)\n    print('dying', file=sys.stderr)\n"
-                                   "    sys.exit(3)\nwhile True: os.write(1, b'flood ' * 100 + b'\\n')\n")
+                      "    sys.exit(3)\n"
+                      "while True: os.write(1, b'flood ' * 100 + b'\\n')\n")
     with open(tmp / "out", "wb") as out:
         done = subprocess.run([CRUN, "--nproc-per-node=8", "-t", "3", f"--log-dir={tmp}/logs",
                                worker],
                               env=ENV, stdout=out, stderr=subprocess.PIPE, text=True,
                               timeout=TIMEOUT_S)
-    assert done.returncode == 1 and "rank 7" in done.stderr and "    | dying\n" in done.stderr, done.stderr
+    assert done.returncode == 1 and "rank 7" in done.stderr, done.stderr
+    assert "    | dying\n" in done.stderr, done.stderr
     assert "stopped by crun: rank 0-6 (SIGTERM)" in done.stderr, done.stderr
 
 
@@ -242,7 +245,8 @@ def test_non_utf8_last_words(tmp):
     done = subprocess.run([CRUN, f"--log-dir={tmp}/logs", worker], env=ENV, capture_output=True,
                           timeout=TIMEOUT_S)
     assert b"    | caf\\xe9 \\xff\\xfe \\x1b]0;x\\x07\n" in done.stderr, done.stderr
-    assert done.stderr.startswith(b"caf\xe9 \xff\xfe \x1b]0;x\x07\n"), done.stderr  # passed on as it is
+    # The console gets the worker's bytes unchanged.
+    assert done.stderr.startswith(b"caf\xe9 \xff\xfe \x1b]0;x\x07\n"), done.stderr
 
 
 if __name__ == "__main__":

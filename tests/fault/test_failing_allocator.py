@@ -85,7 +85,8 @@ def two_nodes(case, hosts):
         for node in failing, other:
             node.kill()
             node.wait()
-    assert status != 0 or other_status == 0, f"the other node ended with {other_status}: {other_err}"
+    assert status != 0 or other_status == 0, \
+        f"the other node ended with {other_status}: {other_err}"
     return status, f"{err}--- the other node:\n{other_err}"
 
 

@@ -58,7 +58,8 @@ def test_a_killed_node(tmp):
             assert any("was lost: its connection was closed" in line for line in n.story), n.story
         lost = first[2]["group"]
         for before, after in zip(first, found):
-            assert before["group"] == after["group"] or before["group"] == 2 and after["group"] == lost
+            assert before["group"] == after["group"] or \
+                before["group"] == 2 and after["group"] == lost
         end_well(nodes[:2])
 
 

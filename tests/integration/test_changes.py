@@ -11,7 +11,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, SCALE, clean_env, crun, run_tests, skip, start, wait_for  # noqa: E402
+from crun_test import BUILD, CRUN, SCALE, clean_env, crun  # noqa: E402
+from crun_test import run_tests, skip, start, wait_for  # noqa: E402
 from rdzv_raw import Member, MAGIC, NAMES, decode, encode  # noqa: E402
 
 AGENT = str(BUILD / "bin" / "crun-agent")
@@ -181,7 +182,8 @@ def test_one_step_for_all(tmp, address):
     late = Member(address, host="late", **how)
     late.send_join()
     first, second = a.expect("CHANGE"), b.expect("CHANGE")
-    assert first["kind"] == JOIN and 0 < first["left_ms"] <= 60000 and first["id"] == second["id"], first
+    assert first["kind"] == JOIN and 0 < first["left_ms"] <= 60000, first
+    assert first["id"] == second["id"], first
     a.send("CHANGE_ANSWER", id=first["id"], step=5, needs_ms=0)
     b.send("CHANGE_ANSWER", id=first["id"] + 1, step=900, needs_ms=0)   # of no change: ignored
     b.send("CHANGE_ANSWER", id=first["id"], step=7, needs_ms=70000)

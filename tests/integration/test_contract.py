@@ -199,7 +199,8 @@ class Contract(unittest.TestCase):
     # ---- signals ----
 
     def signal_run(self, signum, *options):
-        """Sends signum once both workers can take it. Returns (status, what the workers got, stderr)."""
+        """Sends signum to crun when both workers have installed their handlers. Returns (exit
+        status, the signals that the workers got, stderr)."""
         with tempfile.TemporaryDirectory() as dumps:
             env = environment(DUMP_DIR=dumps, DUMP_THEN="signals", TMPDIR=dumps)
             job = subprocess.Popen([CRUN, "--nproc-per-node=2", *options, DUMP], env=env,
@@ -426,7 +427,8 @@ for fd in os.listdir(folder):
         inodes.add(os.readlink(folder + fd).replace("socket:[", "").rstrip("]"))
     except FileNotFoundError:
         pass  # closed meanwhile
-rows = [line.split() for name in ("tcp", "tcp6") for line in open("/proc/net/" + name).readlines()[1:]]
+rows = [line.split() for name in ("tcp", "tcp6")
+        for line in open("/proc/net/" + name).readlines()[1:]]
 mine = sorted(row[1] for row in rows if row[3] == "0A" and row[9] in inodes)
 sys.exit(0 if mine == ["0100007F" + wanted] else "listens on %s" % mine)
 """

@@ -175,7 +175,8 @@ def test_each_command_has_help(tmp):
     for argv in (["--help"], ["-h"], ["help"], ["serve", "--help"], ["status", "-h"],
                  ["notify", "--help"]):
         done = run([CRUN_AGENT, *argv])
-        assert done.returncode == 0 and done.stdout.startswith("Usage: crun-agent") and not done.stderr, done
+        assert done.returncode == 0 and not done.stderr, done
+        assert done.stdout.startswith("Usage: crun-agent"), done
 
 
 def test_an_answer_that_cannot_be_written(tmp):

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The source keeps to its layout (make/lint_arrows.py), no line ends in blanks, and no merge was left
-# half done.
+# Checks the source tree: the rules of make/lint_arrows.py hold, no line ends in blanks, and no
+# file has the conflict markers of an unfinished merge.
 status=0
 make/lint_arrows.py || status=1
 if git rev-parse --git-dir >/dev/null 2>&1; then

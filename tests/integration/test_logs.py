@@ -64,7 +64,8 @@ def test_tee(tmp):
 def test_default_prefix_and_template(tmp):
     done = crun("-t", "1", f"--log-dir={tmp}/logs", "echo", "x")
     assert done.stdout == "[default0]:x\n", done
-    env = clean_env(TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="<${role_name} $rank/${local_rank} $$ $no> ")
+    template = "<${role_name} $rank/${local_rank} $$ $no> "
+    env = clean_env(TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=template)
     done = crun("-t", "1", f"--log-dir={tmp}/logs", "echo", "x", env=env)
     assert done.stdout == "<default 0/0 $ $no> x\n", done
 
@@ -134,7 +135,8 @@ def test_log_folder_that_is_a_file(tmp):
     (tmp / "file").write_text("")
     done = crun(f"--log-dir={tmp}/file", "echo", "started")
     assert done.returncode == 1 and done.stdout == "", done
-    assert f"cannot create the log folder '{tmp}/file" in done.stderr and "--log-dir" in done.stderr, done
+    assert f"cannot create the log folder '{tmp}/file" in done.stderr, done
+    assert "--log-dir" in done.stderr, done
     assert done.stderr.count("\n") == 1, done
 
 

@@ -56,7 +56,8 @@ def test_a_failure_restarts_all_nodes_once(tmp):
         except ConnectionRefusedError:
             pass
         assert [w.node for w in second] == [w.node for w in first]  # ranks stay
-        assert "a worker failed on another node; restart 1 of 1" in a.text, a.text  # a's were victims
+        # The workers of node a are victims: the failure was on node b.
+        assert "a worker failed on another node; restart 1 of 1" in a.text, a.text
         assert "; restart 1 of 1" in b.text and "another node; restart" not in b.text, b.text
         second[0].signal(signal.SIGUSR1)
         assert a.wait() == 1 and b.wait() == 1

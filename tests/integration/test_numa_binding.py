@@ -78,7 +78,8 @@ def test_the_cpus_of_the_node(tmp):
         node = node_of(device)
         assert bound[rank] == (NODES[node] & OURS if node >= 0 else OURS), (done, bound)
         if node >= 0:
-            assert f"local rank {rank} is bound to CPUs" in done.stderr and device in done.stderr, done
+            assert f"local rank {rank} is bound to CPUs" in done.stderr, done
+            assert device in done.stderr, done
         else:
             assert f"local rank {rank} is not bound" in done.stderr, done
 

@@ -28,7 +28,8 @@ def failing(tmp, text, *args, env=None, workers=3):
 
 def test_box(tmp):
     done = failing(tmp,
-                   "if rank != 1: time.sleep(100)\nprint('my last words', file=sys.stderr)\nsys.exit(3)\n")
+                   "if rank != 1: time.sleep(100)\n"
+                   "print('my last words', file=sys.stderr)\nsys.exit(3)\n")
     v = verdict(done)
     assert (v[1], v[2], v[5]) == ("1", "1", "exit code 3"), done
     box = done.stderr[done.stderr.index("===="):]
@@ -138,12 +139,14 @@ def test_first_by_the_kernel(tmp):
                         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
                         "pid = int(open(path + str(rank)).read())\n"
                         "def state():\n"
-                        "    try: return open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[0]\n"
+                        "    try: stat = open(f'/proc/{pid}/stat').read()\n"
                         "    except OSError: return 'X'\n"
+                        "    return stat.rsplit(')', 1)[1].split()[0]\n"
                         "while state() not in 'ZX': time.sleep(0.001)\n"
                         "os._exit(7)\n")
     v = verdict(done)
-    assert v[1] == "2" and v[5].startswith("killed by signal 11 (SIGSEGV, segmentation fault)"), done
+    assert v[1] == "2", done
+    assert v[5].startswith("killed by signal 11 (SIGSEGV, segmentation fault)"), done
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from crun_test import CRUN, alive, clean_env, crun, read_text, run_tests, script
     wait_for  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1)
-PY = "#!/usr/bin/python3\nimport os, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n" \
+PY = "#!/usr/bin/python3\nimport os, signal, subprocess, sys, time\n" \
+     "rank = int(os.environ['RANK'])\n" \
      "attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
 
 
@@ -133,7 +134,8 @@ while True: time.sleep(0.05)
 def test_signal_while_a_restart_stops_workers(tmp):
     launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=5", "--shutdown-timeout=1",
                     worker(tmp, "signal.signal(15, signal.SIG_IGN)\n" + note(tmp) +
-                           f"while rank == 1 and not os.path.exists('{tmp}/pid.0'): time.sleep(0.01)\n"
+                           f"while rank == 1 and not os.path.exists('{tmp}/pid.0'):\n"
+                           "    time.sleep(0.01)\n"
                            "if rank == 1: os._exit(8)\n"
                            "while True: time.sleep(1)\n")], env=ENV)
     stubborn = pids(tmp, 2)

@@ -63,7 +63,8 @@ def test_a_damaged_checkpoint_is_refused(tmp):
         f.write(bytes([byte[0] ^ 1]))
     done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps",
                 "40", timeout=200)
-    assert done.returncode == 1 and "read the checkpoint '" in done.stderr and "': it is damaged" in done.stderr, done
+    assert done.returncode == 1, done
+    assert "read the checkpoint '" in done.stderr and "': it is damaged" in done.stderr, done
 
 
 if __name__ == "__main__":

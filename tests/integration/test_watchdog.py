@@ -58,13 +58,15 @@ def test_without_a_signal_it_is_only_said(tmp):
 
 
 def test_restart_and_nonsense_in_the_pipe(tmp):
-    done = launch(tmp,
-                  "with open(path, 'w') as f: f.write('nonsense\\n{}\\n[1]\\n' + 'x' * 20000 + '\\n')\n"
-                       "send(0.1, pid=1)\nsend(0.1, pid='x')\nsend(0.1, pid=-1)\nsend(0.1, pid=os.getppid())\n"
+    done = launch(tmp, "with open(path, 'w') as f:\n"
+                       "    f.write('nonsense\\n{}\\n[1]\\n' + 'x' * 20000 + '\\n')\n"
+                       "send(0.1, pid=1)\nsend(0.1, pid='x')\nsend(0.1, pid=-1)\n"
+                       "send(0.1, pid=os.getppid())\n"
                        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
-                       "    send(0.2)\n    time.sleep(100)\ntime.sleep(0.5)\n", "--max-restarts=1",
-                       workers=1)
-    assert done.returncode == 0 and "is not a request" in done.stderr and "restart 1 of 1" in done.stderr, done
+                       "    send(0.2)\n    time.sleep(100)\ntime.sleep(0.5)\n",
+                  "--max-restarts=1", workers=1)
+    assert done.returncode == 0, done
+    assert "is not a request" in done.stderr and "restart 1 of 1" in done.stderr, done
 
 
 def test_a_place_of_its_own(tmp):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""The agent's end of the link with its workers (contract/channel.h): who is let in, what is refused,
-workers that go on in their processes, hung ones, flight records on request. The workers here speak the
-link by hand (tests/lib/link_worker.py)."""
+"""Tests the agent's end of the channel with its workers (contract/channel.h): which peers and
+packets the agent accepts and refuses, workers that go on in their processes over several rounds,
+hung workers, and flight records on request. The workers are Python scripts that send and receive
+the channel's packets themselves (tests/lib/link_worker.py), without libcrunrt."""
 import pathlib
 import signal
 import sys
@@ -35,7 +36,8 @@ link = Link()
 try: os.ftruncate(link.page_fd, 0)
 except PermissionError: note(f"sealed.{rank}")
 """), env=ENV)
-    assert done.returncode == 0 and (tmp / "sealed.0").exists() and (tmp / "sealed.1").exists(), done
+    assert done.returncode == 0, done
+    assert (tmp / "sealed.0").exists() and (tmp / "sealed.1").exists(), done
 
 
 def test_who_is_refused(tmp):
@@ -72,7 +74,8 @@ while attempt == 0: link.step(); time.sleep(0.05)
 """), env=ENV)
     assert done.returncode == 0, done
     assert "rank 1 has made no step for 2 s, after step 3" in done.stderr, done
-    assert "failed first" in done.stderr and "it had made no step for 2 s, after step 3" in done.stderr
+    assert "failed first" in done.stderr
+    assert "it had made no step for 2 s, after step 3" in done.stderr
 
 
 def test_a_limit_of_its_own_and_its_flight_record_first(tmp):
@@ -94,7 +97,9 @@ while True: time.sleep(1)
 
 def test_flight_records_on_request(tmp):
     launch = start([CRUN, "--nproc-per-node=2", worker(tmp, """
-def dump(number, frame): link.send(DUMPED, link.get(DUMP_ID), b"", b"record.%d" % rank); note(f"done.{rank}")
+def dump(number, frame):
+    link.send(DUMPED, link.get(DUMP_ID), b"", b"record.%d" % rank)
+    note(f"done.{rank}")
 signal.signal(signal.SIGRTMIN + 5, dump)
 link = Link(dump_signal=signal.SIGRTMIN + 5 if rank == 0 else 0)
 note(f"up.{rank}")

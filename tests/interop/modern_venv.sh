@@ -1,12 +1,16 @@
 #!/bin/sh
 # Makes a current torch in build/interop and prints the Python that imports it.
 #
-#   tests/interop/modern_venv.sh            torch of PyPI, newest, in a virtual environment (5.4 GB; a
-#                                           GPU is not needed, its libraries come along all the same)
-#   TORCH=2.6.0 tests/interop/modern_venv.sh     that release
-#   TORCH=debian tests/interop/modern_venv.sh    Debian 13's python3-torch (2.6), in a folder that
-#                                                debootstrap fills (needs root; 2.5 GB)
-# Where PyPI is not reached, it falls back to Debian's. What is there already is used again.
+#   tests/interop/modern_venv.sh
+#       the newest torch of PyPI, in a virtual environment (5.4 GB: it includes the CUDA libraries,
+#       although no GPU is needed)
+#   TORCH=2.6.0 tests/interop/modern_venv.sh
+#       release 2.6.0 of PyPI
+#   TORCH=debian tests/interop/modern_venv.sh
+#       Debian 13's python3-torch (2.6), in a folder that debootstrap fills (needs root; 2.5 GB)
+#
+# If PyPI cannot be reached, the script installs Debian's torch instead. An installation that exists
+# already is used again.
 set -eu
 cd "$(dirname "$0")/../.."
 folder=$PWD/build/interop
@@ -47,7 +51,8 @@ from_debian() {
         {
             echo '#!/bin/sh'
             echo "export PYTHONHOME=$root/usr PYTHONPATH=$root/usr/lib/python3/dist-packages"
-            echo "exec $libs/ld-linux-x86-64.so.2 --library-path $libs:$libs/blas:$libs/lapack:$root/lib \\"
+            echo "exec $libs/ld-linux-x86-64.so.2 \\"
+            echo "    --library-path $libs:$libs/blas:$libs/lapack:$root/lib \\"
             echo "    $root/usr/bin/python3 \"\$@\""
         } >"$python"
         chmod +x "$python"
