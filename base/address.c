@@ -36,7 +36,7 @@ void cr_address_format(const struct sockaddr *addr, char out[CR_ADDRESS_MAX]) {
     }
 }
 
-/* The first IPv4 address of the list, else the first of all. */
+/* Returns the first IPv4 address of the list; if the list has none, its first address. */
 static const struct addrinfo *prefer_v4(const struct addrinfo *list) {
     for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
         if (a->ai_family == AF_INET) return a;

@@ -1,5 +1,6 @@
-/* Assertions, which stay on in release builds. They check what only a bug of this project can
- * break, never input. The expression must have no side effect. */
+/* CR_ASSERT(expr) prints the expression and aborts if it is false, in release builds too. It checks
+ * conditions that only a bug in crun itself can break; input from outside is checked by ordinary
+ * code that returns errors. The expression must have no side effect. */
 #ifndef CR_ASSERT_H
 #define CR_ASSERT_H
 

@@ -77,7 +77,8 @@ int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
         CR_ASSERT((size_t) n <= in.len - at);
         at += (size_t) n;
     }
-    CR_ASSERT(b->data == NULL); /* `take` used it and did not return a negative value */
+    /* If `take` has put data into the buffer, it had to return a negative value (see buffer.h). */
+    CR_ASSERT(b->data == NULL);
     cr_buffer_consume(&in, at);
     *b = in;
     return 0;

@@ -1,4 +1,4 @@
-/* A growable array of bytes, and the loop that takes whole frames off its front.
+/* A growable array of bytes, and a loop that splits received bytes into frames.
  *
  * Zero-initialise a buffer, append to it, and free its memory with cr_buffer_done(). An append that
  * fails changes nothing and returns -ENOMEM. */
@@ -18,10 +18,11 @@ struct cr_buffer {
 void cr_buffer_done(struct cr_buffer *b);
 void cr_buffer_clear(struct cr_buffer *b); /* sets len to 0 and keeps the memory */
 
-/* Makes room for `extra` more bytes behind len. Returns 0 or -ENOMEM. */
+/* Makes sure that `extra` more bytes fit (cap - len >= extra); len stays. Returns 0 or -ENOMEM. */
 int cr_buffer_reserve(struct cr_buffer *b, size_t extra);
 int cr_buffer_append(struct cr_buffer *b, const void *data, size_t len);
-/* Appends formatted text and a NUL behind it that len does not count. Returns 0 or -ENOMEM. */
+/* Appends formatted text, and after it a NUL that is not counted in len, so that `data` is also a
+ * C string. Returns 0 or -ENOMEM. */
 int cr_buffer_printf(struct cr_buffer *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int cr_buffer_vprintf(struct cr_buffer *b, const char *fmt, va_list ap)
@@ -30,18 +31,20 @@ int cr_buffer_vprintf(struct cr_buffer *b, const char *fmt, va_list ap)
 /* Drops the first n bytes (n <= len) and moves the rest to the front. */
 void cr_buffer_consume(struct cr_buffer *b, size_t n);
 
-/* Handles the frame at the start of data[0..len). Returns the frame's size (1 to len) when it has
- * handled one, 0 when the frame is not complete yet, or a negative errno to stop. */
+/* A callback that handles the frame at the start of data[0..len). It returns the size of the frame
+ * that it has handled (1 to len), 0 if the frame is not complete yet, or a negative errno if no
+ * further frame shall be handled. */
 typedef int64_t (*cr_frame_fn)(void *arg, const char *data, size_t len);
 
-/* Calls `take` for each whole frame at the front of `b`, drops the frames that it handled, and
- * keeps the rest for the bytes that will follow.
+/* Calls `take` for each complete frame at the front of `b` and removes the frames that `take` has
+ * handled. An incomplete frame at the end stays in `b`, so that the caller can append what arrives
+ * later.
  *
- * `take` may do anything with `b` and its owner: meanwhile `b` is empty and the bytes are held
- * here. It must return a negative value if it freed `b`, or used it for something new such as
- * another connection: from then on `b` is not touched, and the bytes that are left are freed.
+ * While `take` runs, this function holds the bytes and `b` is empty, so `take` may even free the
+ * object that contains `b`, or reuse `b` for a new connection. In both cases `take` must return a
+ * negative value: this function does not touch `b` any more and frees the remaining bytes.
  *
- * Returns 0, or the negative value that stopped it. */
+ * Returns 0, or the negative value that `take` returned. */
 int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg);
 
 /* Returns formatted text that the caller frees, or NULL when memory is short. */

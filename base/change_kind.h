@@ -1,6 +1,7 @@
-/* The kinds of change that end a round early and with notice. This list is the only one: agent and
- * worker, member and coordinator, log lines and command lines take names and numbers from it. The
- * public copy in crunrt.h has the same numbers; worker_runtime/runtime/step.c asserts that. */
+/* The kinds of change, that is, of an announced end of a round that is no failure. The numbers go
+ * over the wire between agent and worker and between member and coordinator; the words appear in
+ * log lines and on command lines. All of them come from the one list below, except for the public
+ * copy of the numbers in crunrt.h; worker_runtime/runtime/step.c asserts that both are equal. */
 #ifndef CR_CHANGE_KIND_H
 #define CR_CHANGE_KIND_H
 
@@ -22,7 +23,8 @@ enum cr_change_kind {
 #undef K
 };
 
-/* "leaving" and so on; "a change" for a number that is not in the list. */
+/* Returns the phrase of a kind for log lines, such as "leaving"; for an unknown number it returns
+ * "a change". */
 static inline const char *cr_change_kind_phrase(uint32_t kind) {
     switch (kind) {
 #define K(NAME, number, word, phrase)                                                              \
@@ -33,7 +35,7 @@ static inline const char *cr_change_kind_phrase(uint32_t kind) {
     }
 }
 
-/* The kind of that word on a command line, or 0. */
+/* Returns the kind for a word from a command line, such as "leave", or 0 if the word is unknown. */
 static inline uint32_t cr_change_kind_parse(const char *text) {
 #define K(NAME, number, word, phrase)                                                              \
     if (strcmp(text, word) == 0) return number;
@@ -42,7 +44,7 @@ static inline uint32_t cr_change_kind_parse(const char *text) {
     return 0;
 }
 
-/* Whether a node can give notice of it: everything but a join. */
+/* Returns whether this is a kind that a node announces when it leaves: all kinds but JOIN. */
 static inline int cr_change_kind_is_leave(uint32_t kind) {
     return kind >= CR_CHANGE_LEAVE && kind <= CR_CHANGE_MAINTENANCE;
 }

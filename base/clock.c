@@ -6,7 +6,7 @@
 
 static int64_t read_clock(clockid_t id) {
     struct timespec ts;
-    (void) clock_gettime(id, &ts); /* cannot fail for these two clocks */
+    (void) clock_gettime(id, &ts); /* cannot fail for CLOCK_MONOTONIC and CLOCK_REALTIME */
     return (int64_t) ts.tv_sec * CR_NS_PER_S + ts.tv_nsec;
 }
 
@@ -30,5 +30,7 @@ int cr_poll_timeout(int64_t deadline_ms) {
     if (deadline_ms == CR_FOREVER) return -1;
     int64_t left = cr_time_left_ms(deadline_ms);
     if (left == 0) return 0;
-    return left >= INT_MAX ? INT_MAX : (int) left + 1; /* the time now was rounded down */
+    /* + 1, because `left` was computed from a current time that is rounded down to a millisecond:
+     * poll(2) must not end before the deadline. */
+    return left >= INT_MAX ? INT_MAX : (int) left + 1;
 }

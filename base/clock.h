@@ -1,5 +1,5 @@
-/* Clocks, deadlines and time left. Deadlines and durations use the monotonic clock; the wall
- * clock is only for times that people read. */
+/* Reads the clocks and computes deadlines. A deadline is a time of the monotonic clock in
+ * milliseconds. The wall clock, which may be set back, is only used for times that people read. */
 #ifndef CR_CLOCK_H
 #define CR_CLOCK_H
 
@@ -8,20 +8,23 @@
 #define CR_NS_PER_MS INT64_C(1000000)
 #define CR_NS_PER_S  INT64_C(1000000000)
 
-#define CR_FOREVER INT64_MAX /* a timeout or a deadline that never comes */
+#define CR_FOREVER INT64_MAX /* as a timeout or a deadline: never */
 
 int64_t cr_monotonic_ns(void);
 int64_t cr_monotonic_ms(void);
-int64_t cr_wall_ns(void); /* since 1970, UTC */
+int64_t cr_wall_ns(void); /* nanoseconds since 1970, UTC */
 
-/* Now plus timeout_ms. CR_FOREVER stays CR_FOREVER, and a negative timeout counts as 0. */
+/* Returns the deadline that is timeout_ms from now. A timeout of CR_FOREVER gives the deadline
+ * CR_FOREVER; a negative timeout counts as 0. */
 int64_t cr_deadline_ms(int64_t timeout_ms);
 
-/* Milliseconds until a deadline; 0 once it is past. CR_FOREVER stays CR_FOREVER. */
+/* Returns the milliseconds until the deadline, 0 if it has passed. For the deadline CR_FOREVER it
+ * returns CR_FOREVER. */
 int64_t cr_time_left_ms(int64_t deadline_ms);
 
-/* Milliseconds until a deadline as poll(2) takes them: -1 for CR_FOREVER, 0 once it is past, at
- * most INT_MAX. Rounded up, so that the wait does not end before the deadline. */
+/* Returns the timeout argument for a poll(2) that shall wait until the deadline: -1 (no limit) for
+ * CR_FOREVER, 0 if the deadline has passed, at most INT_MAX. It is rounded up, so that the wait
+ * does not end before the deadline. */
 int cr_poll_timeout(int64_t deadline_ms);
 
 #endif

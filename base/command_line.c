@@ -1,6 +1,6 @@
-/* The parser of base/command_line.h. It goes beyond argparse in two ways: the spellings of one
- * option with dashes and with underscores do not make a prefix ambiguous, and an unknown option
- * is answered with the known name that is nearest to it. */
+/* The parser that base/command_line.h declares. It follows Python's argparse but for two points.
+ * "--log-dir" and "--log_dir" count as one option, so a prefix that fits both is not ambiguous. And
+ * the error about an unknown option proposes the known option whose name is most similar. */
 #include "base/command_line.h"
 
 #include "base/parse.h"
@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 48 /* of an option's name with its NUL */
+#define NAME_MAX_BYTES 48 /* bytes of the longest option name, NUL included */
 
-/* What the steps of one parse share. */
+/* The state of one call of cr_command_line_parse(). */
 struct parser {
     const struct cr_command *command;
     struct cr_command_line *line;
-    char **next; /* the word to read next */
+    char **next; /* points into argv at the next word to parse; *next is NULL at the end */
     struct cr_error *err;
 };
 
@@ -47,8 +47,8 @@ int cr_option_find(const struct cr_command *command, const char *name) {
     return -1;
 }
 
-/* Copies the name in "--name[=value]" and turns underscores into dashes. -EINVAL: it is too long
- * to be an option. */
+/* Copies the name out of "--name[=value]" and replaces its underscores by dashes. Returns 0, or
+ * -EINVAL if the name is longer than any option's name can be. */
 static int read_name(const char *word, char out[NAME_MAX_BYTES]) {
     size_t n = strcspn(word + 2, "=");
     if (n >= NAME_MAX_BYTES) return -EINVAL;
@@ -57,7 +57,7 @@ static int read_name(const char *word, char out[NAME_MAX_BYTES]) {
     return 0;
 }
 
-/* The edit distance (Levenshtein) of two names that are shorter than NAME_MAX_BYTES. */
+/* Returns the edit distance (Levenshtein) of two names, both shorter than NAME_MAX_BYTES. */
 static size_t distance(const char *a, const char *b) {
     size_t row[NAME_MAX_BYTES], b_len = strlen(b);
     for (size_t j = 0; j <= b_len; j++) row[j] = j;
@@ -75,10 +75,11 @@ static size_t distance(const char *a, const char *b) {
     return row[b_len];
 }
 
-/* The option whose name is nearest to `name`; NULL if no name is near. */
+/* Returns the option name with the smallest edit distance to `name`, to be proposed in an error. If
+ * all names differ too much, it returns NULL. */
 static const char *similar_name(const struct cr_command *command, const char *name) {
     const char *nearest = NULL;
-    size_t best = 2 + strlen(name) / 4; /* farther away is no similarity */
+    size_t best = 2 + strlen(name) / 4; /* a name at this distance or more is not proposed */
     for (size_t i = 0; i < command->option_count; i++) {
         if (command->options[i].is_hidden) continue;
         size_t d = distance(name, command->options[i].name);
@@ -89,7 +90,8 @@ static const char *similar_name(const struct cr_command *command, const char *na
     return nearest;
 }
 
-/* `name` is what is compared with the known names; NULL: nothing can be suggested. */
+/* Reports that `word` is an unknown option. If the known names include one similar to `name`, the
+ * text proposes it; if `name` is NULL, nothing is proposed. */
 static int fail_unknown(const struct parser *p, const char *word, const char *name) {
     const char *what = p->command->unknown_option, *advice = p->command->unknown_advice;
     const char *similar = name == NULL ? NULL : similar_name(p->command, name);
@@ -119,8 +121,8 @@ static int fail_ambiguous(const struct parser *p, const char *word, const char *
     return cr_fail(p->err, -EINVAL, "ambiguous option '%.60s': it could be %s", word, list);
 }
 
-/* The option that "--name[=value]" means: the one of this name, else the only one that begins so.
- * Returns its index or a negative errno. */
+/* Finds the option for the word "--name[=value]": the option with exactly this name, else the only
+ * option whose name begins with it. Returns the option's index or a negative errno. */
 static int find_long(const struct parser *p, const char *word) {
     char name[NAME_MAX_BYTES];
     if (read_name(word, name) < 0) return fail_unknown(p, word, NULL);
@@ -144,15 +146,16 @@ static int find_letter(const struct cr_command *command, char letter) {
 
 /* ---- options ---- */
 
-/* argparse's rule for a word that cannot be a value. */
+/* Returns whether argparse would take this word for an option, so that it cannot be the value of
+ * the option before it. A lone "-", a negative number and a word with a blank can be values. */
 static bool looks_like_option(const char *word) {
     double number;
     if (word[0] != '-' || word[1] == '\0' || strchr(word, ' ') != NULL) return false;
     return cr_parse_double(word, &number) < 0;
 }
 
-/* Stores an option. `joined` is the text behind '=' or behind the letter; NULL: there is none,
- * and a value is the next word. */
+/* Stores option number i. `joined` is the value that stands in the same word, after '=' or after
+ * the letter. If `joined` is NULL and the option takes a value, the next word is the value. */
 static int take_option(struct parser *p, int i, const char *joined) {
     const struct cr_option *option = &p->command->options[i];
     p->line->source[i] = CR_FROM_LINE;
@@ -180,7 +183,8 @@ static int take_long(struct parser *p, const char *word) {
     return i < 0 ? i : take_option(p, i, equals == NULL ? NULL : equals + 1);
 }
 
-/* "-m", "-r3", "-r=3", "-mr3": flags may be followed by more letters. */
+/* Parses a word of short options: "-m", "-r3", "-r=3", or "-mr3", in which the flag m is followed
+ * by the option r with the value 3. */
 static int take_letters(struct parser *p, const char *word) {
     for (const char *at = word + 1; *at != '\0'; at++) {
         int i = find_letter(p->command, *at);
@@ -201,7 +205,8 @@ static bool is_option(const struct cr_command *command, const char *word) {
 
 /* ---- the words, one after the other ---- */
 
-/* Moves an argument to the front of argv. */
+/* Appends an argument to line->arguments. That array is the front of argv itself: the words there
+ * have been parsed already, so they may be overwritten. */
 static void take_argument(struct parser *p, char *word) {
     p->line->arguments[p->line->argument_count++] = word;
 }
@@ -227,7 +232,7 @@ static int read_words(struct parser *p) {
     return rc;
 }
 
-/* "no KEY given; give HOST:PORT KEY": names the first argument that is missing. */
+/* Fails with a text that names the first missing argument: "no KEY given; give HOST:PORT KEY". */
 static int fail_missing(const struct parser *p) {
     const char *name = p->command->arguments;
     for (int i = 0; i < p->line->argument_count; i++) {
@@ -248,7 +253,9 @@ static int check_arguments(const struct parser *p) {
 
 /* ---- variables and defaults ---- */
 
-/* A flag's variable must be an integer, even where the command line overrides it; 0 is off. */
+/* Reads option i from its environment variable, unless the command line has set the option. The
+ * variable of a flag must be an integer (0 means off); as in torchrun, this is checked even if
+ * the command line overrides the variable. */
 static int read_variable(struct parser *p, int i, cr_getenv_fn lookup, void *lookup_arg) {
     const struct cr_option *option = &p->command->options[i];
     char name[CR_OPTION_LABEL_MAX];

@@ -1,4 +1,4 @@
-/* Reads a command line by a table of options.
+/* Parses a command line according to a table of options.
  *
  * crun, crun-store and crun-agent each describe their options in tables of this form. Parsing,
  * defaults from environment variables, --help, the manual page and the bash completion all come
@@ -8,11 +8,12 @@
  *   --name VALUE, --name=VALUE, --flag   '_' is read as '-'; a unique prefix is enough
  *   -x VALUE, -xVALUE, -x=VALUE, -abx3   for options that have a letter
  *   --                                   ends the options and is dropped
- * When an option occurs twice, the last value counts. A value that is a word of its own must not
- * look like an option: it may be "-", a negative number, or hold a blank, but otherwise begins
- * with no dash. These are the rules of Python's argparse, which torchrun uses.
+ * When an option occurs twice, the last value counts. In "--name VALUE" and "-x VALUE", VALUE must
+ * not begin with a dash, unless it is "-", a negative number, or contains a blank. These are the
+ * rules of Python's argparse, which torchrun uses.
  *
- * Pure: reads only what it is given, converts nothing, prints nothing. */
+ * The parser is pure: it reads only its parameters and prints nothing. Values stay texts; the
+ * caller converts them. */
 #ifndef CR_COMMAND_LINE_H
 #define CR_COMMAND_LINE_H
 
@@ -22,83 +23,88 @@
 #include <stddef.h>
 
 struct cr_option {
-    const char *name;          /* with dashes, without the "--" in front: "log-dir" */
-    char letter;               /* of the short form; 0: none */
-    bool has_variable;         /* an environment variable sets its default: PREFIX_LOG_DIR */
-    bool is_request;           /* asks for a text, such as help; what follows it is not read */
-    bool is_hidden;            /* left out of texts, of prefixes and of suggestions */
-    unsigned group;            /* index of its section in the command's `groups` */
-    const char *value_name;    /* what --help calls the value, as in "SECONDS"; NULL: a flag */
-    const char *default_value; /* NULL: none, and none is shown; "": empty, and none is shown */
+    const char *name;          /* long name without "--", with dashes: "log-dir" */
+    char letter;               /* letter of the short form, or 0 if there is no short form */
+    bool has_variable;         /* PREFIX_LOG_DIR in the environment replaces the default */
+    bool is_request;           /* as --help: parsing stops here; the program prints a text */
+    bool is_hidden;            /* not shown by --help, not matched by a prefix, not proposed */
+    unsigned group;            /* index of its --help section in the command's `groups` */
+    const char *value_name;    /* placeholder in --help, "SECONDS"; NULL: a flag without value */
+    const char *default_value; /* value if none is given; --help shows it unless NULL or "" */
     const char *words;         /* values that completion offers, separated by blanks; or NULL */
     const char *help;          /* a sentence that begins in lower case and has no full stop */
 };
 
-/* For the table of every command that has no other meaning for --help. */
+/* The table entry of --help and -h, for programs whose main is cr_program_main(). */
 #define CR_OPTION_HELP                                                                             \
     {.name = "help", .letter = 'h', .is_request = true, .is_hidden = true, .help = "show this text"}
 
 struct cr_command_line;
 
-/* A program, or one of the commands of a program, with the command line that it takes. */
+/* The description of a program, or of one command of a program: its command line, the texts of its
+ * --help, and the function that executes it. */
 struct cr_command {
-    const char *name;        /* as it is typed: "crun", "crun-store get" */
-    const char *summary;     /* a few words, for the list of commands; lower case */
-    const char *arguments;   /* what follows the options, as --help shows it: "HOST:PORT KEY..." */
-    const char *description; /* for --help, which wraps long lines */
-    const char *help_tail;   /* for --help, behind the options; NULL: none */
+    const char *name;        /* as the user types it: "crun", "crun-store get" */
+    const char *summary;     /* a few words in lower case, for the program's list of commands */
+    const char *arguments;   /* arguments after the options, for --help: "HOST:PORT KEY..." */
+    const char *description; /* first text of --help, which wraps long lines */
+    const char *help_tail;   /* last text of --help, after the options; or NULL */
 
     const struct cr_option *options;
     size_t option_count;
-    const char *const *groups; /* titles of the sections; NULL: one section without a title */
+    const char *const *groups; /* titles of --help's sections; NULL: one section without title */
     size_t group_count;
 
     int min_arguments, max_arguments;
-    int options_end_after;       /* so many arguments end the options; 0: they may stand anywhere */
-    bool has_short_options;      /* "-5" is a mistake; otherwise only known letters are options */
-    const char *variable_prefix; /* of environment variables, "PET_"; NULL: it reads none */
-    const char *unknown_option;  /* begins the error about one; NULL: "unknown option" */
-    const char *unknown_advice;  /* ends that error if no option has a similar name; or NULL */
+    int options_end_after;       /* words after this many arguments are no options; 0: no limit */
+    bool has_short_options;      /* "-5" is an unknown option; if false, it is an argument */
+    const char *variable_prefix; /* prefix of its environment variables, "PET_"; NULL: has none */
+    const char *unknown_option;  /* first words of the error about an unknown option, or NULL */
+    const char *unknown_advice;  /* last words of it if no option has a similar name; or NULL */
 
-    /* Does what the command is for; returns the exit status. NULL for a program that calls
+    /* Executes the command and returns the exit status. NULL for a program that calls
      * cr_command_line_parse() itself. */
     int (*run)(const struct cr_command *command, const struct cr_command_line *line);
 };
 
 enum cr_option_source { CR_FROM_DEFAULT, CR_FROM_VARIABLE, CR_FROM_LINE };
 
-/* The texts point into argv, the environment or the table. */
+/* The result of parsing. All texts in it point into argv, the environment or the option table, and
+ * live as long as those. The caller provides the arrays `value` and `source`. */
 struct cr_command_line {
-    const char **value;            /* [option_count], the caller's; NULL or text, "1" for flags */
-    enum cr_option_source *source; /* [option_count], the caller's */
-    int request;                   /* index of the option that asked for a text; -1: none did */
+    const char **value;            /* [option_count]: the option's text, "1" for a flag, or NULL */
+    enum cr_option_source *source; /* [option_count]: where the option's value came from */
+    int request;                   /* index of the is_request option that was given, or -1 */
     bool dashes_seen;              /* "--" ended the options */
-    char **arguments;              /* what is no option; NULL-terminated, inside argv */
+    char **arguments;              /* words that are no options; NULL-terminated, inside argv */
     int argument_count;
 };
 
-/* Looks up an environment variable; NULL: it is not set. A function, so that tests can replace
- * getenv(). */
+/* Returns the value of an environment variable, or NULL if it is not set. The parser calls such a
+ * function instead of getenv(), so that tests can choose the environment. */
 typedef const char *(*cr_getenv_fn)(void *arg, const char *name);
 
-/* Reads argv[1] and what follows; argv ends with NULL. The caller has set line->value and
- * line->source. Moves the arguments to the front of argv. `lookup` may be NULL if the command has
- * no variables.
+/* Parses the words from argv[1] to the NULL that ends argv. The caller has set line->value and
+ * line->source to arrays. The function moves the arguments to the front of argv. `lookup` may be
+ * NULL if the command has no variables.
  *
- * Returns 0, or -EINVAL with a text that names the word and the remedy. After a request
- * (line->request is not -1) only the options before it are set, and no defaults. */
+ * Returns 0; or -EINVAL, and sets err to a text that names the wrong word and the remedy. If
+ * line->request is not -1 on return, only the options up to this request have been parsed, and no
+ * defaults are filled in. */
 int cr_command_line_parse(const struct cr_command *command, char **argv, cr_getenv_fn lookup,
                           void *lookup_arg, struct cr_command_line *line, struct cr_error *err);
 
-/* The index of the option with this very name (with dashes); -1: there is none. */
+/* Returns the index of the option with exactly this name (with dashes), or -1. */
 int cr_option_find(const struct cr_command *command, const char *name);
 
-/* The variable that sets the default of an option: "PET_LOG_DIR" for "log-dir". */
+/* Writes the name of the environment variable that sets the option's default, such as
+ * "PET_LOG_DIR" for "log-dir", to `out` and returns `out`. */
 #define CR_OPTION_LABEL_MAX 64
 const char *cr_option_variable(const struct cr_command *command, int option,
                                char out[CR_OPTION_LABEL_MAX]);
 
-/* Where the user gave a value: "--log-dir" or "PET_LOG_DIR". For errors about the value. */
+/* Writes to `out` where the option's value came from, "--log-dir" or "PET_LOG_DIR", so that an
+ * error can name the place to correct. Returns `out`. */
 const char *cr_option_label(const struct cr_command *command, const struct cr_command_line *line,
                             int option, char out[CR_OPTION_LABEL_MAX]);
 

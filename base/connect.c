@@ -18,8 +18,9 @@ int cr_wait_ready(int fd, short events, int64_t deadline_ms) {
     }
 }
 
-/* If no server listens at a port of the ephemeral range, a socket that connects to it may get
- * this very port and connect to itself (TCP's simultaneous open). */
+/* Detects TCP's self-connect: if no server listens at a local port of the ephemeral range, a
+ * socket that connects to this port may be given the same port as its own, and is then connected
+ * to itself. cr_connect() treats that as a refused connection. */
 static int is_connected_to_itself(int fd) {
     struct sockaddr_storage own = {0}, peer = {0};
     socklen_t own_len = sizeof(own), peer_len = sizeof(peer);

@@ -1,17 +1,18 @@
-/* Blocking TCP with deadlines, for programs and libraries without an event loop. Waiting is
- * poll(2); a signal does not end it. */
+/* Blocking TCP with deadlines, for programs and libraries without an event loop. The functions
+ * wait in poll(2); a signal does not end the wait. Deadlines are those of base/clock.h. */
 #ifndef CR_CONNECT_H
 #define CR_CONNECT_H
 
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Waits until `fd` is ready for one of `events` (POLLIN, POLLOUT), or has an error that the next
- * call on it returns. Returns 0, -ETIMEDOUT, or another negative errno. */
+/* Waits until `fd` is ready for one of `events` (POLLIN, POLLOUT) or has failed. Returns 0 in both
+ * cases: the caller's next read or write reports the failure. Otherwise it returns -ETIMEDOUT or
+ * another negative errno. */
 int cr_wait_ready(int fd, short events, int64_t deadline_ms);
 
-/* Connects to `addr`. *out_fd gets a descriptor that is non-blocking and close-on-exec.
- * Returns 0, -ECONNREFUSED, -ETIMEDOUT, or another negative errno. */
+/* Connects to `addr` and stores a non-blocking, close-on-exec descriptor in *out_fd, which the
+ * caller closes. Returns 0, -ECONNREFUSED, -ETIMEDOUT, or another negative errno. */
 int cr_connect(const struct sockaddr *addr, socklen_t len, int64_t deadline_ms, int *out_fd);
 
 #endif

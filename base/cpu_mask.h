@@ -1,11 +1,12 @@
-/* A set of CPUs, as sched_setaffinity(2) takes it and as sysfs writes it ("0-3,8"). */
+/* A set of CPUs. Its bits are laid out as sched_setaffinity(2) expects them; functions below
+ * convert it from and to the list form of sysfs ("0-3,8"). */
 #ifndef CR_CPU_MASK_H
 #define CR_CPU_MASK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define CR_CPUS_MAX 8192u /* the limit of Linux itself (CONFIG_NR_CPUS) */
+#define CR_CPUS_MAX 8192u /* Linux supports no more CPUs (CONFIG_NR_CPUS) */
 #define CR_CPU_WORD (8 * sizeof(unsigned long))
 
 struct cr_cpu_mask {
@@ -22,17 +23,19 @@ static inline int cr_cpu_has(const struct cr_cpu_mask *m, uint32_t cpu) {
 
 uint32_t cr_cpu_count(const struct cr_cpu_mask *m);
 
-/* The lowest CPU of the set that is not below `from`, or CR_CPUS_MAX if there is none. */
+/* Returns the lowest CPU in the set that is >= `from`, or CR_CPUS_MAX if there is none. */
 uint32_t cr_cpu_next(const struct cr_cpu_mask *m, uint32_t from);
 
-/* Removes the CPUs that are not in `other`. */
+/* Removes from *m the CPUs that are not in `other`. */
 void cr_cpu_intersect(struct cr_cpu_mask *m, const struct cr_cpu_mask *other);
 
-/* Parses "0-3,8"; blanks and a newline may follow; "" is the empty set. Returns 0, or -EINVAL for
- * other text and for numbers beyond the maximum; then *m is undefined. */
+/* Parses a list such as "0-3,8", which blanks and a newline may follow, into *m; "" is the empty
+ * set. Returns 0; or -EINVAL if the text has another form or a number is CR_CPUS_MAX or more. On
+ * error *m is undefined. */
 int cr_cpu_parse(const char *list, struct cr_cpu_mask *m);
 
-/* Writes the same form; a list that does not fit into `size` bytes ends in "…". */
+/* Writes the set as a list such as "0-3,8" and a NUL to out[0..size). If the list does not fit, it
+ * is cut after a range and ends in "…". */
 void cr_cpu_format(const struct cr_cpu_mask *m, char *out, size_t size);
 
 /* Sets *m to the CPUs that the calling thread may run on. Returns 0 or a negative errno. */

@@ -33,7 +33,7 @@ void cr_raise_descriptor_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
     limit.rlim_cur = limit.rlim_max;
-    (void) setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the old limit remains */
+    (void) setrlimit(RLIMIT_NOFILE, &limit); /* on failure the program runs with the old limit */
 }
 
 void cr_keep_standard_files(void) {

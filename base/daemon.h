@@ -1,18 +1,20 @@
-/* What every program of the project does at its start: standard descriptors, the limit of open
- * files, and the readiness protocol of systemd. */
+/* Functions that the programs call at their start: they open missing standard descriptors, raise
+ * the limit of open files, and report to systemd that a daemon is ready. */
 #ifndef CR_DAEMON_H
 #define CR_DAEMON_H
 
-/* Reports a state to systemd, "READY=1" or "STOPPING=1": one datagram to the socket named by
- * NOTIFY_SOCKET (sd_notify(3)). Without that variable it does nothing. */
+/* Reports `state`, "READY=1" or "STOPPING=1", to systemd, as sd_notify(3) does: it sends one
+ * datagram to the socket that the environment variable NOTIFY_SOCKET names. If the variable is not
+ * set, it does nothing. */
 void cr_notify(const char *state);
 
-/* Raises the limit of open files to the hard limit, because every connection is a descriptor. */
+/* Raises the soft limit of open files to the hard limit. A server needs one descriptor per
+ * connection, and the usual soft limit of 1024 would be too low for a large job. */
 void cr_raise_descriptor_limit(void);
 
-/* Opens /dev/null as each of the descriptors 0, 1 and 2 that is closed. Otherwise the next file
- * that is opened would get such a number, and what is printed would go into it. Call it first in
- * main. */
+/* Opens /dev/null on each of the descriptors 0, 1 and 2 that is closed. Otherwise the next file or
+ * socket that the program opens would become its stdout or stderr, and printed text would go into
+ * it. Call this first in main. */
 void cr_keep_standard_files(void);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A part of the endpoint's text, which is not NUL-terminated. */
+/* A part of the endpoint's text. It is not NUL-terminated: `len` says where it ends. */
 struct part {
     const char *at;
     size_t len;
@@ -26,8 +26,9 @@ static bool has_only_host_characters(struct part host) {
     return true;
 }
 
-/* A host with a colon must be an IPv6 address, perhaps with a scope: otherwise "::1" would be
- * taken for host ":" and port 1. */
+/* Checks a host without its brackets. A host that contains a colon must be an IPv6 address, which
+ * may have a scope ("fe80::1%eth0"). Without this rule "::1" would be accepted as host ":" and
+ * port 1. */
 static bool host_is_valid(struct part host) {
     char text[CR_HOST_MAX];
     struct in6_addr address;
@@ -49,7 +50,7 @@ static struct part without_brackets(struct part host) {
 static int parse_port(struct part digits, int64_t *out) {
     char text[6];
     if (digits.len == 0 || digits.len >= sizeof(text)) return -EINVAL;
-    if (!isdigit((unsigned char) digits.at[0])) return -EINVAL; /* no sign */
+    if (!isdigit((unsigned char) digits.at[0])) return -EINVAL; /* strtoll() would accept "+80" */
     memcpy(text, digits.at, digits.len);
     text[digits.len] = '\0';
     return cr_parse_i64(text, 0, UINT16_MAX, out);
@@ -70,7 +71,8 @@ static struct part trim(const char *text) {
     return p;
 }
 
-/* The last ':', unless it is inside the brackets of an address that has no port. */
+/* Returns the ':' in front of the port, which is the last ':', or NULL if there is no port. In
+ * "[::1]", which has no port, every ':' belongs to the address. */
 static const char *find_port_colon(struct part all) {
     if (all.at[0] == '[' && all.at[all.len - 1] == ']') return NULL;
     return memrchr(all.at, ':', all.len);

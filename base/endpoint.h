@@ -1,5 +1,5 @@
-/* HOST:PORT as users type it. This header includes no socket header, so that code without I/O can
- * use it. */
+/* Parses HOST:PORT as users type it. Resolving the host is the matter of base/address.h; this
+ * header includes no socket header, so that pure code can include it. */
 #ifndef CR_ENDPOINT_H
 #define CR_ENDPOINT_H
 
@@ -11,15 +11,15 @@
 
 struct cr_endpoint {
     char host[CR_HOST_MAX]; /* without brackets */
-    uint16_t port;          /* 0: none was given and there is no default */
+    uint16_t port;          /* the given port, else the parser's default_port */
 };
 
-/* Parses torchrun's grammar: "host", "host:port", "[v6]" or "[v6]:port"; blanks around it are
- * ignored. What follows the last ':' is the port, so "fe80::1%eth0:80" has port 80. Empty text is
- * "localhost". A host consists of letters, digits, '_', '.', '-', and for IPv6 ':' and '%'.
- * Without a port, `default_port` is used.
+/* Parses an endpoint as torchrun does: "host", "host:port", "[v6]" or "[v6]:port". White space
+ * around it is ignored; an empty text means "localhost". The text after the last ':' is the port,
+ * even without brackets, so "fe80::1%eth0:80" has port 80. If there is no port, out->port is
+ * `default_port`. A host consists of letters, digits, '_', '.', '-', and for IPv6 ':' and '%'.
  *
- * Returns 0, or -EINVAL with a text that names the endpoint and what is wrong with it. */
+ * Returns 0; or -EINVAL, and sets err to a text that quotes the endpoint and names the mistake. */
 int cr_endpoint_parse(const char *text, uint16_t default_port, struct cr_endpoint *out,
                       struct cr_error *err);
 

@@ -1,8 +1,9 @@
-/* Errors: a negative errno and one line of text. On Linux libuv's UV_E… are negative errnos, too.
+/* Errors: a negative errno and one line of text. libuv's UV_E… can be used as codes, because on
+ * Linux they are negative errnos.
  *
- * The text is in a struct of fixed size that the caller owns, so that errors can be reported when
- * memory is short and between fork and exec. The function that fails first writes it; each of its
- * callers may put in front what only it knows. All functions accept NULL for `err`.
+ * The caller owns the struct, which has a fixed size: an error can be reported when memory is short
+ * and between fork and exec. The function that fails writes the code and the text; each of its
+ * callers may prepend context with cr_wrap(). All functions accept NULL for `err`.
  *
  * The form of a text: lower case, the verb first, names in single quotes, then the reason, and
  * behind "; " the remedy. No full stop. Example:
@@ -12,7 +13,7 @@
 
 #include <stdarg.h>
 
-#define CR_ERROR_TEXT_MAX 1024 /* bytes, NUL included; longer text is cut */
+#define CR_ERROR_TEXT_MAX 1024 /* bytes of a text with its NUL; a longer text is cut */
 
 struct cr_error {
     int code;                     /* 0, or a negative errno */
@@ -21,14 +22,16 @@ struct cr_error {
 
 void cr_error_clear(struct cr_error *err);
 
-/* Records `code` (negative) and the text; returns `code`. */
+/* Sets *err to `code`, which is negative, and the formatted text. Returns `code`. */
 int cr_fail(struct cr_error *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for the current errno: appends ": " and its text to the error, and returns -errno. */
+/* Sets *err to the code -errno and the formatted text, followed by ": " and strerror(errno).
+ * Returns -errno, or -EIO if errno is 0. */
 int cr_fail_errno(struct cr_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "<context>: " in front of a recorded text. Returns err->code, or -EIO if err is NULL. */
+/* Prepends the formatted text and ": " to the text of an error that *err already holds. Returns
+ * err->code, or -EIO if err is NULL. */
 int cr_wrap(struct cr_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -13,7 +13,8 @@
 
 /* ---- text ---- */
 
-/* One character, `len` bytes long; 0: the byte at `p` is not valid UTF-8. */
+/* Appends the character of `len` bytes at `p`, escaped as JSON requires. If `len` is 0, the byte at
+ * `p` is not valid UTF-8, and U+FFFD is appended instead. */
 static int append_character(struct cr_buffer *out, const char *p, size_t len) {
     if (len == 0) return cr_buffer_append(out, "\\ufffd", 6);
     if (*p == '"' || *p == '\\') return cr_buffer_printf(out, "\\%c", *p);

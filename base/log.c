@@ -1,4 +1,5 @@
-/* The log: see base/log.h. First the settings, then the diversion, then how a line is made. */
+/* The log: see base/log.h. The file has three parts: the settings, the diversion (which keeps lines
+ * in memory instead of waiting for stderr), and the formatting of a line. */
 #include "base/log.h"
 
 #include "base/text.h"
@@ -16,22 +17,23 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define LINE_MAX_BYTES 4096 /* of the text of a line, before it is escaped */
+#define LINE_MAX_BYTES 4096 /* longest text of a line before it is escaped; the rest is cut off */
 
 static struct {
     const char *program;
     enum cr_log_level minimum;
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
-/* Read without the lock, so that a log that is not diverted costs no lock. */
+/* 1 while the log is diverted. It is read without the lock, so that logging takes no lock unless
+ * the log is diverted. */
 static atomic_int is_diverted;
 
 static struct {
     pthread_mutex_t lock;
-    cr_log_drain_fn drain; /* NULL: the log is not diverted */
-    void *arg;
-    struct cr_buffer kept;
-    uint64_t lost; /* how many lines were dropped behind those that are kept */
+    cr_log_drain_fn drain; /* passes kept lines on; NULL if the log is not diverted */
+    void *arg;             /* parameter of drain() */
+    struct cr_buffer kept; /* lines that drain() has not passed on yet */
+    uint64_t lost;         /* number of lines dropped since the last line in `kept` */
 } diversion = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
@@ -62,13 +64,14 @@ static int poll_stderr(int timeout_ms) {
     return poll(&p, 1, timeout_ms);
 }
 
-/* Waits for stderr even if it is non-blocking, which another process may have made it: the mode
- * belongs to the open file, which is shared. */
+/* Writes all bytes to stderr and waits while it is full, even if it is in non-blocking mode. A
+ * process that shares stderr with us may have set that mode: it belongs to the shared open file,
+ * not to the descriptor. */
 static void write_all(const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, data, len);
         if (n < 0 && errno == EAGAIN) (void) poll_stderr(-1);
-        else if (n < 0 && errno != EINTR) return; /* there is no place to report this to */
+        else if (n < 0 && errno != EINTR) return; /* cannot be reported: stderr itself fails */
         if (n <= 0) continue;
         data += n;
         len -= (size_t) n;
@@ -79,7 +82,9 @@ static void write_all(const char *data, size_t len) {
 
 static void drain_nothing(void *arg, struct cr_buffer *kept) { (void) arg, (void) kept; }
 
-/* When poll(2) reports a pipe as writable, it has room for PIPE_BUF bytes at least. */
+/* The drain function of daemons: writes as much as stderr takes without waiting. It writes at most
+ * PIPE_BUF bytes per write(2), because a pipe that poll(2) reports as writable has room for as
+ * many. */
 static void drain_what_fits(void *arg, struct cr_buffer *kept) {
     (void) arg;
     while (kept->len > 0 && poll_stderr(0) > 0) {
@@ -106,7 +111,8 @@ static int append_count_of_lost(void) {
     return rc;
 }
 
-/* Set while this thread runs the drain function, and so holds the lock. */
+/* 1 while this thread runs the drain function and therefore holds the lock. If the drain function
+ * logs, cr_log_text() drops the line instead of waiting for the lock forever. */
 static _Thread_local int is_draining;
 
 static void call_drain(void) {
@@ -164,7 +170,7 @@ void cr_log_text(const char *text, size_t len) {
     }
     (void) pthread_mutex_lock(&diversion.lock);
     if (diversion.drain != NULL) keep(text, len);
-    else write_all(text, len); /* another thread has just ended the diversion */
+    else write_all(text, len); /* another thread ended the diversion before we had the lock */
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 

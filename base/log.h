@@ -1,18 +1,18 @@
 /* The log: one line per event on stderr, "crun[pid] level: text".
  *
- * error: a human must act. warning: the program went on, and the line says how. info: what
- * happens to jobs and nodes. debug: single messages. A function returns an error or logs it,
- * never both. What is not printable is escaped (base/text.h), so that text from outside cannot
- * forge a line. All functions may be called by any thread.
+ * Levels: error: a human must act. warning: something went wrong, the program continued, and the
+ * line explains how. info: events of jobs and nodes, such as a new round. debug: single messages.
+ * A function either returns an error or logs it, never both. Unprintable characters are escaped
+ * (base/text.h), so that text from outside cannot forge a line. All functions are thread-safe.
  *
- * Normally a line is one write(2), which waits while stderr is a full pipe. An event loop must
- * not wait, so it diverts the log: lines are kept in memory, up to CR_LOG_KEPT_MAX bytes, until a
- * function takes them. Lines that do not fit are dropped, and a line with their number takes
- * their place.
+ * Normally a line is one write(2), which waits while stderr is a full pipe. An event loop must not
+ * wait, so it diverts the log: lines are kept in memory, up to CR_LOG_KEPT_MAX bytes, and a drain
+ * function passes them on when there is room. Lines that exceed the limit are dropped, and one line
+ * with their number is logged in their place.
  *
  * The log has mutable state at file scope (the program's name, the level, the diversion, and a
- * flag per thread). A process has one stderr, and every function may log: passing a log object
- * through all calls would not make two of them possible. */
+ * flag per thread) instead of a log object: a process has only one stderr, and nearly every
+ * function logs, so that such an object would have to be passed to all of them. */
 #ifndef CR_LOG_H
 #define CR_LOG_H
 
@@ -22,20 +22,21 @@
 
 enum cr_log_level { CR_LOG_DEBUG, CR_LOG_INFO, CR_LOG_WARN, CR_LOG_ERROR, CR_LOG_OFF };
 
-/* For main, before threads start. Keeps the pointer `program`. */
+/* Sets the program's name, which begins each line, and the lowest level that is logged. Call it in
+ * main before other threads start. `program` must stay valid: only the pointer is stored. */
 void cr_log_setup(const char *program, enum cr_log_level minimum);
 
-/* Reads a level as torchrun's LOGLEVEL has it: "debug", "info", "warning" or "warn", "error" or
- * "critical" in any case, or one of Python's numbers, 10 (debug) to 50. Returns `fallback` for
- * other texts and for NULL. */
+/* Parses the environment variable LOGLEVEL as torchrun does: "debug", "info", "warning" or "warn",
+ * "error" or "critical" in upper or lower case, or one of Python's numbers, 10 (debug) to 50.
+ * Returns `fallback` for other texts and for NULL. */
 enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallback);
 
 int cr_log_enabled(enum cr_log_level level);
 
 void cr_log(enum cr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Writes whole lines that have a form of their own, such as JSON, into the same stream. Nothing in
- * them is escaped. */
+/* Writes one or more whole lines that do not have the form of log lines, such as JSON, to the same
+ * place as the log. They are not escaped. */
 void cr_log_text(const char *text, size_t len);
 
 #define cr_debug(...)                                                                              \
@@ -48,23 +49,25 @@ void cr_log_text(const char *text, size_t len);
 
 /* ---- a log that never waits ---- */
 
-/* Consumes bytes from the front of `kept`, as many as it can pass on now. Runs in whichever
- * thread logs, under the lock of the log, so lines that it logs itself are dropped. It is called
- * again with the next line, and by cr_log_drain(), for the bytes that it left. */
+/* A drain function: passes on as many bytes from the front of `kept` as it can without waiting, and
+ * removes them from `kept`. It is called after each new line and by cr_log_drain(). It runs in the
+ * thread that logs, under the lock of the log; lines that it logs itself are dropped. */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
-/* Keeps lines from now on and offers them to `drain`; NULL: only keeps them. When this returns, a
- * function that was set before is not running and will not be called any more. */
+/* Starts the diversion: from now on lines are kept in memory and passed to `drain`. If `drain` is
+ * NULL, they are only kept. Once this function has returned, an earlier drain function is not
+ * running and will not be called again. */
 void cr_log_divert(cr_log_drain_fn drain, void *arg);
 
-/* Offers the kept lines to the function again, for instance when stderr has become writable. */
+/* Calls the drain function for the kept lines, for instance when stderr has become writable. */
 void cr_log_drain(void);
 
-/* Diverts the log of a daemon: writes what stderr takes without waiting; the rest follows with the
- * next line. */
+/* Diverts the log with a ready-made drain function, for daemons: it writes to stderr what fits
+ * without waiting. Lines that do not fit are tried again when the next line is logged. */
 void cr_log_never_wait(void);
 
-/* Ends the diversion and writes what is kept, however long that takes. For main, at the end. */
+/* Ends the diversion and writes all kept lines to stderr, waiting as long as stderr is full. Call
+ * it before main returns. */
 void cr_log_flush(void);
 
 #endif

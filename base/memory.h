@@ -1,22 +1,24 @@
-/* Memory that is freed at the end of a scope, and two macros that all code needs.
+/* CR_AUTO_FREE: a variable whose memory is freed at the end of its scope. Also two macros that
+ * code everywhere needs: CR_ARRAY_LEN and CR_CONTAINER_OF.
  *
  *     CR_AUTO_FREE char *path = strdup(name);
  *
- * For what lives inside one function only: an object that a callback may still use is freed by
- * its owner. Includes nothing but <stdlib.h>, so that code without I/O can use it; base/cleanup.h
- * has the same for descriptors. */
+ * Use it only for memory that one function allocates and frees. Memory that a callback may use
+ * later belongs to an object, whose own cleanup function frees it. The header includes no header
+ * for I/O, so that pure code can include it; base/cleanup.h has CR_AUTO_FD for descriptors. */
 #ifndef CR_MEMORY_H
 #define CR_MEMORY_H
 
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The variable must be initialised where it is declared; NULL is fine. */
+/* The variable must be initialised where it is declared, because it is freed on every way out of
+ * the scope; NULL is allowed. */
 #define CR_AUTO_FREE __attribute__((cleanup(cr_cleanup_free)))
 
 #define CR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The object of `type` whose member `member` is at `ptr`. */
+/* Returns the object of `type` whose field `member` is at the address `ptr`. */
 #define CR_CONTAINER_OF(ptr, type, member)                                                         \
     ((type *) (void *) ((char *) (ptr) -offsetof(type, member)))
 

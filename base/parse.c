@@ -1,4 +1,5 @@
-/* Strict parsing: see base/parse.h. strtoll() and strtod() alone would accept leading blanks. */
+/* Strict parsing: see base/parse.h. The functions check for leading white space themselves, because
+ * strtoll() and strtod() accept it. */
 #include "base/parse.h"
 
 #include "base/memory.h"

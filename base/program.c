@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OPTIONS_MAX ((size_t) 16) /* of one command */
+#define OPTIONS_MAX ((size_t) 16) /* how many options one command may have */
 
 /* ---- errors ---- */
 
@@ -39,7 +39,8 @@ int cr_complain_usage(const char *name, const char *fmt, ...) {
     return CR_EXIT_USAGE;
 }
 
-/* Output that could not be written has not been given: the status says so. */
+/* Flushes stdout and returns `status`. If some output could not be written, for instance to a full
+ * disk, it prints the reason and returns CR_EXIT_FAILED instead. */
 static int flush_stdout(const struct cr_program *program, int status) {
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return status;
     cr_complain(program->name, "cannot write to stdout: %s", strerror(errno));
@@ -66,7 +67,9 @@ static int print_completion(const struct cr_program *program, const char *shell)
     return print_text(program->name, cr_program_write_completion(program, &b), &b);
 }
 
-/* The texts of the program itself. False: `word` asks for none of them. */
+/* If `word` requests a text about the program, such as --help, this prints it, stores the exit
+ * status in *status and returns true. Otherwise it returns false. `value` is the next word, or
+ * NULL. */
 static bool print_program_text(const struct cr_program *program, const char *word,
                                const char *value, int *status) {
     struct cr_buffer b = {0};

@@ -1,4 +1,5 @@
-/* --help, manual page and bash completion, from the tables of a program. */
+/* Writes --help, the manual page and the bash completion from the tables of a program: the
+ * functions cr_…_write_… of base/program.h. */
 #include "base/program.h"
 
 #include <ctype.h>
@@ -9,7 +10,8 @@
 #define LEFT_COLUMN_MAX ((size_t) 34)
 #define LINE_WIDTH      ((size_t) 100)
 
-/* Where a text goes. The first append that fails is kept, and makes the others do nothing. */
+/* The destination of a text. If an append fails, `rc` keeps its error and later appends do nothing,
+ * so that callers check `rc` only once, after the last append. */
 struct out {
     struct cr_buffer *buffer;
     int rc;
@@ -22,9 +24,9 @@ __attribute__((format(printf, 2, 3))) static void put(struct out *out, const cha
     va_end(ap);
 }
 
-/* ---- what the tables say ---- */
+/* ---- reading the tables ---- */
 
-/* The word that selects a command: "get" of "crun-store get". */
+/* Returns the word that selects a command: "get" for the command named "crun-store get". */
 static const char *command_word(const struct cr_command *command) {
     const char *blank = strrchr(command->name, ' ');
     return blank == NULL ? command->name : blank + 1;
@@ -60,8 +62,9 @@ static bool group_is_empty(const struct cr_command *command, size_t group) {
 
 /* ---- --help of a command ---- */
 
-/* "  -r, --redirects MASK"; the letters, where a command has some, stand in a column of their own.
- * Returns its length. */
+/* Formats an option's left column, "  -r, --redirects MASK", and returns its length. If any option
+ * of the command has a letter, `letters` is true: the options without a letter are then indented,
+ * so that all long names stand below each other. */
 static size_t format_left(char *to, size_t cap, const struct cr_option *option, bool letters) {
     char letter[8] = "";
     if (letters) (void) snprintf(letter, sizeof(letter), "    ");
@@ -72,7 +75,8 @@ static size_t format_left(char *to, size_t cap, const struct cr_option *option, 
     return (size_t) n < cap ? (size_t) n : cap - 1;
 }
 
-/* Where the explanations begin: behind the longest option, but not beyond LEFT_COLUMN_MAX. */
+/* Returns the column at which the explanations begin: two columns after the longest option, but at
+ * most LEFT_COLUMN_MAX. Longer options have their explanation on the next line. */
 static size_t left_column(const struct cr_command *command, bool letters) {
     size_t column = 0;
     for (size_t i = 0; i < command->option_count; i++) {
@@ -84,8 +88,8 @@ static size_t left_column(const struct cr_command *command, bool letters) {
     return column < LEFT_COLUMN_MAX ? column : LEFT_COLUMN_MAX;
 }
 
-/* Puts the words of `text` up to `end`, in lines of LINE_WIDTH. The first line has `indent` columns
- * already; further lines get them. */
+/* Appends the words from `text` to `end`, wrapped at LINE_WIDTH columns. The caller has already
+ * appended `indent` columns of the first line; this function indents the further lines. */
 static void put_wrapped(struct out *out, const char *text, const char *end, size_t indent) {
     size_t column = indent;
     while (text < end) {
@@ -101,7 +105,8 @@ static void put_wrapped(struct out *out, const char *text, const char *end, size
     }
 }
 
-/* Puts the lines of `text`, wrapped where they are too long. Blanks in front of a line stay. */
+/* Appends the lines of `text` and wraps those that are too long. A line keeps its indentation, also
+ * where it is wrapped. */
 static void put_paragraphs(struct out *out, const char *text) {
     while (*text != '\0') {
         size_t len = strcspn(text, "\n"), blanks = strspn(text, " ");
@@ -136,7 +141,7 @@ static void put_help_group(struct out *out, const struct cr_command *command, si
     }
 }
 
-/* "crun-store get [options] HOST:PORT KEY" */
+/* Appends a usage line such as "crun-store get [options] HOST:PORT KEY", without a newline. */
 static void put_synopsis(struct out *out, const struct cr_command *command) {
     put(out, "%s [options]%s%s", command->name, has_text(command->arguments) ? " " : "",
         command->arguments);
@@ -170,7 +175,8 @@ int cr_program_write_help(const struct cr_program *program, struct cr_buffer *b)
 
 /* ---- the manual page ---- */
 
-/* Escapes what roff would interpret: dashes that would become hyphens, and backslashes. */
+/* Appends `text` with a backslash before each '-', which roff would print as a hyphen, and before
+ * each '\', which roff would take as the start of a command. */
 static void put_roff(struct out *out, const char *text) {
     for (; *text != '\0'; text++) {
         put(out, "%s%c", *text == '-' || *text == '\\' ? "\\" : "", *text);
@@ -214,7 +220,8 @@ static void put_man_synopsis(struct out *out, const struct cr_program *program) 
     }
 }
 
-/* A command's section: what it is for, its options, what its --help ends with. */
+/* Appends a command's section of the manual page: usage, description, options, and the last text
+ * of its --help. */
 static void put_man_command(struct out *out, const struct cr_command *command) {
     put(out, ".SS \"");
     put_synopsis(out, command);
@@ -263,13 +270,14 @@ static const char completion_words[] =
     "    [[ $cur == '=' ]] && cur=\n"
     "    [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}\n";
 
-/* A program's name as part of a function's name: "crun_store". */
+/* Writes the program's name in the form that a bash function's name may have: "crun_store". */
 static void function_name(const struct cr_program *program, char to[32]) {
     (void) snprintf(to, 32, "%s", program->name);
     for (char *at = to; *at != '\0'; at++) *at = *at == '-' ? '_' : *at;
 }
 
-/* The case of one option's value. `prefix` is "" or, in a program with commands, "get:". */
+/* Appends the branch of the bash `case` that completes the value of one option. `prefix` is the
+ * command with a colon ("get:"), or "" in a program without commands. */
 static void put_completion_value(struct out *out, const char *prefix,
                                  const struct cr_option *option) {
     put(out, "        %s--%s", prefix, option->name);
@@ -299,7 +307,8 @@ static void put_option_names(struct out *out, const struct cr_command *command) 
     }
 }
 
-/* The first word is a command; which options there are depends on it. */
+/* Appends the completion for a program with commands: the first word is completed to a command,
+ * the further words to the options and values of that command. */
 static void put_completion_commands(struct out *out, const struct cr_program *program) {
     put(out, "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W \"");
     for (const struct cr_command *const *c = program->commands; *c != NULL; c++) {

@@ -20,8 +20,9 @@ static const char *find(const char *name, size_t len, const struct template_vari
     return NULL;
 }
 
-/* Expands what follows a '$'. Returns how many bytes of `at` belong to it; 0 with *value NULL:
- * the '$' stands for itself. */
+/* Expands the reference at `at`, which is the text after a '$'. Sets *value to the expansion and
+ * returns how many bytes of `at` the reference has. If there is no reference to a known name, it
+ * sets *value to NULL and returns 0; the '$' then stays as it is. */
 static size_t expand_one(const char *at, const char **value,
                          const struct template_variable *variables, size_t count) {
     *value = NULL;

@@ -1,7 +1,7 @@
-/* Expands $-templates in arguments and log prefixes, as Python's string.Template.safe_substitute
- * does.
+/* Expands $-templates in worker arguments and in prefixes of output lines, by the rules of Python's
+ * string.Template.safe_substitute().
  *
- *   $name ${name}   becomes the value if the name is known; else it stays as it is
+ *   $name ${name}   becomes the value of the variable; an unknown name stays as it is
  *   $$              becomes '$'
  *   any other '$'   stays as it is
  *

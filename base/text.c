@@ -5,21 +5,23 @@
 
 /* ---- UTF-8 ---- */
 
-/* The first byte alone decides how long a character is. 0: no character starts with this byte. */
+/* Returns the length of a character by its first byte, or 0 if no character starts with it. */
 static size_t length_by_first_byte(unsigned char first) {
     if (first < 0x80) return 1;
-    if (first < 0xC2 || first > 0xF4) return 0; /* C0 and C1 could only start overlong forms */
+    /* 80 to BF are continuation bytes; C0 and C1 could only start overlong forms; F5 and above
+     * would start characters beyond U+10FFFF. */
+    if (first < 0xC2 || first > 0xF4) return 0;
     if (first < 0xE0) return 2;
     return first < 0xF0 ? 3 : 4;
 }
 
-/* After four of the first bytes, not every continuation byte may follow. */
+/* Checks the second byte after the four first bytes that do not allow every continuation byte. */
 static int second_byte_is_valid(unsigned char first, unsigned char second) {
     switch (first) {
-    case 0xE0: return second >= 0xA0; /* below: overlong */
-    case 0xED: return second <= 0x9F; /* above: surrogates */
-    case 0xF0: return second >= 0x90; /* below: overlong */
-    case 0xF4: return second <= 0x8F; /* above: beyond U+10FFFF */
+    case 0xE0: return second >= 0xA0; /* smaller bytes would make an overlong form */
+    case 0xED: return second <= 0x9F; /* greater bytes would make a surrogate */
+    case 0xF0: return second >= 0x90; /* smaller bytes would make an overlong form */
+    case 0xF4: return second <= 0x8F; /* greater bytes would exceed U+10FFFF */
     default: return 1;
     }
 }
@@ -38,7 +40,7 @@ size_t cr_text_printable_len(const void *data, size_t len) {
     const unsigned char *p = data;
     size_t n = cr_utf8_len(data, len);
     if (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)) return 0;
-    if (n == 2 && p[0] == 0xC2 && p[1] < 0xA0) return 0; /* U+0080 to U+009F */
+    if (n == 2 && p[0] == 0xC2 && p[1] < 0xA0) return 0; /* control characters U+0080 to U+009F */
     return n;
 }
 

@@ -1,5 +1,6 @@
-/* Random hexadecimal names that nothing else can guess or has by accident: the mark of a nursery,
- * the token with which a worker connects, the address of a socket. */
+/* Draws tokens: random hexadecimal names that nobody can guess and that are unique without a
+ * central list. The agent uses them to mark the processes of a nursery, to admit a worker to its
+ * channel, and as socket addresses. */
 #ifndef CR_TOKEN_H
 #define CR_TOKEN_H
 
@@ -7,8 +8,8 @@
 
 #define TOKEN_BYTES_MAX 16
 
-/* Draws `bytes` random bytes (at most TOKEN_BYTES_MAX) and writes them as twice as many hexadecimal
- * digits and a NUL. Returns 0, or -EIO if the kernel gives no random numbers. */
+/* Draws `bytes` random bytes (at most TOKEN_BYTES_MAX) and writes them to `out` as 2 * bytes
+ * hexadecimal digits and a NUL. Returns 0, or -EIO if getrandom(2) fails. */
 int token_draw(char *out, size_t bytes);
 
 #endif

@@ -1,14 +1,14 @@
-/* crun: reads the command line, builds the job, runs the agent on one loop, and turns the agent's
- * result into an exit status.
+/* The main of crun: parses the command line, builds the description of the job, runs the agent on
+ * one event loop, and turns the agent's result into an exit status:
  *
  *   0  all workers ended well
- *   1  workers failed, a handled signal ended the job, this node left it, or the machine refused
- *      (a port in use, no memory left)
+ *   1  workers failed, a handled signal ended the job, this node left the job, or the system
+ *      refused something (a port in use, no memory left)
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
- * Signals are handled before the first worker starts. A signal that comes before any worker has
- * started also leads to an orderly end, but then crun dies of that signal, as torchrun does: its
- * parent sees 143 for SIGTERM instead of 1. */
+ * Signal handlers are installed before the first worker starts. A signal that arrives before any
+ * worker has started also ends the job in order, but then crun raises the same signal against
+ * itself and dies of it, as torchrun does: a shell reports 143 for SIGTERM instead of 1. */
 #include "agent/agent.h"
 #include "base/memory.h"
 #include "base/daemon.h"
@@ -42,7 +42,7 @@ struct launcher {
     unsigned signal_count;
 };
 
-/* ---- what a job depends on besides its options ---- */
+/* ---- job_world: the environment and the machine, as job_build() sees them ---- */
 
 static const char *lookup_environment(void *arg, const char *name) {
     (void) arg;
@@ -80,15 +80,16 @@ static const struct job_world real_world = {
 
 /* ---- ending ---- */
 
-/* Reports the failure on stderr and in the error file of the process that started crun. */
+/* Reports a failure of crun on stderr and, if a launcher runs crun as its worker, in the error file
+ * that this launcher reads. Returns `status`. */
 static int fail(int status, const char *text) {
     report_line(text);
     (void) report_file(getenv("TORCHELASTIC_ERROR_FILE"), text);
     return status;
 }
 
-/* An error that has no more descriptors as its reason gets the remedy here, once for all of them.
- * */
+/* Reports *err and returns EXIT_FAILED. If the error is -EMFILE (too many open files), it first
+ * appends the remedy, so that the functions that open files need not do it. */
 static int fail_by(struct cr_error *err) {
     size_t n = strlen(err->text);
     struct rlimit files = {0};
@@ -164,7 +165,8 @@ static void on_agent_done(void *arg, const struct agent_result *result) {
     close_signals(l);
 }
 
-/* Under nohup SIGHUP stays ignored, unless it is named on the command line. */
+/* Returns whether a signal that is ignored at the start shall stay ignored. That is SIGHUP under
+ * nohup(1), unless --signals-to-handle (or its variable) names the signals. */
 static int is_left_ignored(int signum, const struct options *options) {
     struct sigaction old;
     return signum == SIGHUP && options->source[OPTION_SIGNALS] == CR_FROM_DEFAULT &&
@@ -176,12 +178,13 @@ static void watch_signal(struct launcher *l, int signum, uv_signal_cb on_it) {
     if (uv_signal_init(&l->loop, handle) < 0) return;
     l->signal_count++;
     handle->data = l;
-    uv_unref((uv_handle_t *) handle); /* the loop may end while it waits for signals */
+    uv_unref((uv_handle_t *) handle); /* a signal handle alone must not keep the loop running */
     int rc = uv_signal_start(handle, on_it, signum);
     if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
 }
 
-/* SIGUSR2 asks for flight records, unless an option gives it another meaning. */
+/* Installs the handlers of all signals that crun handles. SIGUSR2 requests the flight records of
+ * the workers, unless an option gives SIGUSR2 another meaning. */
 static void watch_signals(struct launcher *l, const struct job *job,
                           const struct options *options) {
     l->preemption_notice_ms = job->preemption_notice_ms;
@@ -218,7 +221,7 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
-    cr_log_flush(); /* no worker is left: from now on crun may wait for stderr */
+    cr_log_flush(); /* no worker is left to be supervised, so crun may now wait for stderr */
     int status = conclude(&l->result);
     agent_free(l->agent);
     return status;
@@ -235,7 +238,8 @@ static int run_job(struct job *job, const struct options *options) {
         (void) cr_fail(&err, rc, "cannot start the event loop: %s", uv_strerror(rc));
         return fail_by(&err);
     }
-    /* write(2) returns an error instead. Workers start with the default actions again. */
+    /* With these signals ignored, write(2) to a closed pipe or beyond the file size limit returns
+     * an error instead of ending crun. The agent resets them to their defaults for the workers. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
     (void) setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", job->signals_text, 1);

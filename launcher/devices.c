@@ -1,4 +1,5 @@
-/* Finds CPUs and GPUs: see launcher/devices.h. NVML is loaded when it is there, never linked. */
+/* Finds CPUs and GPUs: see launcher/devices.h. NVML is loaded with dlopen(3) where it is installed,
+ * so that crun also runs on machines without the NVIDIA driver. */
 #include "launcher/devices.h"
 
 #include "base/cpu_mask.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define GPUS_MAX        1024u
-#define UUID_MAX        96 /* bytes, NUL included; the limit of NVML */
+#define UUID_MAX        96 /* bytes of a GPU's UUID with its NUL, as NVML limits it */
 #define NVML_NO_DRIVER  9
 #define NVML_NO_LIBRARY 12
 
@@ -58,9 +59,9 @@ struct nvml {
 
 struct gpus {
     uint32_t count;
-    char (*uuids)[UUID_MAX];            /* [count], or NULL if they are not known */
-    char (*bus_ids)[DEVICE_BUS_ID_MAX]; /* [count], or NULL if they are not known */
-    struct nvml nvml;                   /* loaded if NVML counted the GPUs */
+    char (*uuids)[UUID_MAX];            /* [count], or NULL if not all UUIDs are known */
+    char (*bus_ids)[DEVICE_BUS_ID_MAX]; /* [count], or NULL if not all bus ids are known */
+    struct nvml nvml;                   /* all zero unless NVML counted the GPUs */
 };
 
 static int nvml_load(struct nvml *n, const char *name) {
@@ -82,7 +83,8 @@ static int nvml_load(struct nvml *n, const char *name) {
     return -ENOENT;
 }
 
-/* Writes a bus id as sysfs has it: a domain of four digits, and function 0. */
+/* Reads the PCI address of a GPU and writes it in the form that sysfs uses, such as
+ * "0000:3b:00.0". The text of NVML itself has a domain of eight digits. Returns 0 or -ENODEV. */
 static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_BUS_ID_MAX]) {
     struct nvml_pci pci;
     out[0] = '\0';
@@ -92,7 +94,8 @@ static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_
     return 0;
 }
 
-/* Reads UUIDs and bus ids. A list that is not complete is useless: it is dropped. */
+/* Reads the UUIDs and the bus ids of all GPUs. If one UUID cannot be read, g->uuids becomes NULL,
+ * because CUDA_VISIBLE_DEVICES could not be matched reliably; likewise for g->bus_ids. */
 static void nvml_read_names(struct gpus *g) {
     const struct nvml *n = &g->nvml;
     if (n->get_handle == NULL || g->count == 0) return;
@@ -112,8 +115,8 @@ static void nvml_read_names(struct gpus *g) {
     }
 }
 
-/* Returns 1 if NVML counted the GPUs, 0 if there is no NVML or no driver, or a negative errno if
- * there is a driver that does not work. */
+/* Counts the GPUs with NVML, `name` being the file name of its library. Returns 1 if it has counted
+ * them, 0 if there is no NVML or no driver, or a negative errno if the driver does not work. */
 static int count_by_nvml(const char *name, struct gpus *g, struct cr_error *err) {
     struct nvml *n = &g->nvml;
     unsigned count = 0;
@@ -172,8 +175,8 @@ static uint32_t count_entries(const char *folder, int (*counts)(const char *name
 
 static int compare_bus_ids(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Reads the bus ids from the driver's entries in /proc. GPUs are numbered in the order of the
- * bus. */
+/* Reads the bus ids from the names of the driver's folders in /proc/driver/nvidia/gpus, and sorts
+ * them, because the driver numbers its GPUs in the order of their bus ids. */
 static void read_driver_entries(const char *folder, struct gpus *g) {
     DIR *d = opendir(folder);
     uint32_t n = 0;
@@ -187,7 +190,8 @@ static void read_driver_entries(const char *folder, struct gpus *g) {
     if (g->bus_ids == NULL) return;
     qsort(g->bus_ids, n < g->count ? n : g->count, sizeof(*g->bus_ids), compare_bus_ids);
     if (n == g->count) return;
-    /* In a container, /proc may show all cards and /dev only ours: they cannot be matched. */
+    /* The numbers differ in a container, where /proc may show all cards of the host and /dev only
+     * those of the container. It is unknown which bus ids belong to the latter, so none is used. */
     free(g->bus_ids);
     g->bus_ids = NULL;
 }
@@ -205,7 +209,8 @@ static int count_machine(const struct device_places *p, struct gpus *g, struct c
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/* Copies the next entry without the blanks around it. Returns 0 when there is none left. */
+/* Copies the next entry of a comma-separated list, without the blanks around it, to `out` and moves
+ * *at behind it. Returns 1, or 0 at the end of the list. */
 static int next_entry(const char **at, char out[UUID_MAX]) {
     if (*at == NULL) return 0;
     const char *start = *at, *end = strchr(start, ',');
@@ -219,9 +224,10 @@ static int next_entry(const char **at, char out[UUID_MAX]) {
     return 1;
 }
 
-/* The number of the GPU that an entry names, or -1 if it names none. The beginning of a UUID is
- * enough if only one GPU has it. A MIG slice is not looked up, because NVML counts whole cards:
- * each slice gets a number of its own above those of the cards. */
+/* Returns the number of the GPU that an entry of CUDA_VISIBLE_DEVICES names, or -1 if it names no
+ * GPU. A UUID may be cut short as long as only one GPU matches. MIG slices are not in the list of
+ * GPUs, which has whole cards only, so each slice gets a number of its own, GPUS_MAX + position.
+ * The same number is given to every UUID if the UUIDs of the GPUs are not known. */
 static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t position) {
     int64_t index;
     if (strncmp(entry, "MIG-", 4) == 0) return (int64_t) GPUS_MAX + position;
@@ -239,8 +245,8 @@ static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t positi
     return index;
 }
 
-/* The bus id of the card that an entry names, or of the card that a MIG slice is on; "": unknown.
- * */
+/* Writes to `out` the bus id of the card that `entry` names, or of the card that has the MIG slice
+ * which `entry` names; "" if the bus id is unknown. `gpu` is the result of find_gpu(). */
 static void find_bus_id(const struct gpus *g, const char *entry, int64_t gpu,
                         char out[DEVICE_BUS_ID_MAX]) {
     const struct nvml *n = &g->nvml;

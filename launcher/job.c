@@ -1,7 +1,7 @@
-/* From texts to a job, in the order in which a reader would ask: how many workers, who takes
- * part, how it ends, what goes where. Options whose value is just a number, a time or a word are
- * read by a table; the others each have a function. An error begins with the option that it is
- * about. */
+/* Converts the texts of the options into a job: see launcher/job.h. The parts of the file are: the
+ * workers, the rendezvous, the logs, restarting and ending. Options whose value is only a number, a
+ * time or a word are converted by the table simple_values; each other option has a function. The
+ * text of an error begins with the name of its option. */
 #include "launcher/job.h"
 
 #include "base/buffer.h"
@@ -17,9 +17,9 @@
 #define C10D_PORT      29400
 #define ETCD_PORT      2379
 #define STOP_MS        30000
-#define STATIC_JOIN_MS 900000 /* torchrun's default for this backend */
+#define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
-/* What all steps share. */
+/* The parameters that job_build() passes to all its steps. */
 struct builder {
     const struct options *options;
     const struct job_world *world;
@@ -48,15 +48,15 @@ static const char *variable(const struct builder *b, const char *name) {
     return b->world->lookup(b->world->arg, name);
 }
 
-/* Puts the name of the option, or of the variable that its value came from, in front of an error.
- * Returns rc, which may also be success. */
+/* If rc is negative, prepends to the error the name of the option, or of the variable that its
+ * value came from. Returns rc in all cases. */
 static int name_option(const struct builder *b, enum option_id id, int rc) {
     char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
     return rc;
 }
 
-/* Returns zeroed memory that lives as long as the job, or NULL with a text. */
+/* Returns zeroed memory that job_done() frees; or NULL, and sets the error. */
 static void *allocate(struct builder *b, size_t size) {
     struct job_block *block = calloc(1, sizeof(*block) + size);
     if (block == NULL) {
@@ -77,7 +77,7 @@ __attribute__((format(printf, 2, 3))) static void warn(struct builder *b, const 
     va_end(ap);
 }
 
-/* ---- options of torchrun that cannot be had here: refused by name, never ignored ---- */
+/* ---- options of torchrun that crun cannot offer: an error, never ignored ---- */
 
 static int refuse(struct builder *b, enum option_id id, const char *why) {
     return name_option(b, id, cr_fail(b->err, -ENOTSUP, "'%.100s' %s", text_of(b, id), why));
@@ -92,19 +92,20 @@ static int refuse_unavailable(struct builder *b) {
     return 0;
 }
 
-/* ---- values that need no more than their grammar ---- */
+/* ---- options that are only a number, a time or a word ---- */
 
 enum grammar { COUNT, SECONDS, SECONDS_OR_ZERO, WORD };
 
-/* Where a value goes. Words are only checked here: the steps below compare them. */
+/* The field of struct job that receives a value. NOWHERE: the value is only checked. For a word,
+ * the steps below compare the option's text themselves. */
 #define INTO_JOB(field) offsetof(struct job, field)
 #define NOWHERE         SIZE_MAX
 
 static const struct simple_value {
     enum option_id id;
     enum grammar grammar;
-    size_t offset;    /* in struct job: uint32_t for counts, int64_t milliseconds for seconds */
-    const char *text; /* WORD: the words, with blanks between them; COUNT: its name in an error */
+    size_t offset;    /* of the field: uint32_t for COUNT, int64_t milliseconds for SECONDS… */
+    const char *text; /* for WORD the words, separated by blanks; for COUNT its name in errors */
 } simple_values[] = {
     {OPTION_MAX_RESTARTS, COUNT, INTO_JOB(agent.max_restarts), "a number of restarts"},
     {OPTION_MONITOR_INTERVAL, SECONDS, NOWHERE, NULL},
@@ -191,7 +192,8 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* --virtual-local-rank gives worker i the i-th entry of CUDA_VISIBLE_DEVICES, so each needs one. */
+/* Reads --virtual-local-rank. It gives worker i the i-th entry of CUDA_VISIBLE_DEVICES, so the list
+ * must have an entry for each worker. */
 static int check_virtual(struct builder *b) {
     const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
@@ -207,8 +209,8 @@ static int check_virtual(struct builder *b) {
                 list, entries, n));
 }
 
-/* The last step, because it reads hundreds of files: mistakes in other options are reported
- * before. */
+/* Reads --numa-binding. This is the last step of job_build(), because it reads hundreds of files of
+ * sysfs: a mistake in another option is reported without that delay. */
 static int build_binding(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *name = text_of(b, OPTION_NUMA_BINDING);
@@ -246,8 +248,8 @@ static int build_workers(struct builder *b) {
 
 /* ---- rendezvous ---- */
 
-/* A random UUID of version 4: as text, or as the decimal number that torchrun uses for an empty
- * id. */
+/* Returns a random UUID of version 4 as text; or, if `as_number` is set, as a decimal number, the
+ * form that torchrun uses if --rdzv-id is empty. On error it returns NULL and sets the error. */
 static const char *random_id(struct builder *b, int as_number) {
     unsigned char u[16];
     char *text = allocate(b, 48);
@@ -307,8 +309,9 @@ static void warn_of_overridden(struct builder *b) {
     }
 }
 
-/* Uses a random id. An id that was given is kept if --standalone itself was not, as in torchrun
- * before 2.10. */
+/* Sets up a job of one node on a free port with a random run id. If the user gave --rdzv-id but not
+ * --standalone (so that standalone is only the default), that run id is kept, as in torchrun before
+ * 2.10. */
 static int build_standalone(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int asked_for = is_on(b, OPTION_STANDALONE);
@@ -321,7 +324,8 @@ static int build_standalone(struct builder *b) {
     return r->run_id == NULL ? -ENOMEM : 0;
 }
 
-/* The static backend without an endpoint: --master-addr and --master-port. */
+/* Sets the endpoint of the static backend from --master-addr and --master-port, which torchrun uses
+ * if --rdzv-endpoint is not given. */
 static int build_master(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t port = 0;
@@ -343,7 +347,8 @@ static int build_endpoint(struct builder *b) {
     uint16_t port = strncmp(r->backend, "etcd", 4) == 0 ? ETCD_PORT : C10D_PORT;
     int rc = cr_endpoint_parse(text, port, &r->endpoint, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_ENDPOINT, rc);
-    (void) cr_endpoint_parse(text, 0, &other, NULL); /* differs if no port was given */
+    /* Parse again with another default port: the ports differ if the text has no port. */
+    (void) cr_endpoint_parse(text, 0, &other, NULL);
     if (is_static && other.port != r->endpoint.port) {
         return name_option(b, OPTION_RDZV_ENDPOINT,
                      cr_fail(b->err, -EINVAL,
@@ -364,8 +369,9 @@ static int build_rdzv_conf(struct builder *b) {
     return 0;
 }
 
-/* Without --node-rank, the number that srun gives a node (one crun per node) is used, so that ranks
- * are in the order of the scheduler. A number that cannot be used is ignored. */
+/* Returns the node rank to use if --node-rank is not given: srun's SLURM_NODEID, so that the ranks
+ * follow Slurm's order of the nodes. Returns -1 (no preference) if the variable is not set or is
+ * not a number below max_nodes. */
 static int64_t scheduler_rank(struct builder *b, uint32_t max_nodes) {
     int64_t rank = -1;
     if (cr_parse_i64(variable(b, "SLURM_NODEID"), 0, (int64_t) max_nodes - 1, &rank) < 0) return -1;
@@ -382,7 +388,7 @@ static int build_node(struct builder *b) {
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
     int given = is_static || is_given(b, OPTION_NODE_RANK);
     r->node_rank = given ? (int64_t) rank : scheduler_rank(b, r->max_nodes);
-    if (is_static) r->min_nodes = r->max_nodes; /* not elastic, as in torchrun */
+    if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes */
     if (r->node_rank >= (int64_t) r->max_nodes) {
         return name_option(b, OPTION_NODE_RANK,
                      cr_fail(b->err, -EINVAL,
@@ -430,7 +436,8 @@ static int build_console(struct builder *b) {
     return name_option(b, OPTION_LOCAL_RANKS_FILTER, value_local_ranks(text, shown, n, b->err));
 }
 
-/* Not given: no filter. Given and empty: one empty text, which every line contains. */
+/* Reads a list of filters. If the option is not given, *out stays NULL: no filtering. If it is
+ * given but empty, the list has one empty text, which matches every line, as in torchrun. */
 static int build_filters(struct builder *b, enum option_id id, char *const **out) {
     const char *text = text_of(b, id);
     if (text == NULL) return 0;
@@ -444,8 +451,8 @@ static int build_filters(struct builder *b, enum option_id id, char *const **out
     return 0;
 }
 
-/* The file of torch's timers, which the watchdog serves. main() puts its name into the
- * environment that the workers inherit. */
+/* Chooses the path of torch's timer file, which the watchdog serves, if the user has enabled it by
+ * TORCHELASTIC_ENABLE_FILE_TIMER=1. crun.c exports the path, so that the workers inherit it. */
 static int build_timer_file(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *wanted = variable(b, "TORCHELASTIC_ENABLE_FILE_TIMER");
@@ -487,7 +494,7 @@ static int build_logs(struct builder *b) {
 static int build_shutdown_timeout(struct builder *b) {
     int64_t *out = &b->job->agent.shutdown_timeout_ms;
     const char *text = text_of(b, OPTION_SHUTDOWN_TIMEOUT);
-    if (text != NULL) return 0; /* the table has read it */
+    if (text != NULL) return 0; /* read_simple_values() has stored it already */
     text = variable(b, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
     *out = STOP_MS;
     if (text == NULL) return 0;
@@ -507,8 +514,9 @@ static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out)
     return 0;
 }
 
-/* A signal may be in both lists. Then the option that was given wins over a default, and of two
- * that were given --preemption-signals wins. */
+/* Reads --signals-to-handle and --preemption-signals. If a signal is in both lists, it is removed
+ * from one: from the preemption signals if these are only the default, otherwise from the signals
+ * that end the job. */
 static int build_signals(struct builder *b) {
     struct job *job = b->job;
     job->signals_text = text_of(b, OPTION_SIGNALS);
@@ -534,7 +542,7 @@ static int build_ending(struct builder *b) {
     return rc < 0 ? rc : build_signals(b);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole job ---- */
 
 static const struct rendezvous_options rendezvous_defaults = {
     .min_nodes = 1,

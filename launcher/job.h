@@ -1,6 +1,7 @@
-/* Turns options and environment into the description of a job: the agent's options, and which
- * signals main handles. What is executed is decided in launcher/program.h. All that depends on
- * the machine is asked through `struct job_world`, so that tests can replace the machine. */
+/* Converts the texts of options and environment variables into the description of a job: the
+ * agent's options, and the signals that crun handles. (launcher/program.h decides which program is
+ * executed.) The functions of `struct job_world` return everything that depends on the machine, so
+ * that tests can replace the machine. */
 #ifndef LAUNCHER_JOB_H
 #define LAUNCHER_JOB_H
 
@@ -12,32 +13,33 @@
 
 #define JOB_WARNINGS_MAX 8
 
-/* What a job depends on besides its options. */
+/* The environment variables and the machine, on which a job depends besides its options. */
 struct job_world {
-    cr_getenv_fn lookup;
-    void *arg; /* for every function here */
+    cr_getenv_fn lookup; /* returns an environment variable */
+    void *arg;           /* first parameter of every function in this struct */
     uint32_t (*cpu_count)(void *arg);
     int (*gpu_count)(void *arg, const char *visible_devices, uint32_t *count, struct cr_error *err);
-    /* As numa_bind_workers() of launcher/numa.h. */
+    /* Chooses the CPUs of each worker: numa_bind_workers() of launcher/numa.h. */
     int (*bind)(void *arg, enum numa_mode mode, const char *visible_devices, uint32_t workers,
                 struct cr_cpu_mask *masks, struct cr_error *err);
-    int (*random)(void *arg, unsigned char out[16]); /* 0 or a negative errno */
+    /* Fills out[] with random bytes; returns 0 or a negative errno. */
+    int (*random)(void *arg, unsigned char out[16]);
 };
 
 struct job {
-    struct agent_job agent;           /* all but argv and title, which launcher/program.h sets */
+    struct agent_job agent;           /* complete but for argv and title, which crun.c sets */
     sigset_t signals;                 /* --signals-to-handle */
     sigset_t preemption_signals;      /* --preemption-signals */
-    int64_t preemption_notice_ms;     /* --preemption-notice */
-    const char *signals_text;         /* --signals-to-handle as given, for the workers */
-    char *warnings[JOB_WARNINGS_MAX]; /* a line each, for main to log once the job has begun */
+    int64_t preemption_notice_ms;     /* --preemption-notice, in milliseconds */
+    const char *signals_text;         /* --signals-to-handle as text, exported to the workers */
+    char *warnings[JOB_WARNINGS_MAX]; /* one line each; crun.c logs them after agent_start() */
     unsigned warning_count;
-    struct job_block *memory;         /* private: the memory that the fields point to */
+    struct job_block *memory;         /* private to job.c: memory that other fields point into */
 };
 
-/* Returns 0, or a negative errno with a text that names the option or its variable, the value,
- * and the remedy. *out points into the options and the environment. Call job_done() in both
- * cases. */
+/* Fills in *out. Its texts point into the options and the environment, which must outlive it.
+ * Returns 0; or a negative errno, and sets err to a text that names the option or its variable, the
+ * value, and the remedy. Call job_done() also after an error. */
 int job_build(const struct options *options, const struct job_world *world, struct job *out,
               struct cr_error *err);
 void job_done(struct job *job);

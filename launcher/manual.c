@@ -1,5 +1,5 @@
-/* The prose of the manual page crun(1); base/program_text.c puts the options between its two
- * parts. */
+/* The text of the manual page crun(1), but for the options: base/program_text.c generates the
+ * OPTIONS section from the table and puts it between man_description and man_tail. */
 #include "launcher/options.h"
 
 static const char man_description[] =

@@ -1,4 +1,4 @@
-/* Looks at the ancestors of this process in /proc: see launcher/nesting.h. */
+/* Checks the ancestors of this process in /proc: see launcher/nesting.h. */
 #include "launcher/nesting.h"
 
 #include "base/buffer.h"
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NESTED_MAX    2    /* how many cruns may be around this one */
-#define ANCESTORS_MAX 1000 /* ends the search if pids are reused while we follow them in a circle */
+#define NESTED_MAX    2    /* how many ancestors may be cruns */
+#define ANCESTORS_MAX 1000 /* limits the search: reused pids could make the parents form a circle */
 #define PATH_SIZE     512
 #define PROCESS_SIZE  32
 
@@ -35,8 +35,8 @@ static int has_same_file(const char *proc, const char *process, const char *link
     return stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-/* Reads a whole file of /proc, which tells its size only by its end. Returns 0 or a negative
- * errno. */
+/* Appends the file /proc/<process>/<name> and a NUL to `out`. Files in /proc have no size in
+ * stat(2), so it reads until the end of the file. Returns 0 or a negative errno. */
 static int read_all(struct cr_buffer *out, const char *proc, const char *process,
                     const char *name) {
     char path[PATH_SIZE];
@@ -52,8 +52,9 @@ static int read_all(struct cr_buffer *out, const char *proc, const char *process
     }
 }
 
-/* Compares two such files. Of argv, the first word is left out: it may be a path of crun or its
- * name. */
+/* Returns whether the file `name` in /proc has the same contents for this process and for
+ * `process`. If the file is an argv ("cmdline"), the first word is not compared, because one crun
+ * may have been started by its path and the other by its name. */
 static int has_same_text(const char *proc, const char *process, const char *name, int is_argv) {
     struct cr_buffer own = {0}, other = {0};
     int is_same = 0;
@@ -78,7 +79,8 @@ static int is_like_us(const char *proc, const char *process) {
 
 /* ---- the ancestors ---- */
 
-/* Replaces the process by its parent. Returns 0 if there is none, or none that we may see. */
+/* Replaces the pid in `process` by that of its parent. Returns 1; or 0 if the process has no
+ * parent, or if its stat file cannot be read. */
 static int go_to_parent(const char *proc, char process[PROCESS_SIZE]) {
     struct cr_buffer text = {0};
     int64_t parent = 0;

@@ -1,4 +1,5 @@
-/* Puts together where the GPUs are, where the CPUs are, and the rules of the modes. */
+/* --numa-binding: reads where the GPUs and the CPUs are, and applies the rules of
+ * launcher/numa_binding.h to each worker. See launcher/numa.h. */
 #include "launcher/numa.h"
 
 #include "base/log.h"

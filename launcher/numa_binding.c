@@ -4,18 +4,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* CPUs of one node that share a physical core, or a cache. */
+/* A group of CPUs of one NUMA node that share a physical core, or that share a cache. */
 struct cpu_group {
-    uint32_t lowest; /* its lowest CPU, which identifies it */
-    uint32_t size;
+    uint32_t lowest; /* the lowest CPU of the core or cache, which identifies the group */
+    uint32_t size;   /* how many CPUs of the group this process may use */
 };
 
 static uint32_t core_of(const struct numa_cpu *c) { return c->core; }
 
 static uint32_t cache_of(const struct numa_cpu *c) { return c->cache; }
 
-/* Lists the groups of a node, in the order of their first CPU that may be used. Returns how many.
- * */
+/* Writes the groups of a node to groups[] and returns their number. `group_of` decides whether CPUs
+ * are grouped by core or by cache. The groups are in the order of their first usable CPU. */
 static uint32_t find_groups(const struct numa_topology *t, uint32_t node,
                             uint32_t (*group_of)(const struct numa_cpu *c),
                             struct cpu_group groups[CR_CPUS_MAX]) {
@@ -87,7 +87,7 @@ static void bind_core_complex(const struct numa_topology *t, uint32_t node, uint
     add_group(t, node, cache_of, caches[position % n].lowest, out);
 }
 
-/* ---- all of them ---- */
+/* ---- choosing by mode ---- */
 
 unsigned numa_mode_reads(enum numa_mode mode) {
     switch (mode) {

@@ -15,11 +15,11 @@
 
 #define CACHE_PATH "%s/devices/system/cpu/cpu%u/cache/index%u/"
 #define PATH_SIZE 512
-#define NODES_MAX 1024 /* the limit of Linux itself (CONFIG_NODES_SHIFT) */
+#define NODES_MAX 1024 /* Linux supports no more NUMA nodes (CONFIG_NODES_SHIFT) */
 #define TEXT_SIZE 16384
 
-/* Reads the first line of a small file; its path is left in `path`. Returns 0 or a negative
- * errno. */
+/* Reads the first line of the file whose path the format gives. The path is also left in `path`, so
+ * that an error can name it. Returns 0 or a negative errno. */
 __attribute__((format(printf, 3, 4))) static int
 read_file(char path[PATH_SIZE], char out[TEXT_SIZE], const char *fmt, ...) {
     va_list ap;
@@ -56,7 +56,7 @@ static int read_socket(const char *sys, struct numa_cpu *c, struct cr_error *err
                        c->cpu);
     if (rc == 0) rc = cr_parse_i64(text, -1, INT32_MAX, &socket);
     if (rc < 0) return fail_file(err, rc, path);
-    c->socket = socket < 0 ? 0 : (uint32_t) socket; /* -1: this architecture has no sockets */
+    c->socket = socket < 0 ? 0 : (uint32_t) socket; /* the kernel writes -1 if it knows no socket */
     return 0;
 }
 
@@ -68,8 +68,9 @@ static int read_core(const char *sys, struct numa_cpu *c, struct cr_error *err) 
     return rc < 0 ? fail_file(err, rc, path) : 0;
 }
 
-/* Finds the cache of the highest level that holds data. A virtual machine may report no caches;
- * then all CPUs of a node count as sharing one. */
+/* Sets c->cache by the last-level cache, that is, the cache of the highest level that holds data.
+ * If the kernel reports no caches, as in some virtual machines, c->cache is CR_CPUS_MAX for every
+ * CPU, so that all CPUs of a node count as sharing one cache. */
 static int read_cache(const char *sys, struct numa_cpu *c, struct cr_error *err) {
     char path[PATH_SIZE], text[TEXT_SIZE];
     int64_t level, highest = -1;
@@ -91,13 +92,13 @@ static int read_cache(const char *sys, struct numa_cpu *c, struct cr_error *err)
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all CPUs ---- */
 
 struct source {
-    const char *sys;
-    const struct cr_cpu_mask *allowed;
-    unsigned what;
-    uint32_t nodes; /* how many nodes with CPUs were read so far */
+    const char *sys;                   /* "/sys", or another folder in tests */
+    const struct cr_cpu_mask *allowed; /* the CPUs that this process may use */
+    unsigned what;                     /* bits of NUMA_READ_… */
+    uint32_t nodes;                    /* how many nodes with CPUs have been read so far */
 };
 
 static int compare_cpus(const void *a, const void *b) {
@@ -117,8 +118,8 @@ static int add_cpu(const struct source *from, struct numa_topology *t, uint32_t 
     return rc;
 }
 
-/* A node without CPUs is memory only, such as that of a GPU or of a memory expander: it is
- * skipped. */
+/* Adds the usable CPUs of a NUMA node. A node without CPUs has only memory (that of a GPU, or of a
+ * memory expander) and is skipped. */
 static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
                     struct cr_error *err) {
     char path[PATH_SIZE], text[TEXT_SIZE];
@@ -131,7 +132,8 @@ static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
     cr_cpu_intersect(&cpus, from->allowed);
     for (uint32_t cpu = cr_cpu_next(&cpus, 0); rc == 0 && cpu < CR_CPUS_MAX;
          cpu = cr_cpu_next(&cpus, cpu + 1)) {
-        if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path); /* CPUs twice */
+        /* The array has room for every CPU once, so some CPU must be listed in two nodes. */
+        if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path);
         rc = add_cpu(from, t, cpu, node, err);
     }
     return rc;

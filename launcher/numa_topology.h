@@ -1,5 +1,5 @@
-/* On which NUMA node, socket, core and cache each CPU is, and on which node a PCI device is, as
- * sysfs has it. */
+/* Reads the topology of the machine from sysfs: the NUMA node, socket, core and last-level cache of
+ * each CPU, and the NUMA node of a PCI device. */
 #ifndef LAUNCHER_NUMA_TOPOLOGY_H
 #define LAUNCHER_NUMA_TOPOLOGY_H
 
@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* What to read of each CPU besides its node. Each costs some files per CPU, which are thousands
- * on a large machine. */
+/* Which facts to read about each CPU besides its node. Each bit costs one or more files per CPU,
+ * thousands of files on a large machine, so callers request only what they need. */
 enum { NUMA_READ_SOCKET = 1, NUMA_READ_CORE = 2, NUMA_READ_CACHE = 4 };
 
 /* A CPU that this process may use. */
@@ -22,19 +22,21 @@ struct numa_cpu {
 };
 
 struct numa_topology {
-    struct numa_cpu *cpus; /* by number */
+    struct numa_cpu *cpus; /* sorted by CPU number */
     uint32_t cpu_count;
-    int32_t only_node; /* the node with CPUs if there is only one, else -1 */
+    int32_t only_node; /* if only one node has CPUs, the number of this node; else -1 */
 };
 
-/* Reads <sys>/devices/system for the CPUs in `allowed`; <sys> is "/sys" except in tests. `what` has
- * bits of NUMA_READ_…. Returns 0; or -ENOENT, -EINVAL, -ENOMEM… with a text that names the file. */
+/* Reads the topology of the CPUs in `allowed` from <sys>/devices/system; <sys> is "/sys" except in
+ * tests. `what` is a combination of the bits NUMA_READ_…. Returns 0; or a negative errno such as
+ * -ENOENT or -EINVAL, and sets err to a text that names the file. */
 int numa_topology_read(const char *sys, const struct cr_cpu_mask *allowed, unsigned what,
                        struct numa_topology *out, struct cr_error *err);
 void numa_topology_done(struct numa_topology *t);
 
-/* The node of a PCI device ("0000:3b:00.0"), or -1 if the kernel does not know it or has no such
- * device. On a machine with one node it is that one, even if the firmware gives the device none. */
+/* Returns the NUMA node of the PCI device `bus_id` ("0000:3b:00.0"), or -1 if it is unknown. If
+ * only one node has CPUs, it returns this node even if the firmware reports no node for the
+ * device. */
 int32_t numa_node_of_device(const char *sys, const struct numa_topology *t, const char *bus_id);
 
 #endif

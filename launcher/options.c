@@ -1,5 +1,5 @@
-/* The table of crun's options, and the few rules of torchrun that base/command_line.h does not
- * have. */
+/* The table of crun's options with the texts of --help, and options_parse(), which adds to
+ * base/command_line.h what is special about crun: requests such as --help, and PROGRAM. */
 #include "launcher/options.h"
 
 #include "base/memory.h"
@@ -231,10 +231,10 @@ const struct cr_command crun_command = {
     .groups = groups,
     .group_count = CR_ARRAY_LEN(groups),
     .max_arguments = INT_MAX,
-    .options_end_after = 1, /* the program */
+    .options_end_after = 1, /* words after PROGRAM belong to the program */
     .has_short_options = true,
     .variable_prefix = "PET_",
-    .unknown_option = "unrecognized arguments:", /* torchrun's words */
+    .unknown_option = "unrecognized arguments:", /* the words that torchrun's argparse prints */
     .unknown_advice = "'crun --help' lists the options, and what is meant for the program stands "
                       "after it",
 };
@@ -252,7 +252,8 @@ static int check_shell(const char *shell, struct cr_error *err) {
                    shell);
 }
 
-/* A text was asked for instead of a job. */
+/* Sets o->wanted to the text that the user requested instead of a job. `request` is the option that
+ * requests it. Returns 0; or -EINVAL if a completion for a shell other than bash is requested. */
 static int take_request(struct options *o, int request, struct cr_error *err) {
     switch (request) {
     case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
@@ -264,7 +265,8 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     }
 }
 
-/* A "--" directly behind the program is dropped, too, unless one stood in front of it. */
+/* Sets o->program and o->args from the arguments. A "--" directly after the program is dropped, but
+ * only if there was none before the program: at most one "--" is dropped in all. */
 static int take_program(struct options *o, const struct cr_command_line *line,
                         struct cr_error *err) {
     if (line->argument_count == 0) {

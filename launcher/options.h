@@ -1,12 +1,12 @@
-/* The command line of crun: its table of options, and what torchrun's grammar adds to
- * base/command_line.h.
+/* Parses the command line of crun, which has the grammar of torchrun.
  *
- * Options stand before the program; all words behind the program are the program's. One "--" is
- * dropped, in front of the program or directly behind it. The value of an option comes from the
- * command line, else from the variable PET_<NAME>, else from the table.
+ * Options stand before the program; all words after the program are passed to it. One "--" is
+ * dropped, either before the program or directly after it. The value of an option comes from the
+ * command line; if it is not given there, from the environment variable PET_<NAME>; if that is not
+ * set, from the table.
  *
- * Parsing is pure and converts nothing: launcher/job.h turns the texts into numbers, so that an
- * error can name the option or the variable that a text came from. */
+ * Parsing is pure. It leaves all values as texts; launcher/job.h converts them to numbers, so that
+ * an error can name the option or the variable that a text came from. */
 #ifndef LAUNCHER_OPTIONS_H
 #define LAUNCHER_OPTIONS_H
 
@@ -14,7 +14,7 @@
 #include "base/program.h"
 
 /* clang-format off */
-/* The index of each option in the table, options.c. */
+/* The index of each option in the table in options.c. */
 enum option_id {
     OPTION_NNODES, OPTION_NPROC, OPTION_NODE_RANK, OPTION_ROLE, OPTION_VIRTUAL_LOCAL_RANK,
     OPTION_NUMA_BINDING, OPTION_MODULE, OPTION_NO_PYTHON, OPTION_RUN_PATH, OPTION_START_METHOD,
@@ -37,26 +37,27 @@ enum options_wanted {
     OPTIONS_MANUAL
 };
 
-/* All texts belong to argv, the environment or the table. */
+/* The result of options_parse(). All texts in it point into argv, the environment or the table. */
 struct options {
     enum options_wanted wanted;
-    const char *value[OPTION_COUNT]; /* flags: "1" or NULL; values: text or NULL */
+    const char *value[OPTION_COUNT]; /* a flag: "1" if on, else NULL; other options: text or NULL */
     enum cr_option_source source[OPTION_COUNT];
-    const char *program; /* as typed */
-    char *const *args;   /* what follows it; NULL-terminated */
+    const char *program; /* PROGRAM as the user typed it */
+    char *const *args;   /* arguments of PROGRAM; NULL-terminated */
 };
 
-/* The table with the prose around it, for the texts of base/program.h. */
+/* The table of options and the other texts of --help and manual, as base/program.h needs them. */
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 
-/* Reads the command line; reorders argv. Returns 0, or -EINVAL with a text that names the
- * argument and the remedy. Once --help, --version or --print-completion is read, nothing else is
- * checked. */
+/* Parses the command line in argv, which it reorders. Returns 0; or -EINVAL, and sets err to a text
+ * that names the wrong argument and the remedy. It stops at --help, --version or another option that
+ * requests a text: the words after that option are not checked. */
 int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct options *out,
                   struct cr_error *err);
 
-/* Where the user gave a value: "--rdzv-conf" or "PET_RDZV_CONF". */
+/* Writes to `out` where the option's value came from, "--rdzv-conf" or "PET_RDZV_CONF", so that an
+ * error can name the place to correct. Returns `out`. */
 const char *option_label(const struct options *o, enum option_id id,
                          char out[CR_OPTION_LABEL_MAX]);
 

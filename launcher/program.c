@@ -1,4 +1,4 @@
-/* Finds out what is executed: see launcher/program.h. */
+/* Decides which program each worker executes, with which arguments: see launcher/program.h. */
 #include "launcher/program.h"
 
 #include "base/buffer.h"
@@ -12,12 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEAD_MAX     256 /* bytes read of a file; Linux reads as many of a #! line */
+#define HEAD_MAX     256 /* bytes read from the start of a file: as many as Linux reads for #! */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* --run-path: runs argv[1] as __main__ with the other words as its arguments. An exception is
- * written to the error file as an error record (base/error_json.h has its form). SystemExit and
- * Ctrl-C pass through. The text must hold no '$', because arguments are expanded as templates. */
+/* The Python program of --run-path. It runs argv[1] as __main__ and passes it the further words as
+ * arguments. If an exception ends the script, it writes an error record (base/error_json.h) into
+ * the error file; SystemExit and KeyboardInterrupt are not recorded. The text must not contain '$',
+ * because the agent expands '$' in all arguments of a worker (base/template.h). */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"
     "faulthandler.enable()\n"
@@ -49,8 +50,9 @@ static int fail_no_memory(struct cr_error *err) {
     return cr_fail(err, -ENOMEM, "no memory left to find the program");
 }
 
-/* Sets *out to the path of the first executable of this name, which the caller frees, or to NULL.
- * An empty entry of `path` is the current folder. Returns 0, or -ENOMEM with a text. */
+/* Searches the folders of `path`, which has the form of $PATH, for an executable file `name`. Sets
+ * *out to its path, which the caller frees, or to NULL if there is none. An empty entry of `path`
+ * means the current folder. Returns 0; or -ENOMEM, and sets err. */
 static int search_path(const char *name, const char *path, char **out, struct cr_error *err) {
     if (path == NULL) path = DEFAULT_PATH;
     for (;;) {
@@ -71,8 +73,8 @@ static int fail_path(const char *program, struct cr_error *err) {
                    code == -EACCES ? ", and who may enter the folders on it" : "");
 }
 
-/* Finds an executable as execvp(3) does. Returns its path, which the caller frees, or NULL with a
- * text. */
+/* Finds an executable as execvp(3) does: a name with a slash is a path, another name is searched in
+ * `path`. Returns the file's path, which the caller frees; or NULL, and sets err. */
 static char *find_executable(const char *name, const char *path, struct cr_error *err) {
     struct stat st;
     if (strchr(name, '/') == NULL) {
@@ -130,22 +132,24 @@ static const char *last_part(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* Reads a word that is an option of env(1). Returns the part of it that belongs to the command,
- * as in "-Sname", or NULL. Sets *takes_next if the next word is the value of the option. */
+/* Parses a word of a #! line that is an option of env(1). If the word also contains the first word
+ * of the command, as "-Spython3" does, it returns that part, else NULL. Sets *takes_next to whether
+ * the next word is the value of this option. */
 static char *read_env_option(char *word, int *takes_next) {
     *takes_next = strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
     if (strncmp(word, "--split-string=", 15) == 0) return word + 15;
     if (word[1] == '-') return NULL;
-    size_t n = strcspn(word, "uCS"); /* the short options that take a value */
+    size_t n = strcspn(word, "uCS"); /* env's short options with a value: -u, -C and -S */
     if (word[n] == 'S' && word[n + 1] != '\0') return word + n + 1;
     *takes_next = (word[n] == 'u' || word[n] == 'C') && word[n + 1] == '\0';
     return NULL;
 }
 
-/* The interpreter of a #! line: its first word; if that is env, the first word that is neither an
- * option of env nor an assignment. Points into `line`, which is changed. NULL: there is none. */
+/* Returns the interpreter of a #! line. It is the first word; if that is env(1), it is the program
+ * that env would start: the first word that is neither an option nor an assignment. The result
+ * points into `line`, which is modified. Returns NULL if the line has no interpreter. */
 static const char *interpreter_of(char *line) {
-    static const char blanks[] = " \t\"'"; /* -S takes quotes */
+    static const char blanks[] = " \t\"'"; /* quotes, too: they may surround the words of env -S */
     char *save = NULL;
     int is_value = 0;
     line[strcspn(line, "\r\n")] = '\0';
@@ -172,8 +176,9 @@ static int is_same_file(const char *a, const char *b) {
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Whether an interpreter is crun or torchrun: by its name, or because it is another link to our own
- * executable. The kernel takes the name as a path; env looks in PATH. */
+/* Returns whether an interpreter is crun or torchrun: it has one of these names, or it is the same
+ * file as our own executable (such as a link to it). An interpreter without a slash is compared
+ * both as a path, as the kernel takes it, and as found in PATH, as env(1) takes it. */
 static int is_launcher(const char *interpreter, const struct program_request *r) {
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
@@ -183,9 +188,9 @@ static int is_launcher(const char *interpreter, const struct program_request *r)
     return is_same_file(file, r->self);
 }
 
-/* Whether a script with this #! line is given to Python. A script whose #! line starts the
- * launcher is a Python script, because torchrun treats every script as one. Executing it would
- * start crun again, without end. */
+/* Returns whether a script that begins with `head`, a #! line, is run by Python instead of being
+ * executed. It is if the line names Python. It also is if the line names the launcher: torchrun
+ * runs every script with Python, and executing such a script would start crun again without end. */
 static int is_for_python(const char *head, const struct program_request *r) {
     char line[HEAD_MAX + 1];
     memcpy(line, head, sizeof(line));
@@ -193,8 +198,8 @@ static int is_for_python(const char *head, const struct program_request *r) {
     return interpreter != NULL && (is_python(interpreter) || is_launcher(interpreter, r));
 }
 
-/* Reads the first bytes of a regular file and adds a NUL. Returns how many, or -1 if it cannot be
- * read. */
+/* Reads the first bytes, at most HEAD_MAX, of a regular file into head[] and adds a NUL. Returns the
+ * number of bytes, or -1 if the file is not regular or cannot be read. */
 static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     struct stat st;
     int is_regular = stat(file, &st) == 0 && S_ISREG(st.st_mode);
@@ -204,7 +209,8 @@ static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     return len;
 }
 
-/* Whether executing `file` would start the launcher. */
+/* Returns whether `file` is a script whose #! line names the launcher, so that executing the file
+ * would start crun again. */
 static int starts_launcher(const char *file, const struct program_request *r) {
     char head[HEAD_MAX + 1];
     if (read_head(file, head) < 3 || memcmp(head, "#!", 2) != 0) return 0;
@@ -217,7 +223,9 @@ static int fail_mode(const char *program, struct cr_error *err) {
                    program, program);
 }
 
-/* Classifies a file without the suffix .py by its first bytes and its mode. */
+/* Decides by the first bytes whether a file without the suffix .py is executed (ELF, a script for
+ * another interpreter, or an unknown binary format) or run by Python. Fails if a file to be executed
+ * has no execute permission. */
 static int classify_head(const struct program_request *r, const char *head, size_t len,
                          enum program_kind *kind, struct cr_error *err) {
     const char *program = r->program;
@@ -232,7 +240,8 @@ static int classify_head(const struct program_request *r, const char *head, size
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
-        if (!executable) return fail_mode(program, err); /* else a format of binfmt_misc */
+        /* An executable file of an unknown format may be one that binfmt_misc handles. */
+        if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     }
     return 0;
@@ -260,7 +269,7 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     }
     if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
     *kind = KIND_PYTHON;
-    /* Reading from a pipe would take bytes away from Python. */
+    /* A file that is not regular may be a pipe: bytes that we read would be missing for Python. */
     if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0;
 
     char head[HEAD_MAX + 1] = "";
@@ -297,8 +306,9 @@ static int copy(char **argv, size_t *n, const char *text) {
     return argv[*n] != NULL ? ++*n, 1 : 0;
 }
 
-/* Makes argv of `first`, which it takes over, of `prefix` up to its first NULL, and of the
- * request's arguments. */
+/* Builds out->argv from `first`, from the words of `prefix` (up to its first NULL), and from the
+ * arguments of the request. It takes ownership of `first`, also on error. If `first` is NULL, an
+ * allocation by the caller has failed, and it returns -ENOMEM. */
 static int build(struct program *out, char *first, const char *const prefix[4],
                  const struct program_request *r, struct cr_error *err) {
     size_t n = 0, count = 6;
@@ -327,8 +337,9 @@ static int build_python(struct program *out, const char *const prefix[4],
     return build(out, python, prefix, r, err);
 }
 
-/* Checks that the interpreter of a script exists. Otherwise every worker would fail with an error
- * that names the script instead. A file that cannot be read is left to the kernel. */
+/* If `file` is a script, checks that the interpreter of its #! line exists. Without this check each
+ * worker would fail with "No such file", which seems to concern the script. A file that cannot be
+ * read is not checked: the kernel will report the error. */
 static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
     char head[HEAD_MAX + 1];
     ssize_t len = read_head(file, head);
@@ -336,7 +347,7 @@ static int check_interpreter(const char *program, const char *file, struct cr_er
 
     char *name = head + 2 + strspn(head + 2, " \t");
     char *end = name + strcspn(name, " \t\n");
-    if (end == head + len || end == name) return 0; /* longer than HEAD_MAX, or empty */
+    if (end == head + len || end == name) return 0; /* the line is cut at HEAD_MAX, or is empty */
     *end = '\0';
     if (access(name, X_OK) == 0) return 0;
     int code = -errno;
@@ -366,11 +377,12 @@ static int build_executable(struct program *out, char *file, const struct progra
 static int resolve_by_kind(struct program *out, const struct program_request *r,
                            struct cr_error *err) {
     enum program_kind kind = KIND_PYTHON;
-    int reads_stdin = strcmp(r->program, "-") == 0; /* for Python; a file of this name is "./-" */
+    /* PROGRAM "-" means that Python reads the script from stdin. A file named "-" is "./-". */
+    int reads_stdin = strcmp(r->program, "-") == 0;
     int rc = reads_stdin ? 0 : classify(r, &kind, err);
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
-        /* The interpreter would take a file name "-x" as an option. */
+        /* Python would take a file name such as "-x" for one of its options, so it gets "./-x". */
         int is_like_option = r->program[0] == '-' && !reads_stdin;
         CR_AUTO_FREE char *path = cr_asprintf("%s%s", is_like_option ? "./" : "", r->program);
         if (path == NULL) return fail_no_memory(err);

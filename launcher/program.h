@@ -1,4 +1,4 @@
-/* What is executed for each worker: an executable, or Python with a script.
+/* Decides what each worker executes: PROGRAM itself, or Python with PROGRAM as its script.
  *
  *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args   (beats --no-python)
  *   --no-python            PROGRAM args, found through PATH
@@ -11,32 +11,32 @@
  *                          suffix, a folder or archive with a __main__)
  *     no such file, no '/' PROGRAM args, found through PATH
  *
- * A script whose #! line starts crun or torchrun is given to Python: executing it would start crun
- * again.
+ * A script whose #! line names crun or torchrun is run by Python, because executing it would start
+ * crun again.
  *
- * PYTHON is $PYTHON_EXEC, else python3, else python from PATH. A program that cannot be run is
- * reported here, before anything is started. */
+ * PYTHON is $PYTHON_EXEC; if that is not set, python3 from PATH; if there is none, python. A program
+ * that cannot be run is an error here, before any worker starts. */
 #ifndef LAUNCHER_PROGRAM_H
 #define LAUNCHER_PROGRAM_H
 
 #include "base/error.h"
 
 struct program_request {
-    const char *program; /* as typed */
-    char *const *args;   /* NULL-terminated */
-    int module, no_python, run_path;
+    const char *program; /* PROGRAM as the user typed it */
+    char *const *args;   /* arguments of PROGRAM; NULL-terminated */
+    int module, no_python, run_path; /* whether the option of this name is set */
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
-    const char *path;        /* $PATH, or NULL for the usual folders */
-    const char *self;        /* a path of our own executable, or NULL */
+    const char *path;        /* $PATH; if NULL, DEFAULT_PATH of program.c is searched */
+    const char *self;        /* a path of crun's own executable; if NULL, it is not compared */
 };
 
 struct program {
     char **argv;       /* NULL-terminated; freed by program_done() */
-    const char *title; /* the program as typed, for reports; belongs to the request */
+    const char *title; /* for reports: the pointer `program` of the request */
 };
 
-/* Returns 0; or -ENOENT, -EACCES, -ENOEXEC, -EISDIR, -EINVAL, -ELOOP with a text that names the
- * program and the remedy. */
+/* Fills in *out. Returns 0; or a negative errno such as -ENOENT, -EACCES, -EISDIR, -EINVAL or
+ * -ELOOP, and sets err to a text that names the program and the remedy. */
 int program_resolve(const struct program_request *request, struct program *out,
                     struct cr_error *err);
 void program_done(struct program *p);

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECONDS_MAX 3.15e9 /* a century: far from any overflow in milliseconds */
+#define SECONDS_MAX 3.15e9 /* a century; sums of such times in milliseconds cannot overflow */
 #define RANK_MAX    1000000
 
 /* ---- pieces ---- */
 
-/* Finds the next item of a comma-separated list, without the blanks around it. Returns 0 when
- * there is none left. */
+/* Sets *item and *len to the next item of a comma-separated list, without the blanks around it, and
+ * moves *at behind it. Returns 1, or 0 at the end of the list. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');
@@ -34,7 +34,8 @@ static void copy_name(char out[VALUE_NAME_MAX], const char *text, size_t len) {
     (void) snprintf(out, VALUE_NAME_MAX, "%.*s", (int) len, text);
 }
 
-/* Reads digits and moves *at behind them. -1: there are none, or the number is too large. */
+/* Parses a number without a sign, moves *at behind its last digit and returns it. Returns -1 if
+ * there is no digit or the number is greater than RANK_MAX. */
 static int64_t read_digits(const char **at, const char *end) {
     int64_t value = 0;
     const char *start = *at;
@@ -207,12 +208,12 @@ void value_filters(const char *text, char *store, char **items, size_t *count) {
 /* ---- --rdzv-conf ---- */
 
 enum conf_kind {
-    CONF_SECONDS,         /* more than zero */
+    CONF_SECONDS,         /* a time greater than zero */
     CONF_SECONDS_OR_ZERO,
     CONF_COUNT,
     CONF_BOOL,
-    CONF_ACCEPTED,        /* torchrun has it; it has no effect here */
-    CONF_TAKEN,           /* an option of its own sets this */
+    CONF_ACCEPTED,        /* a key of torchrun that is accepted, but has no effect in crun */
+    CONF_TAKEN,           /* an error: a separate option, such as --rdzv-id, sets this */
 };
 
 static const struct conf_key {
@@ -235,7 +236,7 @@ static const struct conf_key {
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
     {"store_type", CONF_ACCEPTED, 0}, /* only "tcp": see set_conf() */
     {"use_libuv", CONF_ACCEPTED, 0},
-    {"rank", CONF_ACCEPTED, 0}, /* torchrun sets it to the node rank itself */
+    {"rank", CONF_ACCEPTED, 0}, /* torchrun overwrites it by --node-rank */
     {"backend", CONF_TAKEN, 0},
     {"endpoint", CONF_TAKEN, 0},
     {"run_id", CONF_TAKEN, 0},

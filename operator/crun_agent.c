@@ -1,8 +1,9 @@
-/* crun-agent: rendezvous and stores as a daemon, and an operator's view into jobs from outside.
+/* The program crun-agent: a daemon that hosts rendezvous and stores, and commands for operators.
  *
- * `serve` hosts the coordinator and the stores of any number of jobs, so that no training node is
- * special. `status` asks a coordinator for its jobs, `notify` asks nodes of a job to leave it, and
- * `dump` asks workers for their flight records. The last three also work with a crun that hosts. */
+ * `serve` hosts the coordinators and the stores of any number of jobs, so that none of the training
+ * nodes has to host them. `status` lists the jobs of a coordinator, `notify` requests nodes of a job
+ * to leave it, and `dump` requests flight records from workers. These three work with every
+ * coordinator, whether `crun-agent serve` or a crun hosts it. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"

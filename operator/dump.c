@@ -1,4 +1,4 @@
-/* crun-agent dump: asks the workers of a job for their flight records. */
+/* crun-agent dump: requests the workers of a job to write their flight records. */
 #include "operator/operator_internal.h"
 
 enum { JOB, NODE, HELP, OPTION_COUNT };
@@ -13,7 +13,7 @@ static const struct cr_option options[OPTION_COUNT] = {
 };
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
-    /* An order of kind 0 asks for flight records. */
+    /* `kind` stays 0, which in an order means a request for flight records. */
     struct rdzv_operate order = {.run_id = line->value[JOB],
                                  .host = line->value[NODE],
                                  .why = "asked for by an operator"};

@@ -30,7 +30,8 @@ static const struct cr_option options[OPTION_COUNT] = {
     [HELP] = CR_OPTION_HELP,
 };
 
-/* Fills in what the options say. Returns 0, or the exit status after printing what is wrong. */
+/* Fills in *order from the options. Returns 0; on error it prints the reason and returns the exit
+ * status. */
 static int read_order(const struct cr_command *command, const struct cr_command_line *line,
                       struct rdzv_operate *order) {
     int64_t seconds;

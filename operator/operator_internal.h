@@ -1,4 +1,5 @@
-/* What the commands of crun-agent share. Each command is one file, entered through its table. */
+/* Declarations that the commands of crun-agent share. Each command has a file of its own, which
+ * defines the cr_command that crun_agent.c lists: operator_serve, operator_status and so on. */
 #ifndef OPERATOR_INTERNAL_H
 #define OPERATOR_INTERNAL_H
 
@@ -6,21 +7,22 @@
 #include "base/program.h"
 #include "rendezvous/server.h"
 
-#define OPERATOR_PORT       29400 /* where nobody gives a port */
-#define OPERATOR_TIMEOUT_MS 10000 /* for a question and its whole answer */
+#define OPERATOR_PORT       29400 /* the port if the user gives none */
+#define OPERATOR_TIMEOUT_MS 10000 /* limit from connecting to the end of the answer */
 
 extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump;
 
-/* Parses the only argument, HOST:PORT. Returns 0, or the exit status after printing why not. */
+/* Parses the command's only argument, HOST:PORT, into *out. Returns 0; on error it prints the reason
+ * and returns the exit status. */
 int operator_read_where(const struct cr_command *command, const struct cr_command_line *line,
                         struct cr_endpoint *out);
 
-/* Sends an order to the coordinator at `where` and prints how many nodes were asked to follow it.
- * Returns the exit status. */
+/* Sends an order to the coordinator at `where` and prints to how many nodes the coordinator has
+ * forwarded it. Returns the exit status. */
 int operator_give_order(const struct cr_command *command, const struct cr_endpoint *where,
                         const struct rdzv_operate *order);
 
-/* The options that notify and dump have in common. */
+/* The table entry of --job, an option of both notify and dump. */
 #define OPERATOR_OPTION_JOB                                                                        \
     {.name = "job", .value_name = "ID", .help = "the job: what its nodes have as --rdzv-id"}
 

@@ -1,7 +1,8 @@
 /* crun-agent serve: hosts coordinators and stores until SIGTERM or SIGINT.
  *
- * The first line on stdout is the address, so that a script that asked for any free port can read
- * it. systemd gets READY at the same moment. Without load the process makes no system call. */
+ * When it listens, it prints its address as the first line on stdout, so that a script that has
+ * given port 0 learns the port, and reports READY=1 to systemd. While no job exists, the process
+ * sleeps in one system call: it has no periodic timer. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"
@@ -14,7 +15,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#define CLOSE_TIMEOUT_MS 30000 /* how long late nodes can learn how their job ended */
+#define CLOSE_TIMEOUT_MS 30000 /* how long the outcome of a job is kept for nodes that join late */
 
 struct daemon {
     uv_loop_t loop;
@@ -77,7 +78,7 @@ static int serve(const struct cr_command *command, const struct cr_endpoint *lis
                     in_use ? "; give another port, or 0 for any free one" : "");
         return CR_EXIT_FAILED;
     }
-    cr_log_never_wait(); /* a full stderr must not stop the heartbeats of jobs */
+    cr_log_never_wait(); /* if stderr is a full pipe, the keep-alives of jobs must go on */
     handle_signal(&d, &d.sigterm, SIGTERM);
     handle_signal(&d, &d.sigint, SIGINT);
     announce(listen, port);

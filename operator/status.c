@@ -1,4 +1,4 @@
-/* crun-agent status: what a coordinator knows of its jobs and of their nodes. */
+/* crun-agent status: prints a coordinator's list of jobs and their nodes, as text or as JSON. */
 #include "operator/operator_internal.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
 
 struct answer {
     json_t *jobs;
-    bool incomplete; /* a job or a node could not be added */
+    bool incomplete; /* a job or a node is missing, because adding it to `jobs` failed */
 };
 
 static void add(struct answer *a, json_t *list, json_t *item) {
@@ -62,7 +62,7 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
     add(a, a->jobs, job);
 }
 
-/* Nodes follow the job that they belong to. */
+/* Adds a node to the last job of the list: the coordinator sends each job before its nodes. */
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     struct answer *a = arg;
     json_t *node = json_pack(

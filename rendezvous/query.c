@@ -70,7 +70,7 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
     case RDZV_REFUSED: return cr_fail(err, -EPROTO, "the coordinator refuses: %s", m->refused.why);
     default: break;
     }
-    return cr_fail(err, -EPROTO, "refuse a %s message as an answer",
+    return cr_fail(err, -EPROTO, "the coordinator answered with an unexpected %s message",
                    rdzv_message_name((unsigned) m->type));
 }
 
@@ -81,11 +81,12 @@ static int receive(const struct query *q, int fd, struct cr_buffer *in) {
     ssize_t n = rc == 0 ? recv(fd, chunk, sizeof(chunk), 0) : -1;
     if (rc == 0 && n < 0) rc = -errno;
     if (rc < 0) {
-        return cr_fail(q->err, rc, "cannot hear the coordinator at '%s:%u': %s", q->where->host,
+        return cr_fail(q->err, rc, "no answer from the coordinator at '%s:%u': %s", q->where->host,
                        q->where->port, strerror(-rc));
     }
     if (n == 0) {
-        return cr_fail(q->err, -EPROTO, "'%s:%u' hung up; is a crun coordinator there?",
+        return cr_fail(q->err, -EPROTO,
+                       "'%s:%u' closed the connection; is a crun coordinator there?",
                        q->where->host, q->where->port);
     }
     rc = cr_buffer_append(in, chunk, (size_t) n);

@@ -39,13 +39,13 @@ struct rendezvous {
     bool lost_message;
     bool closing;
     void (*on_close)(void *arg);
-    /* why the job ends; sent to the other nodes when this node hosts and closes */
+    /* why this node leaves; if it hosts, the other nodes get this text */
     char leaves[RDZV_TEXT_MAX];
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
 
-/* ---- the end of every event ---- */
+/* ---- end_event(): the last call of every event ---- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -360,7 +360,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing: our timer, then the way and what is hosted, then everything ---- */
+/* ---- closing, in three steps: the timer; the way and what is hosted; the memory ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;

@@ -54,7 +54,7 @@ struct rendezvous_events {
      * empty. */
     void (*on_end)(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err);
 
-    /* ---- any of these may be NULL ---- */
+    /* ---- each of the callbacks below may be NULL ---- */
 
     /* The round will end soon: answer with rendezvous_change_answer(). If this callback is NULL,
      * the rendezvous answers that no worker counts steps, so that they can be stopped after any

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-/* ---- serving ---- */
+/* ---- serving nodes of other processes ---- */
 
 struct rendezvous_server;
 
@@ -27,7 +27,7 @@ int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t 
 void rendezvous_server_close(struct rendezvous_server *server, const char *why,
                              void (*on_close)(void *arg), void *arg);
 
-/* ---- asking: blocking, without a loop ---- */
+/* ---- an operator's questions and orders: blocking calls, without a loop ---- */
 
 /* Callbacks of rendezvous_status(): on_job for each job, followed by on_node for each node of that
  * job. */

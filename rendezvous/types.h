@@ -29,7 +29,8 @@ struct rendezvous_options {
     int standalone;
     uint32_t min_nodes, max_nodes;
     int64_t node_rank;           /* --node-rank, or -1 if it was not given */
-    /* --local-addr: the address this node publishes; NULL = the address with which it connects */
+    /* --local-addr: the address this node publishes; NULL = its address on the connection to the
+     * coordinator */
     const char *local_addr;
     const char *role;
     uint32_t local_world_size;   /* how many workers this node starts */

@@ -1,12 +1,13 @@
-/* The store: a server that speaks the protocol of torch's TCPStore, and clients of it.
+/* The public header of the store: a server that speaks the protocol of torch's TCPStore, and
+ * clients of such servers. Other rooms include this header only.
  *
- *   store/bytes/bytes.h           byte strings, lists, limits
- *   store/server/server.h   the server: key spaces on a thread of their own
+ *   store/bytes/bytes.h     byte strings, lists of them, limits
+ *   store/server/server.h   the server: any number of key spaces on one thread
  *   store/client/client.h   `struct store` and its calls; the TCP client; the file store
  *
- * This is the header that other rooms include. Keys are the keys that users name: the TCP
- * client puts torch's leading '/' in front of them. Keys and values may hold any bytes, NUL
- * included. The protocol is described in docs/protocols/store.md. */
+ * The calls take keys as users write them: the TCP client adds the leading '/' that torch's clients
+ * put in front of each key on the wire. Keys and values may hold any bytes, NUL included.
+ * docs/protocols/store.md describes the protocol. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 

@@ -1,4 +1,4 @@
-/* Which node gets which ranks: see assignment_internal.h. */
+/* Assigns ranks to the nodes of a round: see assignment_internal.h. */
 #include "rendezvous/coordinator/assignment_internal.h"
 
 #include "base/memory.h"
@@ -11,7 +11,8 @@
 
 static int compare_numbers(uint64_t a, uint64_t b) { return a < b ? -1 : a > b; }
 
-/* Text order, in which runs of digits compare as numbers: "n2" comes before "n10". */
+/* Compares texts in natural order: digits in a row are compared as one number, so "n2" comes before
+ * "n10". */
 static int compare_natural(const char *a, const char *b) {
     while (*a != '\0' && *b != '\0') {
         if (isdigit((unsigned char) *a) && isdigit((unsigned char) *b)) {
@@ -33,10 +34,10 @@ static int compare_natural(const char *a, const char *b) {
     return compare_numbers((unsigned char) *a, (unsigned char) *b);
 }
 
-/* The order of nodes that have no rank yet. */
+/* Defines the order in which nodes without a rank get the free ranks. */
 static int compare_identity(const void *pa, const void *pb) {
     const struct assignment_node *a = pa, *b = pb;
-    /* As an unsigned number, -1 (none asked for) comes after all ranks. */
+    /* -1 (no node rank requested) becomes the largest unsigned number, so it comes last */
     int order = compare_numbers((uint64_t) a->node_rank, (uint64_t) b->node_rank);
     if (order == 0) order = compare_natural(a->host, b->host);
     if (order == 0) order = compare_natural(a->addr, b->addr);
@@ -56,13 +57,13 @@ static int compare_role(const void *pa, const void *pb) {
     return order != 0 ? order : compare_numbers((*a)->group_rank, (*b)->group_rank);
 }
 
-/* The group ranks while they are given out. */
+/* The group ranks of the round, while they are being assigned. */
 struct slots {
-    unsigned char *taken; /* by group rank */
+    unsigned char *taken; /* for each group rank: 1 if a node has it */
     uint32_t count, lowest_free;
 };
 
-/* Returns whether the rank exists and was free. */
+/* Gives the rank to the node, and returns true, if the rank exists and is free. */
 static bool take(struct slots *s, struct assignment_node *node, int64_t rank) {
     if (rank < 0 || rank >= s->count || s->taken[rank]) return false;
     s->taken[rank] = 1;
@@ -75,7 +76,7 @@ static void take_lowest(struct slots *s, struct assignment_node *node) {
     (void) take(s, node, s->lowest_free);
 }
 
-/* A rank that the same host had last. */
+/* Gives the node a free rank that its host had before, if there is one, and returns true. */
 static bool take_departed(struct slots *s, struct assignment_node *node, char *const *departed,
                          uint32_t departed_count) {
     for (uint32_t r = 0; r < departed_count && r < s->count; r++) {
@@ -86,7 +87,7 @@ static bool take_departed(struct slots *s, struct assignment_node *node, char *c
     return false;
 }
 
-/* Nodes of the last round keep their ranks. */
+/* Gives the nodes of the last round the ranks that they had in it. */
 static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
                             struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -95,7 +96,7 @@ static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* Nodes that return get the rank that they, or their host, had before. */
+/* A node that was in an earlier round gets the rank that it, or a node of its host, had then. */
 static void give_old_ranks(struct slots *s, struct assignment_node *nodes, char *const *departed,
                            uint32_t departed_count, struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -107,7 +108,8 @@ static void give_old_ranks(struct slots *s, struct assignment_node *nodes, char 
     }
 }
 
-/* All other nodes get the free ranks: new nodes, and those whose rank does not exist any more. */
+/* Gives the free ranks to all other nodes: new nodes, and nodes whose old rank is beyond the size
+ * of this round. */
 static void give_free_ranks(struct slots *s, struct assignment_node *nodes,
                             struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -119,7 +121,8 @@ static void give_free_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* The array is sorted by role, then group rank: each run of one role gets ranks from 0. */
+/* Assigns role ranks. by_role is sorted by role and, within a role, by group rank; the workers of
+ * each role are counted from 0. */
 static void give_role_ranks(struct assignment_node **by_role, uint32_t n) {
     for (uint32_t start = 0, end; start < n; start = end) {
         uint32_t sum = 0;

@@ -1,10 +1,11 @@
-/* Which node gets which ranks. Pure.
+/* Assigns ranks to the nodes of a round. Pure.
  *
- * Ranks stay where they were. A node of the last round keeps its group rank. A node that returns
- * gets its old one back if it is free. Then the free ranks are filled, lowest first: by the node
- * rank that was asked for, then by host and address in natural order ("n2" before "n10"), then
- * by process id. Global ranks are contiguous on each node and follow the group ranks; role ranks
- * count the nodes of one role. */
+ * Nodes keep their group ranks where possible. A node of the last round keeps its group rank. A
+ * node that returns gets its old rank, or a rank that its host had, if it is free. The other nodes
+ * get the free ranks, the lowest first. Their order is: by the node rank that the user requests;
+ * without one by host and address in natural order ("n2" before "n10"), and by process id. Global
+ * ranks follow the group ranks and are contiguous on each node. Role ranks count the workers of one
+ * role. */
 #ifndef RENDEZVOUS_ASSIGNMENT_INTERNAL_H
 #define RENDEZVOUS_ASSIGNMENT_INTERNAL_H
 
@@ -12,27 +13,29 @@
 #include <stdint.h>
 
 struct assignment_node {
-    /* in; texts are borrowed */
+    /* input of assignment_make(); texts belong to the caller */
     void *owner;
     const char *host, *addr, *role;
     uint64_t pid, instance;
-    int64_t node_rank; /* asked for, or -1 */
-    int64_t kept_rank; /* group rank in the last round, or -1; unique */
-    int64_t old_rank;  /* an earlier group rank that the node remembers, or -1 */
+    int64_t node_rank; /* node rank that the user requests, or -1 */
+    int64_t kept_rank; /* group rank in the last round, or -1; no two nodes have the same */
+    int64_t old_rank;  /* group rank in an earlier round, as the node remembers it, or -1 */
     uint32_t local_world_size;
-    /* out */
+    /* output of assignment_make() */
     uint32_t group_rank, first_rank, first_role_rank, role_world_size;
 };
 
-/* How many nodes kept their rank, got an old one back, had to move, or are new; for the log. */
+/* How many nodes kept their rank, got an old rank back, had to change their rank, or are new. Used
+ * for a log line. */
 struct assignment_summary {
     uint32_t kept, returned, moved, fresh;
     uint32_t world_size;
 };
 
-/* Ranks the nodes and leaves them sorted by group rank. `departed` has, for each rank that no
- * node holds now, the host that held it last; NULL entries: unknown. With `fixed` the group rank
- * is the node rank, which the caller has checked. Returns 0 or -ENOMEM. */
+/* Assigns all ranks, and sorts `nodes` by group rank. `departed` has an element for each group
+ * rank: the host that had the rank last, if no node has it now; else, or if the host is unknown,
+ * NULL. If `fixed`, each group rank is the node rank; the caller has checked that these are valid.
+ * Returns 0 or -ENOMEM. */
 int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *departed,
                     uint32_t departed_count, bool fixed, struct assignment_summary *out);
 

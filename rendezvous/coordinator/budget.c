@@ -1,4 +1,4 @@
-/* How many restarts a job has left: see budget_internal.h. */
+/* Counts the restarts of a job: see budget_internal.h. */
 #include "rendezvous/coordinator/budget_internal.h"
 
 void budget_begin_round(struct budget *b) { b->charged = false; }

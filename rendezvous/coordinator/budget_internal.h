@@ -1,7 +1,7 @@
-/* How many restarts a job has left. Pure.
+/* Counts the restarts of a job, and how many it has left. Pure.
  *
- * A failure costs one restart, and one round costs one restart at most: when two workers of a round
- * fail, the second one has failed in a round that was over already. */
+ * A failed worker costs one restart. One round costs one restart at most: the first failure ends
+ * the round, so further workers that fail in it are part of the same restart. */
 #ifndef RENDEZVOUS_BUDGET_INTERNAL_H
 #define RENDEZVOUS_BUDGET_INTERNAL_H
 
@@ -10,13 +10,15 @@
 
 struct budget {
     uint32_t max_restarts, restart_count;
-    bool charged; /* for the current round */
+    bool charged; /* the current round has cost a restart already */
 };
 
 void budget_begin_round(struct budget *b);
-/* A worker failed in the current round. Returns false if the budget is spent: then the job ends. */
+/* Call this when a worker has failed in the current round. Returns false if no restart is left, so
+ * that the job must end. */
 bool budget_charge(struct budget *b);
-/* A node remembers so many restarts, from before this coordinator began. */
+/* Call this when a node reports that the job has had `restarts` restarts. A new coordinator learns
+ * in this way what its predecessor has counted. */
 void budget_remember(struct budget *b, uint32_t restarts);
 
 #endif

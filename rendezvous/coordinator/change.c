@@ -1,17 +1,18 @@
-/* The end of a round with notice: a node waits to be let in, or a node has given notice that it
- * leaves.
+/* The end of a round with notice, because a node waits to join, or because a node has given notice
+ * that it leaves.
  *
  *   announced: CHANGE to all nodes ───── all have answered ──────► set: CHANGE_AT, one agreed step
  *        │                                                               │ all are ready,
  *        │ no worker counts steps, or the time is up                     │ or the time is up
  *        └───────────────────────────► STOP ◄────────────────────────────┘
  *
- * A failure or a lost node meanwhile stops the round at once, and the change ends with it. */
+ * If a worker fails or a node is lost meanwhile, the round is stopped at once, and the change is
+ * void. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #define NOTICE_MAX_MS (INT64_C(1000) * 86400000)
 
-/* ---- announcing ---- */
+/* ---- announcing a change ---- */
 
 static void send_change(struct coordinator *c, struct coordinator_seat *s, uint32_t kind,
                         int64_t left_ms) {
@@ -39,8 +40,8 @@ void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, 
     coordinator_wake_by(c, c->change.until_ms);
 }
 
-/* Of two changes at a time the first one stays, but it must be over when the second one has to
- * be. */
+/* Call this when a second change comes while one is announced. The announced change goes on, but it
+ * must be over by until_ms, the deadline of the second one. */
 static void hasten(struct coordinator *c, int64_t until_ms) {
     c->change.is_hard = true;
     if (until_ms < c->change.until_ms) c->change.until_ms = until_ms;
@@ -64,8 +65,9 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 
 /* ---- the nodes' answers ---- */
 
-/* Workers may need time after the agreed step, for a checkpoint. They get it if nodes only wait
- * to be let in, up to the join timeout, and if they asked for it within the notice. */
+/* Gives the workers more time after the agreed step, for a checkpoint for example, up to
+ * join_timeout. They get it only if nodes wait to join, because a node that leaves cannot wait, and
+ * only if the answer came before the end of the notice. */
 static void extend(struct coordinator *c, int64_t now_ms, int64_t needs_ms) {
     struct coordinator_change *change = &c->change;
     if (needs_ms > c->join_timeout_ms) needs_ms = c->join_timeout_ms;
@@ -91,10 +93,10 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
     }
 }
 
-/* ---- the story ---- */
+/* ---- the step that is due ---- */
 
-/* The agreed step is one more than that of the furthest worker: it may have begun one more step
- * since it was asked, and no worker is beyond that. */
+/* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
+ * that worker may have begun one more step before it was frozen, and no worker can be further. */
 static void set_step(struct coordinator *c, int64_t now_ms) {
     struct rdzv_message m = {.type = RDZV_CHANGE_AT};
     m.change_at = (struct rdzv_change_at){.id = c->change.id,
@@ -113,7 +115,8 @@ void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms) {
     if (!c->change.is_set && !time_is_up && c->in_change[CHANGE_ASKED] > 0) return;
     if (running > 0 && !c->change.is_set && !time_is_up) set_step(c, now_ms);
     if (running > 0 && !time_is_up) return;
-    /* If the node that wanted to join has gone again, the same nodes form the next round. */
+    /* A node that has joined is part of the next round, so that round waits for a last call. If it
+     * has gone again, the same nodes as before form the next round at once. */
     if (c->in_state[SEAT_JOINED] > 0) c->members_changed = true;
     coordinator_stop_round(c, now_ms);
 }

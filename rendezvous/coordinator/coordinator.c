@@ -1,6 +1,6 @@
-/* The rules of coordinator.h: the phases, the messages of seated nodes, and
- * coordinator_reconcile(), which is the story: it looks at what is true, and takes the step that
- * follows. coordinator_internal.h says what is in the other files. */
+/* Implements coordinator.h: the phases, the messages of nodes with a seat, and
+ * coordinator_reconcile(), which takes the step that is due after each event.
+ * coordinator_internal.h lists what is in the other files. */
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
@@ -106,7 +106,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
     }
 }
 
-/* ---- the story ---- */
+/* ---- coordinator_reconcile(): the step that is due ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) return;
@@ -135,9 +135,9 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
 }
 
-/* ---- the messages of seated nodes ---- */
+/* ---- the messages of nodes with a seat ---- */
 
-/* A failure of an older round changes nothing: that round is over already. */
+/* Handles FAILED. A failure in an older round is ignored, because that round is over already. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
@@ -153,8 +153,9 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
     if (s->state == SEAT_RUNNING) seat_enter(c, s, SEAT_SUCCEEDED, now_ms);
 }
 
-/* The node's workers may still run, so the next round waits until the node has hung up. A second
- * LEAVE does not give it more time for that. */
+/* Handles LEAVE. The node's workers may still run, so the next round waits until the node has
+ * closed its connection. A second LEAVE is ignored; it would otherwise restart the time limit for
+ * that. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;
@@ -171,9 +172,9 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                           struct cr_error *err) {
-    if (c->phase == COORDINATOR_ENDED) return 0; /* END crossed this JOIN */
+    if (c->phase == COORDINATOR_ENDED) return 0; /* the node has sent JOIN before it received END */
     if (s->state != SEAT_STOPPING) {
-        return cr_fail(err, -EPROTO, "refuse a JOIN from a node that is %s",
+        return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));
     }
     seat_enter(c, s, SEAT_JOINED, now_ms);
@@ -202,16 +203,17 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     case RDZV_CHANGE_READY: coordinator_got_ready(c, seat, m->change_ready.id); break;
     case RDZV_NOTICE: coordinator_got_notice(c, now_ms, seat, &m->notice); break;
     default:
-        rc = cr_fail(err, -EPROTO, "refuse a %s message from a node",
+        rc = cr_fail(err, -EPROTO, "a node must not send a %s message",
                      rdzv_message_name((unsigned) m->type));
     }
     if (rc == 0) coordinator_reconcile(c, now_ms);
     return rc;
 }
 
-/* ---- nodes that go ---- */
+/* ---- nodes whose connection is gone ---- */
 
-/* A node whose workers had all ended well is not missed. A node that runs is: the round is over. */
+/* If all workers of the node had ended well, the round goes on without the node, which still counts
+ * as succeeded. If its workers were running, the round is stopped. */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why) {
     bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
@@ -238,7 +240,7 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 
-/* ---- orders from outside ---- */
+/* ---- orders of operators and of the host ---- */
 
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what) {
     struct rdzv_message m = {.type = RDZV_ASK_DUMP};

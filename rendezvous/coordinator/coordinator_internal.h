@@ -1,13 +1,13 @@
 /* What the files of rendezvous/coordinator share.
  *
- *     coordinator.c   the phases, the messages of seated nodes, and reconcile(), the story
- *     joining.c       what a JOIN must fulfil, and what follows from it
- *     seats.c         the table of nodes
- *     forming.c       when a round forms, with whom, and with which ranks (assignment.c)
+ *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
+ *     joining.c       checks a JOIN, and gives the node a seat
+ *     seats.c         the table of seats
+ *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
- *     limits.c        everything that time decides: leases, timeouts, the next deadline
- *     view.c          what operators, tests and the simulator can see */
+ *     limits.c        leases, time limits, and the next deadline
+ *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
@@ -18,29 +18,29 @@
 #define COORDINATOR_NEVER (-1)
 #define SEAT_NAME_MAX     320
 
-/* A node's part in the change that is announced. */
+/* What a node has done in the change that is announced. */
 enum seat_change {
-    CHANGE_NONE,  /* no part: it was not asked */
-    CHANGE_ASKED, /* has not answered yet */
-    CHANGE_RUNS,  /* will be ready after the agreed step */
-    CHANGE_READY, /* its workers may be stopped */
+    CHANGE_NONE,  /* the node was not sent CHANGE */
+    CHANGE_ASKED, /* CHANGE was sent, CHANGE_ANSWER has not come yet */
+    CHANGE_RUNS,  /* has answered; its workers run until the agreed step */
+    CHANGE_READY, /* its workers have made the agreed step, or count no steps */
     SEAT_CHANGE_COUNT
 };
 
-/* The change that is announced. There is at most one. */
+/* The change that is announced. There is at most one at a time. */
 struct coordinator_change {
-    bool open;         /* there is one */
-    bool is_set;       /* the agreed step is known */
-    bool is_hard;      /* a node leaves: workers cannot get more time */
+    bool open;         /* a change is announced */
+    bool is_set;       /* the agreed step was sent to the nodes */
+    bool is_hard;      /* a node leaves, so workers cannot get more time */
     uint64_t id;
-    int64_t notice_ms; /* answers until then may ask for more time */
-    int64_t until_ms;  /* the round is stopped then, ready or not */
-    int64_t step;      /* of the furthest worker so far; -1 = none counts steps */
+    int64_t notice_ms; /* end of the notice; an answer before it can extend until_ms */
+    int64_t until_ms;  /* time at which the round is stopped, even if nodes are not ready */
+    int64_t step;      /* steps of the furthest worker in the answers so far; -1 = none */
 };
 
 struct coordinator_seat {
     void *peer;
-    uint32_t index; /* in coordinator.seats */
+    uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
     bool local;
@@ -48,12 +48,13 @@ struct coordinator_seat {
     uint64_t pid, instance, connection;
     int64_t node_rank;
     uint32_t local_world_size;
-    int64_t group_rank;   /* in the last round of this coordinator; -1: was not in it */
-    int64_t old_rank;     /* an earlier one, as the node remembers it; -1 = none */
+    int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
+    int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
-    int64_t since_ms;     /* in this state since then */
-    int64_t heard_ms;     /* its last message came then */
-    int64_t suspected_ms; /* its lease was found to be over then; COORDINATOR_NEVER = it is not */
+    int64_t since_ms;     /* time at which the seat entered its state */
+    int64_t heard_ms;     /* time of the node's last message */
+    /* time at which limits.c first found the lease over, or COORDINATOR_NEVER */
+    int64_t suspected_ms;
 };
 
 struct coordinator {
@@ -61,48 +62,56 @@ struct coordinator {
     void *arg;
     char *run_id;
 
-    /* settings, from the job's first node */
+    /* settings of the job, from the JOIN of its first node */
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
 
     enum coordinator_phase phase;
-    uint64_t round;        /* the last round formed; valid if group_size is not 0 */
-    uint64_t next_round;   /* number of the next one */
+    uint64_t round;        /* number of the last round; valid if group_size is not 0 */
+    uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
-    int64_t forming_ms;    /* since then nodes wait, and no node is stopping its workers */
-    bool had_stopping;     /* a node was still stopping its workers at the last look */
-    int64_t last_call_ms;  /* when the last call ends; COORDINATOR_NEVER: the minimum is not here */
-    bool members_changed;  /* a node came or went since the last round formed */
-    uint32_t group_size;   /* nodes of the last round */
-    uint32_t world_size;   /* workers of the last round */
+    /* time since which nodes only wait for other nodes; join_timeout counts from it */
+    int64_t forming_ms;
+    bool had_stopping;     /* when reconcile last ran, a node was still stopping its workers */
+    /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */
+    int64_t last_call_ms;
+    bool members_changed;  /* a node has come or gone since the last round formed */
+    uint32_t group_size;   /* number of nodes in the last round */
+    uint32_t world_size;   /* number of workers in the last round */
     struct coordinator_change change;
-    uint32_t gone_after_success; /* nodes of this round that succeeded and have hung up since */
-    int outcome;           /* enum rendezvous_outcome, if ENDED */
-    char why[RDZV_TEXT_MAX]; /* why the round was stopped or the job ended */
+    /* nodes of the round that have succeeded and closed their connection */
+    uint32_t gone_after_success;
+    int outcome;           /* an enum rendezvous_outcome, valid in phase ENDED */
+    char why[RDZV_TEXT_MAX]; /* why the last round was stopped, or the job ended */
 
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
-    char **departed; /* by group rank: the host that had it last, if no node has it now */
+    /* for each group rank that no node has now: the host that had it last, or NULL */
+    char **departed;
     uint32_t departed_count;
-    int64_t wake_ms; /* coordinator_deadline() */
+    int64_t wake_ms; /* the next deadline; CR_FOREVER = none */
 };
 
 /* ---- coordinator.c ---- */
 
-/* Takes whatever step follows from what is true now. The last call of every event. */
+/* Compares the state with the rules and takes the step that is due: forms a round, announces a
+ * change, stops a round, or ends the job. Every event calls it at its end. */
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms);
 
-/* The only writer of the phase. */
+/* Sets the phase, and logs the change. No other function writes `phase`. */
 void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const char *why);
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why);
-/* Ends the running round for c->why: its nodes stop their workers and join again. */
+/* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
+ * and join again. */
 void coordinator_stop_round(struct coordinator *c, int64_t now_ms);
-/* Ends the job for c->why. Seats stay until their nodes hang up. */
+/* Ends the job: sends END with the reason c->why to all nodes. Their seats stay until their
+ * connections are gone. */
 void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome);
 
-/* A node's seat is empty from now on. `how`: what happened, after the node's name. */
+/* Frees the seat of a node that is gone, and stops the round if the node was running in it. The
+ * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
 
@@ -114,19 +123,21 @@ void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const 
 
 /* ---- seats.c ---- */
 
-/* NULL when memory is short. */
+/* Adds a seat in state JOINED. Returns NULL when memory is short. */
 struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                   const struct rdzv_join *join);
-/* Takes the seat out of the table and frees it. Remembers the host of its rank. */
+/* Removes the seat from the table and frees it. c->departed keeps the host of its group rank. */
 void seat_remove(struct coordinator *c, struct coordinator_seat *s);
 void seats_free(struct coordinator *c);
 
-/* The only writer of a seat's state. In the new state it has no part in a change. */
+/* Sets the seat's state, and its part in the change to CHANGE_NONE. No other function writes
+ * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
-/* The only writer of a seat's part in a change. */
+/* Sets the seat's part in the change. No other function writes `change`. */
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next);
-/* Host, address and process: several nodes may have one host name. */
+/* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
+ * enough, because several nodes may have the same. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
 /* ---- forming.c ---- */
@@ -135,7 +146,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
 
 /* ---- change.c ---- */
 
-/* Announces that the round ends within left_ms, for c->why. `kind`: enum rendezvous_change_kind. */
+/* Announces to the nodes of the round that it ends within left_ms, with the reason c->why. `kind`
+ * is an enum rendezvous_change_kind. */
 void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, int64_t left_ms);
 void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms);
 void coordinator_got_answer(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -146,9 +158,9 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 
 /* ---- limits.c ---- */
 
-/* There is something to do at when_ms, at the latest. */
+/* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);
-/* Finds the next deadline from scratch. */
+/* Computes the next deadline from all time limits of the job and its seats. */
 void coordinator_find_deadline(struct coordinator *c);
 
 #endif

@@ -1,5 +1,5 @@
-/* When a round forms, with which nodes, and what each node gets to know of it. assignment.c
- * decides the ranks. */
+/* Forms rounds: decides when a round begins and with which nodes, and sends each node its part of
+ * it (ROUND). assignment.c decides the ranks. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/assert.h"
@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- with which nodes ---- */
+/* ---- choosing the nodes ---- */
 
-/* Nodes of the last round come before spares; among equals, first come, first served. */
+/* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
+ * spares, and a node that has waited longer comes before another one. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
     int a_was_in = (*a)->group_rank >= 0, b_was_in = (*b)->group_rank >= 0;
@@ -41,17 +42,17 @@ static void describe_seat(struct coordinator_seat *s, struct assignment_node *ou
         .local_world_size = s->local_world_size};
 }
 
-/* ---- the round ---- */
+/* ---- making the round ---- */
 
-/* Everything about a round that is being formed. */
+/* The data of a round while it is being formed. */
 struct forming {
-    struct assignment_node *nodes; /* sorted by group rank once they are assigned */
+    struct assignment_node *nodes; /* sorted by group rank after assign() */
     uint32_t count;
     struct assignment_summary sum;
     struct coordinator_store store;
 };
 
-/* Room for the group ranks below n. */
+/* Makes c->departed long enough for the group ranks 0 to n - 1. */
 static int reserve_departed(struct coordinator *c, uint32_t n) {
     if (n <= c->departed_count) return 0;
     char **grown = realloc(c->departed, n * sizeof(*grown));
@@ -74,7 +75,7 @@ static int assign(struct coordinator *c, struct forming *f) {
     return rc < 0 ? rc : reserve_departed(c, f->nodes[f->count - 1].group_rank + 1);
 }
 
-/* A node that is not in the new round has no rank any more. */
+/* Stores the new ranks in the seats. A node that is not in the new round gets -1. */
 static void give_ranks(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->group_rank = -1;
     for (uint32_t i = 0; i < f->count; i++) {
@@ -101,7 +102,8 @@ static void send_round(struct coordinator *c, const struct forming *f, uint32_t 
     c->actions->send(c->arg, s->peer, &m);
 }
 
-/* "0=n1(0-7) 1=n2(8-15)", cut with an ellipsis. */
+/* Writes which ranks are on which host, as " 0=n1(0-7) 1=n2(8-15)". If `text` is too small for all
+ * nodes, it ends with an ellipsis. */
 static void describe_ranks(const struct forming *f, char *text, size_t room) {
     size_t len = 0;
     text[0] = '\0';
@@ -159,12 +161,13 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
     free(f.nodes);
 }
 
-/* ---- when ---- */
+/* ---- deciding when the round forms ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
     bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
-    /* The time to join counts from the moment at which the nodes only wait for each other. */
+    /* join_timeout counts from when no node stops workers any more, so that it only limits how long
+     * nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
@@ -173,7 +176,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
         return;
     }
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + c->last_call_timeout_ms;
-    if (has_stopping) return; /* these nodes join again, or leave */
+    if (has_stopping) return; /* wait until they have joined again, or left */
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
     else coordinator_wake_by(c, c->last_call_ms);

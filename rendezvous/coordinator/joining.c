@@ -1,5 +1,5 @@
-/* A node's JOIN: what it must fulfil, and what follows from it. A JOIN comes from the network,
- * so every number in it is checked before any of it counts. */
+/* Handles the JOIN of a node: checks it, and gives the node a seat. A JOIN comes from the network,
+ * so every number in it is checked before it is used. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 _Static_assert((uint64_t) RDZV_NODES_MAX * RDZV_LOCAL_WORLD_MAX <= INT32_MAX,
                "the rank of a worker may not fit into an int");
 
-/* Sends REFUSED with that text. Returns -EINVAL. */
+/* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
 static int refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -29,7 +29,7 @@ static int refuse(struct coordinator *c, void *peer, const char *fmt, ...) {
     return -EINVAL;
 }
 
-/* ---- what a JOIN must fulfil by itself ---- */
+/* ---- checks of a JOIN that do not depend on the job ---- */
 
 static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->min_nodes < 1 || j->min_nodes > j->max_nodes || j->max_nodes > RDZV_NODES_MAX) {
@@ -48,7 +48,8 @@ static int refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uin
                   rank, nodes - 1);
 }
 
-/* With fixed ranks a round has each node rank once, which works only with one number of nodes. */
+/* Checks a JOIN with fixed ranks. In every round each node rank must occur once, so the number of
+ * nodes must be fixed, too, and the node rank must be below it. */
 static int check_fixed_ranks(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->fixed_ranks == 0) return 0;
     if (j->min_nodes != j->max_nodes) {
@@ -72,8 +73,9 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
     return ok ? 0 : refuse(c, peer, "cannot join with such timeouts");
 }
 
-/* What a node remembers may become the coordinator's own counts. A number of rounds above the
- * bound is believed only if this coordinator has counted as many itself. */
+/* Checks the numbers of rounds and restarts that the node remembers, because they may become the
+ * coordinator's own counts (take_memories()). A number of rounds above RDZV_ROUNDS_SEEN_MAX is
+ * accepted only if this coordinator has counted as many itself. */
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
     if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
@@ -98,10 +100,10 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
     return rc;
 }
 
-/* ---- what it must fulfil in this job ---- */
+/* ---- checks of a JOIN against the job and its other nodes ---- */
 
-/* The job's settings may differ from those in this JOIN, so the rank is checked against the
- * job's. */
+/* Checks the node rank against the settings of the job, which may differ from those in this JOIN,
+ * and against the other nodes' ranks. */
 static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (!c->fixed_ranks) return 0;
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
@@ -119,9 +121,9 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
     return 0;
 }
 
-/* The same launcher may connect again before the coordinator notices that its old connection is
- * dead: then the old seat goes. A JOIN that arrives late over an older connection must not end
- * the newer one. */
+/* A launcher may connect again before the coordinator notices that its old connection is dead. In
+ * that case its old seat is removed. A JOIN from an older connection, which arrives late, is
+ * refused, because it must not replace the newer connection. */
 static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
                             const struct rdzv_join *j) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -136,7 +138,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     return 0;
 }
 
-/* ---- what follows ---- */
+/* ---- giving the node a seat ---- */
 
 static void take_settings(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
     c->min_nodes = j->min_nodes;
@@ -165,7 +167,8 @@ static void warn_of_other_settings(struct coordinator *c, const struct rdzv_join
                     c->max_nodes, c->budget.max_restarts);
 }
 
-/* The nodes' memories count if this coordinator is new and its predecessor is lost. */
+/* Takes over the counts of rounds and restarts that the node remembers, if they are larger. They
+ * are larger if this coordinator is new, because an earlier one was lost. */
 static void take_memories(struct coordinator *c, const struct rdzv_join *j) {
     if (j->rounds_seen > c->next_round) c->next_round = j->rounds_seen;
     budget_remember(&c->budget, j->restarts_seen);
@@ -187,8 +190,8 @@ static int refuse_after_the_end(struct coordinator *c, void *peer) {
     return -EPERM;
 }
 
-/* Returns 0 if the node may have a seat; else it has been sent the reason. The settings of the
- * first JOIN become the job's. */
+/* Returns 0 if the node may have a seat. Otherwise sends it the reason and returns a negative
+ * errno. The settings in the first JOIN become the job's. */
 static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;

@@ -1,5 +1,5 @@
-/* Everything that time decides: the lease of each node, the time to join, the time to stop
- * workers, and when the coordinator wants to be called next. */
+/* All time limits: each node's lease, the time to join, the time to stop workers, and the next
+ * deadline of the coordinator. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The least time that a node gets to stop its workers: more than any grace in use. */
+/* Least time that a node gets to stop its workers, in ms; longer than usual graces. */
 #define STOP_LIMIT_MS INT64_C(120000)
 
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms) {
@@ -20,7 +20,7 @@ int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
 
 static int64_t max_ms(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* When the time of this seat in its state is up. See SEAT_STATES in coordinator.h. */
+/* Returns the time at which the seat must have left its state. See SEAT_STATES in coordinator.h. */
 static int64_t state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     if (c->phase != COORDINATOR_FORMING) return CR_FOREVER;
     if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) {
@@ -30,7 +30,8 @@ static int64_t state_limit(const struct coordinator *c, const struct coordinator
     return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
 }
 
-/* The hosts that have joined, for a message that leaves the reader to see which did not. */
+/* Lists the hosts that have joined, for the error about a timeout; from the list the user can see
+ * which nodes are missing. */
 static void list_hosts(const struct coordinator *c, char *out, size_t room) {
     size_t len = 0;
     for (uint32_t i = 0; i < c->seat_count && len + 80 < room; i++) {
@@ -78,10 +79,11 @@ static int64_t lease_limit(const struct coordinator *c, const struct coordinator
     return s->heard_ms + c->lease_ms;
 }
 
-/* A silent node is judged in two looks, an eighth of the lease apart. If this process was
- * stopped or slow, the node's messages are waiting to be read; they are read between the two
- * looks. A second look that comes late itself counts as a first one. Returns whether the node is
- * lost. */
+/* Returns whether a silent node is lost, which takes two checks. The first check after the end of
+ * the lease only notes the time; the second one, an eighth of the lease later, decides. If this
+ * process was stopped or slow, the node's messages are waiting in the socket, and they are read
+ * between the two checks. If the second check comes late, this process was slow again, so that
+ * check counts as a first one. */
 static bool lease_is_over(struct coordinator *c, struct coordinator_seat *s, int64_t now_ms) {
     if (now_ms < lease_limit(c, s)) return false;
     bool is_first = s->suspected_ms == COORDINATOR_NEVER;
@@ -100,7 +102,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     coordinator_lost(c, now_ms, s, why);
 }
 
-/* ---- the tick ---- */
+/* ---- coordinator_tick() and the next deadline ---- */
 
 void coordinator_find_deadline(struct coordinator *c) {
     c->wake_ms = CR_FOREVER;
@@ -118,11 +120,11 @@ void coordinator_find_deadline(struct coordinator *c) {
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     if (now_ms < c->wake_ms) return;
-    /* The last call comes first: a node whose time to join ends in the same moment is in the
-     * round. */
+    /* Before the time limits, check whether the last call is over: if it ends together with a
+     * node's time to join, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
-        if (i >= c->seat_count) continue; /* seats move when one is vacated */
+        if (i >= c->seat_count) continue; /* a seat was freed, so the table is shorter */
         struct coordinator_seat *s = c->seats[i];
         if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
         else if (now_ms >= state_limit(c, s)) time_is_up(c, now_ms, s);

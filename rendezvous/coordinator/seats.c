@@ -1,5 +1,6 @@
-/* The table of nodes: one seat for each, from its JOIN until it is gone. Counts of the seats in
- * each state are kept beside the table, because reconcile() asks for them after every event. */
+/* The table of seats: one for each node, from its JOIN until its connection is gone. The table also
+ * counts the seats in each state, because coordinator_reconcile() needs these counts after every
+ * event. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     s->since_ms = now_ms;
 }
 
-/* ---- making ---- */
+/* ---- adding a seat ---- */
 
 static int reserve(struct coordinator *c) {
     if (c->seat_count < c->seat_cap) return 0;
@@ -79,9 +80,10 @@ struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *p
     return s;
 }
 
-/* ---- removing ---- */
+/* ---- removing a seat ---- */
 
-/* So that the same host can get the rank back. Without memory only that is lost. */
+/* Notes the host of a rank that becomes free, so that a node of that host can get the rank back. If
+ * memory is short, the host is not noted, and the node gets any free rank. */
 static void note_departed(struct coordinator *c, const struct coordinator_seat *s) {
     if (s->group_rank < 0 || (uint64_t) s->group_rank >= c->departed_count) return;
     free(c->departed[s->group_rank]);

@@ -1,4 +1,4 @@
-/* What operators, tests and the simulator can see of a coordinator, and the names of its states. */
+/* Copies a coordinator's state for operators, tests and the simulator, and names its states. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <string.h>
@@ -23,8 +23,8 @@ const char *seat_state_name(uint32_t state) {
     }
 }
 
-/* How many nodes are missing before a round can form: those that are stopping their workers, and
- * those that the minimum needs beyond them. */
+/* Returns how many nodes are missing before a round can form: nodes that still stop their workers,
+ * and, if these and the waiting nodes are fewer than min_nodes, the difference. */
 static uint32_t count_awaited(const struct coordinator *c) {
     uint32_t stopping = c->in_state[SEAT_STOPPING], here = c->in_state[SEAT_JOINED] + stopping;
     if (c->phase != COORDINATOR_FORMING) return 0;

@@ -1,8 +1,8 @@
-/* Connections of nodes, from the store's thread to the agent's loop.
+/* Passes connections of nodes from the store's thread to the agent's loop.
  *
- * Nodes connect to the store's port. The store's server passes on every connection that opens
- * with the magic number of the rendezvous, on its own thread. The connection is put into a queue
- * here, and an async handle wakes the loop. */
+ * Nodes connect to a port of the store's server. If a connection begins with RDZV_MAGIC instead of
+ * a store request, the server's thread calls on_handoff(), which puts the connection into a queue
+ * and wakes the loop with an async handle. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/cleanup.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs on the store's thread. */
+/* Takes over a connection from the store's server. Runs on the store's thread. */
 static void on_handoff(void *arg, const struct store_handoff *from) {
     struct coordinator_host *host = arg;
     struct handoff *h = malloc(sizeof(*h) + from->len);

@@ -1,4 +1,4 @@
-/* A host as a whole: opening, the end of every event, taking over and being deposed, closing. */
+/* The host as a whole: opening, the last step of every event, elections, closing. */
 #include "rendezvous/host/host.h"
 
 #include "base/assert.h"
@@ -11,7 +11,7 @@
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
-/* ---- the end of every event ---- */
+/* ---- host_end_event(): the last call of every event ---- */
 
 static void on_timer(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
@@ -31,7 +31,8 @@ static void arm_timer(struct coordinator_host *host) {
 
 static void close_handles(struct coordinator_host *host);
 
-/* Sends what the event has queued, closes what is over, and sets the next deadline. */
+/* The last call of every event: sends the bytes that the event has queued, closes the connections
+ * that are over, and sets the timer to the next deadline. */
 void host_end_event(struct coordinator_host *host) {
     while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
     if (!host->closing) arm_timer(host);
@@ -40,7 +41,7 @@ void host_end_event(struct coordinator_host *host) {
 
 /* ---- opening ---- */
 
-/* No connection is handed over by the store's thread after this. */
+/* Closes all stores and stops the store's thread, so that on_handoff() is not called any more. */
 static void close_stores(struct coordinator_host *host) {
     store_space_close(host->spare);
     store_space_close(host->door);
@@ -77,13 +78,14 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     return NULL;
 }
 
-/* Whether nodes of other processes may connect. */
+/* Returns whether nodes of other processes may connect. */
 static bool wants_nodes(const struct coordinator_host_options *o) {
     return !o->alone && (o->store_port != 0 || o->listen_host != NULL);
 }
 
-/* Handoffs are accepted before the first port is open. So a node that connects at once is kept
- * until the host listens, and is not turned away. */
+/* Starts the store's server and opens its ports. host_accept_handoffs() comes before the first port
+ * is open; otherwise the server would take a node that connects at once for a client of the store,
+ * and close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
     int rc = store_server_start(NULL, &host->store, err);
@@ -137,7 +139,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     host_end_event(host);
 }
 
-/* ---- closing: the last message to all nodes, their hanging up, our handles, the stores ---- */
+/* ---- closing, in order: END to all nodes; wait until they close; stores; libuv handles ---- */
 
 static void on_handle_closed(uv_handle_t *handle) {
     struct coordinator_host *host = handle->data;

@@ -1,8 +1,10 @@
-/* Hosting: the store's server, the coordinators of the jobs, and the nodes that are connected to
- * them. The libuv shell around rendezvous/coordinator, and the door of rendezvous/host.
+/* Hosting: the store's server, the coordinators of one or more jobs, and the connections of nodes
+ * to them. It is the libuv shell around rendezvous/coordinator. This header is the door of
+ * rendezvous/host.
  *
- * Every round has a key space of its own. Normally that is a new port, which is open before the
- * old one is closed. With a fixed port (backend static) the key space is cleared between rounds. */
+ * Every round has a key space of its own. Normally it has a new port, which is opened before the
+ * last round's port is closed. With a fixed port (backend static) there is only one key space,
+ * which is cleared between rounds. */
 #ifndef RENDEZVOUS_HOST_H
 #define RENDEZVOUS_HOST_H
 
@@ -14,53 +16,60 @@
 #include <uv.h>
 
 struct coordinator_host;
-struct host_peer; /* one connected node */
+struct host_peer; /* one connection of a node or an operator */
 
 struct coordinator_host_options {
-    const char *store_host; /* where the stores of the rounds listen; "" = all interfaces */
-    uint16_t store_port;    /* 0 = a new port for each round, else this one for all rounds */
-    const char *store_addr; /* numeric address that workers get; NULL = store_host */
-    /* Where nodes of other processes connect, unless the stores have a fixed port: then they
-     * connect there. NULL and no fixed port: no other process can connect. */
+    const char *store_host; /* address at which the rounds' stores listen; "" = all interfaces */
+    uint16_t store_port;    /* port of all rounds' stores; 0 = a new port for each round */
+    const char *store_addr; /* numeric address of the store that workers get; NULL = store_host */
+    /* Address at which nodes of other processes connect. If store_port is not 0, they connect to
+     * that port instead. If listen_host is NULL and store_port is 0, no other process can
+     * connect. */
     const char *listen_host;
-    uint16_t listen_port;   /* 0 = any free one */
-    bool alone;             /* the job has one node, which is in this process */
-    bool jobs_come_later;   /* opens no store ahead of the first round */
-    bool elected;           /* refuses nodes until coordinator_host_lead() */
+    uint16_t listen_port;   /* port for listen_host; 0 = any free port */
+    bool alone;             /* the job has only one node, which is in this process */
+    bool jobs_come_later;   /* do not open a store before the first round forms */
+    bool elected;           /* refuse nodes until coordinator_host_lead() is called */
     int64_t close_timeout_ms;
 };
 
-/* Starts the store's thread, listens for nodes and opens the store of the first round. Copies
- * what it needs. Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL… with a text that names the address. */
+/* Starts the store's thread, listens for nodes, and opens the store of the first round. Copies the
+ * options. Returns 0, or a negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a
+ * text that names the address. */
 int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
                           struct coordinator_host **out, struct cr_error *err);
 
-uint16_t coordinator_host_port(const struct coordinator_host *host); /* where nodes connect */
+/* the port to which nodes connect */
+uint16_t coordinator_host_port(const struct coordinator_host *host);
 
-/* Connects a node of this process. `deliver` gets bytes for the member and must only queue them;
- * it is called with NULL when the coordinator hangs up. Returns NULL when memory is short. */
+/* Connects a node of this process to its coordinator. The host calls `deliver` with bytes for the
+ * node's member; `deliver` must only queue them. It is called with NULL when the coordinator closes
+ * the connection. Returns NULL when memory is short. */
 struct host_peer *coordinator_host_add_local(struct coordinator_host *host,
                                              void (*deliver)(void *arg, const char *data,
                                                              size_t len),
                                              void *arg);
-/* Bytes from that node. */
+/* Call this with bytes that the node of this process sends. */
 void host_peer_receive(struct host_peer *peer, const char *data, size_t len);
-/* The node has hung up. Frees the peer; `deliver` is not called any more. */
+/* Call this when the node of this process has closed its connection. It frees the peer; `deliver`
+ * is not called any more. */
 void host_peer_gone(struct host_peer *peer, const char *why);
 
-/* An elected host takes over: from now on it serves nodes, with this epoch and without any
- * memory. */
+/* Call this when etcd has elected this host. From now on it serves nodes, with this epoch. It knows
+ * nothing about the job yet; rounds and restarts so far come from the nodes' JOINs. */
 void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch);
-/* It is not the coordinator any more: closes all connections and forgets the jobs of their
- * nodes. */
+/* Call this when this host is not the elected coordinator any more. It closes all connections and
+ * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
 
 /* Ends all jobs with the outcome LOST and sends `why` to their nodes. Closes nothing yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Abandons the jobs, waits until the remote nodes have hung up (close_timeout_ms at most),
- * closes the stores and frees. With `why` NULL the jobs go on elsewhere: they are deposed
- * instead of abandoned. The local peer must be gone. */
+/* Calls coordinator_host_abandon(), waits until the remote nodes have closed their connections
+ * (close_timeout_ms at most), closes the stores, frees the host and calls on_close. If `why` is
+ * NULL, the jobs continue under another coordinator, so they are not ended, but freed as by
+ * coordinator_host_depose(). The caller must have called host_peer_gone() for the node of this
+ * process before. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);
 

@@ -1,9 +1,11 @@
-/* What the files of rendezvous/host share. host.c opens and closes, and ends every event; jobs.c
- * has the coordinators and their stores; peers.c the connected nodes; operators.c the questions
- * and orders from outside; handoff.c brings connections from the store's thread.
+/* What the files of rendezvous/host share. host.c opens and closes the host, and has the last step
+ * of every event. jobs.c has the coordinators and their stores, peers.c the connected nodes,
+ * operators.c the answers to operators, and handoff.c takes over connections from the store's
+ * thread.
  *
- * A coordinator never frees a peer: its actions only queue bytes and mark the peer.
- * host_end_event(), the last call of every event, sends the bytes and closes what is over. */
+ * A coordinator's actions never free a peer, because the coordinator may still use it: they only
+ * queue bytes and put the peer into host->unsent. host_end_event(), the last call of every event,
+ * sends the bytes and closes the connections that are over. */
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 
@@ -14,44 +16,45 @@
 
 #include <sys/queue.h>
 
-/* One job: a coordinator and the key space of its current round. */
+/* One job: its coordinator, and the key space of its current round. */
 struct host_job {
-    LIST_ENTRY(host_job) entry; /* in host->jobs */
+    LIST_ENTRY(host_job) entry; /* element of host->jobs */
     struct coordinator_host *host;
     char *run_id;
     struct coordinator *coordinator;
     struct store_space *space;
-    uint32_t peers;    /* connections of this job */
-    int64_t forget_ms; /* if it has no connection until then, the job is forgotten */
+    uint32_t peers;    /* number of connections of this job */
+    int64_t forget_ms; /* when peers is 0: time at which the job is freed */
 };
 
-/* One connection of a node or an operator. */
+/* One connection of a node or an operator to this host. */
 struct host_peer {
-    LIST_ENTRY(host_peer) entry; /* in host->peers */
+    LIST_ENTRY(host_peer) entry; /* element of host->peers */
     LIST_ENTRY(host_peer) unsent_entry;
-    bool is_unsent;                /* in host->unsent: host_end_event() has to look at it */
+    bool is_unsent;                /* the peer is in host->unsent; host_end_event() flushes it */
     struct coordinator_host *host;
-    struct host_job *job;          /* NULL before HELLO */
-    struct coordinator_seat *seat; /* NULL before JOIN, and after the coordinator hung up */
+    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
 
-    /* a node of this process */
+    /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
     void *deliver_arg;
 
-    /* a remote node */
+    /* used only if the node is in another process */
     uv_tcp_t tcp;
-    uv_timer_t timer;         /* the session's deadline … */
-    int64_t armed_ms;         /* … for which the timer is set; CR_FOREVER: it is not */
+    uv_timer_t timer;         /* runs until host_session_deadline() */
+    int64_t armed_ms;         /* deadline to which `timer` is set; CR_FOREVER = it is stopped */
     uv_write_t write;
     uv_shutdown_t shutdown;
-    struct cr_buffer writing; /* what the kernel has not taken yet */
+    struct cr_buffer writing; /* bytes of the uv_write() that is under way */
     bool write_busy, shut, closing;
     int open_handles;
 };
 
-/* A connection on its way from the store's thread to the agent's loop. */
+/* A connection that is being passed from the store's thread to the agent's loop, with the bytes
+ * that were already read from it. */
 struct handoff {
     STAILQ_ENTRY(handoff) entry;
     int fd;
@@ -62,28 +65,31 @@ struct handoff {
 struct coordinator_host {
     uv_loop_t *loop;
     struct store_server *store;
-    struct store_space *door; /* where nodes connect, unless the stores have a fixed port */
+    /* the port to which nodes connect; NULL if they connect to the store's fixed port */
+    struct store_space *door;
     char *store_host;
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
     struct host_session_terms terms;
 
-    struct store_space *spare; /* opened ahead for the first round, with its port */
+    /* store of the first round, opened at the start so that errors show there; NULL once used */
+    struct store_space *spare;
     uint16_t spare_port, door_port;
     LIST_HEAD(host_jobs, host_job) jobs;
     LIST_HEAD(host_peers, host_peer) peers;
     LIST_HEAD(host_unsent, host_peer) unsent;
 
-    uv_mutex_t lock;   /* of the next two */
+    uv_mutex_t lock;   /* protects `handoffs` and `listens` */
     STAILQ_HEAD(host_handoffs, handoff) handoffs;
-    bool listens;      /* `wake` exists */
-    uv_async_t wake;   /* from the store's thread */
-    uv_timer_t timer; /* the jobs' next deadline; while closing: the end of the wait */
+    bool listens;      /* `wake` is initialised, so it may be sent */
+    uv_async_t wake;   /* sent by the store's thread */
+    /* runs until host_jobs_deadline(); while closing, until the nodes must have hung up */
+    uv_timer_t timer;
     char read_buffer[65536];
 
     bool closing, closing_handles;
     int open_handles;
-    char why[256]; /* why it closes */
+    char why[256]; /* why the host closes */
     void (*on_close)(void *arg);
     void *on_close_arg;
 };
@@ -95,16 +101,18 @@ void host_end_event(struct coordinator_host *host);
 
 /* ---- jobs.c ---- */
 
-/* The job of that id, or NULL. */
+/* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* The same, but makes the job if there is none. NULL when memory is short. */
+/* Returns the job with that run id, which it creates if there is none; NULL when memory is
+ * short. */
 struct host_job *host_get_job(struct coordinator_host *host, const char *run_id);
-/* The job has one connection less. After the last one it is kept for close_timeout_ms, so that late
- * nodes learn how it ended. */
+/* Call this when a connection of the job is gone. After its last connection the job is kept for
+ * close_timeout_ms, so that late nodes still get the message how the job ended. */
 void host_drop_job(struct host_job *job);
 void host_free_jobs(struct coordinator_host *host);
 void host_close_spaces(struct coordinator_host *host);
-/* The time of host_jobs_deadline() has come: the coordinators' deadlines, and jobs to forget. */
+/* Call this at host_jobs_deadline(). It calls the coordinators whose deadlines have come, and frees
+ * jobs that have had no connection for close_timeout_ms. */
 void host_tick_jobs(struct coordinator_host *host);
 int64_t host_jobs_deadline(const struct coordinator_host *host);
 bool host_has_running_job(const struct coordinator_host *host);
@@ -114,16 +122,19 @@ int host_open_space(struct coordinator_host *host, struct store_space **space, u
 
 /* ---- peers.c ---- */
 
-/* Takes the descriptor, and handles the bytes that were read from it already. */
+/* Adds the connection of a remote node, and handles the bytes that were already read from it. The
+ * host owns `fd` from now on. */
 void host_add_remote(struct coordinator_host *host, int fd, const char *data, size_t len);
-/* Queues a message, or the end of the session. */
+/* host_peer_send() queues a message, host_peer_hang_up() the end of the session. */
 void host_peer_send(struct host_peer *peer, const struct rdzv_message *m);
 void host_peer_hang_up(struct host_peer *peer);
-/* Sends what is queued, and closes what is over. */
+/* Sends the peer's queued bytes, and closes its connection if the session is over. */
 void host_peer_flush(struct host_peer *peer);
-/* A remote peer: closes the connection. The node's seat is empty from now on. */
+/* Closes the connection of a remote node. Its coordinator frees the node's seat
+ * (coordinator_lost()). */
 void host_peer_close(struct host_peer *peer, const char *why);
-/* The same, but without coordinator_lost(), because the coordinator is freed as well. */
+/* Closes the connection of a remote node without coordinator_lost(), because the caller frees the
+ * coordinator as well. */
 void host_peer_forget(struct host_peer *peer, const char *why);
 
 /* ---- operators.c ---- */
@@ -134,8 +145,8 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
 
 /* ---- handoff.c ---- */
 
-/* Accepts connections that open with the rendezvous' magic number. They wait until
- * host_start_listening(). */
+/* Makes the store's server pass on connections that begin with RDZV_MAGIC. They are queued until
+ * host_start_listening() is called. Returns 0, or a negative errno and a text in err. */
 int host_accept_handoffs(struct coordinator_host *host, struct cr_error *err);
 int host_start_listening(struct coordinator_host *host, struct cr_error *err);
 void host_free_handoffs(struct coordinator_host *host);

@@ -1,5 +1,5 @@
-/* The jobs of a host: for each run id a coordinator, its actions, and the key space of its
- * round. */
+/* The jobs of a host: for each run id a coordinator, the actions that the coordinator calls, and
+ * the key space of the current round. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -37,7 +37,9 @@ int host_open_space(struct coordinator_host *host, struct store_space **space, u
     return store_server_open(host->store, host->store_host, host->store_port, space, port, err);
 }
 
-/* Opens the new round's key space before the last round's is closed, so that their ports differ. */
+/* Opens the key space of the new round before it closes that of the last round. Both are open for a
+ * moment, so the kernel gives them different ports, and late workers of the last round cannot reach
+ * the new store. */
 static int replace_space(struct host_job *job, uint16_t *port, struct cr_error *err) {
     struct store_space *fresh = NULL;
     int rc = host_open_space(job->host, &fresh, port, err);
@@ -73,7 +75,7 @@ static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
     .wants_log = job_wants_log};
 
-/* ---- coming and going ---- */
+/* ---- adding and freeing jobs ---- */
 
 static void job_free(struct host_job *job) {
     if (job == NULL) return;
@@ -131,7 +133,7 @@ void host_close_spaces(struct coordinator_host *host) {
     }
 }
 
-/* ---- time ---- */
+/* ---- deadlines ---- */
 
 int64_t host_jobs_deadline(const struct coordinator_host *host) {
     int64_t when_ms = CR_FOREVER;

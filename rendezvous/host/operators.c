@@ -1,4 +1,4 @@
-/* What operators ask of a host: the status of all jobs, and orders to the nodes of one. */
+/* Answers operators: the status of all jobs, and orders to the nodes of one job. */
 #include "rendezvous/host/host_internal.h"
 
 #include "rendezvous/coordinator/coordinator.h"
@@ -50,13 +50,13 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
     struct host_job *job = host_find_job(peer->host, o->run_id);
     if (job == NULL) {
         return cr_fail(err, -ENOENT,
-                       "there is no job '%.200s'; crun-agent status shows what there is",
+                       "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
     m.operated.nodes = coordinator_operate(job->coordinator, o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
-                       "the job has no such node: '%.200s'; crun-agent status shows what there is",
+                       "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
     host_peer_send(peer, &m);

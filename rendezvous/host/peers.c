@@ -1,6 +1,6 @@
-/* The connected nodes of a host: a session each, and around it the transport. A remote node has
- * a TCP connection; a node of this process has two queues of bytes, which rendezvous/way
- * empties. */
+/* The connections of nodes and operators to a host. Each has a host_session, which handles the
+ * protocol, and a transport. The transport of a remote node is a TCP connection; that of a node of
+ * this process are the two buffers of rendezvous/way/local_way.c. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define UNREAD_MAX ((size_t) 1 << 20) /* bytes that a node may leave unread */
+/* most bytes queued for a node; with more, its connection is closed */
+#define UNREAD_MAX ((size_t) 1 << 20)
 
 static void mark_unsent(struct host_peer *peer) {
     if (peer->is_unsent) return;
@@ -77,7 +78,7 @@ static const struct host_session_actions session_actions = {
     .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
     .on_status = on_status, .on_operate = on_operate, .log = on_log};
 
-/* ---- coming and going ---- */
+/* ---- adding and closing peers ---- */
 
 static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
     struct host_peer *peer = calloc(1, sizeof(*peer));
@@ -227,7 +228,8 @@ static void on_written(uv_write_t *req, int status) {
     host_end_event(host);
 }
 
-/* Gives the kernel what it takes now, and queues the rest. */
+/* Passes as many of the peer's bytes to the kernel as it accepts now, and starts a uv_write() for
+ * the rest. */
 static void peer_write(struct host_peer *peer) {
     struct cr_buffer *out = &peer->session.out;
     uv_stream_t *stream = (uv_stream_t *) &peer->tcp;
@@ -249,7 +251,9 @@ static void peer_write(struct host_peer *peer) {
 
 static void on_shut(uv_shutdown_t *req, int status) {
     (void) req;
-    (void) status; /* the node's end-of-file, or the session's deadline, ends the connection */
+    /* on an error, end-of-file from the node or the session's deadline still closes the
+     * connection */
+    (void) status;
 }
 
 static void flush_remote(struct host_peer *peer) {
@@ -267,7 +271,7 @@ static void flush_remote(struct host_peer *peer) {
     if (peer->closing) return;
     arm_peer_timer(peer);
     if (s->state != HOST_SESSION_CLOSING || s->out.len > 0 || peer->shut) return;
-    peer->shut = true; /* libuv does it when what it has queued is written */
+    peer->shut = true; /* libuv shuts down the connection only after the queued writes */
     (void) uv_shutdown(&peer->shutdown, (uv_stream_t *) &peer->tcp, on_shut);
 }
 

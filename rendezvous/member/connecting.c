@@ -1,4 +1,4 @@
-/* When a member tries to connect: see connecting_internal.h. */
+/* Decides when a member tries to connect: see connecting_internal.h. */
 #include "rendezvous/member/connecting_internal.h"
 
 #include "base/clock.h"
@@ -23,8 +23,8 @@ void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms) {
 
 void connecting_connected(struct connecting *c) { c->until_ms = CR_FOREVER; }
 
-/* Returns 50 % to 100 % of `ms`, so that many nodes do not come back at the same moment. The
- * generator is splitmix64. */
+/* Returns a random time from 50 % to 100 % of `ms`, so that many nodes do not try to connect again
+ * at the same moment. The random numbers come from splitmix64. */
 static int64_t jittered(struct connecting *c, int64_t ms) {
     uint64_t z = (c->jitter += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

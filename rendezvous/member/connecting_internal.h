@@ -1,31 +1,33 @@
-/* When a member tries to connect, and when it gives up. Pure.
+/* Decides when a member tries to connect to the coordinator, and when it gives up. Pure.
  *
- * All tries of a series together have a time limit. One try may take one lease. Between two
- * tries the member waits, at first 10 to 20 ms, then up to 1 s. */
+ * A series of tries has a time limit, and each try has one of its own. Between two tries the member
+ * waits: at first 10 to 20 ms, and longer after each try, up to 1 s. */
 #ifndef RENDEZVOUS_CONNECTING_INTERNAL_H
 #define RENDEZVOUS_CONNECTING_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Each time is CR_FOREVER when it does not apply. */
+/* State of one series of tries. A time that does not apply at present is CR_FOREVER. */
 struct connecting {
-    int64_t give_up_ms; /* no try starts after that */
-    int64_t until_ms;   /* the try under way ends then */
-    int64_t retry_ms;   /* the next try starts then */
+    int64_t give_up_ms; /* no try starts after this time */
+    int64_t until_ms;   /* time at which the current try fails */
+    int64_t retry_ms;   /* time at which the next try starts */
     int64_t backoff_ms;
-    uint64_t jitter;    /* state of a small random generator; any start value */
+    uint64_t jitter;    /* state of a random number generator; any start value will do */
 };
 
 void connecting_stop(struct connecting *c);
-/* Begins a series with the time limit `patience_ms`. At least one try is made. */
+/* Begins a series with the time limit `patience_ms`. Even if that is 0, the caller makes one
+ * try. */
 void connecting_begin(struct connecting *c, int64_t now_ms, int64_t patience_ms);
-/* One try starts now, and may take `limit_ms`. */
+/* Call this when a try starts. It fails after `limit_ms` or at the end of the series. */
 void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms);
-/* The try has led to a connection. The series goes on until connecting_stop(): a connection that
- * the other end closes at once counts as one more failure. */
+/* Call this when the try has led to a connection. The series goes on until connecting_stop(), so
+ * that a connection which the other end closes at once counts as one more failed try. */
 void connecting_connected(struct connecting *c);
-/* The try failed. Returns whether there is time for another one; it is due at retry_ms. */
+/* Call this when a try has failed. Returns true and sets retry_ms if there is time for another try;
+ * returns false if the series is over. */
 bool connecting_failed(struct connecting *c, int64_t now_ms);
 
 bool connecting_is_trying(const struct connecting *c);

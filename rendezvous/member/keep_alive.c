@@ -15,7 +15,8 @@ void keep_alive_start(struct keep_alive *k, int64_t now_ms) {
 
 void keep_alive_stop(struct keep_alive *k) { k->beat_ms = CR_FOREVER; }
 
-/* A third of the lease at most, so that one lost beat does not matter. */
+/* The next beat is due after one keep-alive interval, but at most a third of the lease, so that the
+ * lease survives one lost beat. */
 void keep_alive_plan(struct keep_alive *k, int64_t now_ms) {
     int64_t third = k->lease_ms / 3 > 0 ? k->lease_ms / 3 : 1;
     k->beat_ms = now_ms + (k->interval_ms < third ? k->interval_ms : third);

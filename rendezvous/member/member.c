@@ -1,5 +1,5 @@
-/* The rules of member.h, in this order: making and freeing, connecting, losing the connection, the
- * agent's calls, the coordinator's messages, time. */
+/* Implements member.h. The functions come in this order: making and freeing, connecting, losing the
+ * connection, the agent's calls, the coordinator's messages, time. */
 #include "rendezvous/member/member.h"
 
 #include "base/assert.h"
@@ -15,25 +15,25 @@
 #include <string.h>
 
 struct member {
-    struct member_settings set; /* the texts are this object's own */
+    struct member_settings set; /* a copy, with texts that the member owns */
     const struct member_actions *actions;
     void *arg;
 
     enum member_state state;
     bool connected;
-    bool welcomed;        /* over this connection */
-    bool had_coordinator; /* over any connection so far */
-    uint64_t connections; /* so far */
+    bool welcomed;        /* WELCOME has come on the current connection */
+    bool had_coordinator; /* WELCOME has come on some connection */
+    uint64_t connections; /* number of connections so far */
 
-    /* the last round that this node was in */
+    /* The last round that this node was in; JOIN reports it. */
     uint64_t round;
     uint64_t rounds_seen;
     uint32_t restarts_seen;
     int64_t last_rank;
 
-    struct connecting connecting;     /* to connect */
-    struct keep_alive keep_alive; /* stopped while not connected, or if the coordinator is local */
-    char lost_why[512];           /* how the last connection was lost */
+    struct connecting connecting;     /* the series of tries to connect, if there is one */
+    struct keep_alive keep_alive; /* stopped while not connected, and if the coordinator is local */
+    char lost_why[512];           /* why the last connection was lost */
 };
 
 const char *member_state_name(enum member_state s) {
@@ -101,7 +101,7 @@ void member_free(struct member *m) {
 
 /* ---- the state ---- */
 
-/* The only writer of the state. */
+/* Sets the state, and logs the change. No other function writes `state`. */
 static void enter(struct member *m, enum member_state next, const char *why) {
     char text[300];
     if (m->state == next) return;
@@ -111,7 +111,8 @@ static void enter(struct member *m, enum member_state next, const char *why) {
     m->state = next;
 }
 
-/* The last thing that a function does: the agent may call the member again from inside on_end. */
+/* Ends the job on this node and calls on_end. Callers must return right after it, because the agent
+ * may call the member again from inside on_end. */
 static void end(struct member *m, int outcome, const char *why) {
     bool was_leaving = m->state == MEMBER_LEAVING;
     bool has_connection = m->connected || connecting_is_trying(&m->connecting);
@@ -197,8 +198,10 @@ void member_welcomed(struct member *m) {
 
 /* ---- losing the connection ---- */
 
-/* A coordinator that welcomed this node may be back at once. Another program that has the port,
- * or a coordinator that does not want us, will not: then the series of tries goes on. */
+/* Call this when the connection is lost while the node waits for a round. If the coordinator had
+ * accepted the node (WELCOME), it may be back at once, so a new series of tries begins. If not, the
+ * other end is another program or a coordinator that does not want this node, so the loss counts as
+ * a failed try of the current series. */
 static void cut_off_while_joining(struct member *m, int64_t now_ms, const char *why) {
     if (m->welcomed) {
         start_connecting(m, now_ms, why);
@@ -239,7 +242,8 @@ void member_disconnected(struct member *m, int64_t now_ms, const char *why) {
 /* ---- the agent's calls ---- */
 
 void member_join(struct member *m, int64_t now_ms) {
-    if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return; /* END crossed this call */
+    /* the agent has called this before on_end reached it */
+    if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
     if (m->connected) send_join(m, "join");
     else start_connecting(m, now_ms, "join");
@@ -263,7 +267,7 @@ void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
     m->actions->send(m->arg, &msg);
 }
 
-/* A change is void once its round is over, so nothing is sent about it then. */
+/* Sends CHANGE_ANSWER, if the round still runs. After the round the change is void. */
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms) {
     struct rdzv_message msg = {.type = RDZV_CHANGE_ANSWER};
     msg.change_answer = (struct rdzv_change_answer){.id = id, .step = step, .needs_ms = needs_ms};
@@ -304,7 +308,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
     if (interval_ms < 1 || interval_ms > RDZV_INTERVAL_MAX_MS || attempts < 1 ||
         attempts > RDZV_ATTEMPTS_MAX) {
         return cr_fail(err, -EPROTO,
-                       "refuse a keep-alive interval of %" PRId64 " ms, %" PRIu32 " times",
+                       "the coordinator sent a bad lease: %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
@@ -351,7 +355,8 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
 
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
-    if (!m->connected) return 0; /* this end has hung up already */
+    /* this end has closed the connection, but bytes were still being handled */
+    if (!m->connected) return 0;
     if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
@@ -367,7 +372,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     default:
-        return cr_fail(err, -EPROTO, "refuse a %s message from a coordinator",
+        return cr_fail(err, -EPROTO, "a coordinator must not send a %s message",
                        rdzv_message_name((unsigned) msg->type));
     }
 }

@@ -1,5 +1,5 @@
-/* The coordinator's end of a connection: see host_session.h. Top to bottom: the one writer of the
- * state, sending and refusing, then what arrives in protocol order, then time. */
+/* The coordinator's end of a connection: see host_session.h. The functions come in this order:
+ * change of state, sending and refusing, received messages in the order of the protocol, time. */
 #include "rendezvous/protocol/host_session.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ const char *host_session_state_name(enum host_session_state s) {
     return "?";
 }
 
-/* When the time in the state `next`, which begins now, is up. */
+/* Returns the time at which the state `next`, which begins now, must have ended. */
 static int64_t limit_of(const struct host_session *s, enum host_session_state next,
                         int64_t now_ms) {
     if (s->local) return CR_FOREVER;
@@ -38,7 +38,8 @@ static int64_t limit_of(const struct host_session *s, enum host_session_state ne
     return CR_FOREVER;
 }
 
-/* The only writer of the state and of its limit. */
+/* Enters the state `next`, and sets its time limit. No other function writes `state` and
+ * `limit_ms`. */
 static void enter(struct host_session *s, int64_t now_ms, enum host_session_state next,
                   const char *why) {
     char text[300];
@@ -68,8 +69,8 @@ static bool takes_input(const struct host_session *s) { return s->state < HOST_S
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
     if (!takes_input(s)) return;
     if (rdzv_message_encode(m, &s->out) < 0) {
-        /* The node would miss a message, so it is cut off: a lost connection is something that it
-         * can handle. Its seat goes when the session is closed. */
+        /* The node would miss this message, so its connection is closed: a node can handle a lost
+         * connection, but not a lost message. The seat is freed when the session is CLOSED. */
         enter(s, now_ms, HOST_SESSION_CLOSING, "out of memory");
     } else if (m->type == RDZV_END && s->state == HOST_SESSION_SEATED) {
         enter(s, now_ms, HOST_SESSION_ENDING, "the job has ended");
@@ -87,7 +88,8 @@ static void vacate(struct host_session *s, const char *why) {
     s->actions->on_lost(s->arg, why);
 }
 
-/* REFUSED is the last message of a session. `epoch`: see RDZV_REFUSED_FIELDS. */
+/* Sends REFUSED, which is the last message of a session. `epoch` is the smallest epoch of a
+ * coordinator that the node may try next, or 0 if the refusal is final. */
 static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const char *why) {
     struct rdzv_message m = {.type = RDZV_REFUSED};
     m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
@@ -100,7 +102,7 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
 
 /* ---- the greeting ---- */
 
-/* Returns whether both builds support a common version. Refuses the connection if not. */
+/* Returns whether both builds support a common protocol version. Refuses the connection if not. */
 static bool check_versions(struct host_session *s, int64_t now_ms, const char *software,
                            uint32_t min, uint32_t max) {
     char why[512];
@@ -113,9 +115,10 @@ static bool check_versions(struct host_session *s, int64_t now_ms, const char *s
     return false;
 }
 
-/* An elected coordinator serves only nodes that have not obeyed a newer one. A refused node asks
- * the election again; REFUSED.epoch is the smallest epoch that it may obey. Returns whether it may
- * stay. */
+/* Returns whether this coordinator may serve a node that has obeyed the epoch `obeyed`. An elected
+ * coordinator must lead, and must not have a smaller epoch. If it may not, it refuses the node,
+ * which looks for another coordinator; REFUSED.epoch is the smallest epoch that the node may
+ * accept. */
 static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed) {
     const struct host_session_terms *t = s->terms;
     char why[200];
@@ -166,8 +169,9 @@ static void got_operate(struct host_session *s, int64_t now_ms, const struct rdz
     else host_session_hang_up(s, now_ms);
 }
 
-/* The coordinator may answer a JOIN with the end of the job at once, so SEATED comes before the
- * action, and is left again if there is no seat. */
+/* Enters SEATED before on_join, because the coordinator may answer a JOIN with END at once, and END
+ * changes the state only in SEATED. If on_join fails, the node has no seat, and the session
+ * closes. */
 static void got_join(struct host_session *s, int64_t now_ms, const struct rdzv_join *join) {
     enter(s, now_ms, HOST_SESSION_SEATED, join->host);
     s->seated = true;
@@ -182,7 +186,7 @@ static void got_seated(struct host_session *s, int64_t now_ms, const struct rdzv
 static void refuse_out_of_order(struct host_session *s, int64_t now_ms, unsigned type,
                                 const char *expected) {
     char why[100];
-    (void) snprintf(why, sizeof(why), "refuse a %s message before %s", rdzv_message_name(type),
+    (void) snprintf(why, sizeof(why), "a %s message came before %s", rdzv_message_name(type),
                     expected);
     refuse(s, now_ms, 0, why);
 }
@@ -196,7 +200,7 @@ static void got_first(struct host_session *s, int64_t now_ms, const struct rdzv_
     }
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes and messages ---- */
 
 struct arrival {
     struct host_session *session;
@@ -220,10 +224,11 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
     case HOST_SESSION_CLOSING:
     case HOST_SESSION_CLOSED: break;
     }
-    return takes_input(s) ? 0 : -ECANCELED; /* the rest of the input does not count */
+    return takes_input(s) ? 0 : -ECANCELED; /* discard the rest of the input */
 }
 
-/* Something else than a node or an operator connects: it gets no answer. */
+/* Checks the first bytes of a connection. If they are not RDZV_MAGIC, the other end is neither a
+ * node nor an operator, so the session closes without an answer. */
 static void take_magic(struct host_session *s, int64_t now_ms) {
     if (s->in.len < RDZV_MAGIC_LEN) return;
     if (memcmp(s->in.data, RDZV_MAGIC, RDZV_MAGIC_LEN) != 0) {
@@ -248,7 +253,7 @@ void host_session_receive(struct host_session *s, int64_t now_ms, const char *da
         refuse(s, now_ms, 0, err.text);
 }
 
-/* ---- the end, and time ---- */
+/* ---- the end of the connection, and the time limits ---- */
 
 void host_session_lost(struct host_session *s, int64_t now_ms, const char *why) {
     if (s->state == HOST_SESSION_CLOSED) return;

@@ -1,5 +1,5 @@
-/* One connection of a node or an operator, as the coordinator's end sees it. Pure: the transport
- * gives bytes and the time, and gets bytes back in `out`.
+/* One connection of a node or an operator, at the coordinator's end. Pure: the transport passes
+ * received bytes and the time in, and takes the bytes to send from `out`.
  *
  *         magic       HELLO       JOIN              END sent
  *   MAGIC ─────► HELLO ─────► JOIN ─────► SEATED ──────────────► ENDING
@@ -9,22 +9,22 @@
  *                                                        ▼
  *               any state ── transport closed, time up ──► CLOSED
  *
- * How a transport drives it, be it a socket, the memory of one process or a simulated network:
+ * The transport can be a socket, the memory of one process or a simulated network. It calls:
  *
- *     host_session_open()       once, when the connection is there
- *     host_session_receive()    for all bytes that arrive, in pieces of any size
+ *     host_session_open()       once, when the connection is established
+ *     host_session_receive()    for all received bytes, in pieces of any size
  *     host_session_tick()       at host_session_deadline()
  *     host_session_lost()       when the connection is gone
  *
- * After each of these calls, and after each call of the coordinator, which may have sent
- * something to any session, the transport looks at three things:
+ * After each of these calls the transport checks three things. It also checks them after each call
+ * of the coordinator, because the coordinator may have sent a message to any session:
  *
  *     out.len > 0       send these bytes, then remove them from `out`
- *     state CLOSING     once `out` is sent: send end-of-file, and wait for the other end to close
+ *     state CLOSING     once `out` is sent, send end-of-file, and wait until the other end closes
  *     state CLOSED      close the connection; nothing follows
  *
- * A session never calls the transport. It calls its actions only from inside the functions
- * below. */
+ * A session never calls the transport. It calls its actions only from inside the functions of this
+ * header. */
 #ifndef RENDEZVOUS_HOST_SESSION_H
 #define RENDEZVOUS_HOST_SESSION_H
 
@@ -33,22 +33,23 @@
 
 #include <stdbool.h>
 
-#define SESSION_GREETING_MS                                                                        \
-    INT64_C(10000) /* from opening to the seat, or to the operator's answer */
-#define SESSION_LINGER_MS   INT64_C(2000)  /* for the other end to close after our last message */
+/* time limit from the opening of a session to the seat, or to the answer for an operator */
+#define SESSION_GREETING_MS INT64_C(10000)
+/* time limit for the other end to close its connection after our last message */
+#define SESSION_LINGER_MS   INT64_C(2000)
 
 /* clang-format off */
-/* S(NAME) — what limits the time in this state. A session in the coordinator's own process
- * (`local`) has no limits. */
+/* S(NAME) — each state, its meaning and its time limit. A session with a node in the
+ * coordinator's own process (`local`) has no time limits. */
 #define HOST_SESSION_STATES(S) \
-    S(NEW)      /* not opened yet: none */ \
-    S(MAGIC)    /* waits for the magic number: SESSION_GREETING_MS from opening */ \
-    S(HELLO)    /* waits for HELLO, STATUS or OPERATE: the same limit goes on */ \
-    S(JOIN)     /* waits for JOIN: the same limit goes on */ \
-    S(SEATED)   /* has a seat: the coordinator's lease, not the session */ \
-    S(ENDING)   /* was sent END; the node closes next: close_timeout_ms of the terms */ \
-    S(CLOSING)  /* our last bytes are queued; input is ignored: SESSION_LINGER_MS */ \
-    S(CLOSED)   /* over: none */
+    S(NEW)      /* host_session_open() was not called yet. No time limit */ \
+    S(MAGIC)    /* waits for the magic number. Limit: SESSION_GREETING_MS since opening */ \
+    S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
+    S(JOIN)     /* waits for JOIN. Limit: SESSION_GREETING_MS since opening */ \
+    S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
+    S(ENDING)   /* END was sent, so the node will close. Limit: close_timeout_ms of the terms */ \
+    S(CLOSING)  /* the last bytes are queued, input is ignored. Limit: SESSION_LINGER_MS */ \
+    S(CLOSED)   /* the session is over. No time limit */
 /* clang-format on */
 enum host_session_state {
 #define S(name) HOST_SESSION_##name,
@@ -57,50 +58,56 @@ enum host_session_state {
 };
 const char *host_session_state_name(enum host_session_state s);
 
-/* What all sessions of one host share. The host may change the fields between two calls. */
+/* Settings that all sessions of one host share. The host may change them between two calls. */
 struct host_session_terms {
-    bool leads;              /* nodes are welcome; false: this host is not elected (any more) */
-    uint64_t epoch;          /* of an elected host; else 0 */
-    const char *closing;     /* why the host closes and refuses all nodes; NULL: it does not */
+    /* nodes are served; false = they are refused, because this host is not elected */
+    bool leads;
+    uint64_t epoch;          /* epoch of an elected host; else 0 */
+    /* why the host closes, so that it refuses all nodes; NULL = it does not close */
+    const char *closing;
     int64_t close_timeout_ms;
 };
 
-/* All texts and messages are borrowed for the call. The error of an action that fails is sent to
- * the node as REFUSED. */
+/* What a session calls. Texts and messages in the arguments are valid until the action returns. If
+ * an action fails, its error is sent to the node as REFUSED. */
 struct host_session_actions {
-    /* A node names its job. Returns 0, or a negative errno with a text. */
+    /* A node has sent HELLO with the run id of its job. Returns 0, or a negative errno and a text
+     * in err. */
     int (*on_hello)(void *arg, const struct rdzv_hello *hello, struct cr_error *err);
-    /* It asks for a seat. Returns 0 if it has one now. Else the coordinator has sent it the reason
-     * (REFUSED or END) through host_session_send(), and the session closes. */
+    /* A node requests a seat. Returns 0 if it has got one. Otherwise returns a negative errno,
+     * after the coordinator has sent the reason (REFUSED or END) by host_session_send(); the
+     * session closes. */
     int (*on_join)(void *arg, const struct rdzv_join *join);
-    /* A message of a node with a seat. Returns 0, or -EPROTO with a text: on_lost follows. */
+    /* A node with a seat has sent a message. Returns 0, or -EPROTO and a text in err; in that case
+     * on_lost follows. */
     int (*on_message)(void *arg, const struct rdzv_message *m, struct cr_error *err);
-    /* The node's seat is empty from now on. Comes once for a session with a seat, unless
-     * host_session_hang_up() was called before. */
+    /* The connection of a node with a seat is over: its seat must be freed. Called once for such a
+     * session, unless host_session_hang_up() was called before. */
     void (*on_lost)(void *arg, const char *why);
-    /* An operator's question or order. Answered by host_session_send() inside the call; the session
-     * closes afterwards. on_operate returns 0, or a negative errno with a text. */
+    /* An operator has sent a question (on_status) or an order (on_operate). The action answers by
+     * host_session_send() before it returns; after that the session closes. on_operate returns 0,
+     * or a negative errno and a text in err. */
     void (*on_status)(void *arg);
     int (*on_operate)(void *arg, const struct rdzv_operate *what, struct cr_error *err);
-    /* One line for each change of state. */
+    /* Logs one line; called for each change of state. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
-/* Embedded by its owner, who reads `state` and `out` and leaves the rest alone. */
+/* The owner embeds this struct. It may read `state` and `out`; all other fields are private. */
 struct host_session {
     enum host_session_state state;
-    struct cr_buffer out; /* to be sent */
+    struct cr_buffer out; /* bytes that the transport has to send */
 
     const struct host_session_terms *terms;
     const struct host_session_actions *actions;
     void *arg;
     bool local, seated;
-    int64_t limit_ms;     /* the time of this state is up then */
-    struct cr_buffer in;  /* not handled yet */
+    int64_t limit_ms;     /* time at which this state must have ended */
+    struct cr_buffer in;  /* bytes received but not handled yet */
 };
 
-/* `terms` and `actions` are borrowed for the life of the session. `local`: the node lives in this
- * process. */
+/* Begins a session when its connection is established. `terms` and `actions` must live as long as
+ * the session. `local` is true if the node is in this process. */
 void host_session_open(struct host_session *s, int64_t now_ms, bool local,
                        const struct host_session_terms *terms,
                        const struct host_session_actions *actions, void *arg);
@@ -110,12 +117,15 @@ void host_session_done(struct host_session *s);
 
 void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len);
 void host_session_lost(struct host_session *s, int64_t now_ms, const char *why);
-void host_session_tick(struct host_session *s, int64_t now_ms); /* early calls do nothing */
-int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER: none */
+/* before the deadline it does nothing */
+void host_session_tick(struct host_session *s, int64_t now_ms);
+int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER = no limit */
 
-/* For the coordinator's actions: these call no action themselves. */
+/* Queues a message. The coordinator's actions may call it, because it calls no action itself but
+ * `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
-/* Sends nothing more. The seat is gone already; on_lost does not follow. */
+/* Ends the session: no further message is queued, and the state becomes CLOSING. Call it when the
+ * coordinator has freed the node's seat; on_lost does not follow. */
 void host_session_hang_up(struct host_session *s, int64_t now_ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* The member's end of a connection: see member_session.h. */
+/* The member's end of a connection to the coordinator: see member_session.h. */
 #include "rendezvous/protocol/member_session.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ const char *member_session_state_name(enum member_session_state s) {
     return "?";
 }
 
-/* The only writer of the state. */
+/* Enters the state `next` and logs the change. No other function writes `state`. */
 static void enter(struct member_session *s, enum member_session_state next, const char *why) {
     char text[300];
     if (s->state == next) return;
@@ -87,8 +87,9 @@ static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) 
     s->actions->on_welcome(s->arg);
 }
 
-/* Returns whether the node may try again; else the refusal is final, and is the member's to
- * report. */
+/* Handles a REFUSED that is not final: closes the session, so that the node can try another
+ * coordinator, and returns true. Returns false if the refusal is final (epoch 0); in that case the
+ * caller passes it to the member, which ends the job on this node. */
 static bool refused_for_now(struct member_session *s, const struct rdzv_refused *r) {
     char why[RDZV_TEXT_MAX + 100];
     if (r->epoch == 0) return false;
@@ -99,9 +100,10 @@ static bool refused_for_now(struct member_session *s, const struct rdzv_refused 
     return true;
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes and messages ---- */
 
-/* An action may have closed the session, and opened it again: then the rest of the input is old. */
+/* Handles one received message. An action may close the session and open it again for another
+ * connection; in that case the rest of the input belongs to the old connection and is discarded. */
 static int got_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct member_session *s = arg;
     uint64_t opened = s->opened;
@@ -112,7 +114,7 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
     } else if (m->type == RDZV_WELCOME) {
         got_welcome(s, &m->welcome);
     } else {
-        rc = cr_fail(err, -EPROTO, "refuse a %s message before WELCOME",
+        rc = cr_fail(err, -EPROTO, "a %s message came before WELCOME",
                      rdzv_message_name((unsigned) m->type));
     }
     if (s->opened != opened || s->state == MEMBER_SESSION_CLOSED) return -ECANCELED;

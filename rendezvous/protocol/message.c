@@ -1,5 +1,6 @@
-/* Encodes and decodes the messages. All functions for single messages are generated from the
- * lists in message.h. The decoder checks every read: the bytes come from the network. */
+/* Encodes and decodes the messages. The code for each message is generated from its list in
+ * message.h. The decoder checks the length before every read, because the bytes come from the
+ * network. */
 #include "rendezvous/protocol/message.h"
 
 #include "base/assert.h"
@@ -17,7 +18,7 @@ const char *rdzv_message_name(unsigned type) {
     }
 }
 
-/* ---- encoding: into a frame on the stack, then one append ---- */
+/* ---- encoding: a frame is built on the stack and appended at once ---- */
 
 struct writer {
     char data[RDZV_FRAME_MAX];
@@ -25,7 +26,7 @@ struct writer {
 };
 
 static void put_bytes(struct writer *w, const void *data, size_t len) {
-    CR_ASSERT(len <= sizeof(w->data) - w->len); /* holds: see the assertion below */
+    CR_ASSERT(len <= sizeof(w->data) - w->len); /* always true: see the _Static_assert below */
     memcpy(w->data + w->len, data, len);
     w->len += len;
 }
@@ -47,7 +48,8 @@ static void put_text(struct writer *w, const char *text) {
     put_bytes(w, "", 1);
 }
 
-/* Upper bound: no message has more than three texts and 200 bytes of numbers. */
+/* No message has more than three texts and 200 bytes of numbers, so every message fits into a
+ * frame. */
 _Static_assert(5 + 3 * (RDZV_TEXT_MAX + 2) + 200 <= RDZV_FRAME_MAX, "a message may not fit");
 
 int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
@@ -71,12 +73,12 @@ int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
     return cr_buffer_append(out, w.data, total);
 }
 
-/* ---- decoding: every read is checked; the first failure is kept ---- */
+/* ---- decoding: every read is checked; the first error is kept ---- */
 
 struct reader {
     const char *data;
     size_t len, at;
-    const char *wrong; /* the first error, or NULL */
+    const char *wrong; /* text of the first error; NULL = no error yet */
 };
 
 static uint64_t get_number(struct reader *r, unsigned bytes) {
@@ -150,7 +152,7 @@ struct taking {
     rdzv_take_fn take;
     void *arg;
     struct cr_error *err;
-    int stopped; /* the positive value with which `take` asked to stop */
+    int stopped; /* the positive value that `take` has returned */
 };
 
 static int64_t take_frame(void *arg, const char *data, size_t len) {

@@ -1,16 +1,16 @@
-/* The messages between members, coordinators and operators, and how they lie on the wire.
+/* The messages between members, coordinators and operators, and their encoding.
  *
- * A connection opens with the 8 bytes of RDZV_MAGIC, sent by the end that connects. Then frames
- * follow in both directions:
+ * The end that connects first sends the 8 bytes of RDZV_MAGIC. After them frames follow in both
+ * directions:
  *
  *     u32 length of the rest | u8 type | fields in the order of the lists below
  *
- * Integers are big-endian. A text is a u16 length, its bytes and a NUL, which the length counts,
- * so that a decoded text is a C string inside the frame. The lists below are the only definition
- * of the messages: structs, encoder and decoder are generated from them.
+ * Integers are big-endian. A text is encoded as a u16 length, its bytes and a NUL. The length
+ * includes the NUL, so a decoded text is a C string inside the frame. The lists below are the only
+ * definition of the messages: structs, encoder and decoder are generated from them.
  *
- * HELLO and REFUSED never change, so that any two builds can at least exchange why they cannot
- * work together. All other messages belong to the protocol version that WELCOME names. */
+ * HELLO and REFUSED never change, so that any two builds can at least exchange why they cannot work
+ * together. All other messages may change with the protocol version, which WELCOME names. */
 #ifndef RENDEZVOUS_MESSAGE_H
 #define RENDEZVOUS_MESSAGE_H
 
@@ -23,98 +23,104 @@
 #define RDZV_MAGIC     "CRUNrdzv"
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
-#define RDZV_VERSION_MIN 2 /* oldest and newest protocol version that this build supports */
+#define RDZV_VERSION_MIN 2 /* smallest and largest protocol version of this build */
 #define RDZV_VERSION_MAX 2
 
-#define RDZV_FRAME_MAX ((size_t) 4096) /* bytes of a frame, its length field included */
-#define RDZV_TEXT_MAX  ((size_t) 1024) /* bytes of one text, NUL included */
+#define RDZV_FRAME_MAX ((size_t) 4096) /* most bytes of a frame, length field included */
+#define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
 
-/* Limits that both ends check, so that no sum or product of these numbers overflows. */
-#define RDZV_ROUNDS_SEEN_MAX (UINT64_C(1) << 32) /* one round per second for 136 years */
-#define RDZV_INTERVAL_MAX_MS INT64_C(86400000)   /* longest keep-alive interval: a day */
-#define RDZV_ATTEMPTS_MAX    ((uint32_t) 1000)   /* most intervals of a lease */
+/* Limits that both ends check, so that no sum or product of received numbers overflows. */
+/* rounds; enough for one round per second in 136 years */
+#define RDZV_ROUNDS_SEEN_MAX (UINT64_C(1) << 32)
+#define RDZV_INTERVAL_MAX_MS INT64_C(86400000)   /* longest keep-alive interval: one day */
+#define RDZV_ATTEMPTS_MAX    ((uint32_t) 1000)   /* most keep-alive intervals in a lease */
 
 /* clang-format off */
-/* F(type, name): u32, u64, i64 or text (const char *, never NULL after decoding). */
+/* F(type, name): one field. The type is u32, u64, i64 or text (const char *; never NULL in a
+ * decoded message). */
 
 /* ---- from a member ---- */
-#define RDZV_HELLO_FIELDS(F) /* first frame of a connection; never changes */ \
+#define RDZV_HELLO_FIELDS(F) /* first frame of a node; this message never changes */ \
     F(u32, version_min) F(u32, version_max) F(text, software) F(text, run_id) \
-    F(u64, epoch)               /* newest coordinator that this node has obeyed; 0 = none */
-#define RDZV_JOIN_FIELDS(F) /* asks to be in the next round */ \
+    F(u64, epoch)               /* largest epoch that this node has obeyed; 0 = none */
+#define RDZV_JOIN_FIELDS(F) /* the node requests a place in the next round */ \
     F(text, host) F(text, addr) F(u64, pid) \
-    F(u64, instance)            /* random number of this launcher; the same after a reconnect */ \
-    F(u64, connection)          /* 1, 2 … within this launcher; a higher one replaces a lower */ \
+    F(u64, instance)            /* random number of this launcher, for its whole life */ \
+    F(u64, connection)          /* counts this launcher's connections; the highest is valid */ \
     F(text, role) \
-    F(i64, node_rank)           /* asked for by the user or the scheduler; -1 = none */ \
+    F(i64, node_rank)           /* requested by the user or the scheduler; -1 = none */ \
     F(u32, local_world_size) \
-    F(u64, rounds_seen)         /* last round this node was in, plus one; 0 = none */ \
-    F(u32, restarts_seen)       /* restart count of that round */ \
-    F(i64, last_rank)           /* group rank in that round; -1 = none */ \
+    F(u64, rounds_seen)         /* number of the last round this node was in, plus 1; 0 = none */ \
+    F(u32, restarts_seen)       /* the job's restart count in that last round */ \
+    F(i64, last_rank)           /* the node's group rank in that last round; -1 = none */ \
     F(u32, min_nodes) F(u32, max_nodes) F(u32, max_restarts) F(u32, fixed_ranks) \
     F(i64, join_timeout_ms) F(i64, last_call_timeout_ms) F(i64, close_timeout_ms) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
-    F(i64, change_notice_ms)    /* notice before a joining node's round; 0 = none */
+    /* change_notice_ms: notice to running nodes before a joining node's round; 0 = none */ \
+    F(i64, change_notice_ms)
 #define RDZV_FAILED_FIELDS(F)    F(u64, round) F(text, what)
 #define RDZV_SUCCEEDED_FIELDS(F) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F)     F(text, why)
-#define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms) /* the member's clock; BEAT_ACK returns it */
-#define RDZV_CHANGE_ANSWER_FIELDS(F) /* answers CHANGE */ \
-    F(u64, id) F(i64, step)     /* of the furthest worker; -1 = none counts steps */ \
-    F(i64, needs_ms)            /* the time that the slowest worker needs after that step */
-#define RDZV_CHANGE_READY_FIELDS(F) F(u64, id) /* this node's workers are ready for the change */
-#define RDZV_NOTICE_FIELDS(F) /* this node will leave within left_ms */ \
+/* sent_ms: time on the member's clock; BEAT_ACK returns it */
+#define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms)
+#define RDZV_CHANGE_ANSWER_FIELDS(F) /* the node's answer to CHANGE */ \
+    F(u64, id) F(i64, step)     /* steps of the furthest worker; -1 = no worker counts steps */ \
+    F(i64, needs_ms)            /* time that the slowest worker needs after its last step */
+#define RDZV_CHANGE_READY_FIELDS(F) F(u64, id) /* the node's workers have made the agreed step */
+#define RDZV_NOTICE_FIELDS(F) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
 /* ---- from an operator, instead of HELLO ---- */
-#define RDZV_OPERATE_FIELDS(F) /* an order; answered by OPERATED or REFUSED */ \
+#define RDZV_OPERATE_FIELDS(F) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
-    F(text, host)               /* the nodes of this host; "" = all nodes */ \
-    F(u32, kind)                /* of ASK_NOTICE; 0 = send ASK_DUMP instead */ \
+    F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
+    F(u32, kind)                /* kind for ASK_NOTICE; 0 = send ASK_DUMP instead */ \
     F(i64, left_ms) F(text, why)
-#define RDZV_STATUS_FIELDS(F) /* a question; answered by each JOB and its NODEs, then DONE */ \
+/* A question. The answer: per job STATUS_JOB and its STATUS_NODEs; after all jobs STATUS_DONE. */
+#define RDZV_STATUS_FIELDS(F) \
     F(u32, version_min) F(u32, version_max)
 
 /* ---- from the coordinator ---- */
-#define RDZV_WELCOME_FIELDS(F) /* answers HELLO */ \
+#define RDZV_WELCOME_FIELDS(F) /* accepts a node after HELLO */ \
     F(u32, version) F(u64, epoch)
-#define RDZV_ACCEPTED_FIELDS(F) /* answers JOIN with the settings of the job's first node */ \
+/* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
+#define RDZV_ACCEPTED_FIELDS(F) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
-#define RDZV_ROUND_FIELDS(F) /* the node starts its workers */ \
+#define RDZV_ROUND_FIELDS(F) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \
     F(text, master_addr) F(u32, master_port)
 #define RDZV_STOP_FIELDS(F)      F(u64, round) F(text, why)
 #define RDZV_END_FIELDS(F)       F(u32, outcome) F(text, why)
 #define RDZV_BEAT_ACK_FIELDS(F)  F(i64, sent_ms)
-#define RDZV_CHANGE_FIELDS(F) /* the round will end soon; answered by CHANGE_ANSWER */ \
+#define RDZV_CHANGE_FIELDS(F) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)
-#define RDZV_CHANGE_AT_FIELDS(F) /* … after this step; answered by CHANGE_READY */ \
+#define RDZV_CHANGE_AT_FIELDS(F) /* names the agreed step of a change; CHANGE_READY answers it */ \
     F(u64, id) F(u64, step) F(i64, left_ms)
-#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* answered by NOTICE */
-#define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the workers write their flight records */
-#define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; never changes */ \
+#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* NOTICE follows */
+#define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the node's workers shall write flight records */
+#define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
-    F(u64, epoch)               /* the node may try again, with a coordinator of at least this \
-                                   epoch; 0 = the refusal is final */ \
+    F(u64, epoch)               /* least epoch of a coordinator to try; 0 = refusal is final */ \
     F(text, why)
 
 /* ---- to an operator ---- */
 #define RDZV_STATUS_JOB_FIELDS(F) \
-    F(text, run_id) F(u32, phase) /* enum coordinator_phase */ \
+    F(text, run_id) F(u32, phase) /* is an enum coordinator_phase */ \
     F(u64, rounds) F(u32, restart_count) F(u32, max_restarts) F(u32, min_nodes) F(u32, max_nodes) \
     F(u32, group_world_size) F(u32, world_size) F(u32, nodes) \
-    F(u32, awaited)             /* nodes that are missing before a round can form */ \
+    F(u32, awaited)             /* how many nodes are missing before a round can form */ \
     F(text, why)                /* why the last round was stopped, or the job ended */
 #define RDZV_STATUS_NODE_FIELDS(F) \
-    F(text, host) F(text, addr) F(text, role) F(u32, state) /* enum seat_state */ \
+    F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
-    F(i64, silent_ms)           /* since its last message; -1 = in the coordinator's process */
+    /* silent_ms: time since its last message; -1 = it is in the coordinator's process */ \
+    F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F)   F(u32, nodes) /* how many nodes the order was sent to */
 
-/* M(NAME, name, number on the wire) */
+/* M(NAME, name, number): the messages, and the type numbers in their frames. */
 #define RDZV_MESSAGES(M) \
     M(HELLO,     hello,     1) \
     M(JOIN,      join,      2) \
@@ -173,27 +179,28 @@ struct rdzv_message {
     };
 };
 
-/* "HELLO" and so on, or "?" for a number that stands for no message. */
+/* Returns the name of a message type, "HELLO" for example, or "?" for an unknown number. */
 const char *rdzv_message_name(unsigned type);
 
-/* Appends one frame. Texts longer than RDZV_TEXT_MAX - 1 bytes are cut. Returns 0 or -ENOMEM. */
+/* Encodes `m` and appends the frame to `out`. Texts longer than RDZV_TEXT_MAX - 1 bytes are cut.
+ * Returns 0 or -ENOMEM. */
 int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out);
 
-/* Decodes the frame at the start of data. *used gets its size, or 0 if the frame is not complete
- * yet. Texts in *m point into data. Returns 0, or -EPROTO with a text: unknown type, a frame too
- * long or too short, a malformed text. After an error nothing in the rest of the stream can be
- * trusted. */
+/* Decodes the frame at the start of `data`. Stores its size in *used, or 0 if the frame is not
+ * complete yet. Texts in *m point into `data`. Returns 0, or -EPROTO and a text in err: the type is
+ * unknown, the frame is too long or too short, or a text is malformed. After an error the rest of
+ * the stream must be discarded, because it is unknown where the next frame begins. */
 int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
                         struct cr_error *err);
 
-/* Handles one message. Texts in *m are valid during the call. Returns 0 to go on with the next
- * frame, or anything else to stop (with a text in err if it is an error). */
+/* Handles one message. Texts in *m are valid until the function returns. Returns 0 to get the next
+ * message, a positive value to stop, or a negative errno and a text in err. */
 typedef int (*rdzv_take_fn)(void *arg, const struct rdzv_message *m, struct cr_error *err);
 
-/* Takes all complete frames off the front of `in` and calls `take` for each. The rest of a frame
- * that is not complete stays in `in`. `take` may reuse or free `in` if it then returns a
- * negative value. Returns 0 when more bytes are needed, -EPROTO (see above), or what `take`
- * returned to stop: after a positive value the frames behind it are still in `in`. */
+/* Removes the complete frames from the front of `in` and calls `take` for each. An incomplete frame
+ * stays in `in`. If `take` returns a negative value, it may have reused or freed `in` before.
+ * Returns 0 when more bytes are needed, -EPROTO as rdzv_message_decode(), or the value with which
+ * `take` stopped; after a positive value the frames that follow are still in `in`. */
 int rdzv_messages_take(struct cr_buffer *in, rdzv_take_fn take, void *arg, struct cr_error *err);
 
 #endif

@@ -1,9 +1,9 @@
-/* The door of rendezvous/protocol: everything about the bytes between members, coordinators and
- * operators. Pure: bytes and the time go in, messages and bytes come out.
+/* The door of rendezvous/protocol: the messages between members, coordinators and operators, and
+ * both ends of a connection. Pure: bytes and the time go in, messages and bytes come out.
  *
- *     message.h         the messages, and how they lie on the wire
- *     host_session.h    one connection as the coordinator's end sees it
- *     member_session.h  the same connection as the member's end sees it */
+ *     message.h         the messages and their encoding
+ *     host_session.h    one connection, at the coordinator's end
+ *     member_session.h  the connection of a node, at the member's end */
 #ifndef RENDEZVOUS_PROTOCOL_H
 #define RENDEZVOUS_PROTOCOL_H
 

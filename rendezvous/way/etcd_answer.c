@@ -151,7 +151,7 @@ static int take_chunk_line(struct etcd_answer *a, size_t *taken, struct cr_error
     return 0;
 }
 
-/* ---- what arrives ---- */
+/* ---- received bytes ---- */
 
 static int take_some(struct etcd_answer *a, size_t *taken, struct cr_error *err) {
     if (!a->has_head) return take_head_line(a, taken, err);

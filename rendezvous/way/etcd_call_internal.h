@@ -22,8 +22,7 @@ struct etcd_call_events {
 };
 
 /* Starts a call; the callbacks run later, on the loop. `path` is the URL's path, "/v3/lease/grant"
- * for example; `body` need not live longer than this function. Returns NULL when memory is
- * short. */
+ * for example; `body` need not live longer than this call. Returns NULL when memory is short. */
 struct etcd_call *etcd_call_start(uv_loop_t *loop, const char *host, uint16_t port,
                                   const char *path, const json_t *body,
                                   const struct etcd_call_events *events, void *arg);

@@ -238,7 +238,7 @@ static void on_done(void *arg, const char *why) {
     else advance(e);
 }
 
-/* ---- the story: start what is missing ---- */
+/* ---- advance(): start the calls that are missing ---- */
 
 static json_t *campaign_body(const struct etcd_election *e) {
     char text[RDZV_ADDR_MAX + 16];

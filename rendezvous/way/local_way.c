@@ -48,7 +48,7 @@ static void disconnect(struct local_way *l, const char *why) {
     cr_buffer_clear(&l->to_member);
 }
 
-/* ---- one turn: one of these after the other, until nothing is left to do ---- */
+/* ---- the steps of a turn; on_turn() repeats do_one() until nothing is left to do ---- */
 
 static void open_peer(struct local_way *l) {
     l->connecting = false;

@@ -72,7 +72,7 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- using ---- */
+/* ---- calls that go to the kind of way ---- */
 
 bool way_is_local(const struct way *w) { return w->kind == &way_local; }
 const char *way_description(const struct way *w) { return w->kind->description; }

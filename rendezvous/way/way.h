@@ -35,7 +35,7 @@ struct backend_plan {
     char where[CR_HOST_MAX + 8];
     /* addresses of the endpoint and of this host, for error texts */
     char facts[512];
-    /* address this node publishes; "" = its address on the connection */
+    /* address this node publishes; "" = its address on the connection to the coordinator */
     char own_addr[RDZV_ADDR_MAX];
     int64_t node_rank;                 /* node rank that the user requests; -1 = none */
     int64_t connect_timeout_ms, coordinator_wait_ms;
@@ -74,7 +74,7 @@ struct backend_addresses {
 /* Resolves `host`; blocks meanwhile. Returns 0, or -ENOENT and a text in err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
 
-/* ---- the way to it ---- */
+/* ---- the way to the coordinator ---- */
 
 struct way;
 

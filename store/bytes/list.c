@@ -1,4 +1,5 @@
-/* Lists of byte strings: one block for the bytes, one array that points into it. */
+/* Building and freeing lists of byte strings. A list is two blocks of memory: the bytes of all
+ * items, and an array of items that point to them. */
 #include "store/bytes/bytes.h"
 
 #include <errno.h>

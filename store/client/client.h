@@ -1,13 +1,14 @@
-/* A store as its users see it, and the two kinds of it: the TCP client and the file store.
+/* The interface of a store, and its two implementations: the TCP client and the file store.
  *
- * `struct store` is the common interface. Every call takes `timeout_ms` (CR_FOREVER = no limit) for
- * the whole call and returns 0, or -ETIMEDOUT, -ENOMEM, -EMSGSIZE (over STORE_KEY_MAX,
- * STORE_VALUE_MAX, STORE_LIST_MAX …), -ENOTSUP (the server is too old for it), or an error of the
- * transport, with a text that names the operation, the keys and the store. Outputs are written only
- * on success. A store may be used by one thread at a time.
+ * Users call the functions store_set(), store_get() and so on with a `struct store`. Every call
+ * takes `timeout_ms`, the time that the whole call may take (CR_FOREVER = no limit). It returns 0,
+ * or one of the following errors, and sets err to a text that names the operation, the keys and the
+ * store: -ETIMEDOUT, -ENOMEM, -EMSGSIZE (a limit such as STORE_KEY_MAX is exceeded), -ENOTSUP (the
+ * server is too old for the operation), or the errno of a failed system call. Outputs are written
+ * only on success. Only one thread at a time may use a store.
  *
- * This code lives in other people's processes (libcrunrt): it starts no thread, raises no signal,
- * keeps no global state and needs libc alone. */
+ * This code also runs in worker processes (libcrunrt). Therefore it starts no thread, causes no
+ * signal, has no global state, and needs no library except libc. */
 #ifndef STORE_CLIENT_CLIENT_H
 #define STORE_CLIENT_CLIENT_H
 
@@ -16,12 +17,13 @@
 
 struct store;
 
-/* What compare_set does: `key` becomes `desired` if it holds `expected`. */
+/* Arguments of compare_set: `key` is set to `desired` if its value is `expected`. */
 struct store_swap {
     struct store_bytes key, expected, desired;
 };
 
-/* What a kind of store implements; users call store_set() and so on below. */
+/* The functions that an implementation of a store provides. Users call store_set() and so on below,
+ * which are documented there. */
 struct store_ops {
     int (*set)(struct store *s, struct store_bytes key, struct store_bytes value,
                int64_t timeout_ms, struct cr_error *err);
@@ -58,94 +60,101 @@ struct store_ops {
     void (*close)(struct store *s);
 };
 
-/* The first member of every kind of store. */
+/* Every implementation has a struct that begins with this one. */
 struct store {
     const struct store_ops *ops;
 };
 
-/* SET has no reply on the wire: 0 means that the kernel took the request; the next call with a
- * reply confirms it. The same holds for append, multi_set and queue_push. */
+/* Sets a key. Returns 0 as soon as the kernel has taken the request, because SET has no reply; the
+ * next call that has a reply confirms that the server has carried it out. The same applies to
+ * append, multi_set and queue_push. */
 static inline int store_set(struct store *s, struct store_bytes key, struct store_bytes value,
                             int64_t timeout_ms, struct cr_error *err) {
     return s->ops->set(s, key, value, timeout_ms, err);
 }
 
-/* Waits for the key, then returns a malloc'ed copy of its value, with a NUL behind it that *len
- * does not count. */
+/* Waits until the key exists, then sets *value to a malloc'ed copy of its value and *len to its
+ * length. A NUL byte, which *len does not count, follows the value. */
 static inline int store_get(struct store *s, struct store_bytes key, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     return s->ops->get(s, key, timeout_ms, value, len, err);
 }
 
-/* Adds to a decimal counter (absent = 0) and returns the sum in *total. */
+/* Adds `delta` to a counter and sets *total to the sum. A counter is a decimal number as text; a
+ * missing key counts as 0. */
 static inline int store_add(struct store *s, struct store_bytes key, int64_t delta,
                             int64_t timeout_ms, int64_t *total, struct cr_error *err) {
     return s->ops->add(s, key, delta, timeout_ms, total, err);
 }
 
-/* Sets swap->key to swap->desired if it holds swap->expected, or if it is absent and `expected`
- * is empty. Returns the value that the key holds afterwards, malloc'ed as for get; if the key
- * is absent and `expected` is not empty, it returns `expected`. So the result alone does not
- * prove that the key was created when `expected` equals `desired`. */
+/* Sets swap->key to swap->desired if its value is swap->expected, or if the key does not exist and
+ * `expected` is empty. Sets *value to the value that the key has afterwards, malloc'ed as by
+ * store_get(). If the key does not exist and `expected` is not empty, *value is a copy of
+ * `expected`; so if `expected` equals `desired`, the result does not prove that the key exists. */
 static inline int store_compare_set(struct store *s, const struct store_swap *swap,
                                     int64_t timeout_ms, void **value, size_t *len,
                                     struct cr_error *err) {
     return s->ops->compare_set(s, swap, timeout_ms, value, len, err);
 }
 
-/* Waits until all keys exist. With timeout_ms 0 it looks once. */
+/* Waits until all keys exist. If timeout_ms is 0, it checks once whether they do and does not
+ * wait. */
 static inline int store_wait(struct store *s, const struct store_bytes *keys, size_t key_count,
                              int64_t timeout_ms, struct cr_error *err) {
     return s->ops->wait(s, keys, key_count, timeout_ms, err);
 }
 
-/* *present becomes 1 if all keys exist now, else 0. */
+/* Sets *present to 1 if all keys exist now, else to 0. */
 static inline int store_check(struct store *s, const struct store_bytes *keys, size_t key_count,
                               int64_t timeout_ms, int *present, struct cr_error *err) {
     return s->ops->check(s, keys, key_count, timeout_ms, present, err);
 }
 
-/* *deleted becomes 1 if the key existed, else 0. A file store always returns 1, as torch's does. */
+/* Deletes a key. Sets *deleted to 1 if the key existed, else to 0. A file store always sets 1, as
+ * torch's file store does. */
 static inline int store_delete(struct store *s, struct store_bytes key, int64_t timeout_ms,
                                int *deleted, struct cr_error *err) {
     return s->ops->delete_key(s, key, timeout_ms, deleted, err);
 }
 
-/* Counts all keys, those included that clients and stores keep for themselves. */
+/* Sets *count to the number of all keys. This includes keys that clients and stores create for
+ * themselves, such as torch's "init/". */
 static inline int store_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
                                  struct cr_error *err) {
     return s->ops->num_keys(s, timeout_ms, count, err);
 }
 
-/* Appends to the value, or creates it. */
+/* Appends `value` to the value of the key; creates the key if it does not exist. */
 static inline int store_append(struct store *s, struct store_bytes key, struct store_bytes value,
                                int64_t timeout_ms, struct cr_error *err) {
     return s->ops->append(s, key, value, timeout_ms, err);
 }
 
-/* Waits for all keys, then returns their values in the order of `keys`. */
+/* Waits until all keys exist, then sets *values to their values in the order of `keys`. */
 static inline int store_multi_get(struct store *s, const struct store_bytes *keys,
                                   size_t key_count, int64_t timeout_ms, struct store_list *values,
                                   struct cr_error *err) {
     return s->ops->multi_get(s, keys, key_count, timeout_ms, values, err);
 }
 
-/* Sets keys[i] to values[i], in order, for each i below pair_count. */
+/* Sets keys[i] to values[i] for each i below pair_count, in this order. */
 static inline int store_multi_set(struct store *s, const struct store_bytes *keys,
                                   const struct store_bytes *values, size_t pair_count,
                                   int64_t timeout_ms, struct cr_error *err) {
     return s->ops->multi_set(s, keys, values, pair_count, timeout_ms, err);
 }
 
-/* Queues have names of their own beside the keys: first in, first out, each element popped once. */
+/* Appends an element to a queue. Queues are first in, first out; each element is popped once. A
+ * queue and a key may have the same name. */
 static inline int store_queue_push(struct store *s, struct store_bytes name,
                                    struct store_bytes value, int64_t timeout_ms,
                                    struct cr_error *err) {
     return s->ops->queue_push(s, name, value, timeout_ms, err);
 }
 
-/* Waits for an element and takes it. With timeout_ms 0 it looks once: -ENOENT if the queue is
- * empty. The value is malloc'ed as for get. */
+/* Waits until the queue has an element, then removes the first one and sets *value to it, malloc'ed
+ * as by store_get(). If timeout_ms is 0, it does not wait: it returns -ENOENT if the queue is
+ * empty. */
 static inline int store_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                                   void **value, size_t *len, struct cr_error *err) {
     return s->ops->queue_pop(s, name, timeout_ms, value, len, err);
@@ -156,40 +165,43 @@ static inline int store_queue_len(struct store *s, struct store_bytes name, int6
     return s->ops->queue_len(s, name, timeout_ms, count, err);
 }
 
-/* Returns the keys that users named, in no order. */
+/* Sets *keys to all keys that users have set, in any order. Keys that clients and stores create for
+ * themselves are left out. */
 static inline int store_list_keys(struct store *s, int64_t timeout_ms, struct store_list *keys,
                                   struct cr_error *err) {
     return s->ops->list_keys(s, timeout_ms, keys, err);
 }
 
-/* Returns when world_size callers have arrived. A key serves for one barrier. */
+/* Waits until world_size callers have called this for `key`. A key can be used for one barrier
+ * only. */
 static inline int store_barrier(struct store *s, struct store_bytes key, int64_t world_size,
                                 int64_t timeout_ms, struct cr_error *err) {
     return s->ops->barrier(s, key, world_size, timeout_ms, err);
 }
 
-static inline void store_close(struct store *s) { /* NULL is fine */
+static inline void store_close(struct store *s) { /* s may be NULL */
     if (s != NULL) s->ops->close(s);
 }
 
 /* ---- the TCP client: blocking, one connection ----
  *
- * It never reconnects silently: after -ECONNRESET, -EPIPE or -EPROTO the client is broken, every
- * later call fails with the same code, and it can only be closed. After a get, wait, multi_get,
- * queue_pop or barrier that timed out the client stays usable; to a server of before CANCEL_WAIT
- * (torch 1.13 and 2.0) it makes a new connection. After any other call that timed out it is
- * broken. */
+ * The client does not reconnect on its own after an error. After -ECONNRESET, -EPIPE or -EPROTO it
+ * is broken: every later call fails with the same code, and the client can only be closed. If a
+ * get, wait, multi_get, queue_pop or barrier times out, the client stays usable; with a server that
+ * has no CANCEL_WAIT (torch 1.13 and 2.0), it makes a new connection for that. If any other call
+ * times out, the client is broken. */
 
-struct store_client; /* begins with a struct store */
+struct store_client; /* its struct begins with a struct store */
 
 enum store_protocol {
-    STORE_PROTOCOL_MODERN, /* torch >= 2.5 and our server: VALIDATE and PING */
-    STORE_PROTOCOL_LEGACY, /* torch 1.13 and 2.0: no handshake, other opcodes */
-    STORE_PROTOCOL_PROBE,  /* unknown server: modern first, then older ones */
+    STORE_PROTOCOL_MODERN, /* the server knows VALIDATE and PING: torch >= 2.5, and ours */
+    STORE_PROTOCOL_LEGACY, /* no handshake, other opcodes: torch 1.13 and 2.0 */
+    STORE_PROTOCOL_PROBE,  /* not known: the client tries modern first, then older ones */
 };
 
-/* Connects and shakes hands. Refused and reset connections and unknown names are retried with
- * back-off until the time is up, because the server may not be running yet. */
+/* Connects to a server and makes the handshake; stores the client in *out. If the connection is
+ * refused or reset, or the host name is unknown, it tries again with growing pauses until the time
+ * is up, because the server may not be running yet. */
 int store_client_connect(const char *host, uint16_t port, enum store_protocol protocol,
                          int64_t timeout_ms, struct store_client **out, struct cr_error *err);
 
@@ -197,28 +209,31 @@ static inline struct store *store_client_store(struct store_client *c) {
     return (struct store *) c;
 }
 
-/* What the server was found to be: "modern", "modern without ping" or "legacy". */
+/* Returns which protocol the server speaks: "modern", "modern without ping" or "legacy". */
 const char *store_client_protocol(const struct store_client *c);
 
-/* Adds to a key that has no leading '/' on the wire, such as torch's join counter "init/". */
+/* Adds to a counter whose key has no leading '/' on the wire, such as torch's counter of joined
+ * workers, "init/". */
 int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
                          int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
-static inline void store_client_close(struct store_client *c) { /* NULL is fine */
+static inline void store_client_close(struct store_client *c) { /* c may be NULL */
     store_close(store_client_store(c));
 }
 
-/* Asks one of our servers for its statistics over a connection of its own. *text becomes the
- * malloc'ed JSON object of docs/protocols/store.md, section 6, with a NUL behind it. Returns 0, or
- * -ECONNRESET if the server closed the connection: it is no server of ours. */
+/* Requests the statistics of one of crun's own servers, over a new connection. Sets *text to the
+ * malloc'ed JSON object that docs/protocols/store.md, section 6, describes, with a NUL byte behind
+ * it. Returns 0 or a negative errno; -ECONNRESET if the server closed the connection, which torch's
+ * servers do on this request. */
 int store_client_stat(const char *host, uint16_t port, int64_t timeout_ms, char **text,
                       size_t *len, struct cr_error *err);
 
 /* ---- the file store ---- */
 
-/* Opens a store in a file that any number of processes share, torch's FileStore among them: the
- * bytes are the same. The file is created if it is missing. With world_size >= 0, the last of
- * world_size stores to be closed removes it. Queues are not supported. */
+/* Opens a store that is kept in a file. Any number of processes may share the file, also with
+ * torch's FileStore, because the format is the same. Creates the file if it is missing. If
+ * world_size >= 0, the last of world_size stores to be closed removes the file. Queues are not
+ * supported. */
 int store_file_open(const char *path, int64_t world_size, struct store **out,
                     struct cr_error *err);
 

@@ -1,13 +1,15 @@
-/* One exchange: a request out, a reply in, and the state of the client when that fails.
+/* One exchange: sending a request and receiving its reply; and the state of the client when that
+ * fails.
  *
- *   usable ──any failure, or time up in the middle of a reply──▶ broken, for good
+ *   usable ──any error, or time up in the middle of a reply──▶ broken, for good
  *   usable ──time up in WAIT or BARRIER──▶ CANCEL_WAIT ──"01" or "00 01"──▶ usable
  *                                             └─anything else──▶ broken
  *
- * A server of before CANCEL_WAIT (1.13) keeps an abandoned wait, and answers it when the key is
- * set, in the middle of other replies. So the client makes a new connection instead. Nothing is
- * lost by that: such a server answered a CHECK right before the WAIT, so it has carried out
- * everything that was sent before. */
+ * A server without CANCEL_WAIT (torch 1.13) keeps a wait that the client has given up, and answers
+ * it when the key is set, in between the replies to later requests. With such a server the client
+ * makes a new connection instead. No request is lost by that: the client sends a CHECK before each
+ * WAIT (wait_keys() in tcp_client.c), and the reply to it proves that the server has carried out
+ * all earlier requests. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -29,8 +31,8 @@ static const char *reason_of(int code) {
     return code == -ECONNRESET ? "the server closed the connection" : strerror(-code);
 }
 
-/* Records what was under way and closes the connection at once, so that the server ends its
- * side. */
+/* Makes the client broken: keeps the error for later calls, and closes the connection at once, so
+ * that the server frees its side. Returns `code`. */
 static int break_client(struct store_client *c, const struct store_call *call, int code,
                         const char *reason, struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];

@@ -1,5 +1,6 @@
-/* Operations made of other operations: append by compare_set, the multi calls one key at a time, a
- * barrier by add and wait. The keys of the barrier are those of torch's base class. */
+/* Fallbacks: append is made of compare_set; multi_get and multi_set of one get or set per key; a
+ * barrier of add and wait. The barrier uses the keys "KEY/num_members" and "KEY/last_member", as
+ * torch's base class does. */
 #include "store/client/fallback.h"
 
 #include "base/buffer.h"
@@ -21,9 +22,10 @@ static bool same(const void *a, size_t a_len, const void *b, size_t b_len) {
     return a_len == b_len && (a_len == 0 || memcmp(a, b, a_len) == 0);
 }
 
-/* Appends by compare_set: expects the value seen last (at first none), and learns the present
- * value from the answer. The outcome never equals `expected`, because it is longer, unless
- * nothing is appended; so an answer that equals the outcome proves success. */
+/* Appends by compare_set, again and again until no other client has changed the key in between.
+ * Each attempt expects the value that was seen last, and at first none; the reply holds the present
+ * value. A reply that equals the desired value proves success, because the desired value is longer
+ * than the expected one. If nothing is appended, the two are equal, and either reply is right. */
 static int append_loop(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t deadline_ms, struct cr_buffer *next, struct cr_error *err) {
     CR_AUTO_FREE void *seen = NULL;
@@ -37,7 +39,7 @@ static int append_loop(struct store *s, struct store_bytes key, struct store_byt
         int rc = store_compare_set(s, &swap, cr_time_left_ms(deadline_ms), &held, &held_len, err);
         if (rc < 0) return rc;
         bool done = same(held, held_len, next->data, next->len);
-        /* The answer repeats what was expected: the key does not exist any more. */
+        /* The reply repeats the expected value although it was not the key's: the key is gone. */
         bool vanished = !done && same(held, held_len, seen, seen_len);
         free(seen);
         seen = held;

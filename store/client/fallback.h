@@ -1,5 +1,5 @@
-/* Operations made of other operations, as torch's base class makes them: for servers that lack them
- * and for the file store. */
+/* Fallbacks: operations that are made of other operations, as in torch's base class Store. The TCP
+ * client uses them when the server lacks an operation, and the file store uses all of them. */
 #ifndef STORE_CLIENT_FALLBACK_H
 #define STORE_CLIENT_FALLBACK_H
 

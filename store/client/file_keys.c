@@ -1,4 +1,5 @@
-/* A tsearch(3) tree for finding keys, and a list of all keys for listing and freeing them. */
+/* The keys of a file store in memory: a tsearch(3) tree for finding a key, and a list of all keys
+ * for listing and freeing them. */
 #include "store/client/file_keys.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Orders by length, then by bytes; any total order serves. */
+/* Compares keys by length, then by bytes. The tree needs a total order, no matter which. */
 static int compare(const void *a, const void *b) {
     const struct store_bytes *x = a, *y = b;
     if (x->len != y->len) return x->len < y->len ? -1 : 1;
@@ -24,7 +25,8 @@ const struct store_bytes *store_file_keys_find(const struct store_file_keys *key
     return k == NULL ? NULL : &k->value;
 }
 
-/* Returns a copy that the caller frees, never NULL for want of bytes; NULL when memory is short. */
+/* Returns a copy that the caller frees, or NULL if memory is short. An empty string gets a block,
+ * too. */
 static void *copy_of(struct store_bytes bytes) {
     void *copy = malloc(bytes.len + 1);
     if (copy != NULL && bytes.len > 0) memcpy(copy, bytes.data, bytes.len);
@@ -78,7 +80,8 @@ void store_file_keys_remove(struct store_file_keys *keys, struct store_bytes key
     free_key(k);
 }
 
-static void keep_item(void *item) { (void) item; } /* the list of all keys frees it */
+/* the caller frees the items by the list of all keys */
+static void keep_item(void *item) { (void) item; }
 
 void store_file_keys_clear(struct store_file_keys *keys) {
     tdestroy(keys->tree, keep_item);

@@ -1,7 +1,7 @@
 /* The keys of a file store in memory: a map from each key to its last value.
  *
- * Zero-initialise. The tree is tsearch(3) of libc: libcrunrt, which links this file, needs neither
- * the server's hash table nor its shared values. */
+ * Zero-initialise it. It is a tree made with tsearch(3) of libc, because libcrunrt, which links
+ * this file, shall not contain the server's hash table. */
 #ifndef STORE_CLIENT_FILE_KEYS_H
 #define STORE_CLIENT_FILE_KEYS_H
 
@@ -10,9 +10,9 @@
 #include <sys/queue.h>
 
 struct store_file_key {
-    struct store_bytes key; /* first: what the tree compares */
+    struct store_bytes key; /* must be the first field: the tree compares entries by it */
     struct store_bytes value;
-    LIST_ENTRY(store_file_key) next; /* of all keys, in no order */
+    LIST_ENTRY(store_file_key) next; /* in the list of all keys, in any order */
 };
 
 struct store_file_keys {
@@ -21,10 +21,11 @@ struct store_file_keys {
     size_t count;
 };
 
-/* The value of a key, borrowed until the map changes; NULL if there is no such key. */
+/* Returns the value of a key, or NULL if the key does not exist. The result is valid until the map
+ * changes. */
 const struct store_bytes *store_file_keys_find(const struct store_file_keys *keys,
                                                struct store_bytes key);
-/* Copies both. Returns 0, or -ENOMEM with nothing changed. */
+/* Sets a key; copies key and value. Returns 0, or -ENOMEM and leaves the map unchanged. */
 int store_file_keys_put(struct store_file_keys *keys, struct store_bytes key,
                         struct store_bytes value);
 void store_file_keys_remove(struct store_file_keys *keys, struct store_bytes key);

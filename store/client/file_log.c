@@ -1,4 +1,4 @@
-/* Reading, locking and appending to the file of a file store. */
+/* Locking, reading and appending to the file of a file store. file_log.h describes the format. */
 #include "store/client/file_log.h"
 
 #include "base/cleanup.h"
@@ -13,7 +13,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define LOCK_AGAIN_MS 2 /* flock(2) has no deadline, so it is tried again after this time */
+/* milliseconds between two attempts to lock: flock(2) has no deadline, so it is called with LOCK_NB
+ * again and again */
+#define LOCK_AGAIN_MS 2
 #define FILE_MAX      ((off_t) 4 << 30)
 
 static int fail_memory(struct cr_error *err, const char *what) {
@@ -51,7 +53,8 @@ static int apply_record(struct store_file_log *log, struct store_bytes key,
     return 0;
 }
 
-/* Applies whole records. Returns the bytes that they took, or -ENOMEM. */
+/* Applies all complete records in `data` to log->keys. Returns how many bytes these records take,
+ * or -ENOMEM. */
 static int64_t replay(struct store_file_log *log, const uint8_t *data, size_t len) {
     size_t done = 0;
     for (;;) {
@@ -80,19 +83,21 @@ static int read_new(struct store_file_access *a, size_t len) {
                           log->replayed + (off_t) log->record.len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return cr_fail_errno(a->err, "read the store file '%s'", log->path);
-        if (n == 0) break; /* it was truncated; the next access notices that */
+        /* the file was truncated meanwhile; catch_up() of the next access handles that */
+        if (n == 0) break;
         log->record.len += (size_t) n;
     }
     return 0;
 }
 
-/* Reads and replays what was appended since. The file is locked, so a record that is incomplete now
- * will never be complete. */
+/* Reads and replays the records that were appended since the last access. If the last record is
+ * incomplete, it returns an error, because no process can be writing while this one holds the
+ * lock. */
 static int catch_up(struct store_file_access *a) {
     struct store_file_log *log = a->log;
     struct stat st;
     if (fstat(a->fd, &st) < 0)
-        return cr_fail_errno(a->err, "look at the store file '%s'", log->path);
+        return cr_fail_errno(a->err, "read the size of the store file '%s'", log->path);
     if (st.st_ino != log->inode || st.st_dev != log->device || st.st_size < log->replayed)
         forget_all(log);
     log->inode = st.st_ino;
@@ -166,8 +171,8 @@ static int put_field(struct cr_buffer *b, struct store_bytes prefix, struct stor
     return rc < 0 ? rc : cr_buffer_append(b, data.data, data.len);
 }
 
-/* Writes log->record at the end of the file. If only a part of it could be written, that part is
- * removed again: it would make the file unusable for all processes. */
+/* Writes log->record at the end of the file. If only a part can be written, it removes that part
+ * again, because an incomplete record would make the file unusable for all processes. */
 static int write_record(struct store_file_access *a) {
     const struct cr_buffer *b = &a->log->record;
     size_t done = 0;

@@ -1,13 +1,13 @@
-/* The file store: a store without a server, for processes that share a file system. It shares its
- * file with torch's FileStore (file_log.h has the format).
+/* The file store: a store without a server, for processes that share a file system. It can share
+ * its file with torch's FileStore; file_log.h describes the format.
  *
- * The counters in the file decide who removes it: each store adds 1 to "refcount/" when it opens
- * and subtracts 1 when it closes, and then adds 1 to "cleanup/". The store that finds world_size
- * clean-ups and no reference left removes the file. torch 1.13 counts "cleanup/" only, which is
- * enough for its own groups.
+ * Two counters in the file decide which store removes the file. Each store adds 1 to "refcount/"
+ * when it is opened. When it is closed, it adds 1 to "cleanup/" and subtracts 1 from "refcount/";
+ * if "cleanup/" has then reached world_size and "refcount/" is 0, it removes the file. torch 1.13
+ * counts "cleanup/" only, which is enough while all stores of the file are of that release.
  *
- * A change of the file is waited for with inotify. A network file system does not report changes
- * that other hosts make, so the file is also looked at every LOOK_AGAIN_MS. */
+ * inotify reports changes of the file to a store that waits. A network file system does not report
+ * changes that other hosts make, so a waiting store also reads the file every LOOK_AGAIN_MS. */
 #include "store/client/client.h"
 #include "store/client/fallback.h"
 #include "store/client/file_log.h"
@@ -51,7 +51,8 @@ static const struct store_bytes *find(const struct file_store *f, struct store_b
 
 /* ---- keys and values ---- */
 
-/* Returns "/key" in a new block, or NULL. */
+/* Returns a malloc'ed block with "/" and the key, and sets *raw to these bytes. Returns NULL if
+ * memory is short. */
 static void *raw_key(struct store_bytes key, struct store_bytes *raw) {
     char *block = malloc(key.len + 1);
     if (block == NULL) return NULL;
@@ -86,7 +87,8 @@ static int file_set(struct store *s, struct store_bytes key, struct store_bytes 
     return rc;
 }
 
-/* Reads a counter as torch does: white space, sign, digits; what follows is ignored. */
+/* Reads a counter as torch does: white space, a sign, digits; what follows is ignored. A missing
+ * value counts as 0. */
 static int read_counter(const struct store_file_access *a, const struct store_bytes *value,
                         int64_t *out) {
     char text[32] = "", *end = text;
@@ -142,7 +144,8 @@ static int compare_set(struct store_file_access *a, struct store_bytes raw,
         if (rc < 0) return rc;
         held = store_file_keys_find(&a->log->keys, raw);
     }
-    /* A key that is absent although a value was expected answers with that value, as torch's. */
+    /* If the key is missing although a value was expected, the result is that value, as in
+     * torch. */
     return copy_value(held != NULL ? *held : swap->expected, value, len, a->err);
 }
 
@@ -175,7 +178,7 @@ static int file_delete(struct store *s, struct store_bytes key, int64_t timeout_
 
 /* ---- reading and waiting ---- */
 
-/* Replays the file into memory. */
+/* Replays the records that other processes have appended. */
 static int refresh(struct file_store *f, int64_t deadline_ms, struct cr_error *err) {
     struct store_file_access a;
     int rc = store_file_begin_read(&a, &f->log, deadline_ms, err);
@@ -183,7 +186,7 @@ static int refresh(struct file_store *f, int64_t deadline_ms, struct cr_error *e
     return rc;
 }
 
-/* Sleeps until the file changes, at most LOOK_AGAIN_MS. */
+/* Waits until the file changes, at most LOOK_AGAIN_MS. */
 static void await_change(struct file_store *f, int64_t deadline_ms) {
     int64_t until = cr_deadline_ms(LOOK_AGAIN_MS);
     if (until > deadline_ms) until = deadline_ms;
@@ -191,7 +194,7 @@ static void await_change(struct file_store *f, int64_t deadline_ms) {
     if (poll(&p, 1, cr_poll_timeout(until)) <= 0) return;
     char events[4096];
     while (read(f->watch, events, sizeof(events)) > 0) {
-    } /* the replay finds out what changed */
+    } /* events are discarded: the next replay finds what has changed */
 }
 
 static bool exist(const struct file_store *f, const struct store_bytes *raws, size_t count) {
@@ -201,7 +204,8 @@ static bool exist(const struct file_store *f, const struct store_bytes *raws, si
     return true;
 }
 
-/* Looks at least once. Returns 1 when all keys exist, 0 when the time is up, or negative. */
+/* Waits until all keys exist; reads the file at least once. Returns 1 if all keys exist, 0 if the
+ * time is up, or a negative errno. */
 static int await_keys(struct file_store *f, const struct store_bytes *raws, size_t count,
                       int64_t deadline_ms, struct cr_error *err) {
     for (;;) {
@@ -299,10 +303,10 @@ static int file_list_keys(struct store *s, int64_t timeout_ms, struct store_list
     return 0;
 }
 
-/* ---- queues: torch's file store has none either ---- */
+/* ---- queues, which torch's FileStore does not support either ---- */
 
 static int fail_queue(struct cr_error *err) {
-    return cr_fail(err, -ENOTSUP, "use a queue: a file store has none");
+    return cr_fail(err, -ENOTSUP, "use a queue: a file store does not support queues");
 }
 
 static int file_queue_push(struct store *s, struct store_bytes name, struct store_bytes value,
@@ -325,7 +329,8 @@ static int file_queue_len(struct store *s, struct store_bytes name, int64_t time
 
 /* ---- opening and closing ---- */
 
-#define CLOSE_MS 5000 /* opening and closing wait this long for a lock that another process holds */
+/* milliseconds that opening and closing wait at most while another process holds the lock */
+#define CLOSE_MS 5000
 
 static bool is_removable(const struct file_store *f, struct store_file_access *a) {
     int64_t clean_ups = 0, references = 0;
@@ -334,7 +339,8 @@ static bool is_removable(const struct file_store *f, struct store_file_access *a
     return f->world_size >= 0 && clean_ups >= f->world_size && references <= 0;
 }
 
-/* Best effort, as torch's: a file that is gone or broken is left as it is. */
+/* Updates the counters when the store is closed, and removes the file if this store is the last.
+ * Errors are ignored, as in torch: a file that is gone or broken is left as it is. */
 static void sign_off(struct file_store *f) {
     struct store_file_access a;
     int64_t total;
@@ -387,7 +393,8 @@ static int sign_on(struct file_store *f, struct cr_error *err) {
     return rc;
 }
 
-/* Watches the file, which sign_on() has created. Without inotify there is still LOOK_AGAIN_MS. */
+/* Returns an inotify descriptor that reports changes of the file, which exists already; or -1.
+ * Without inotify, a wait still reads the file every LOOK_AGAIN_MS. */
 static int watch_file(const char *path) {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (fd >= 0) (void) inotify_add_watch(fd, path, IN_MODIFY);

@@ -1,5 +1,5 @@
-/* The lowest layer of the client above its socket: one attempt to connect and shake hands, and the
- * receiving of one reply. */
+/* The lowest layer of the client above its socket: making one connection and one handshake, and
+ * receiving one reply. */
 #include "store/client/tcp_client_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* What a server is, as a function of what it answered. The diagram is in probe.h. */
+/* Deciding which protocol a server speaks from how it answered the attempts so far. probe.h has the
+ * diagram. */
 #include "store/client/probe.h"
 
 #include "base/clock.h"
@@ -93,7 +94,8 @@ enum store_probe_next store_probe_confirmed(struct store_probe *p, int code, uin
 /* ---- back-off ---- */
 
 struct store_backoff store_backoff_new(uint64_t seed) {
-    return (struct store_backoff){BACKOFF_FIRST_MS, seed | 1}; /* the generator below stays at 0 */
+    /* | 1: next_random() would return 0 forever if it began with 0 */
+    return (struct store_backoff){BACKOFF_FIRST_MS, seed | 1};
 }
 
 static uint64_t next_random(uint64_t *state) { /* xorshift */
@@ -121,7 +123,7 @@ int64_t store_address_time_ms(int64_t time_left_ms, size_t addresses_left) {
 const char *store_handshake_reason(int code) {
     if (code == -ECONNRESET) return "the server closed the connection in the handshake";
     if (code == -ETIMEDOUT) return "the server does not answer the handshake";
-    if (code == -EPROTO) return "the handshake was answered with other bytes";
+    if (code == -EPROTO) return "the server answered the handshake with unexpected bytes";
     return NULL;
 }
 
@@ -148,7 +150,8 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
         int code = store_op_code(STORE_DIALECT_LEGACY, op);
-        return code >= 0 && code <= STORE_LEGACY_FIRST_MAX; /* no release had higher codes */
+        /* no release of torch had operations with higher codes */
+        return code >= 0 && code <= STORE_LEGACY_FIRST_MAX;
     }
     enum store_op q = store_question(op);
     if (q != STORE_OP_LIST_KEYS && q != STORE_OP_BARRIER && q != STORE_OP_QUEUE_LEN) return 1;
@@ -161,11 +164,13 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
     if (question == STORE_OP_LIST_KEYS) return store_encode_plain(&e, question);
     if (question == STORE_OP_QUEUE_LEN) return store_encode_key(&e, question, name);
     int rc = store_encode_number(&e, STORE_OP_BARRIER, name, 1);
-    return rc < 0 ? rc : store_encode_key(&e, STORE_OP_DELETE, name); /* it left a counter */
+    /* deletes the counter that BARRIER creates */
+    return rc < 0 ? rc : store_encode_key(&e, STORE_OP_DELETE, name);
 }
 
 enum store_reply store_question_reply(enum store_op question, int nth) {
     if (question != STORE_OP_BARRIER)
-        return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE; /* of a list, the count */
+        /* for LIST_KEYS the count of keys, which comes first */
+        return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
     return nth == 0 ? STORE_REPLY_BYTE : nth == 1 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
 }

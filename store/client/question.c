@@ -1,5 +1,5 @@
-/* Asking a server whether it has an operation, over a connection of its own: a server closes the
- * connection on an operation that it does not know. */
+/* Finding out whether a server has an operation, by trying the operation. This uses a second
+ * connection, because a server closes the connection on an operation that it does not know. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -28,7 +28,8 @@ static int ask_over(struct store_client *probe, enum store_op question, int64_t 
     return rc < 0 ? rc : receive_answers(probe, question, deadline_ms);
 }
 
-/* Returns 1, 0 (the server closed the connection), or negative. */
+/* Tries the operation on a new connection. Returns 1 if the server answers, 0 if it closes the
+ * connection, or a negative errno and sets err. */
 static int ask(struct store_client *c, enum store_op question, struct cr_error *err) {
     struct store_client probe = {.socket.fd = -1, .port = c->port};
     struct cr_error why = {0};
@@ -41,14 +42,14 @@ static int ask(struct store_client *c, enum store_op question, struct cr_error *
     cr_buffer_done(&probe.request);
     if (shaken && rc == -ECONNRESET) return 0;
     if (rc == 0) return 1;
-    return cr_fail(err, rc, "ask the store at %s for '%s': %s", c->socket.peer,
+    return cr_fail(err, rc, "find out whether the store at %s has '%s': %s", c->socket.peer,
                    store_op_name(question), shaken ? strerror(-rc) : why.text);
 }
 
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err) {
     int has = store_server_has(c->handshake, c->known, op);
     if (has >= 0) return has;
-    if (c->broken.code != 0) return 1; /* the call itself will fail and say why */
+    if (c->broken.code != 0) return 1; /* the call that follows fails with the reason */
     enum store_op question = store_question(op);
     int rc = ask(c, question, err);
     if (rc >= 0) c->known[question] = rc == 1 ? 1 : -1;

@@ -1,5 +1,6 @@
-/* Waiting is poll(2) with the time that is left; after a signal it polls again. Keep-alive
- * finds a peer whose host died, so that even a wait without a limit ends. */
+/* One TCP connection with deadlines. While a call cannot go on, it waits in poll(2) with the time
+ * that is left. TCP keep-alive detects that the server's host is dead, so that even a wait without
+ * a deadline ends. */
 #include "store/client/socket.h"
 #include "store/client/probe.h"
 
@@ -19,12 +20,13 @@
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
-#define UNSENT_MAX_MS        120000 /* for sent bytes to be acknowledged (TCP_USER_TIMEOUT) */
+/* milliseconds until sent bytes must be acknowledged (TCP_USER_TIMEOUT) */
+#define UNSENT_MAX_MS        120000
 
 /* ---- connecting ---- */
 
 static void set_option(int fd, int level, int option, int value) {
-    /* A failure is ignored: the connection works without the option, only less well. */
+    /* a failure is ignored, because the connection also works without the option */
     (void) setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -99,7 +101,7 @@ static void advance(struct iovec **iov, int *count, size_t n) {
 
 int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
                       int64_t deadline_ms) {
-    advance(&iov, &iov_count, 0); /* skips empty pieces in front */
+    advance(&iov, &iov_count, 0); /* skips empty iovecs at the beginning */
     while (iov_count > 0) {
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t) iov_count};
         ssize_t n = sendmsg(s->fd, &m, MSG_NOSIGNAL);

@@ -1,6 +1,6 @@
-/* One TCP connection with deadlines: poll(2) and non-blocking calls. It raises no signal
- * (MSG_NOSIGNAL), and its descriptor is close-on-exec from birth: this code lives in other people's
- * processes. */
+/* One TCP connection whose calls have deadlines: non-blocking calls, and poll(2) between them. This
+ * code also runs in worker processes, so it causes no SIGPIPE (MSG_NOSIGNAL), and its descriptor is
+ * created close-on-exec. */
 #ifndef STORE_CLIENT_SOCKET_H
 #define STORE_CLIENT_SOCKET_H
 
@@ -14,24 +14,26 @@
 
 struct store_socket {
     int fd;             /* -1 = not connected */
-    bool probably_more; /* the last receive filled its room: the next one does not poll first */
+    /* the last receive filled its buffer, so the next one calls recv() without poll() first */
+    bool probably_more;
     char peer[CR_ADDRESS_MAX];
 };
 
-/* Resolves the name and tries each of its addresses once, in order. Returns 0 or the error of the
- * last address:
+/* Resolves the name and tries each of its addresses once, in order. Returns 0, or the error of one
+ * of the addresses, preferably one for which a later attempt may succeed:
  *   -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -ENOENT (unknown name), -EHOSTUNREACH, -ENETUNREACH:
- *               a later try may succeed
- *   others      a later try will fail, too: -EACCES, -EMFILE, … */
+ *               a later attempt may succeed
+ *   others      a later attempt will fail, too: -EACCES, -EMFILE, … */
 int store_socket_connect(struct store_socket *s, const char *host, uint16_t port,
                          int64_t deadline_ms, struct cr_error *err);
 
-/* Sends everything; changes iov. Returns 0, -ETIMEDOUT, -EPIPE, -ECONNRESET … */
+/* Sends all bytes of the iovecs, which it changes meanwhile. Returns 0, -ETIMEDOUT, -EPIPE,
+ * -ECONNRESET or another negative errno. */
 int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
                       int64_t deadline_ms);
 
-/* Receives 1 to `room` bytes. Returns their number, or -ETIMEDOUT, -ECONNRESET (also when the peer
- * closed) … */
+/* Receives 1 to `room` bytes. Returns their number, -ETIMEDOUT, -ECONNRESET (also if the server has
+ * closed the connection) or another negative errno. */
 int64_t store_socket_receive(struct store_socket *s, void *at, size_t room, int64_t deadline_ms);
 
 void store_socket_close(struct store_socket *s);

@@ -1,4 +1,4 @@
-/* Asking one of our servers for its statistics, in the administration dialect. */
+/* Requesting the statistics of one of crun's own servers, in the administration dialect. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -43,6 +43,9 @@ int store_client_stat(const char *host, uint16_t port, int64_t timeout_ms, char 
     store_socket_close(&s);
     *text = value;
     if (rc == 0) return 0;
-    return cr_fail(err, rc, "%s%s%s:%u does not answer: %s; only crun's own stores have stat", open,
-                   host, end, port, rc == -ECONNRESET ? "it hung up" : strerror(-rc));
+    return cr_fail(err, rc,
+                   "the store at %s%s%s:%u gave no statistics: %s; only crun's own stores have "
+                   "them",
+                   open, host, end, port,
+                   rc == -ECONNRESET ? "it closed the connection" : strerror(-rc));
 }

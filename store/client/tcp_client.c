@@ -1,8 +1,9 @@
-/* The TCP client: opening it, and the operations of a store, each one or two exchanges.
+/* The TCP client: opening it, and the operations of a store. Each operation is one or two exchanges
+ * with the server.
  *
- * get is WAIT, then GET, as torch's clients do it: some servers close the connection on a GET of an
- * absent key. An operation that an old server lacks is made of other operations (fallback.c), or
- * refused with an error that names it. */
+ * A get sends WAIT and then GET, as torch's clients do, because some servers close the connection
+ * on a GET of a missing key. If an old server lacks an operation, the client makes it of other
+ * operations (fallback.c) or returns an error that names it. */
 #include "store/client/tcp_client_internal.h"
 #include "store/client/fallback.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POP_ROUNDS_MAX 100 /* see client_queue_pop() */
+#define POP_ROUNDS_MAX 100 /* most attempts to pop an element, see client_queue_pop() */
 
 static struct store_client *self(struct store *s) { return (struct store_client *) (void *) s; }
 
@@ -27,7 +28,8 @@ static struct store_call new_call(enum store_op op, const struct store_bytes *ke
                                .deadline_ms = cr_deadline_ms(timeout_ms)};
 }
 
-/* For an exchange that is answered at once, in a call whose own time may be up. */
+/* Returns the call with a deadline at least STORE_GRACE_MS away. It is for exchanges that the
+ * server answers at once, in a call whose own time may be up. */
 static struct store_call with_grace(struct store_call call) {
     int64_t grace = cr_deadline_ms(STORE_GRACE_MS);
     if (call.deadline_ms < grace) call.deadline_ms = grace;
@@ -129,7 +131,8 @@ int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int
     return add_with_prefix(c, STORE_BYTES(""), raw_key, delta, timeout_ms, total, err);
 }
 
-/* Takes the value of an exchange that returned `rc`, and releases the answer. */
+/* If rc, the result of an exchange, is 0, moves the value out of the reply to *value and *len.
+ * Frees the reply in any case. Returns rc or -ENOMEM. */
 static int take_value(struct store_answer *a, int rc, void **value, size_t *len,
                       struct cr_error *err) {
     if (rc == 0 && store_answer_take_value(a, value, len) < 0)
@@ -196,9 +199,10 @@ static int client_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
 
 /* ---- waiting ---- */
 
-/* Waits for call->keys. With no time it looks once, by CHECK. An old server is also asked by CHECK
- * before the WAIT: abandoning a wait costs the connection there (exchange.c), and the answer proves
- * that the server has carried out all earlier requests. */
+/* Waits until all of call->keys exist. If the call has no time, it checks once by CHECK instead. A
+ * legacy server gets a CHECK before the WAIT, for two reasons: cancelling a WAIT there costs the
+ * connection (exchange.c), and the reply to the CHECK proves that the server has carried out all
+ * earlier requests. */
 static int wait_keys(struct store_client *c, const struct store_call *call, struct cr_error *err) {
     bool legacy = store_client_dialect(c) != STORE_DIALECT_MODERN;
     if (call->timeout_ms <= 0 || legacy) {
@@ -301,13 +305,14 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
     return cr_fail(err, -ENOENT, "%s: %s", what, why);
 }
 
-/* Another client may take the element between the end of our wait and our pop; then we wait
- * again. A plain key of the same name ends every wait at once, so the number of rounds is
- * limited. */
+/* Pops an element, and waits for one if the queue is empty. Another client may take the element
+ * between the end of this client's wait and its pop; in that case this client waits again. The
+ * number of rounds is limited, because a key of the same name as the queue ends every wait at
+ * once. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     static const char always_empty[] =
-        "the queue is empty each time it is announced; is there a key of the same name?";
+        "the queue was empty after each wait; is there a key of the same name?";
     struct store_client *c = self(s);
     struct store_call call = new_call(STORE_OP_QUEUE_POP, &name, 1, timeout_ms);
     int rc = check_has(c, &call, err);

@@ -1,10 +1,13 @@
-/* The TCP client, in layers; each file calls only those below it:
+/* The TCP client: its struct, and the functions that its files call in each other. The files form
+ * layers; each calls only those below it:
  *
- *   tcp_client.c  the operations, and opening a client
- *   connect.c     tries until the time is up      exchange.c   one request and its reply
- *   question.c    which operations the server has
- *   handshake.c   connecting and shaking hands once, receiving one reply
- *   socket.c      one connection with deadlines   probe.c      what a server is (pure) */
+ *   tcp_client.c  the operations of a store, and opening a client
+ *   connect.c     connecting, with new attempts until the time is up
+ *   exchange.c    one request and its reply
+ *   question.c    finding out whether the server has an operation
+ *   handshake.c   one attempt to connect and make the handshake; receiving one reply
+ *   socket.c      one connection with deadlines
+ *   probe.c       finding out which protocol a server speaks (pure) */
 #ifndef STORE_CLIENT_TCP_CLIENT_INTERNAL_H
 #define STORE_CLIENT_TCP_CLIENT_INTERNAL_H
 
@@ -16,69 +19,77 @@
 struct store_client {
     struct store store;
     struct store_socket socket;
-    enum store_handshake handshake; /* the one that worked */
-    char host[CR_HOST_MAX];         /* for reconnecting and for questions */
+    enum store_handshake handshake; /* the handshake that the server accepted */
+    char host[CR_HOST_MAX];         /* kept for further connections to the same server */
     uint16_t port;
-    struct cr_error broken;         /* code 0: the client is usable */
-    struct cr_buffer request;       /* of the call under way */
-    int8_t known[STORE_OP_COUNT];   /* 1 = the server has it, -1 = it has not, 0 = not asked */
+    struct cr_error broken;         /* why the client is broken; code 0 if it is usable */
+    struct cr_buffer request;       /* the request of the current call */
+    /* per operation: 1 = the server has it, -1 = it lacks it, 0 = not known */
+    int8_t known[STORE_OP_COUNT];
 };
 
 /* ---- tcp_client.c ---- */
 
-extern const struct store_ops store_client_ops; /* for tests that make a client of a socket pair */
+/* public for tests that make a client of a socket pair */
+extern const struct store_ops store_client_ops;
 
 /* ---- handshake.c ---- */
 
 enum store_dialect store_client_dialect(const struct store_client *c);
 
-/* Returns an encoder into c->request, which is emptied. */
+/* Empties c->request and returns an encoder that appends to it. */
 struct store_encoder store_client_encoder(struct store_client *c);
 
-/* Sends c->request, as it is. */
+/* Sends the bytes of c->request. Returns 0 or a negative errno. */
 int store_client_send(struct store_client *c, int64_t deadline_ms);
 
-/* Receives the reply that store_answer_begin() was called for. */
+/* Receives the reply for which the caller has called store_answer_begin(). Returns 0 or a negative
+ * errno. */
 int store_client_receive(struct store_client *c, struct store_answer *a, int64_t deadline_ms);
 
-/* Connects once and shakes hands once. */
+/* Makes one connection and the handshake `how` on it. Returns 0 or a negative errno and sets
+ * err. */
 int store_client_shake(struct store_client *c, enum store_handshake how, int64_t deadline_ms,
                        struct cr_error *err);
 
-/* Closes the connection after a handshake that failed with `rc`, and records why; returns `rc`. */
+/* Call this when a handshake has failed with `rc`. It closes the connection, sets err and returns
+ * `rc`. */
 int store_client_fail_shake(struct store_client *c, int rc, struct cr_error *err);
 
 /* ---- connect.c ---- */
 
-/* Connects and shakes hands, trying again until the deadline. */
+/* Connects and makes the handshake; tries again until the deadline. Returns 0 or a negative errno
+ * and sets err. */
 int store_client_connect_until(struct store_client *c, enum store_protocol protocol,
                                int64_t deadline_ms, struct cr_error *err);
 
 /* ---- question.c ---- */
 
-/* Whether the server has an operation that not every release has: 1, 0, or negative. Asks the
- * server at most once per operation. */
+/* Returns 1 if the server has the operation, 0 if it lacks it, or a negative errno. Not every
+ * release of torch has every operation; if it is not known yet, the server is asked once per
+ * operation, over a new connection. */
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err);
 
 /* ---- exchange.c ---- */
 
 struct store_call {
     enum store_op op;
-    const struct store_bytes *keys; /* for error texts: what was under way */
+    const struct store_bytes *keys; /* for error texts: the keys of the request */
     size_t key_count;
-    struct store_bytes tail; /* a value that is sent behind c->request */
-    size_t item_count;       /* values that the reply has */
-    int64_t timeout_ms;      /* as given, for error texts */
+    struct store_bytes tail; /* value to send behind c->request; empty if there is none */
+    size_t item_count;       /* values in the reply of MULTI_GET */
+    int64_t timeout_ms;      /* timeout that the user gave, for error texts */
     int64_t deadline_ms;
 };
 
-/* Sends c->request and the tail, and receives the reply into `a` (NULL: the operation has none).
- * A failure breaks the client. */
+/* Sends c->request and call->tail, and receives the reply into `a`; `a` is NULL if the operation
+ * has no reply. Returns 0 or a negative errno; after any error the client is broken. */
 int store_client_exchange(struct store_client *c, const struct store_call *call,
                           struct store_answer *a, struct cr_error *err);
 
-/* The same for WAIT and BARRIER. When the time is up it cancels the wait and returns
- * -ETIMEDOUT; the client stays usable. */
+/* Sends c->request, a WAIT or BARRIER, and receives its reply. If the time is up, it cancels the
+ * wait at the server and returns -ETIMEDOUT; the client stays usable. After any other error the
+ * client is broken. */
 int store_client_exchange_wait(struct store_client *c, const struct store_call *call,
                                struct cr_error *err);
 

@@ -1,5 +1,6 @@
-/* What the commands of crun-store share. Each command is one file, entered through its table;
- * base/program.h makes parsing, help, manual page and completion from the tables. */
+/* What the commands of crun-store share. Each command is one file with one table (struct
+ * cr_command); base/program.h makes parsing, help text, manual page and shell completion from these
+ * tables. */
 #ifndef STORE_COMMAND_COMMAND_INTERNAL_H
 #define STORE_COMMAND_COMMAND_INTERNAL_H
 
@@ -12,9 +13,10 @@
 extern const struct cr_command command_serve, command_get, command_set, command_add, command_wait,
     command_keys, command_delete, command_stat, command_ping;
 
-/* ---- target.c: the store at HOST:PORT that a command talks to ---- */
+/* ---- target.c: the store at HOST:PORT to which a command connects ---- */
 
-/* The options of every command but serve; `seconds` is the default of --timeout, or NULL. */
+/* The options of all commands except serve. `seconds` is the default of --timeout as text, or NULL
+ * if there is no limit by default. */
 enum { TARGET_JSON, TARGET_TIMEOUT, TARGET_HELP, TARGET_OPTION_COUNT };
 #define TARGET_OPTIONS(seconds)                                                                    \
     {                                                                                              \
@@ -26,32 +28,36 @@ enum { TARGET_JSON, TARGET_TIMEOUT, TARGET_HELP, TARGET_OPTION_COUNT };
         [TARGET_HELP] = CR_OPTION_HELP,                                                            \
     }
 
-/* A key may begin with any character, so options end at the second argument. */
+/* Number of arguments after which no options are recognized: HOST:PORT and the first key. A later
+ * argument may begin with dashes. */
 #define TARGET_OPTIONS_END_AFTER 2
 
 struct command_target {
     const struct cr_command *command;
     struct cr_endpoint endpoint;
-    int64_t timeout_ms;  /* CR_FOREVER: no limit */
-    bool is_limited;     /* --timeout was given and is not 0: it limits the whole command */
-    int64_t deadline_ms; /* that limit, set by command_open(); else CR_FOREVER */
+    int64_t timeout_ms;  /* value of --timeout or its default; CR_FOREVER if there is no limit */
+    bool is_limited;     /* --timeout was given and is not 0, so it limits the whole command */
+    /* end of the whole command if is_limited (command_open() sets it), else CR_FOREVER */
+    int64_t deadline_ms;
     bool json;
-    char **args; /* behind HOST:PORT */
+    char **args; /* arguments behind HOST:PORT */
     int arg_count;
 };
 
-/* Reads HOST:PORT and the options. Returns 0, or the exit status after printing why not. */
+/* Parses HOST:PORT and the options into *target. Returns 0; on error prints the reason and returns
+ * the exit status. */
 int command_read_target(const struct cr_command *command, const struct cr_command_line *line,
                         struct command_target *target);
 
-/* Connects; NULL after printing why not. */
+/* Connects to the target and returns the store. On error prints the reason and returns NULL. */
 struct store *command_open(struct command_target *target);
 
-/* Both, for a command that checks nothing in between; NULL with the exit status in *status. */
+/* Calls command_read_target() and command_open(), for a command that has nothing to check in
+ * between. On error prints the reason, sets *status to the exit status and returns NULL. */
 struct store *command_begin(const struct cr_command *command, const struct cr_command_line *line,
                             struct command_target *target, int *status);
 
-/* How long the next call may take. */
+/* Returns how many milliseconds the next call of the store may take. */
 int64_t command_time_left_ms(const struct command_target *target);
 
 /* Formats "HOST:PORT", or "[ADDRESS]:PORT" for IPv6, and returns `out`. */
@@ -63,11 +69,12 @@ const char *command_where(const struct command_target *target, char out[COMMAND_
 /* Prints the error of a command and returns CR_EXIT_FAILED. */
 int command_fail(const struct command_target *target, const struct cr_error *err);
 
-/* Prints bytes for people: everything but printable UTF-8 as \xNN, so that a key cannot send
+/* Prints bytes as text; bytes that are not printable UTF-8 as \xNN, so that a key cannot send
  * control sequences to the terminal. */
 void command_put_text(FILE *out, struct store_bytes bytes);
 
-/* Prints bytes as a JSON string, one code point per byte: bytes outside 0x20..0x7e as \u00XX. */
+/* Prints bytes as a JSON string with one code point per byte; bytes outside 0x20..0x7e as
+ * \u00XX. */
 void command_put_json(FILE *out, struct store_bytes bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* crun-store: a store as a program of its own, and commands that look into any store. */
+/* The program crun-store: a store server as a program of its own, and commands that read and change
+ * the keys of any running store. */
 #include "store/command/command_internal.h"
 
 #include "base/daemon.h"

@@ -1,4 +1,4 @@
-/* crun-store delete: deletes keys, and names those that did not exist. */
+/* crun-store delete: deletes keys, and prints on stderr which of them did not exist. */
 #include "store/command/command_internal.h"
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {

@@ -1,4 +1,4 @@
-/* crun-store get: prints the value of a key, unchanged. */
+/* crun-store get: prints the bytes of a key's value unchanged, or as JSON with --json. */
 #include "store/command/command_internal.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
-/* crun-store ping: which protocol a server speaks, and how long round trips to it take. */
+/* crun-store ping: prints which protocol a server speaks, and how long round trips to it take. */
 #include "store/command/command_internal.h"
 
 #include "base/clock.h"
 
 #define ROUNDS 5
 
-/* Times ROUNDS requests. Returns 0 or negative. */
+/* Measures the shortest and the longest of ROUNDS round trips. Returns 0 or a negative errno and
+ * sets err. */
 static int time_rounds(struct store *s, const struct command_target *target, double *min_ms,
                        double *max_ms, struct cr_error *err) {
     int64_t keys, best = INT64_MAX, worst = 0;

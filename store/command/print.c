@@ -1,4 +1,4 @@
-/* What the commands print: errors on stderr, bytes as text or as JSON. */
+/* Output of the commands: errors on stderr; bytes of keys and values as text or as JSON. */
 #include "store/command/command_internal.h"
 
 #include "base/text.h"

@@ -1,7 +1,7 @@
 /* crun-store serve: runs a store until SIGTERM or SIGINT.
  *
- * The first line on stdout is the address, so that a script that asked for any free port can
- * read it. systemd gets READY at the same moment. */
+ * The first line on stdout is the address, so that a script that passed --port 0 can read which
+ * port is in use. At the same moment systemd is notified that the service is ready. */
 #include "store/command/command_internal.h"
 
 #include "base/cleanup.h"
@@ -64,7 +64,7 @@ static const struct cr_option options[OPTION_COUNT] = {
     [HELP] = CR_OPTION_HELP,
 };
 
-/* The options that are numbers. A SIZE may end in K, M or G. */
+/* The options whose values are numbers, and their ranges. A SIZE may end in K, M or G. */
 static const struct number {
     int option;
     bool is_size;
@@ -90,10 +90,11 @@ static int parse_size(const char *text, int64_t max, int64_t *out) {
     return rc;
 }
 
-/* Returns 0, or the exit status after printing why not. */
+/* Parses the value of one such option into *out. Returns 0; on error prints the reason and returns
+ * the exit status. */
 static int read_number(const struct cr_command *command, const struct number *n, const char *text,
                        int64_t *out) {
-    *out = 0; /* the server's default */
+    *out = 0; /* stands for the server's default */
     if (text == NULL) return 0;
     int rc = n->is_size ? parse_size(text, n->max, out) : cr_parse_i64(text, n->min, n->max, out);
     if (rc == 0) return 0;
@@ -106,7 +107,8 @@ static int read_number(const struct cr_command *command, const struct number *n,
 
 /* ---- running ---- */
 
-/* Prints the address, then serves until a signal in `ends` arrives. */
+/* Prints the address, then serves clients until one of the signals in `ends` arrives. Returns 0 or
+ * CR_EXIT_FAILED. */
 static int announce_and_serve(struct store_server *server, const struct store_space *space,
                               const sigset_t *ends) {
     if (printf("%s\n", store_space_address(space)) < 0 || fflush(stdout) != 0) {
@@ -114,7 +116,8 @@ static int announce_and_serve(struct store_server *server, const struct store_sp
         return CR_EXIT_FAILED;
     }
     cr_notify("READY=1");
-    cr_log_never_wait(); /* a full stderr must not stop the clients */
+    /* from now on the log does not wait for stderr, so that a full pipe does not delay clients */
+    cr_log_never_wait();
     cr_info("store %s, pid %d, serves on %s", CRUN_VERSION, (int) getpid(),
             store_space_address(space));
     CR_AUTO_FD int fd = signalfd(-1, ends, SFD_CLOEXEC);
@@ -146,7 +149,8 @@ static int serve(const struct cr_command *command, const struct store_server_opt
         rc = announce_and_serve(server, space, ends);
     }
     store_server_stop(server);
-    (void) pthread_sigmask(SIG_UNBLOCK, ends, NULL); /* a second signal ends the flushing below */
+    /* from now on a second signal ends the process, even if cr_log_flush() below blocks */
+    (void) pthread_sigmask(SIG_UNBLOCK, ends, NULL);
     cr_log_flush();
     return rc == 0 ? 0 : CR_EXIT_FAILED;
 }

@@ -19,7 +19,8 @@ static int read_stdin(struct cr_buffer *b, struct cr_error *err) {
     }
 }
 
-/* SET has no reply. Counting the keys has one, which proves that the server carried out the SET. */
+/* Sets the key and makes sure that the server has carried this out. SET has no reply, so a request
+ * that has one, counting the keys, follows. */
 static int set_and_confirm(struct store *s, const struct command_target *target,
                            struct store_bytes value, struct cr_error *err) {
     int64_t keys;

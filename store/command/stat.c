@@ -1,5 +1,5 @@
-/* crun-store stat: shows what a store is doing, and which clients wait for which keys since
- * when. Only our own servers can be asked for it. */
+/* crun-store stat: prints the statistics of a store, and which clients wait for which keys, and for
+ * how long. Only crun's own servers have these statistics. */
 #include "store/command/command_internal.h"
 
 #include <errno.h>
@@ -39,8 +39,9 @@ static const char *human_time(char out[32], long long ms) {
     return out;
 }
 
-/* The server sends each byte of a key as one code point (store/server/stat.c). This turns the code
- * points back into bytes, so that a key in UTF-8 is shown as its author wrote it. */
+/* Prints a key of the JSON text. The server writes each byte of a key as one code point
+ * (store/server/stat.c). This function turns the code points back into bytes, so that a key in
+ * UTF-8 is printed as it was set. */
 static void print_key(const json_t *key) {
     const unsigned char *at = (const unsigned char *) json_string_value(key);
     size_t len = json_string_length(key), n = 0;
@@ -118,7 +119,8 @@ static int show(const struct command_target *target, const char *text, size_t le
     json_error_t why;
     json_t *stat = json_loadb(text, len, JSON_ALLOW_NUL, &why);
     if (stat == NULL) {
-        /* jansson reports a failed allocation in various ways, also as a mistake in the text. */
+        /* jansson also reports a failed allocation as a mistake in the text, so the message names
+         * both possible reasons. */
         (void) cr_fail(&err, -EPROTO,
                        "cannot read the store's answer: %s; it is not JSON, or memory is short",
                        why.text[0] != '\0' ? why.text : "no reason known");

@@ -1,4 +1,5 @@
-/* The store that a command talks to: reading HOST:PORT and the common options, and connecting. */
+/* The store to which a command connects: parsing HOST:PORT and the options that all commands but
+ * serve have, and connecting. */
 #include "store/command/command_internal.h"
 
 #include "base/clock.h"
@@ -6,7 +7,8 @@
 
 #include <string.h>
 
-#define CONNECT_MS    3000 /* unless --timeout is given: the server may be about to start */
+/* time to connect if --timeout is not given; not 0, because the server may be about to start */
+#define CONNECT_MS    3000
 #define TIMEOUT_S_MAX 1e9
 
 /* ---- the command line ---- */

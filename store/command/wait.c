@@ -1,4 +1,4 @@
-/* crun-store wait: returns when all keys exist. */
+/* crun-store wait: waits until all of its keys exist. */
 #include "store/command/command_internal.h"
 
 #include "base/clock.h"
@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Adds to the error of a wait for several keys the name of the first that is missing. */
+/* After a wait for several keys has timed out, adds to the error which key is missing: the first
+ * that does not exist. */
 static void name_missing(struct store *s, const struct store_bytes *keys, size_t count,
                          struct cr_error *err) {
     for (size_t i = 0; i < count && count > 1; i++) {

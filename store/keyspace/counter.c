@@ -1,11 +1,13 @@
-/* Counters: ADD and BARRIER keep numbers as decimal text, as all of torch's servers do. */
+/* Counters. ADD and BARRIER store numbers as decimal text, as torch's servers do, so that a GET of
+ * a counter returns the same bytes. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
 
-/* A longer value is not searched for a number: reading all of it would delay the other clients. */
+/* bytes; ADD to a longer value fails, because searching all of it for a number would delay the
+ * other clients */
 #define COUNTER_TEXT_MAX ((size_t) 64 << 10)
-#define DIGITS_MAX       19 /* of an int64_t */
+#define DIGITS_MAX       19 /* digits of the largest int64_t */
 
 static bool is_space(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 

@@ -1,4 +1,4 @@
-/* Names in the table: finding, creating and dropping them, and the memory that they count for. */
+/* Entries of the key table: finding, creating and dropping them, and counting their memory. */
 #include "store/keyspace/keyspace_internal.h"
 
 /* ---- memory ---- */

@@ -1,4 +1,5 @@
-/* What hangs on a name besides its value, and how much memory all of it counts for. */
+/* The parts of a key's entry besides its value (waits, watches, queue), and the costs at which
+ * entries and their parts count toward memory_max. */
 #ifndef STORE_KEYSPACE_KEY_ENTRY_H
 #define STORE_KEYSPACE_KEY_ENTRY_H
 
@@ -18,7 +19,8 @@ struct store_queued {
 
 TAILQ_HEAD(store_waiters, store_registration);
 
-/* Waiters, watches and the queue of one name. Few names have any. */
+/* The waits, watches and queue of one key. Most keys have none of them, so an entry only has a
+ * pointer to this part. */
 struct store_extra {
     struct store_waiters waiters;
     LIST_HEAD(, store_watch) watches;
@@ -26,8 +28,8 @@ struct store_extra {
     size_t queue_len;
 };
 
-/* What counts toward memory_max, approximately. */
-#define STORE_MALLOC_OVERHEAD 16 /* bytes that the allocator adds to a block */
+/* How many bytes a part counts toward memory_max, approximately. */
+#define STORE_MALLOC_OVERHEAD 16 /* bytes that malloc() adds to a block */
 #define STORE_EXTRA_COST      (sizeof(struct store_extra) + STORE_MALLOC_OVERHEAD)
 #define STORE_QUEUED_COST     (sizeof(struct store_queued) + STORE_MALLOC_OVERHEAD)
 
@@ -35,22 +37,26 @@ static inline size_t store_entry_cost(size_t key_len) {
     return sizeof(struct store_entry) + key_len + STORE_MALLOC_OVERHEAD + 2 * sizeof(void *);
 }
 
-/* What creating the extra part of `e` would add; 0 if it is there. */
+/* Returns by how many bytes ks->memory would grow if the extra part of `e` were created; 0 if it
+ * exists. */
 static inline size_t store_extra_cost(const struct store_entry *e) {
     return e->extra == NULL ? STORE_EXTRA_COST : 0;
 }
 
-/* glibc keeps freed small blocks apart and merges all of them when a large block is next asked for,
- * which takes a third of a second after a million keys were freed. So a large block is asked for
- * after every STORE_MERGE_AFTER freed blocks. */
+/* Call this after every STORE_MERGE_AFTER freed blocks. It makes glibc merge freed small blocks, by
+ * allocating a large one. Otherwise glibc would keep them apart until the next large block is
+ * requested and merge all of them at that moment, which takes a third of a second after a million
+ * keys were freed. */
 #define STORE_MERGE_AFTER 256u
 static inline void store_heap_merge(void) {
-    void *volatile large = malloc(4096); /* volatile: the compiler must not remove the pair */
+    /* volatile, so that the compiler keeps malloc() and free() */
+    void *volatile large = malloc(4096);
     free(large);
 }
 
-/* Drops a reference. While an unsent reply still holds the value it stays counted in *memory;
- * otherwise a client that never reads could pin any amount of memory. */
+/* Drops a key's or queue's reference to a value. If an unsent reply still holds the value, it stays
+ * counted in *memory until that reply is sent; otherwise a client that does not read its replies
+ * could make the server use more memory than memory_max. `v` may be NULL. */
 static inline void store_value_release(struct store_value *v, size_t *memory) {
     if (v == NULL) return;
     v->account = memory;

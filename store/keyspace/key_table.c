@@ -1,4 +1,6 @@
-/* See key_table.h. The entries of a bucket are a singly linked list; the newest is first. */
+/* The hash table of the key space. The entries of a bucket form a singly linked list; the newest
+ * entry is first. While the table changes its size it has two arrays of buckets; rehash_step()
+ * moves a few buckets from the old array to the new one. */
 #include "store/keyspace/key_table.h"
 
 #include <stdbool.h>
@@ -6,7 +8,7 @@
 #include <string.h>
 
 #define BUCKETS_MIN      16u
-#define BUCKETS_PER_STEP 4u /* with 2 per request, moving would end just before the next growth */
+#define BUCKETS_PER_STEP 4u /* with 2, moving would end just before the table has to grow again */
 
 /* ---- SipHash-1-3 (Aumasson, Bernstein) ---- */
 
@@ -64,7 +66,8 @@ static void push(struct store_entry **bucket, struct store_entry *e) {
     *bucket = e;
 }
 
-/* Moves a few buckets to the new array. After the last one, the new array is the only one. */
+/* Moves the entries of a few buckets to the new array. After the last bucket, frees the old array,
+ * so that the new one is the only one. */
 static void rehash_step(struct store_key_table *t) {
     for (unsigned i = 0; i < BUCKETS_PER_STEP && t->moved < t->sizes[0]; i++, t->moved++) {
         size_t ahead = t->moved + 2 * BUCKETS_PER_STEP;
@@ -85,7 +88,8 @@ static void rehash_step(struct store_key_table *t) {
     t->moved = 0;
 }
 
-/* Without memory for a new array the table stays as it is: slower, but correct. */
+/* Begins to move all entries to a new array of `size` buckets. If there is no memory for it, the
+ * table keeps its size, which makes look-ups slower but not wrong. */
 static void rehash_start(struct store_key_table *t, size_t size) {
     if (t->buckets[1] != NULL || size > (size_t) UINT32_MAX + 1) return;
     t->buckets[1] = calloc(size, sizeof(struct store_entry *));
@@ -94,7 +98,8 @@ static void rehash_start(struct store_key_table *t, size_t size) {
     t->moved = 0;
 }
 
-/* The bucket for this hash, in one of the two arrays. */
+/* Returns the bucket of a hash: in the new array if the bucket of the old array has been moved,
+ * else in the old array. */
 static inline struct store_entry **bucket_of(struct store_key_table *t, uint32_t hash) {
     size_t i = hash & (t->sizes[0] - 1);
     if (t->buckets[1] == NULL || i >= t->moved) return &t->buckets[0][i];
@@ -154,7 +159,8 @@ struct store_entry *store_key_table_obtain(struct store_key_table *t, const void
     return e != NULL ? e : store_key_table_insert(t, hash, key, len);
 }
 
-/* Each step below misses the cache once per key, and the misses of one step overlap. */
+/* Prefetches buckets, then their first entries, then the values of these. Each of the three loops
+ * misses the cache once per key; the misses of one loop overlap. */
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count) {
     if (t->count == 0) return;
     for (size_t i = 0; i < count; i++) __builtin_prefetch(bucket_of(t, hashes[i]));
@@ -196,10 +202,10 @@ static uint32_t reversed(uint32_t x) {
     return __builtin_bswap32(x);
 }
 
-/* The low bits of a hash pick the bucket. In the order of bit-reversed hashes, a bucket is
- * therefore one contiguous range, and a table of another size only cuts the same order into
- * other ranges. The cursor is a place in that order, which growing, shrinking and moving
- * between two arrays do not change. */
+/* The cursor is a position in the order of bit-reversed hashes. The low bits of a hash select its
+ * bucket, so in this order the entries of a bucket are one contiguous range, and a table of another
+ * size only divides the same order into other ranges. Growing, shrinking and moving between two
+ * arrays therefore do not change which entries lie behind the cursor. */
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg) {
     if (t->count == 0) return STORE_SCAN_END;

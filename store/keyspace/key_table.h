@@ -1,9 +1,9 @@
-/* The hash table of the key space: chained, with a secret seed, rehashed a few buckets at a time.
+/* The hash table of the key space, from keys to entries, with a list of entries per bucket.
  *
- * The hash is SipHash with a random seed, so that a client cannot choose keys that all fall
- * into one bucket. The table grows and shrinks in steps of a few buckets per request, so that
- * no single request pays for moving a million keys: growing to a million keys, no moment is
- * longer than 10 ms (docs/protocols/store.md, section 8). */
+ * The hash is SipHash with a random seed, so that a client cannot choose keys that all fall into
+ * one bucket. The table grows and shrinks by a few buckets per look-up, so that no single request
+ * has to move a million keys: while a table grows to a million keys, no pause is longer than 10 ms
+ * (docs/protocols/store.md, section 8). */
 #ifndef STORE_KEYSPACE_KEY_TABLE_H
 #define STORE_KEYSPACE_KEY_TABLE_H
 
@@ -14,9 +14,10 @@ struct store_value;
 struct store_extra;
 
 struct store_entry {
-    struct store_entry *next;  /* in its bucket */
-    struct store_value *value; /* NULL: there is no key, but something refers to the name */
-    struct store_extra *extra; /* waiters, watches, a queue; NULL for nearly all names */
+    struct store_entry *next;  /* next entry of the same bucket */
+    /* NULL if the key does not exist, but has waits, watches or a queue */
+    struct store_value *value;
+    struct store_extra *extra; /* waits, watches and queue; NULL for nearly all keys */
     uint32_t hash;
     uint32_t key_len;
     uint8_t key[];
@@ -24,9 +25,10 @@ struct store_entry {
 
 struct store_key_table {
     uint64_t seed[2];
-    struct store_entry **buckets[2]; /* [1] is the array that entries are being moved to, or NULL */
+    /* [1] is the new array while entries are moved to it, else NULL */
+    struct store_entry **buckets[2];
     size_t sizes[2];                 /* powers of two */
-    size_t moved;                    /* buckets of [0] that have been moved */
+    size_t moved;                    /* buckets of [0] whose entries have been moved to [1] */
     size_t count;
 };
 
@@ -36,28 +38,31 @@ void store_key_table_init(struct store_key_table *t, const uint64_t seed[2]);
 void store_key_table_done(struct store_key_table *t); /* frees the arrays, not the entries */
 
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len);
-/* Finds or inserts (with value and extra NULL). Returns NULL when memory is short. */
+/* Returns the entry of a key; if there is none, inserts one with `value` and `extra` NULL. Returns
+ * NULL if memory is short. */
 struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len);
 
-/* The same in steps, for a caller that looks up many keys: it computes the hashes of several
- * keys, then has the cache lines that they lead to fetched at the same time, then looks them
- * up. Only a key that was not found may be inserted. */
+/* The following functions do the look-up in steps, for a caller that looks up many keys: it first
+ * computes the hashes of several keys, then prefetches the cache lines of their entries together,
+ * then looks them up. store_key_table_insert() must only be called for a key that was not found. It
+ * returns NULL if memory is short. */
 uint32_t store_key_table_hash(const struct store_key_table *t, const void *key, size_t len);
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count);
 struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint32_t hash,
                                                 const void *key, size_t len);
 struct store_entry *store_key_table_insert(struct store_key_table *t, uint32_t hash,
                                            const void *key, size_t len);
-/* Unlinks and frees the entry. */
+/* Removes the entry from the table and frees it, but not its value and extra part. */
 void store_key_table_remove(struct store_key_table *t, struct store_entry *e);
 
-/* Calls `visit` for every entry, in no order. `visit` must not change the table. */
+/* Calls `visit` for every entry, in any order. `visit` must not change the table. */
 void store_key_table_each(const struct store_key_table *t,
                           void (*visit)(void *arg, struct store_entry *e), void *arg);
 
-/* Calls `visit` for a few entries, beginning at the cursor (0 at first), and returns the next
- * cursor, or STORE_SCAN_END after the last entry. The table may change between two calls: an
- * entry that is there all the time is visited exactly once, any other at most once. */
+/* Calls `visit` for the entries of a few buckets, beginning at the cursor, and returns the next
+ * cursor, or STORE_SCAN_END after the last entry. The first cursor is 0. The table may change
+ * between two calls: an entry that is in the table during the whole scan is visited exactly once,
+ * any other entry at most once. */
 #define STORE_SCAN_END (UINT64_C(1) << 32)
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg);

@@ -1,5 +1,6 @@
-/* The operations: one small function each, and the table that picks it. What they mean where
- * torch's servers differ is in docs/protocols/store.md, section 4. */
+/* The operations of the key space: one function each, and the table that selects the function for a
+ * request. docs/protocols/store.md, section 4, says what the operations mean where torch's own
+ * servers differ from each other. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include "base/assert.h"
@@ -25,8 +26,8 @@ static int reply_value(struct store_operation *op, struct store_value *v) {
     return replied(op, store_output_value(&op->session->out, v));
 }
 
-/* Checks the memory limit for a reply longer than STORE_REPLY_FREE: it is in memory as a whole
- * before it is sent. */
+/* Checks the memory limit for a reply of `len` bytes, because the whole reply is in memory before
+ * it is sent. Replies of up to STORE_REPLY_FREE bytes are always allowed. */
 static int afford_reply(struct store_operation *op, size_t len) {
     return len <= STORE_REPLY_FREE ? 0 : store_afford(op, len);
 }
@@ -69,11 +70,13 @@ static int apply_compare_set(struct store_operation *op) {
     if (held != NULL && !holds(held, r->expected)) return reply_value(op, held);
     int rc = store_write_key(op, r->key, r->value, r->block);
     if (rc < 0) return rc;
-    if (r->block != NULL) return apply_get(op); /* replies with a reference to the value */
+    /* replies with a reference to the new value instead of copying it */
+    if (r->block != NULL) return apply_get(op);
     return reply_bytes(op, r->value);
 }
 
-/* The entry's number plus delta; overflow wraps. */
+/* Sets *total to the entry's counter plus delta, without writing it. A missing key counts as 0;
+ * overflow wraps around. */
 static int count_up(struct store_operation *op, const struct store_entry *e, int64_t delta,
                     int64_t *total) {
     int64_t now = 0;
@@ -155,7 +158,7 @@ static int apply_multi_set(struct store_operation *op) {
 
 /* ---- waiting ---- */
 
-/* Adds name number i of the request to the session's wait if it does not exist. */
+/* If item i of the request does not exist as a key, registers the session's wait for it. */
 static int wait_for_item(struct store_operation *op, size_t i) {
     struct store_bytes key = store_request_item(op->request, i);
     int rc;
@@ -167,7 +170,7 @@ static int wait_for_item(struct store_operation *op, size_t i) {
     return rc;
 }
 
-/* A second wait on a connection replaces the first. */
+/* Carries out WAIT. If the session waits already, the new wait replaces the earlier one. */
 static int apply_wait(struct store_operation *op) {
     const struct store_request *r = op->request;
     store_wait_drop(op->ks, op->session);
@@ -189,13 +192,14 @@ static int apply_cancel_wait(struct store_operation *op) {
     return reply_u8(op, STORE_WAIT_CANCELED);
 }
 
-/* Sets the counter without waking: only the last arrival ends the waits. */
+/* Sets the counter of a barrier without answering its waits: only the arrival that completes the
+ * barrier does that. */
 static int set_barrier_count(struct store_operation *op, struct store_entry *e, int64_t total) {
     char text[STORE_NUMBER_TEXT_MAX];
     struct store_value *v = store_value_of(store_counter_text(total, text), NULL);
     if (v == NULL) return store_fail_memory(op);
     struct store_extra *x = e->extra;
-    e->extra = NULL; /* store_write_value() would wake the waiters that it finds here */
+    e->extra = NULL; /* hides the waits from store_write_value(), which would answer them */
     store_write_value(op->ks, e, v);
     e->extra = x;
     return 0;
@@ -287,7 +291,8 @@ static int (*const apply[STORE_OP_COUNT])(struct store_operation *) = {
 
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason) {
-    struct store_operation op; /* no initialiser: clearing `hashes` would slow down every GET */
+    /* no initialiser, because clearing `hashes` would slow down every GET */
+    struct store_operation op;
     op.ks = ks;
     op.session = s;
     op.request = r;
@@ -310,8 +315,8 @@ void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
 
 /* ---- beginning, clearing and ending ---- */
 
-#define LIST_AT_ONCE 2048 /* names; a list of so many takes a fraction of a millisecond */
-#define LIST_STEP    512  /* names; each may cost a few misses of the cache */
+#define LIST_AT_ONCE 2048 /* keys; listing this many takes a fraction of a millisecond */
+#define LIST_STEP    512  /* buckets; visiting one may cost a few cache misses */
 
 static void init_empty(struct store_keyspace *ks, const uint64_t seed[2]) {
     TAILQ_INIT(&ks->waits);
@@ -329,7 +334,8 @@ void store_keyspace_init(struct store_keyspace *ks, const uint64_t seed[2]) {
     init_empty(ks, seed);
 }
 
-/* Keeps a cleared table, to be freed in pieces. Without memory for that it is freed at once. */
+/* Adds a cleared table to ks->remains, to be freed in pieces. If there is no memory for that, the
+ * table is freed at once. */
 static void keep_remains(struct store_keyspace *ks, struct store_key_table table) {
     if (table.buckets[0] == NULL) return;
     struct store_remains old = {.next = ks->remains, .table = table};
@@ -344,7 +350,8 @@ static void keep_remains(struct store_keyspace *ks, struct store_key_table table
 }
 
 void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]) {
-    CR_ASSERT(ks->wait_count == 0 && TAILQ_EMPTY(&ks->ready)); /* all sessions have left */
+    /* the caller has ended all sessions */
+    CR_ASSERT(ks->wait_count == 0 && TAILQ_EMPTY(&ks->ready));
     struct store_key_table table = ks->table;
     *ks = (struct store_keyspace){.reply_max = ks->reply_max,
                                   .memory_max = ks->memory_max,

@@ -1,14 +1,14 @@
-/* What the files of the key space share.
+/* The functions that the files of the key space call in each other.
  *
- *   keyspace.c    one function per operation, and the table that picks it
- *   entry.c       names in the table, and the memory that they count for
- *   write.c       changing the value of a key, queues
- *   wait.c        waits, waking them, the ready list
+ *   keyspace.c    one function per operation, and the table that selects it
+ *   entry.c       creating and dropping entries, and counting their memory
+ *   write.c       changing the value of a key; queues
+ *   wait.c        waits, answering them, the ready list
  *   watch.c       watches and the pushes that they cause
- *   counter.c     numbers as text
+ *   counter.c     counters, which are numbers as decimal text
  *   listing.c     LIST_KEYS, in pieces
- *   look_ahead.c  looking up the names of a list side by side
- *   remains.c     freeing what was cleared, in pieces */
+ *   look_ahead.c  looking up the keys of one request several at a time
+ *   remains.c     freeing cleared keys, in pieces */
 #ifndef STORE_KEYSPACE_KEYSPACE_INTERNAL_H
 #define STORE_KEYSPACE_KEYSPACE_INTERNAL_H
 
@@ -20,15 +20,16 @@
 
 /* ---- one request that is being carried out ---- */
 
-#define STORE_LOOK_AHEAD 16 /* names of a list that are fetched from memory together */
+#define STORE_LOOK_AHEAD 16 /* keys of a request that are prefetched together */
 
 struct store_operation {
     struct store_keyspace *ks;
     struct store_session *session;
     const struct store_request *request;
     int64_t now_ms;
-    const char *reason; /* why it failed; static text */
-    uint32_t hashes[STORE_LOOK_AHEAD]; /* see look_ahead.c */
+    const char *reason; /* on error: why the operation failed, a static text */
+    /* hashes of the keys that were prefetched last, see look_ahead.c */
+    uint32_t hashes[STORE_LOOK_AHEAD];
 };
 
 static inline int store_fail(struct store_operation *op, int code, const char *reason) {
@@ -42,7 +43,8 @@ static inline int store_fail_memory(struct store_operation *op) {
 
 #define STORE_MEMORY_LIMIT_REACHED "memory limit of the store reached"
 
-/* 0 if `more` bytes fit under memory_max, else -ENOSPC. Nothing is counted yet. */
+/* Returns 0 if `more` bytes fit under memory_max, else -ENOSPC and sets op->reason. It does not
+ * count the bytes: the caller adds them to ks->memory. */
 int store_afford(struct store_operation *op, size_t more);
 
 /* ---- entry.c ---- */
@@ -52,44 +54,51 @@ static inline struct store_entry *store_entry_find(struct store_operation *op,
     return store_key_table_find(&op->ks->table, key.data, key.len);
 }
 
-/* What WAIT and CHECK ask: is there a key of this name, or a queue that is not empty? */
+/* Returns whether the key exists in the sense of WAIT and CHECK: it has a value, or a queue of that
+ * name is not empty. `e` may be NULL, which means that there is no entry. */
 static inline bool store_entry_exists(const struct store_entry *e) {
     if (e == NULL) return false;
     return e->value != NULL || (e->extra != NULL && !STAILQ_EMPTY(&e->extra->queue));
 }
 
-/* Finds or creates. A created entry holds nothing: the caller gives it a value or an extra part, or
- * calls store_entry_drop_if_empty(). Returns NULL with *rc negative. */
+/* Returns the entry of a key; creates it if it is missing. A created entry has neither a value nor
+ * an extra part: the caller gives it one of them, or calls store_entry_drop_if_empty(). On error
+ * returns NULL and sets *rc to a negative errno, else sets *rc to 0. */
 struct store_entry *store_entry_obtain(struct store_operation *op, struct store_bytes key, int *rc);
 struct store_entry *store_entry_obtain_hashed(struct store_operation *op, uint32_t hash,
                                               struct store_bytes key, int *rc);
 
-/* The extra part, created if it is missing; NULL when memory is short. */
+/* Returns the entry's extra part; creates it if it is missing. Returns NULL if memory is short. */
 struct store_extra *store_entry_obtain_extra(struct store_keyspace *ks, struct store_entry *e);
 
-/* Frees the extra part if it is empty, then the entry if it is. */
+/* Frees the entry's extra part if it is empty. If the entry has no value and no extra part, it
+ * removes the entry from the table and frees it. */
 void store_entry_drop_if_empty(struct store_keyspace *ks, struct store_entry *e);
 
-/* Drops the key space's reference to a value; NULL is fine. */
+/* Drops the key space's reference to a value. `v` may be NULL. */
 void store_keyspace_release(struct store_keyspace *ks, struct store_value *v);
 
 /* ---- wait.c ---- */
 
-/* Puts the session at the end of the ready list. */
+/* Puts the session at the end of the ready list, unless it is on the list already. */
 void store_session_make_ready(struct store_keyspace *ks, struct store_session *s);
 void store_session_unready(struct store_keyspace *ks, struct store_session *s);
 
 size_t store_wait_cost(size_t key_count);
-/* Creates the session's wait with room for `key_count` keys; NULL when memory is short. */
+/* Creates the session's wait with memory for `key_count` registrations. Returns NULL if memory is
+ * short. */
 struct store_wait *store_wait_new(struct store_operation *op, size_t key_count, bool barrier);
-/* Adds an entry whose extra part has been afforded. */
+/* Registers the wait with an entry. The caller has checked by store_afford() that the extra part of
+ * the entry fits under the memory limit. Returns 0 or -ENOMEM. */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e);
-/* Ends the session's wait, if it has one, without an answer. */
+/* Ends the session's wait without an answer. Does nothing if the session does not wait. */
 void store_wait_drop(struct store_keyspace *ks, struct store_session *s);
 
-/* The key was written: ends the waits that missed nothing else. */
+/* Call this when the entry's key has been written. It removes the registrations of all waits for
+ * the key and answers each wait that misses no other key. */
 void store_wake_all(struct store_keyspace *ks, struct store_entry *e);
-/* The queue got one element: ends one wait. */
+/* Call this when the entry's queue has got one element. It answers the oldest wait that misses no
+ * other key, and leaves later waits unanswered. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e);
 
 /* ---- watch.c ---- */
@@ -100,52 +109,58 @@ static inline bool store_entry_watched(const struct store_entry *e) {
 
 int store_watch_add(struct store_operation *op);
 void store_watch_drop_all(struct store_keyspace *ks, struct store_session *s);
-/* Sends a change to all sessions that watch the entry. */
+/* Appends a change of the entry to the output of all sessions that watch it. `code` is one of
+ * STORE_WATCH_CREATED, _UPDATED and _DELETED. */
 void store_watch_notify(struct store_keyspace *ks, struct store_entry *e, uint8_t code,
                         struct store_value *old_value, struct store_value *new_value);
 
 /* ---- write.c ---- */
 
-/* Sets the key. `block` is the value if it was received into memory of its own, or NULL. */
+/* Sets a key to a value. If `block` is not NULL, it holds the value, which was received directly
+ * into it, and is shared; otherwise `bytes` are copied. */
 int store_write_key(struct store_operation *op, struct store_bytes key, struct store_bytes bytes,
                     struct store_value *block);
-/* Sets the value of an entry. If `e` is NULL, returns `rc`; if it fails, `e` may be gone. */
+/* Sets the value of the entry that a store_entry_obtain…() returned: `e` and `rc` are what it
+ * returned. If `e` is NULL, returns `rc`. If setting fails, an entry without content has been
+ * freed. */
 int store_write_entry(struct store_operation *op, struct store_entry *e, int rc,
                       struct store_bytes bytes, struct store_value *block);
-/* Makes `v`, which is taken over, the entry's value; wakes its waiters and notifies its watches. */
+/* Makes `v` the value of the entry, without a further reference: the entry takes over the caller's.
+ * Answers the waits for the key and sends the change to those that watch it. */
 void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct store_value *v);
-/* Appends to an existing value. */
+/* Appends to the value of an entry that has one. */
 int store_write_more(struct store_operation *op, struct store_entry *e, struct store_bytes more);
-/* Removes the value of an entry that has one. */
+/* Deletes the key of an entry that has a value. Frees the entry if nothing else refers to it. */
 void store_write_deletion(struct store_keyspace *ks, struct store_entry *e);
 
-/* Returns a copy of the bytes, or a new reference to `block` if it is not NULL; NULL when memory is
- * short. */
+/* Returns a value with a copy of `bytes`; if `block` is not NULL, returns a new reference to
+ * `block` instead. Returns NULL if memory is short. */
 struct store_value *store_value_of(struct store_bytes bytes, struct store_value *block);
 
 int store_queue_append(struct store_operation *op);
-/* Takes the first element; the caller releases it with store_keyspace_release(). */
+/* Removes the first element of the entry's queue, which must not be empty, and returns it. The
+ * caller releases it by store_keyspace_release(). */
 struct store_value *store_queue_take(struct store_keyspace *ks, struct store_entry *e);
 
 /* ---- counter.c ---- */
 
 #define STORE_NUMBER_TEXT_MAX 24
 
-/* Reads a value as strtoll() does: white space, sign, digits, then anything. Returns 0, or -EPROTO
- * with *reason. */
+/* Reads a counter from a value like strtoll(): white space, a sign, digits; what follows is
+ * ignored. Returns 0, or -EPROTO and sets *reason to a static text. */
 int store_counter_read(const struct store_value *v, int64_t *out, const char **reason);
-/* The canonical decimal text, in `text`. */
+/* Writes the number as decimal text into `text` and returns the part of `text` that it uses. */
 struct store_bytes store_counter_text(int64_t number, char text[STORE_NUMBER_TEXT_MAX]);
 
 /* ---- listing.c ---- */
 
-int store_listing_apply(struct store_operation *op); /* LIST_KEYS */
+int store_listing_apply(struct store_operation *op); /* carries out LIST_KEYS */
 void store_listing_drop(struct store_session *s);
 
 /* ---- look_ahead.c ---- */
 
-/* The hash of item i of the request, one of the items 0, step, 2 * step… that are looked up in this
- * order. */
+/* Returns the hash of item i of the request. The caller asks for the items 0, step, 2 * step… in
+ * this order, so that the function can prefetch the entries of the next items. */
 uint32_t store_item_hash(struct store_operation *op, size_t i, size_t step);
 struct store_entry *store_item_find(struct store_operation *op, size_t i);
 

@@ -1,15 +1,15 @@
-/* LIST_KEYS: the only operation that is proportional to the number of keys.
+/* LIST_KEYS: the only operation that takes time in proportion to the number of all keys.
  *
- * A list of up to STORE_LIST_AT_ONCE names is answered at once. A longer one is made in pieces, and
- * the server serves its other clients between two pieces: while a million keys are listed, the
- * longest GET of another client takes 9 to 11 ms (docs/benchmarks.md, "What one client notices of
- * another"). */
+ * A list of up to list_at_once keys is made at once. A longer one is made in pieces, and the server
+ * serves its other clients between two pieces: while a million keys are listed, the longest GET of
+ * another client takes 9 to 11 ms (docs/benchmarks.md, "What one client notices of another"). */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
 
-/* A piece visits at least list_step names, and as many as end the list within about this many
- * pieces: otherwise a client that adds keys fast enough could keep it from ending. */
+/* A list is complete after about this many pieces at most: each piece visits at least list_step
+ * buckets and at least this fraction of the table. Otherwise a client that adds keys fast enough
+ * could prevent the list from ever being complete. */
 #define PIECES_MAX 1024
 
 /* ---- at once ---- */
@@ -17,7 +17,8 @@
 static void put_key(void *arg, struct store_entry *e) {
     struct store_output *out = arg;
     if (e->value == NULL) return;
-    (void) store_output_u64(out, e->key_len); /* cannot fail: there is room for all keys */
+    /* cannot fail, because list_at_once() has reserved the memory */
+    (void) store_output_u64(out, e->key_len);
     (void) store_output_bytes(out, e->key, e->key_len);
 }
 
@@ -37,7 +38,7 @@ static int begin(struct store_operation *op) {
         free(l);
         return store_fail_memory(op);
     }
-    l->bytes.len = 8; /* for the count, which is known at the end */
+    l->bytes.len = 8; /* space for the count of keys, which is known after the last piece */
     op->session->listing = l;
     return 0;
 }
@@ -62,8 +63,8 @@ void store_listing_drop(struct store_session *s) {
     s->listing = NULL;
 }
 
-/* Makes the list the session's reply. Usually nothing else is to be sent, and the memory is handed
- * over instead of copied. */
+/* Appends the complete list to the session's output. If the output is empty, as usual, the list's
+ * memory becomes the output's memory instead of being copied. */
 static int reply(struct store_session *s) {
     struct store_listing *l = s->listing;
     struct store_output *out = &s->out;

@@ -1,9 +1,9 @@
-/* Looking up the names of a list side by side.
+/* Looking up the keys of one request several at a time.
  *
- * A request may name 131,072 keys, and each look-up misses the cache two or three times. The hashes
- * of STORE_LOOK_AHEAD names are computed together and what they lead to is prefetched, so that the
- * misses overlap. Measured with 130,000 keys: the longest GET of another client takes 9 to 13 ms
- * instead of 15 to 22 during a MULTI_GET, 13 to 30 instead of 17 to 38 during a MULTI_SET
+ * A request may list 131,072 keys, and each look-up misses the cache two or three times. This file
+ * computes the hashes of STORE_LOOK_AHEAD keys together and prefetches their entries, so that the
+ * cache misses overlap. Measured with 130,000 keys, the longest GET of another client takes 9 to 13
+ * ms instead of 15 to 22 during a MULTI_GET, and 13 to 30 ms instead of 17 to 38 during a MULTI_SET
  * (docs/benchmarks.md, "What one client notices of another"). */
 #include "store/keyspace/keyspace_internal.h"
 

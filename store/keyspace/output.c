@@ -1,4 +1,4 @@
-/* Output of one client: appending replies, and what the kernel is given next. */
+/* Appending to the output of one client, and listing its next bytes as iovecs for sendmsg(). */
 #include "store/keyspace/output.h"
 
 #include "store/wire/wire.h"

@@ -1,11 +1,12 @@
-/* What still has to be sent to one client: bytes, with references to big values in between.
+/* The output of one client: the bytes that are still to be sent to it, with references to big
+ * values in between.
  *
  *     bytes:   [ replies ……… | ……… replies ……… | … ]
- *                        ▲ value         ▲ value          each chunk has its place in `bytes`
+ *                        ▲ value         ▲ value          each chunk has a position in `bytes`
  *
- * Small values are copied into the bytes. A value of STORE_REFERENCE_MIN bytes or more is
- * shared with the key space and sent from where it lies. Pure: the server turns the output into
- * iovecs. */
+ * Small values are copied into `bytes`. A value of STORE_REFERENCE_MIN bytes or more is shared with
+ * the key space and sent from the memory where it lies. Pure: it makes no system call; the server
+ * asks for iovecs and sends them. */
 #ifndef STORE_KEYSPACE_OUTPUT_H
 #define STORE_KEYSPACE_OUTPUT_H
 
@@ -17,42 +18,43 @@
 #define STORE_REFERENCE_MIN 16384u
 
 struct store_chunk {
-    size_t at; /* the value comes behind bytes[0..at) */
+    size_t at; /* the value is sent after bytes[0..at) */
     struct store_value *value;
 };
 
-/* Zero-initialise. */
+/* The output of one client. Zero-initialise; end it with store_output_done(). */
 struct store_output {
     struct cr_buffer bytes;
     size_t bytes_sent;
     struct store_chunk *chunks;
     uint32_t chunk_count, chunk_cap, chunks_sent;
-    uint32_t chunk_offset; /* bytes sent of the first unsent chunk's value */
-    size_t pending;        /* bytes not sent yet, values included */
+    uint32_t chunk_offset; /* bytes that were sent of the value of the first unsent chunk */
+    size_t pending;        /* bytes that are not sent yet, those of values included */
 };
 
-/* These append. They return 0, or -ENOMEM with the reply cut short: the connection is lost then. */
+/* The following functions append to the output. They return 0 or -ENOMEM. After -ENOMEM a reply may
+ * be incomplete, so the caller must close the connection. */
 int store_output_bytes(struct store_output *o, const void *data, size_t len);
 int store_output_u8(struct store_output *o, uint8_t v);
 int store_output_u64(struct store_output *o, uint64_t v);
-/* The length of a value as u64 and its bytes; NULL is an empty value. */
+/* Appends the length of a value as u64, then its bytes. NULL stands for an empty value. */
 int store_output_value(struct store_output *o, struct store_value *v);
 
-/* How many bytes store_output_value() would copy, approximately. */
+/* Returns how many bytes store_output_value() would copy into `bytes`, approximately. */
 static inline size_t store_output_copies(const struct store_value *v) {
     return 8 + (v == NULL || v->len >= STORE_REFERENCE_MIN ? 0 : v->len);
 }
 
-/* The value whose bytes come next, with *offset bytes of it already sent; NULL if other bytes come
- * next. */
+/* If the bytes to send next are those of a value, returns the value and sets *offset to how many of
+ * its bytes were sent already. Otherwise returns NULL. */
 struct store_value *store_output_front(const struct store_output *o, size_t *offset);
 
-/* Fills up to `max` iovecs with what comes next, and returns how many. With `lending` it stops in
- * front of a value that can be lent. */
+/* Fills up to `max` iovecs with the bytes to send next, and returns how many it filled. If
+ * `lending` is true, it stops in front of a value that can be lent. */
 int store_output_iov(const struct store_output *o, struct iovec *iov, int max, bool lending);
 
-/* The first n bytes were sent. When all were, the offsets start at 0 again and the memory is
- * kept. */
+/* Call this after the first n bytes of the output have been sent. Once all bytes are sent, the
+ * output is empty again and keeps its memory. */
 void store_output_sent(struct store_output *o, size_t n);
 
 void store_output_done(struct store_output *o);

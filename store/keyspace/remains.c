@@ -1,11 +1,13 @@
-/* Freeing a cleared table in pieces, measured in the work that freeing takes. */
+/* Freeing a cleared table in pieces. The size of a piece is measured by the time that freeing
+ * takes, because blocks differ: an entry is one block, a queue may have millions. */
 #include "store/keyspace/remains.h"
 
 #include "base/assert.h"
 #include "store/keyspace/key_entry.h"
 
-/* Work is measured in eighths of a microsecond, approximately: an empty bucket is 1, a block of
- * memory far from the last one 8. The pages of a big value go back to the kernel one by one. */
+/* Units of work. One unit is about an eighth of a microsecond: skipping an empty bucket takes one,
+ * freeing a block of memory that is not in the cache eight. A big value adds one unit per page,
+ * because its pages go back to the kernel one by one. */
 #define WORK_OF_A_BUCKET 1u
 #define WORK_OF_A_BLOCK  8u
 #define PAGE             4096u
@@ -28,13 +30,14 @@ static size_t free_queued(struct store_extra *x, size_t *memory) {
 }
 
 static void free_extra(struct store_extra *x, size_t *memory) {
-    CR_ASSERT(TAILQ_EMPTY(&x->waiters) && LIST_EMPTY(&x->watches)); /* all sessions have left */
+    /* the caller has ended all sessions */
+    CR_ASSERT(TAILQ_EMPTY(&x->waiters) && LIST_EMPTY(&x->watches));
     *memory -= STORE_EXTRA_COST;
     free(x);
 }
 
-/* Frees one element of the entry's queue if there is one; otherwise the rest of the entry, which
- * leaves its bucket. Returns the work. */
+/* Frees one element of the queue of the entry at *at. If its queue is empty, frees the entry itself
+ * and sets *at to the next entry of the bucket. Returns the work in units. */
 static size_t free_part(struct store_entry **at, size_t *memory) {
     struct store_entry *e = *at;
     size_t work = WORK_OF_A_BLOCK;
@@ -49,7 +52,7 @@ static size_t free_part(struct store_entry **at, size_t *memory) {
 
 /* ---- the table ---- */
 
-/* The next bucket, or NULL after the last. */
+/* Returns the bucket to free next, or NULL after the last one. */
 static struct store_entry **next_bucket(struct store_remains *r) {
     struct store_key_table *t = &r->table;
     if (r->bucket < t->sizes[0]) return &t->buckets[0][r->bucket];

@@ -1,12 +1,12 @@
-/* The table of a key space that was cleared, freed in pieces.
+/* Remains: the table of a key space that was cleared, which is freed in pieces.
  *
- *     store_keyspace_clear():      the table becomes "remains", in constant time
- *     store_keyspace_free_some():  frees one piece, some hundred blocks of memory
+ *     store_keyspace_clear():      turns the table into remains, in constant time
+ *     store_keyspace_free_some():  frees one piece of them, some hundred blocks of memory
  *
- * Freeing a million keys takes most of a second. In pieces, the longest GET of another client
- * meanwhile takes 1.5 to 3.7 ms instead of 747 to 900 ms (docs/benchmarks.md, "What one client
- * notices of another"). Until it is freed, the memory counts toward the limit, because it is
- * still in use. */
+ * Freeing a million keys takes most of a second. Because it is done in pieces, the longest GET of
+ * another client meanwhile takes 1.5 to 3.7 ms instead of 747 to 900 ms (docs/benchmarks.md, "What
+ * one client notices of another"). The memory counts toward the limit until it is freed, because it
+ * is in use until that moment. */
 #ifndef STORE_KEYSPACE_REMAINS_H
 #define STORE_KEYSPACE_REMAINS_H
 
@@ -15,15 +15,17 @@
 #include <stdbool.h>
 
 struct store_remains {
-    struct store_remains *next;   /* of an earlier clear */
-    struct store_key_table table; /* without waiters and watches */
-    size_t bucket; /* counted through both arrays, one behind the other: those before are empty */
+    struct store_remains *next;   /* remains of an earlier clear */
+    struct store_key_table table; /* its entries have no waits and no watches */
+    /* next bucket to free, counted through both arrays of the table; earlier buckets are empty */
+    size_t bucket;
 };
 
-#define STORE_FREE_STEP 2048u /* work of one piece, about a quarter of a millisecond */
+/* work of one piece in the unit of remains.c, about a quarter of a millisecond */
+#define STORE_FREE_STEP 2048u
 
-/* Frees one piece and subtracts from *memory what it counted for. Returns true while there is more;
- * after the last piece there is nothing left to release. */
+/* Frees one piece of the remains and subtracts its cost from *memory. Returns true while there is
+ * more to free. After it returned false, the caller only frees the struct itself. */
 bool store_remains_free_some(struct store_remains *r, size_t *memory, size_t work_max);
 
 #endif

@@ -1,12 +1,12 @@
-/* Values: two layouts behind one type.
+/* Values, in two layouts of one type:
  *
  *     small:  [ header | bytes ]                     one block of the heap
  *     big:    [ … | block | header ][ bytes ][ … ]   the bytes in pages of their own, in a larger
  *                                                    block of the heap
  *
- * Only big values are lent to the kernel. When a lent value is freed, its pages are given up with
- * MADV_DONTNEED: the kernel keeps the old pages for what it still has to send, and the next user of
- * that address gets fresh ones. */
+ * Only big values are lent to the kernel. When a lent value is freed, its pages are released with
+ * MADV_DONTNEED: the kernel keeps the old pages until it has sent them, and the next user of the
+ * address range next gets new pages. */
 #include "store/keyspace/value.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static size_t page_size(void) { return (size_t) sysconf(_SC_PAGESIZE); }
 static size_t whole_pages(size_t n) { return (n + page_size() - 1) / page_size() * page_size(); }
 
 struct big {
-    void *block; /* as malloc() returned it */
+    void *block; /* address that malloc() returned, for free() */
     struct store_value value;
 };
 
@@ -28,8 +28,9 @@ static struct big *big_of(struct store_value *v) {
     return (struct big *) (void *) ((char *) v - offsetof(struct big, value));
 }
 
-/* Large enough to hold the header, the start of a page behind it, and then whole pages for the
- * bytes. aligned_alloc() would do the same, but glibc maps and unmaps such a block each time. */
+/* Returns the size of the block for a big value: the header, the padding up to the next page
+ * boundary, and whole pages for the bytes. aligned_alloc() would find the boundary itself, but
+ * glibc maps and unmaps such a block each time. */
 static size_t big_size(size_t cap) { return sizeof(struct big) + page_size() + whole_pages(cap); }
 
 static struct store_value *new_big(size_t cap) {

@@ -1,10 +1,11 @@
-/* Waits: a session registers with every key that it misses; writing a key removes the key's
- * registrations, and a wait without any left is answered.
+/* Waits: a wait has one registration with the entry of each key that it misses. Writing a key
+ * removes the registrations with its entry; a wait without registrations is answered.
  *
  *     session ── wait ─┬─ registration ── entry "a": first waiter, second waiter, …
  *                      └─ registration ── entry "b": …
  *
- * Answered sessions go to the end of the ready list, so that they are served in order. */
+ * Sessions whose wait was answered go to the end of the ready list, so that they are sent their
+ * output in the order in which they waited. */
 #include "store/keyspace/keyspace_internal.h"
 
 /* ---- the ready list ---- */
@@ -51,7 +52,7 @@ struct store_wait *store_wait_new(struct store_operation *op, size_t key_count, 
     return w;
 }
 
-/* All registrations must have been removed. */
+/* Frees a wait, whose registrations must have been removed before. */
 static void wait_free(struct store_keyspace *ks, struct store_wait *w) {
     TAILQ_REMOVE(&ks->waits, w, next);
     ks->wait_count--;
@@ -77,8 +78,9 @@ void store_wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* A name that stands twice in one request is registered once: its first registration is the last
- * one of the key, since no other session registered in between. */
+/* If a key is listed twice in one request, it is registered once. A second registration is
+ * recognized by the last waiter of the entry: it belongs to the same wait, because no other session
+ * can have registered in between. A wait for a barrier has one key only. */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = store_entry_obtain_extra(op->ks, e);
     if (x == NULL) return store_fail_memory(op);
@@ -99,7 +101,8 @@ static void push_byte(struct store_keyspace *ks, struct store_session *s, uint8_
     store_session_make_ready(ks, s);
 }
 
-/* The registration's key was written. Returns true if its wait missed nothing else. */
+/* Call this when the key of the registration has been written. It removes the registration. If its
+ * wait misses no other key, it answers the wait and returns true. */
 static bool satisfy(struct store_keyspace *ks, struct store_registration *r) {
     struct store_wait *w = r->wait;
     unregister(r);
@@ -115,7 +118,8 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
     }
 }
 
-/* A wait that still misses other names has seen this one, but does not use up the element. */
+/* A wait that misses other keys, too, loses its registration here, but does not use up the new
+ * element: the next waiter is tried. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {
         if (satisfy(ks, TAILQ_FIRST(&e->extra->waiters))) return;

@@ -1,9 +1,9 @@
-/* Watches (WATCH_KEY of torch 1.13): each change of a watched key is pushed to the sessions that
- * watch it, without a request.
+/* Watches, the WATCH_KEY request of torch 1.13: each change of a watched key is sent ("pushed") to
+ * the sessions that watch it, without a further request.
  *
- * One request can cause any number of pushes, and the caller counts a session's output only when it
- * sends it. So pushes are held to the limits here, where they are made: a session over the limit is
- * marked as lost and gets no more. */
+ * One request can cause any number of pushes, and the caller counts the output of a session only
+ * when it sends it. Therefore this file checks the memory limits for each push. A session that
+ * exceeds a limit is marked as lost and gets no more pushes; the caller closes it. */
 #include "store/keyspace/keyspace_internal.h"
 
 #define WATCH_COST (sizeof(struct store_watch) + STORE_MALLOC_OVERHEAD)

@@ -1,7 +1,8 @@
-/* Changing what a name holds: its value, or its queue.
+/* Changing the value of a key, or its queue.
  *
- * Every change counts the memory, wakes the waiters and notifies the watches. A value that is
- * shared (an unsent reply holds it, or the kernel was lent its pages) is never changed in place. */
+ * Each change counts the memory, answers waits, and sends the change to sessions that watch the
+ * key. A value is not changed in place while an unsent reply holds it or after its pages were lent
+ * to the kernel, because the reply would change, too. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
@@ -36,7 +37,9 @@ void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct 
     if (e->extra != NULL) store_entry_drop_if_empty(ks, e);
 }
 
-/* The common overwrite, in place: a small value over one of about its size that is not shared. */
+/* Overwrites a value in place and returns true, if nothing else refers to the value and its memory
+ * is large enough, but not more than about twice as large as needed. Otherwise changes nothing and
+ * returns false. This is the common case of SET. */
 static bool overwrite(struct store_keyspace *ks, struct store_entry *e, struct store_bytes bytes) {
     struct store_value *v = e->value;
     if (v == NULL || e->extra != NULL || v->refs > 1 || v->lent) return false;
@@ -87,7 +90,8 @@ void store_write_deletion(struct store_keyspace *ks, struct store_entry *e) {
 
 /* ---- appending ---- */
 
-/* Room for half as much again, so that repeated appending copies each byte only a few times. */
+/* Returns how many bytes to allocate for a value of `len` bytes that grew by APPEND: half as much
+ * again, so that repeated appending copies each byte only a few times. */
 static size_t grown_cap(size_t len) { return len + len / 2; }
 
 static bool is_shared(const struct store_entry *e) {
@@ -98,7 +102,7 @@ static bool grows_in_place(const struct store_entry *e, size_t len) {
     return !is_shared(e) && len <= e->value->cap;
 }
 
-/* By how much the memory in use grows if the value becomes `len` bytes long. */
+/* Returns by how many bytes ks->memory grows if the value becomes `len` bytes long. */
 static size_t growth(const struct store_entry *e, size_t len) {
     if (grows_in_place(e, len)) return 0;
     size_t new_cost = store_value_cost_of(grown_cap(len));
@@ -106,7 +110,8 @@ static size_t growth(const struct store_entry *e, size_t len) {
     return new_cost > old_cost ? new_cost - old_cost : 0;
 }
 
-/* The old value with `more` behind it, in place or as a new value. */
+/* Returns a value that is the old value followed by `more`: the old value itself, extended in
+ * place, or a new one. Returns NULL if memory is short. The caller updates len and the counts. */
 static struct store_value *grown(struct store_entry *e, struct store_bytes more) {
     struct store_value *old = e->value;
     size_t len = old->len + more.len;

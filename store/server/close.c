@@ -1,13 +1,13 @@
 /* Closing connections.
  *
- * Closing one client costs three system calls, about 12 us. When a space is cleared, thousands are
- * closed at the same moment, so these are only "dismissed": they leave the space at once, and an
- * idle handle closes and frees FREED_PER_TURN of them in each turn of the loop. Clearing a space
- * of 8,000 clients, the longest GET of a client elsewhere takes 6 to 7 ms instead of 96 to 106
- * (docs/benchmarks.md, "What one client notices of another").
+ * Closing one client costs three system calls, about 12 us. When a space is cleared, thousands of
+ * clients are closed at the same moment. They are therefore only dismissed: they leave the space at
+ * once, and an idle handle closes and frees FREED_PER_TURN of them in each turn of the loop. While
+ * a space of 8,000 clients is cleared, the longest GET of a client of another space takes 6 to 7 ms
+ * instead of 96 to 106 (docs/benchmarks.md, "What one client notices of another").
  *
- * The memory of any closed connection is freed by the same handle, because functions further up the
- * stack may still hold a pointer to it. */
+ * The memory of each closed connection is also freed by this handle, because functions further up
+ * the stack may still hold a pointer to it. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -17,12 +17,12 @@
 
 #define FREED_PER_TURN 64
 
-/* A connection that holds no more than this is not closed for reaching the memory limit: others
- * caused that. */
+/* A connection that holds at most this many bytes is not closed when the memory limit is reached,
+ * because other connections or keys use most of the memory. */
 #define HELD_FREE ((size_t) 64 << 10)
 
-/* torch 1.13.1 aborts when its connection is reset. The number of reads is limited, since the
- * client may go on sending. */
+/* Discards unread input before closing, because torch 1.13.1 aborts when its connection is reset.
+ * The number of reads is limited, because the client may send without end. */
 void store_close_softly(int fd) {
     for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {
     }
@@ -32,8 +32,9 @@ void store_close_softly(int fd) {
 
 /* ---- freeing what has left ---- */
 
-/* A child between fork and exec has the descriptor open, too; then closing it alone would leave
- * it in the epoll, whose events would refer to freed memory. */
+/* Removes the descriptor from the epoll instance and closes it. close() alone would not remove it
+ * if a child process, between fork and exec, has the descriptor open too; events would then refer
+ * to freed memory. */
 static void close_dismissed(const struct store_server *server, int fd) {
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     store_close_softly(fd);
@@ -80,8 +81,8 @@ static void leave_space(struct store_connection *c) {
     if (c->admin) space->admin_count--;
 }
 
-/* Takes the descriptor out of the epoll explicitly, since one that is handed over stays open, and
- * drops its events from the batch that is being served. */
+/* Removes the descriptor from the epoll instance, because a descriptor that is handed over stays
+ * open; and removes the connection's events from the batch that is being served. */
 static void stop_watching(struct store_connection *c) {
     struct store_server *server = c->space->server;
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
@@ -107,7 +108,8 @@ void store_connection_close(struct store_connection *c, const char *reason) {
     if (c->closing) return;
     if (reason != NULL) {
         store_server_log(c->space->server, &c->peer, reason);
-        (void) store_send_pending(c); /* the replies to its earlier requests, as far as they fit */
+        /* sends the replies to earlier requests, as far as the socket takes them */
+        (void) store_send_pending(c);
     }
     store_connection_release(c);
     store_close_softly(c->fd);
@@ -115,8 +117,8 @@ void store_connection_close(struct store_connection *c, const char *reason) {
 
 /* ---- memory ---- */
 
-/* What it has sent of incomplete requests, and what it has not read. Values are counted where
- * they are kept. */
+/* Returns how many bytes the connection's buffers use for incomplete requests and unread replies.
+ * Values that keys hold are not included: the key space counts them. */
 static size_t held_by(const struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     return c->rx.cap + c->parser.item_cap * sizeof(*c->parser.items) +

@@ -4,13 +4,15 @@
  *                                    │                          └► flush the clients that it woke
  *                                    └ an incomplete request: kept in rx; a big value: in its block
  *
- * All requests of one read are answered by one send.
+ * The replies to all requests of one read are sent by one system call.
  *
- * All connections are in one epoll, which is one handle of the loop. With thousands of clients,
- * each one's state has left the cache when its turn comes, and with a handle of libuv for each,
- * epoll_wait() says nothing about who comes next. Here the state of a later client is
- * prefetched while the kernel works for the current one: 0.97 of a bare echo's speed at 2,048
- * connections, 0.93 without both (docs/benchmarks.md, "The store"). */
+ * All connections are in one epoll instance, which the loop polls as a single handle. With
+ * thousands of clients, a connection's struct is no longer in the cache when the connection becomes
+ * ready. The batch of events that epoll_wait() returns names the connections that follow, so this
+ * file prefetches a later connection's struct while it serves the current one. With one libuv
+ * handle per client the batch would not be known. At 2,048 connections the server reaches 0.97 of
+ * the speed of a bare echo server, and 0.93 without the shared epoll and the prefetching
+ * (docs/benchmarks.md, "The store"). */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -19,11 +21,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BIG_PEEK  ((size_t) 4 << 10)   /* one read where a big value is expected */
-#define SMALL_RX  ((size_t) 16 << 10)  /* up to so much is copied in front of the next read */
+#define BIG_PEEK  ((size_t) 4 << 10)   /* bytes of the first recv() where a big value is expected */
+/* up to this many bytes of an incomplete request are copied to server->rx before the next recv() */
+#define SMALL_RX  ((size_t) 16 << 10)
 
-/* Connections beyond client_max that an administrator may use, so that a full store can be
- * asked for its statistics. When these are used up, administrators count as clients. */
+/* Number of connections beyond client_max that are accepted for administrators, so that 'crun-store
+ * stat' works while the store is full. When these are used up, a further administrator is refused
+ * like other clients. */
 #define ADMIN_SPARE 8
 
 /* ---- opening ---- */
@@ -38,7 +42,8 @@ static bool has_all_clients(const struct store_space *space) {
     return max > 0 && space->connection_count - space->admin_count >= max;
 }
 
-/* Returns 0 or -ENOMEM; the kernel fails for want of memory only. */
+/* Adds the connection to the epoll instance. Returns 0, or -ENOMEM, because lack of memory is the
+ * only reason for which this call fails. */
 static int watch(struct store_connection *c) {
     c->events = EPOLLIN;
     struct epoll_event event = {.events = c->events, .data.ptr = c};
@@ -75,7 +80,8 @@ void store_connection_open(struct store_space *space, int fd, const union store_
 
 /* ---- reading ---- */
 
-/* The client closed its sending side. Its waits are over; its replies are still sent. */
+/* Call this when the client has closed its sending side. It drops the client's waits and watches;
+ * replies that are not sent yet are still sent. */
 static void half_close(struct store_connection *c) {
     struct store_output out = c->session.out;
     c->half_closed = true;
@@ -85,7 +91,8 @@ static void half_close(struct store_connection *c) {
     store_flush(c);
 }
 
-/* Looks at what recv() returned. Returns true if there are bytes. */
+/* Handles the return value of recv(): counts the bytes, or ends the connection at end of input or
+ * on an error. Returns true if bytes were received. */
 static bool received(struct store_connection *c, ssize_t n) {
     if (n > 0) {
         c->space->bytes_in += (uint64_t) n;
@@ -105,7 +112,8 @@ static void keep(struct store_connection *c, const uint8_t *data, size_t len) {
     if (len == 0) cr_buffer_done(&c->rx);
 }
 
-/* After requests were carried out: sends the replies, and to the clients that were woken. */
+/* Call this after requests of `c` were carried out. It sends the replies to `c`, and the output of
+ * the sessions that these requests put on the ready list. */
 static void flush_all(struct store_connection *c) {
     struct store_space *space = c->space;
     store_count_rate(space);
@@ -113,9 +121,10 @@ static void flush_all(struct store_connection *c) {
     store_turn_flush_woken(space);
 }
 
-/* The usual case: everything happens in the shared read buffer. A client whose last request was
- * a big value is expected to send another: only a little is read at first, so that most of the
- * value can be received where it will stay, instead of being copied there. */
+/* Reads and serves requests in the usual case, where they fit into the shared buffer server->rx. If
+ * the client's last request carried a big value, the next one is expected to carry one, too: only
+ * BIG_PEEK bytes are read at first, so that most of the value is received directly into the memory
+ * where it stays instead of being copied there. */
 static void read_small(struct store_connection *c) {
     uint8_t *rx = c->space->server->rx;
     size_t before = c->rx.len;
@@ -140,7 +149,7 @@ static void serve_kept(struct store_connection *c) {
     flush_all(c);
 }
 
-/* A long incomplete request: reads behind what is there. */
+/* Reads more of a long incomplete request: appends to c->rx, which holds its beginning. */
 static void read_large(struct store_connection *c) {
     if (cr_buffer_reserve(&c->rx, STORE_READ_SIZE) < 0) {
         store_connection_close(c, "out of memory");
@@ -185,13 +194,13 @@ static void on_readable(struct store_connection *c) {
 }
 
 static void on_event(struct store_connection *c, uint32_t events) {
-    if (c->closing) return; /* it was dismissed */
+    if (c->closing) return; /* dismissed by an event that was served before in this batch */
     c->space->server->turn_cost = 0;
     if (events & EPOLLERR) {
         store_connection_close(c, NULL);
         return;
     }
-    if (events & EPOLLHUP) events |= EPOLLIN | EPOLLOUT; /* reading or writing finds out why */
+    if (events & EPOLLHUP) events |= EPOLLIN | EPOLLOUT; /* recv() or send() returns the reason */
     if (events & EPOLLOUT) on_writable(c);
     if (c->closing || !(events & EPOLLIN) || c->stalled || c->half_closed) return;
     on_readable(c);
@@ -215,7 +224,7 @@ static void on_clients(uv_poll_t *poll, int status, int events) {
     server->ready_count = server->ready_at = 0;
 }
 
-/* ---- all of them ---- */
+/* ---- the epoll instance of all connections ---- */
 
 int store_clients_open(struct store_server *server) {
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

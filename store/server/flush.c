@@ -1,11 +1,12 @@
-/* Sending what a connection has to send, and deciding what it waits for next: to be readable, to be
- * writable, or to be closed. */
+/* Sending the output of a connection, and choosing what the connection waits for next: until it is
+ * readable, until it is writable, or nothing more, so that it is closed. */
 #include "store/server/server_internal.h"
 
-#define SPARE_MAX ((size_t) 1 << 20) /* output memory larger than this is freed, not kept to lend */
+/* bytes; larger output memory is freed instead of being kept for the next connection */
+#define SPARE_MAX ((size_t) 1 << 20)
 
-/* A stalled client waits to be writable even if everything has been sent meanwhile, because rx may
- * hold requests of it. */
+/* Sets the epoll events of the connection. A stalled client waits for EPOLLOUT even if all output
+ * has been sent, because c->rx may hold requests that are still to be carried out. */
 static void watch_events(struct store_connection *c) {
     uint32_t events = 0;
     if (!c->stalled && !c->half_closed) events |= EPOLLIN;

@@ -1,12 +1,13 @@
-/* Lending big values: their pages go into a pipe by reference (vmsplice) and from the pipe to the
- * socket (splice), so that the server does not copy the bytes.
+/* Lending big values: vmsplice() puts references to their pages into a pipe, and splice() moves
+ * these from the pipe to the socket, so that the server does not copy the bytes.
  *
- * Half of the cost of a big GET is the copy into the socket. Without it the server's CPU per GET of
- * 1 MiB falls to a fourth, and it serves 4.6 GB/s, torch's server 1.6 (docs/benchmarks.md, "The
- * store"). What it costs: a SET over a value that was lent needs fresh pages, which doubles the CPU
- * of that SET. value.h says for which sizes lending pays, and what keeps lent pages unchanged.
+ * Half of the CPU time of a big GET is the copy into the socket. Without the copy, the server's CPU
+ * time per GET of 1 MiB falls to a fourth, and it serves 4.6 GB/s, where torch's server serves 1.6
+ * (docs/benchmarks.md, "The store"). The price: a SET over a value that was lent needs fresh pages,
+ * which doubles the CPU time of that SET. value.h explains for which sizes lending pays, and how
+ * lent pages stay unchanged.
  *
- * The pipe is empty between two calls. */
+ * The pipe is empty between two calls of store_lend(). */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -15,7 +16,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define PIPE_SIZE (1 << 20) /* the most that an unprivileged process may ask for; less works, too */
+/* bytes; the largest that an unprivileged process may set; a smaller pipe works, too */
+#define PIPE_SIZE (1 << 20)
 
 static int open_pipe(struct store_server *server) {
     if (server->lending[0] >= 0) return 0;
@@ -32,7 +34,8 @@ void store_lend_done(struct store_server *server) {
     cr_close_fd(&server->lending[1]);
 }
 
-/* splice() has no MSG_NOSIGNAL; SIGPIPE is blocked in the server's thread, or ignored. */
+/* A broken connection would raise SIGPIPE here, because splice() has no MSG_NOSIGNAL; so SIGPIPE is
+ * blocked in the server's thread, or ignored in a process without that thread. */
 ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, size_t offset) {
     struct iovec rest = {.iov_base = v->data + offset, .iov_len = v->len - offset};
     if (open_pipe(server) < 0) return 0;
@@ -41,7 +44,8 @@ ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, s
     v->lent = 1;
     unsigned more = (size_t) in < rest.iov_len ? SPLICE_F_MORE : 0;
     ssize_t n = splice(server->lending[0], NULL, fd, NULL, (size_t) in, SPLICE_F_NONBLOCK | more);
-    if (n < in) { /* the rest is discarded with the pipe, and will be sent again */
+    /* closes the pipe to discard the bytes left in it; a later call sends them again */
+    if (n < in) {
         int error = errno;
         store_lend_done(server);
         errno = error;

@@ -1,4 +1,5 @@
-/* Listening: one socket per space, for IPv4 and IPv6 when no host is given; and accepting. */
+/* Listening and accepting. A space has one listening socket; if no host is given, it accepts IPv4
+ * and IPv6. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -12,22 +13,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The kernel reduces it to net.core.somaxconn, which the machine's owner can set. */
+/* length of the queue of connections to accept; the kernel reduces it to net.core.somaxconn, which
+ * the machine's administrator can raise */
 #define BACKLOG 65535
 
 /* ---- binding ---- */
 
-/* A peer is given up after a minute of silence and six lost probes, or when data stays
- * unacknowledged or its window stays shut for two minutes. */
+/* The kernel closes a connection after a minute of silence and six keep-alive probes without an
+ * answer, or if sent data stays unacknowledged, or the client's receive window stays closed, for
+ * two minutes. */
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 10
 #define KEEPALIVE_PROBES     6
 #define USER_TIMEOUT_MS      120000
 
-#define ACCEPTS_MAX 1024 /* in one turn of the loop */
-#define RESUME_MS   200  /* try to accept again, after descriptors ran out */
+#define ACCEPTS_MAX 1024 /* connections accepted in one turn of the loop */
+#define RESUME_MS   200  /* pause before accepting is tried again after descriptors ran out */
 
-/* Accepted sockets inherit these options, which saves five system calls per client. */
+/* Sets the options of a listening socket. Accepted sockets inherit them, which saves five system
+ * calls per client. */
 static int set_options(int fd) {
     const struct {
         int level, name, value;
@@ -63,8 +67,9 @@ static int open_socket(const union store_peer *address, socklen_t len, bool dual
     return 0;
 }
 
-/* Listens on all interfaces for both families, or for IPv4 alone if the machine has no IPv6. If the
- * port is in use, IPv4 alone is not tried: a part of the clients could not reach it. */
+/* Listens on all interfaces for IPv6 and IPv4, or for IPv4 alone if the machine has no IPv6. If the
+ * port is in use, it does not fall back to IPv4 alone, because clients that connect by IPv6 would
+ * reach another server. */
 static int open_everywhere(uint16_t port, int *fd) {
     union store_peer any = {
         .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
@@ -88,7 +93,8 @@ static const char *listen_remedy(int code) {
     switch (code) {
     case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
     case -EACCES: return "; ports below 1024 are for root, give a larger one";
-    default: return ""; /* for a port in use, the caller knows which option names it */
+    /* -EADDRINUSE: the caller adds a remedy, because only it knows the option for the port */
+    default: return "";
     }
 }
 
@@ -105,7 +111,7 @@ int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port,
     union store_peer bound;
     socklen_t len = sizeof(bound);
     if (getsockname(*fd, &bound.sa, &len) < 0) {
-        rc = cr_fail_errno(err, "cannot ask for the bound address");
+        rc = cr_fail_errno(err, "cannot read the address of the listening socket");
         cr_close_fd(fd);
         return rc;
     }
@@ -122,11 +128,13 @@ static void on_resume(uv_timer_t *timer) {
     store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
 }
 
-/* No descriptor is left: new clients wait in the kernel's queue until one is free. The timer is for
- * descriptors that other code of this process frees; those of clients call on_descriptor_free. */
+/* Call this when accept4() failed because no descriptor is left. New clients wait in the kernel's
+ * queue until accepting resumes: at once when a client's descriptor is closed (on_descriptor_free),
+ * or by the timer, which covers descriptors that other code of this process closes. */
 static void pause_accept(struct store_space *space, int error) {
     char text[160];
-    (void) snprintf(text, sizeof(text), "cannot accept on '%s': %s; waiting for a free descriptor",
+    (void) snprintf(text, sizeof(text),
+                    "cannot accept on '%s': %s; will try again when a descriptor is free",
                     space->address, strerror(error));
     store_server_log(space->server, NULL, text);
     space->paused = true;
@@ -146,7 +154,7 @@ static bool out_of_descriptors(int error) {
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
-    (void) status, (void) events; /* accept4() returns the error */
+    (void) status, (void) events; /* accept4() reports any error */
     struct store_space *space = CR_CONTAINER_OF(poll, struct store_space, poll);
     for (int i = 0; i < ACCEPTS_MAX && !space->paused; i++) {
         union store_peer peer;
@@ -157,7 +165,9 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
         } else if (out_of_descriptors(errno)) {
             pause_accept(space, errno);
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            return; /* no client is left, or a network error that concerns this one only */
+            /* EAGAIN: the queue is empty; or an error of one connection, and the poll calls
+             * again */
+            return;
         }
     }
 }

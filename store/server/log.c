@@ -1,5 +1,6 @@
-/* Lines about clients. A broken or hostile client can cause many: LOGS_MAX are written per
- * window, and the others are counted. */
+/* Log lines about clients. A broken or hostile client can cause very many, so at most LOGS_MAX
+ * lines are written per LOG_WINDOW_MS; the others are only counted, and the count is logged
+ * later. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -12,7 +13,8 @@ static bool is_over_the_limit(struct store_server *server) {
     uint64_t now = uv_now(&server->loop);
     if (server->log_count == 0 || now - server->log_since_ms >= LOG_WINDOW_MS) {
         if (server->log_suppressed > 0)
-            cr_warn("store: %u more lines like the last ones", server->log_suppressed);
+            cr_warn("store: %u more messages about clients were not logged",
+                    server->log_suppressed);
         server->log_since_ms = now;
         server->log_count = server->log_suppressed = 0;
     }

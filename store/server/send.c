@@ -1,4 +1,5 @@
-/* Output to the socket: bytes are sent from the output's buffer, values from where they lie. */
+/* Writing a connection's output to its socket: small replies from the output's buffer, big values
+ * directly from the memory where the key space holds them. */
 #include "store/server/server_internal.h"
 
 #include <errno.h>
@@ -6,10 +7,12 @@
 
 #define IOVECS_MAX 64
 
-/* A client that reads as fast as we send gets so much before the others are served. */
+/* At most about this many bytes are sent to one client in one call, so that a client that reads as
+ * fast as the server sends does not keep the others waiting. */
 #define SEND_TURN ((size_t) 4 << 20)
 
-/* Sends everything up to the next big value, or some of that value. */
+/* If a value that can be lent comes next, sends some of it without a copy. Otherwise, or if lending
+ * does not work here, sends what comes before the next such value. Returns like send(). */
 static ssize_t send_chunks(struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     size_t offset;

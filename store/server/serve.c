@@ -1,6 +1,6 @@
-/* From bytes to requests: the first bytes tell who speaks, then whole requests are parsed where
- * they were received and carried out one after the other. Their replies are collected and sent
- * once. */
+/* Serving received bytes. The first bytes of a connection show which dialect the client speaks.
+ * After that, each complete request is parsed in the buffer into which it was received and is
+ * carried out. The replies are collected, and flush.c sends them together. */
 #include "store/server/server_internal.h"
 
 #include <string.h>
@@ -37,7 +37,8 @@ static void serve_admin(struct store_connection *c, uint8_t request) {
 
 /* ---- who speaks ---- */
 
-/* Hands the descriptor to the owner of the magic that the client sent. */
+/* Calls the handler of the magic that the client sent, which takes over the descriptor. Closes the
+ * connection if no such magic is registered. */
 static void hand_over(struct store_connection *c, const uint8_t *data, size_t len) {
     struct store_server *server = c->space->server;
     for (size_t i = 0; i < server->magic_count; i++) {
@@ -48,11 +49,11 @@ static void hand_over(struct store_connection *c, const uint8_t *data, size_t le
         m->fn(m->arg, &handoff);
         return;
     }
-    store_connection_close(c, "it speaks no protocol of the store");
+    store_connection_close(c, "its first bytes belong to no known protocol");
 }
 
-/* Finds the dialect. Returns the bytes that are done with; while more are needed, the dialect stays
- * NONE. */
+/* Finds the dialect from the first bytes of a connection. Returns how many bytes the handshake
+ * took. If more bytes are needed, returns 0 and leaves the dialect at STORE_DIALECT_NONE. */
 static size_t greet(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t consumed = 0;
     enum store_dialect dialect = STORE_DIALECT_NONE;
@@ -70,8 +71,10 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
 
 /* ---- requests ---- */
 
-/* If a part of a big value is missing, prepares to receive its bytes where they will stay.
- * Returns how many bytes of the request must be kept: those in front of the value. */
+/* Call this when `data` holds only a part of a request. If the missing part is the end of a big
+ * value, it allocates c->block, so that the rest is received directly into it. Returns how many
+ * bytes of `data` the caller must keep: all of them, or with a block only those in front of the
+ * value. */
 static size_t begin_block(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t head;
     size_t full = store_parser_block(&c->parser, &head);
@@ -92,7 +95,8 @@ void store_serve_block(struct store_connection *c) {
     struct store_request request;
     struct store_value *block = c->block;
     c->block = NULL;
-    store_connection_charge(c); /* from now on the key space counts the block */
+    /* no longer counts the block for the connection: the key space counts it from now on */
+    store_connection_charge(c);
     store_parser_complete(&c->parser, c->rx.data, (struct store_bytes){block->data, block->len},
                           &request);
     request.block = block;

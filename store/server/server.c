@@ -1,7 +1,7 @@
 /* The server's thread, its loop, and the calls that other threads make into it.
  *
- * A call is a function that the server's thread runs while the caller waits. So every line that
- * touches spaces and connections runs on one thread and needs no lock. */
+ * A call is a function that the server's thread runs while the calling thread waits. All code that
+ * touches spaces and connections therefore runs on one thread, and their structs need no lock. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -56,7 +56,8 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
 
 /* ---- starting ---- */
 
-/* The default for one space. It is a bound, not a plan: several spaces may add up to more. */
+/* Returns the default of memory_max in bytes, or 0 (no limit) if the size of the memory is unknown.
+ * The limit holds for each space by itself: several spaces together may use more. */
 static size_t half_of_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page <= 0) return 0;
@@ -73,7 +74,8 @@ static void fill_options(struct store_server *server, const struct store_server_
     if (o->client_buffer_max > INT32_MAX) o->client_buffer_max = INT32_MAX;
     if (o->value_max > o->client_buffer_max) o->value_max = o->client_buffer_max;
     if (o->memory_max == 0) o->memory_max = half_of_memory();
-    server->limits = (struct store_limits){.key_max = o->key_max + 1, /* torch's leading '/' */
+    /* + 1 for torch's leading '/' */
+    server->limits = (struct store_limits){.key_max = o->key_max + 1,
                                            .value_max = o->value_max,
                                            .list_max = o->list_max,
                                            .request_max = o->client_buffer_max};
@@ -86,10 +88,11 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* All signals are blocked in the thread: they are for the program's own threads. */
+/* Starts the server's thread. All signals are blocked in it, so that the kernel delivers the
+ * process's signals to the program's own threads. */
 static int start_thread(struct store_server *server) {
     if (server->options.no_thread) {
-        server->thread = pthread_self(); /* the caller will run the loop */
+        server->thread = pthread_self(); /* the caller runs the loop, so calls run directly */
         return 0;
     }
     sigset_t all, before;
@@ -120,7 +123,7 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
     rc = open_handles(server);
     if (rc == 0) return 0;
     store_spaces_close(server);
-    (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* until the handles are closed */
+    (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* returns once the handles are closed */
     (void) uv_loop_close(&server->loop);
     const char *remedy =
         rc == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max) or of memory" : "";
@@ -171,7 +174,8 @@ int store_server_start(const struct store_server_options *options, struct store_
 /* ---- running and stopping ---- */
 
 static void on_signal(uv_poll_t *poll, int status, int events) {
-    (void) status, (void) events; /* the descriptor stays readable: the caller reads it */
+    /* the descriptor is not read here: store_server_run() leaves that to its caller */
+    (void) status, (void) events;
     uv_stop(poll->loop);
 }
 
@@ -182,7 +186,8 @@ int store_server_run(struct store_server *server, int signal_fd) {
     (void) uv_poll_start(&signals, UV_READABLE, on_signal);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_close((uv_handle_t *) &signals, NULL);
-    (void) uv_run(&server->loop, UV_RUN_NOWAIT); /* closes `signals`, which is on our stack */
+    /* one more turn completes the closing of `signals`, which lies on this stack */
+    (void) uv_run(&server->loop, UV_RUN_NOWAIT);
     return 0;
 }
 
@@ -197,7 +202,7 @@ void store_server_stop(struct store_server *server) {
     if (server == NULL) return;
     call(server, run_stop, NULL);
     if (server->options.no_thread) {
-        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* until all handles are closed */
+        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* returns once all handles are closed */
     } else {
         (void) pthread_join(server->thread, NULL);
     }
@@ -256,7 +261,7 @@ void store_space_close(struct store_space *space) {
     if (space != NULL) call(space->server, run_close, space);
 }
 
-/* ---- connections that belong to others ---- */
+/* ---- connections of other protocols, recognized by their magic ---- */
 
 struct registering {
     struct store_magic magic;

@@ -1,8 +1,10 @@
-/* The store's server: one thread with one event loop, and any number of key spaces on it.
+/* The store's server: one thread with one event loop, which serves any number of spaces.
  *
- * A space is a listening address with a key space of its own. The agent opens a new one for every
- * round, so that no round reads the keys of another. All calls are thread-safe and synchronous: a
- * call from another thread waits until the server's thread has carried it out. */
+ * A space is one listening address together with its own key space. The agent opens a new space for
+ * every round, so that no round can read the keys of another round.
+ *
+ * All calls may be made from any thread. A call from another thread than the server's waits until
+ * the server's thread has carried it out. */
 #ifndef STORE_SERVER_SERVER_H
 #define STORE_SERVER_SERVER_H
 
@@ -12,53 +14,64 @@
 struct store_server;
 struct store_space;
 
-/* 0 means the default. A client that exceeds a limit loses its connection, and one line is
- * logged. */
+/* Limits of the server; a field that is 0 stands for the default that its comment names. If a
+ * client exceeds a limit, the server closes its connection and logs one line. */
 struct store_server_options {
-    size_t key_max;    /* bytes of a key, without torch's leading '/'; STORE_KEY_MAX */
-    size_t value_max;  /* bytes of one value in one request; STORE_VALUE_MAX */
-    size_t list_max;   /* keys or pairs in one request; STORE_LIST_MAX */
-    size_t memory_max; /* bytes of one space: keys, values, waits, incomplete requests, unread
-                          replies; half of this machine's memory */
-    size_t client_max; /* connections in one space; no limit */
-    size_t client_buffer_max; /* bytes of one request, and of the unread replies of one connection;
-                                 STORE_CLIENT_BUFFER_MAX */
-    int no_thread; /* the loop runs in store_server_run(); every call comes from that thread */
+    size_t key_max;    /* bytes of a key without torch's leading '/'; default STORE_KEY_MAX */
+    size_t value_max;  /* bytes of one value in one request; default STORE_VALUE_MAX */
+    size_t list_max;   /* keys or pairs in one request; default STORE_LIST_MAX */
+    /* bytes that one space may use for keys, values, waits, incomplete requests and unread replies;
+     * default: half of this machine's memory */
+    size_t memory_max;
+    size_t client_max; /* connections at a time to one space; default: no limit */
+    /* bytes of one request, and bytes of the unread replies of one connection; default
+     * STORE_CLIENT_BUFFER_MAX */
+    size_t client_buffer_max;
+    /* if 1, the server starts no thread: the caller runs the loop by store_server_run() and makes
+     * all other calls from that same thread */
+    int no_thread;
 };
 
-/* Starts the thread, unless options->no_thread. `options` may be NULL; it is copied. */
+/* Creates a server and stores it in *out. Starts its thread unless options->no_thread is set.
+ * `options` may be NULL, which means all defaults; it is copied. Returns 0 or a negative errno. */
 int store_server_start(const struct store_server_options *options, struct store_server **out,
                        struct cr_error *err);
 
-/* With no_thread: serves until `signal_fd`, which it does not read, is readable; then the caller
- * calls store_server_stop(). In a process with one thread each system call is cheaper, because the
- * kernel need not lock the table of descriptors; that made 2 to 3 % of a request
- * (docs/benchmarks.md, "The store"). SIGPIPE must be ignored. Returns 0 or negative. */
+/* Runs the loop of a server that was started with no_thread. Returns 0 as soon as `signal_fd` is
+ * readable; it does not read from `signal_fd`. Afterwards the caller calls store_server_stop().
+ * Returns a negative errno if `signal_fd` cannot be polled. SIGPIPE must be ignored in this
+ * process.
+ *
+ * A process with a single thread makes each system call cheaper, because the kernel does not have
+ * to lock the table of descriptors: this saves 2 to 3 % of the time of a request
+ * (docs/benchmarks.md, "The store"). */
 int store_server_run(struct store_server *server, int signal_fd);
 
-/* Listens on host:port (port 0: any free one) with an empty key space; *bound_port is the real
- * port. `host` is a name or address of this machine; NULL or "" is all interfaces, both families.
- * Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -ENOENT (unknown host) with a text that names
- * the address. */
+/* Opens a space that listens on host:port and has no keys yet, and stores it in *out. Port 0
+ * chooses any free port; *bound_port is set to the port in use. `host` is a name or address of this
+ * machine; NULL or "" means all interfaces, IPv4 and IPv6. Returns 0, or -EADDRINUSE,
+ * -EADDRNOTAVAIL, -EACCES or -ENOENT (unknown host) and sets err to a text that names the
+ * address. */
 int store_server_open(struct store_server *server, const char *host, uint16_t port,
                       struct store_space **out, uint16_t *bound_port, struct cr_error *err);
 
-/* Closes every connection of the space and removes all keys; the port stays open. For clients the
- * effect is immediate. What takes time is done in pieces, and other clients are served in between:
- * sending each client its FIN, and freeing the memory of the keys, which counts toward memory_max
- * until it is freed. */
+/* Closes every connection of the space and removes all keys; the port stays open for new clients.
+ * Clients see the effect at once. Two things are left to later turns of the loop, in pieces, so
+ * that other clients do not wait for them: sending a FIN to each client, and freeing the memory of
+ * the keys. This memory counts toward memory_max until it is freed. */
 void store_space_clear(struct store_space *space);
 
-/* The same, then closes the port and frees the space. NULL is fine. */
+/* Clears the space as store_space_clear() does, then closes its port and frees the space. `space`
+ * may be NULL. */
 void store_space_close(struct store_space *space);
 
-/* The numeric address that the space listens on, such as "0.0.0.0:29500". Borrowed from the
- * space. */
+/* Returns the numeric address on which the space listens, such as "0.0.0.0:29500". The text is
+ * valid until the space is closed. */
 const char *store_space_address(const struct store_space *space);
 
-/* A connection that opened with a registered magic. `fd` is non-blocking and now belongs to the
- * receiver; `data` holds the bytes that were read from it, magic included, until the call
- * returns. */
+/* A connection whose first bytes were a registered magic number, as the callback receives it. `fd`
+ * is non-blocking, and the callback must close it eventually. `data` holds all bytes that the
+ * server has read from `fd`, the magic included; it is valid only during the callback. */
 struct store_handoff {
     struct store_space *space;
     int fd;
@@ -66,16 +79,19 @@ struct store_handoff {
     size_t len;
 };
 
-/* Runs on the server's thread and must not block. */
+/* The callback that takes over such a connection. The server calls it on its own thread, so it must
+ * not block. */
 typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff);
 
-/* Hands connections to any space that open with these four bytes to `fn`. The first byte must
- * be above 0x08, so that no client of torch can send it. Returns 0, -EINVAL, -EEXIST, or
- * -ENOSPC (eight magics can be registered). */
+/* From now on, a connection to any space whose first four bytes are `magic` is passed to `fn`. The
+ * first byte must be above 0x08, because torch's clients send a first byte of at most 0x08. Returns
+ * 0, -EINVAL if the first byte is not allowed, -EEXIST if the magic is in use, or -ENOSPC if eight
+ * magics are registered already. */
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
 
-/* Closes all spaces, ends the thread, waits for it and frees everything. NULL is fine. */
+/* Closes all spaces, ends the server's thread, waits for the thread and frees the server. `server`
+ * may be NULL. */
 void store_server_stop(struct store_server *server);
 
 #endif

@@ -1,10 +1,10 @@
-/* Spaces: opening, clearing and closing them.
+/* Opening, clearing and closing spaces.
  *
- * Clearing takes effect at once: the keys go into a table that is only freed (store/keyspace/
- * remains.h), and the connections are dismissed (close.c). An idle handle frees one piece of
- * memory in each turn of the loop, so that clients are served between two pieces; it stops when
- * nothing is left. A space that is closed stays allocated until its keys are freed and its
- * handles are closed. */
+ * Clearing takes effect at once: the table of keys becomes "remains" (store/keyspace/remains.h),
+ * which are only to be freed, and the connections are dismissed (close.c). In each turn of the loop
+ * an idle handle frees one piece of the remains, so that clients are served between two pieces. The
+ * struct of a closed space is freed only after its remains are freed and its libuv handles are
+ * closed. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -45,7 +45,8 @@ static void drop_user(struct store_space *space) {
     if (--space->users == 0) free(space);
 }
 
-/* The memory of the first cleared space has all been freed. */
+/* Call this when all remains of the first space in server->cleared are freed. It takes the space
+ * from that list. */
 static void end_clearing(struct store_server *server) {
     struct store_space *space = STAILQ_FIRST(&server->cleared);
     STAILQ_REMOVE_HEAD(&server->cleared, clearing_next);
@@ -93,7 +94,7 @@ void store_space_close_now(struct store_space *space) {
     cr_close_fd(&space->fd);
 }
 
-/* ---- all of them ---- */
+/* ---- all spaces of a server ---- */
 
 void store_spaces_init(struct store_server *server) {
     STAILQ_INIT(&server->cleared);

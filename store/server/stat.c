@@ -1,6 +1,6 @@
-/* The answer to 'crun-store stat', as JSON (docs/protocols/store.md, section 6). It is written
- * by hand, because the server is also a module for workers (store_host.so) and needs no JSON
- * library there. */
+/* The reply to 'crun-store stat', as JSON (docs/protocols/store.md, section 6). The JSON is written
+ * without a library, because the server is also built as the module store_host.so, which workers
+ * load, and that module shall not need a JSON library. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define TEXT_MAX ((size_t) 1 << 20) /* no further waiter is listed behind so many bytes */
+/* bytes of text after which no further waiting client is listed */
+#define TEXT_MAX ((size_t) 1 << 20)
 
-/* One JSON object. After an append failed, the others do nothing and rc keeps the error. */
+/* The JSON text that is being written. Once an append has failed, rc keeps the error and further
+ * appends do nothing, so that only the last caller has to check rc. */
 struct json {
     struct cr_buffer *out;
     const char *separator;
@@ -26,8 +28,9 @@ static void put(struct json *j, const char *data, size_t len) {
         if ((j)->rc == 0) (j)->rc = cr_buffer_printf((j)->out, __VA_ARGS__);                       \
     } while (0)
 
-/* Writes each byte as one code point, outside 0x20..0x7e as \u00XX. So no key can break the
- * text, and the reader can restore the bytes. */
+/* Writes each byte of a key as one code point; bytes outside 0x20..0x7e, quotes and backslashes as
+ * \u00XX. The text is valid JSON whatever bytes the key holds, and the reader can restore the
+ * bytes. */
 static void put_string(struct json *j, const uint8_t *data, size_t len) {
     put(j, "\"", 1);
     for (size_t i = 0; i < len; i++) {

@@ -1,20 +1,23 @@
-/* Fairness: all clients share one thread, so what one of them asks for at once is done in turns.
+/* Fairness: all clients share one thread, so the work that one client requests at once is spread
+ * over several turns of the loop.
  *
- * - The requests of one client are carried out until their cost reaches STORE_TURN_COST, about
- *   the time of sending so many bytes. Then the client is stalled: it waits to be writable, and
- *   the next turn of the loop continues with it. A request of one byte can be expensive: a quarter
- *   of a million LIST_KEYS or stat requests fit into one read, and without a limit they delayed
- *   all other clients by seconds.
- * - A client that does not read its replies is stalled, too, at STORE_OUTPUT_PAUSE unread bytes.
- * - A long LIST_KEYS is made in pieces (store/keyspace/listing.c has the figure).
- * - Of many clients that one request wakes, WAKES_MAX are answered at once and the others in the
- *   next turns, in order. Each answer is one send() of 7 to 10 us, so 10,000 of them take 78 ms
- *   (docs/benchmarks.md, "The store"); in pieces, another client waits for 512 of them at most. */
+ * - The requests of one client are carried out until their cost reaches STORE_TURN_COST, about the
+ *   time of sending that many bytes. The client is then stalled: its connection waits for EPOLLOUT,
+ *   and the next turn of the loop continues with its requests. Without this limit one client could
+ *   delay all others by seconds, because a request of one byte can be expensive and a quarter of a
+ *   million such requests (LIST_KEYS, stat) fit into one read.
+ * - A client that does not read its replies is stalled at STORE_OUTPUT_PAUSE unread bytes.
+ * - A long LIST_KEYS is carried out in pieces (see store/keyspace/listing.c).
+ * - If one request wakes many clients, WAKES_MAX of them are sent their output at once and the
+ *   others in the next turns, in order. Each takes one send() of 7 to 10 us, so 10,000 of them take
+ *   78 ms (docs/benchmarks.md, "The store"); with this limit, another client waits for at most
+ *   512. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
 
-#define COST_OF_STAT ((size_t) 64 << 10) /* beside the length of its text */
+/* cost of a stat request, in addition to the length of its text */
+#define COST_OF_STAT ((size_t) 64 << 10)
 
 #define WAKES_MAX 512
 

@@ -1,9 +1,11 @@
-/* One step function walks the shape of a reply: a head (byte, number, nonce, count), then items of
- * a length and bytes each. `bytes` holds what was received, `pos` is how far it is understood.
+/* A client's parser of replies. A reply is a head (byte, number, nonce or count), then items, each
+ * of which is a length and bytes; step() parses one length or one item. `bytes` holds what was
+ * received, and `pos` is how much of it is parsed.
  *
- * A single value is returned without a copy: once its length is read, the bytes in front of it are
- * dropped, so that the buffer's block is the value. A list points into the block; the NUL behind
- * each item overwrites the length of the next one, which has been read by then. */
+ * A single value is returned without a copy: when its length has been read, the bytes in front of
+ * the value are dropped from the buffer, so that the buffer's block holds the value only and is
+ * given to the caller. The items of a list point into the buffer; the NUL byte behind each item
+ * overwrites the length of the next item, which has been read before. */
 #include "store/wire/answer.h"
 
 #include "store/wire/number.h"
@@ -12,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_AHEAD ((size_t) 4 << 10)   /* the first read of a value: most values fit */
-#define LIST_AHEAD ((size_t) 256 << 10) /* one read of a list */
-#define GROW_MIN   ((size_t) 1 << 20)   /* a value's buffer grows by this, then doubles */
+/* bytes to receive before a value's length is known: most values fit */
+#define READ_AHEAD ((size_t) 4 << 10)
+#define LIST_AHEAD ((size_t) 256 << 10) /* bytes to receive at a time for a list */
+/* a value's buffer grows by this many bytes at first, later it doubles */
+#define GROW_MIN   ((size_t) 1 << 20)
 
 void store_answer_done(struct store_answer *a) {
     cr_buffer_done(&a->bytes);
@@ -50,7 +54,7 @@ static bool has_items(const struct store_answer *a) {
            a->shape == STORE_REPLY_POP || a->shape == STORE_REPLY_KEYS;
 }
 
-/* How many bytes to ask for. */
+/* Returns how many bytes to receive next, at most. */
 static size_t wanted(const struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!has_items(a)) return a->head - a->bytes.len;
@@ -63,7 +67,8 @@ static size_t wanted(const struct store_answer *a) {
 
 void *store_answer_room(struct store_answer *a, size_t *room) {
     size_t n = wanted(a);
-    if (cr_buffer_reserve(&a->bytes, n + 1) < 0) return NULL; /* + 1: the last NUL */
+    /* + 1 for the NUL byte behind the last item */
+    if (cr_buffer_reserve(&a->bytes, n + 1) < 0) return NULL;
     *room = n;
     return a->bytes.data + a->bytes.len;
 }
@@ -123,7 +128,8 @@ static int read_length(struct store_answer *a) {
     return 0;
 }
 
-/* Reads one length or one item. Returns 1 if it did, 0 when more bytes are needed, or negative. */
+/* Parses one length or one item. Returns 1 if it has parsed it, 0 if more bytes are needed, or a
+ * negative errno. */
 static int step(struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!a->in_item) {

@@ -1,16 +1,17 @@
-/* Replies in, for the clients: one reply, received in whatever pieces it comes.
+/* A client's parser of one reply, which may arrive in pieces of any size.
  *
  *     store_answer_begin(&a, shape, item_count);
  *     do {
- *         void *at = store_answer_room(&a, &room);    where to receive, and at most how much
+ *         void *at = store_answer_room(&a, &room);    where to receive, and how many bytes at most
  *         n = recv(fd, at, room);
  *     } while (store_answer_put(&a, n) == 0);
  *     store_answer_take_…(&a, …); store_answer_done(&a);
  *
- * For a byte or a number it never asks for more than the reply has, because another reply may
- * follow. For other shapes it reads ahead: nothing else is under way then, so more bytes than
- * the reply has are a protocol error. Every announced length is checked before memory is
- * allocated, and memory grows with what was received, not with what was announced. */
+ * If the reply is a byte or a number, `room` is never more than the rest of the reply, because
+ * another reply may follow. For other shapes `room` may be more, because no other request is in
+ * progress; if more bytes than those of the reply arrive, that is a protocol error. Each length in
+ * the reply is checked before memory is allocated, and memory grows with the bytes received, not
+ * with the length that the server announced. */
 #ifndef STORE_WIRE_ANSWER_H
 #define STORE_WIRE_ANSWER_H
 
@@ -20,40 +21,45 @@
 
 struct store_answer {
     enum store_reply shape;
-    size_t head;            /* bytes in front of the items; 0 once they were read */
-    uint8_t byte;           /* BYTE */
-    int64_t number;         /* NUMBER, NONCE; POP and KEYS: the count in front */
-    struct cr_buffer bytes; /* what has been received; of VALUE and POP, only the value */
-    size_t pos;             /* bytes understood */
-    bool in_item;           /* item_len is known, the item's bytes come next */
+    size_t head; /* bytes of the reply in front of its items; 0 once they have been parsed */
+    uint8_t byte;           /* the reply of shape BYTE */
+    /* the reply of shape NUMBER or NONCE; for POP and KEYS the count in front of the items */
+    int64_t number;
+    struct cr_buffer bytes; /* bytes received; for VALUE and POP only those of the value */
+    size_t pos;             /* bytes of `bytes` that are parsed */
+    bool in_item;           /* item_len has been read; the item's bytes come next */
     size_t item_len;
-    size_t item_count; /* elements of the whole reply */
+    size_t item_count; /* items of the complete reply */
     size_t item_seen;
     size_t item_cap;
-    struct store_bytes *items; /* `data` is an offset until the list is taken */
-    const char *reason;        /* why it failed; static text */
+    struct store_bytes *items; /* `data` is an offset in `bytes` until store_answer_take_list() */
+    const char *reason;        /* on error: why parsing failed, a static text */
 };
 
-/* Begins a reply. item_count matters for VALUES only: the number of keys that were asked for.
- * Zero-initialise the struct before the first time; memory of an earlier reply is released. */
+/* Begins to parse a reply and frees what is left of an earlier one. item_count is the number of
+ * keys in the request if the shape is VALUES, else it is ignored. Zero-initialise the struct before
+ * the first call. */
 void store_answer_begin(struct store_answer *a, enum store_reply shape, size_t item_count);
 
-/* Returns where the next bytes go and, in *room, how many at most; NULL when memory is short. */
+/* Returns where to receive the next bytes, and sets *room to how many bytes at most. Returns NULL
+ * if memory is short. */
 void *store_answer_room(struct store_answer *a, size_t *room);
 
-/* Takes note of n received bytes. Returns 1 when the reply is whole, 0 when more is needed, or
- * -EPROTO, -EMSGSIZE (longer than STORE_REPLY_MAX), -ENOMEM, with a->reason. n = 0 is allowed: an
- * empty VALUES reply is whole before anything is received. */
+/* Call this after n bytes were received. Returns 1 if the reply is complete, 0 if more bytes are
+ * needed, or -EPROTO, -EMSGSIZE (longer than STORE_REPLY_MAX) or -ENOMEM and sets a->reason. n may
+ * be 0, because a VALUES reply without items is complete before any byte is received. */
 int store_answer_put(struct store_answer *a, size_t n);
 
-/* The value of VALUE and POP, malloc'ed, a NUL behind it. Returns 0 or -ENOMEM. */
+/* Moves the value of a VALUE or POP reply to *value: malloc'ed, with a NUL byte behind it that *len
+ * does not count. Returns 0 or -ENOMEM. */
 int store_answer_take_value(struct store_answer *a, void **value, size_t *len);
 
-/* The elements of VALUES and KEYS. */
+/* Moves the items of a VALUES or KEYS reply to *out. */
 void store_answer_take_list(struct store_answer *a, struct store_list *out);
 
-/* Reduces a list of raw keys to the keys that users named, without their leading '/'. The keys that
- * torch keeps for itself, such as "init/", have none. */
+/* Reduces a list of keys as they stand on the wire to the keys that users have set, and removes
+ * their leading '/'. Keys that torch creates for itself, such as "init/", have no leading '/' and
+ * are dropped. */
 void store_list_keep_users(struct store_list *list);
 
 void store_answer_done(struct store_answer *a);

@@ -1,4 +1,5 @@
-/* A request in words. Names at most three keys, and of each at most 80 bytes. */
+/* Writing a request as text. The text contains at most KEYS_NAMED keys, and at most KEY_SHOWN bytes
+ * of each. */
 #include "store/wire/call_text.h"
 
 #include "base/text.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 
 #define KEYS_NAMED 3
-#define KEY_SHOWN  80 /* bytes of one key */
+#define KEY_SHOWN  80 /* bytes of a key that are shown */
 
 struct text {
     char *at;

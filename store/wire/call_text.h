@@ -1,5 +1,5 @@
-/* A request in words, for every error of the clients: "get 'k'", "wait for 'a', 'b', 'c' and 3
- * more". Bytes that are not printable UTF-8 are written as \xNN. */
+/* A request as text, for the error messages of the clients: "get 'k'", "wait for 'a', 'b', 'c' and
+ * 3 more". Bytes that are not printable UTF-8 are written as \xNN. */
 #ifndef STORE_WIRE_CALL_TEXT_H
 #define STORE_WIRE_CALL_TEXT_H
 

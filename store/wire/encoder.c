@@ -1,12 +1,13 @@
-/* Each encoder makes room for the whole request first, so that a failure changes nothing. */
+/* A client's encoder of requests. Each function first reserves memory for the whole request, so
+ * that it changes nothing if memory is short. */
 #include "store/wire/encoder.h"
 
 #include "store/wire/number.h"
 
 #include <errno.h>
 
-/* Makes room for the opcode and `extra` bytes and writes the opcode. Returns where the next
- * byte goes, or NULL with *rc negative. */
+/* Reserves memory for the opcode and `extra` bytes and writes the opcode. Returns where the next
+ * byte is to be written, or NULL and sets *rc to a negative errno. */
 static uint8_t *begin(struct cr_buffer *out, enum store_dialect dialect, enum store_op op,
                       size_t extra, int *rc) {
     int code = store_op_code(dialect, op);
@@ -118,8 +119,8 @@ int store_encode_pairs(const struct store_encoder *e, const struct store_bytes *
 
 /* ---- limits ---- */
 
-/* What a request has beside the bytes of its keys and values, at most: the opcode and a count or
- * number; and for each key and value a length and torch's '/'. */
+/* Most bytes that a request has besides those of its keys and values: the opcode and a count or
+ * number. And most bytes that each key or value adds to its own: a length and torch's '/'. */
 #define REQUEST_OVERHEAD ((size_t) 9)
 #define ITEM_OVERHEAD    ((size_t) 9)
 

@@ -1,4 +1,4 @@
-/* Little-endian numbers at any address. */
+/* Reading and writing little-endian numbers at addresses of any alignment. */
 #ifndef STORE_WIRE_NUMBER_H
 #define STORE_WIRE_NUMBER_H
 

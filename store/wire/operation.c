@@ -1,4 +1,5 @@
-/* The table of operations in both directions, and the dialect of a connection. */
+/* The table of operations, from operation to opcode and back; and recognizing the dialect of a
+ * connection. */
 #include "store/wire/operation.h"
 
 #include "store/wire/number.h"
@@ -21,8 +22,9 @@ static const struct {
 
 #define CODE_MAX 18 /* the highest opcode of any dialect */
 
-/* From opcode to operation: 0 is none, else operation + 1. An operation that a dialect lacks
- * gets an unused place behind the codes, so that one macro serves for all. */
+/* From opcode to operation: an element is operation + 1, or 0 if the dialect has no such opcode. An
+ * operation that the dialect lacks (code -1) sets an element behind CODE_MAX that is never read, so
+ * that the same macro works for all operations. */
 #define AT(op, code) [(code) < 0 ? CODE_MAX + 1 + STORE_OP_##op : (code)] = STORE_OP_##op + 1,
 static const uint8_t op_of[2][CODE_MAX + 1 + STORE_OP_COUNT] = {
 #define X(name, text, modern, legacy, fields, reply) AT(name, modern)
@@ -55,7 +57,8 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
     if (len == 0) return 0;
     *consumed = 0;
     if (b[0] == 0) {
-        /* VALIDATE, or a legacy SET, which always has at least 17 bytes: five bytes will come. */
+        /* 0 begins VALIDATE, or a legacy SET. Either has at least five bytes, so waiting for them
+         * is safe. */
         if (len < STORE_VALIDATE_LEN) return 0;
         if (store_load_u32(b + 1) == STORE_VALIDATE_MAGIC) {
             *dialect = STORE_DIALECT_MODERN;

@@ -1,5 +1,5 @@
-/* The operations of the protocol, their opcodes in each dialect, and the first bytes of a
- * connection that tell the dialect. */
+/* The operations of the protocol, their opcodes in each dialect, and how the first bytes of a
+ * connection show its dialect. */
 #ifndef STORE_WIRE_OPERATION_H
 #define STORE_WIRE_OPERATION_H
 
@@ -7,16 +7,17 @@
 #include <stdint.h>
 
 enum store_dialect {
-    STORE_DIALECT_NONE,    /* not known yet */
-    STORE_DIALECT_MODERN,  /* begins with VALIDATE (torch 2.1 and later) */
-    STORE_DIALECT_LEGACY,  /* no handshake, other opcodes (torch 1.9 to 2.0) */
-    STORE_DIALECT_ADMIN,   /* ours: begins with STORE_ADMIN_MAGIC */
-    STORE_DIALECT_FOREIGN, /* begins with anything else: a registered magic, or garbage */
+    STORE_DIALECT_NONE,    /* not known before the first bytes have arrived */
+    STORE_DIALECT_MODERN,  /* of torch 2.1 and later: the first request is VALIDATE */
+    STORE_DIALECT_LEGACY,  /* of torch 1.9 to 2.0: no handshake, other opcodes */
+    STORE_DIALECT_ADMIN,   /* of 'crun-store stat': begins with STORE_ADMIN_MAGIC */
+    STORE_DIALECT_FOREIGN, /* begins with other bytes: a registered magic, or garbage */
 };
 
-/* name, text, opcode in modern and legacy (-1: the dialect lacks it), fields of the request, reply.
- * Fields: k key, v value, n i64, m u32, K list of keys, P list of (key, value) pairs.
- * Legacy 9 to 12 existed in development snapshots only. */
+/* The table of operations. The columns are: name; text for messages; opcode in the modern and in
+ * the legacy dialect (-1: the dialect lacks the operation); fields of the request; shape of the
+ * reply. Fields: k key, v value, n i64, m u32, K list of keys, P list of (key, value) pairs. The
+ * legacy opcodes 9 to 12 existed in development snapshots of torch only. */
 #define STORE_OPS(X)                                                                               \
     X(VALIDATE, "validate", 0, -1, "m", NONE)                                                      \
     X(SET, "set", 1, 0, "kv", NONE)                                                                \
@@ -46,34 +47,36 @@ enum store_op {
         STORE_OP_COUNT
 };
 
-/* The shape of a reply. */
+/* The shape of a reply: its fields in order. */
 enum store_reply {
     STORE_REPLY_NONE,
     STORE_REPLY_BYTE,   /* u8, one of the codes below */
     STORE_REPLY_NUMBER, /* i64 */
-    STORE_REPLY_NONCE,  /* u32, as sent */
+    STORE_REPLY_NONCE,  /* u32, the number that the request contained */
     STORE_REPLY_VALUE,  /* u64 length, bytes */
-    STORE_REPLY_VALUES, /* one VALUE per key that was asked for, without a count */
-    STORE_REPLY_POP,    /* i64 length before the pop; if > 0, a VALUE follows */
-    STORE_REPLY_KEYS,   /* i64 count, then that many VALUEs: raw keys */
+    STORE_REPLY_VALUES, /* one VALUE per key of the request, without a count */
+    STORE_REPLY_POP,    /* i64 length of the queue before the pop; if it is > 0, a VALUE follows */
+    STORE_REPLY_KEYS,   /* i64 count, then that many VALUEs: the keys as they stand on the wire */
 };
 
-#define STORE_READY         0 /* CHECK: all exist */
-#define STORE_NOT_READY     1 /* CHECK: at least one is missing */
-#define STORE_STOP_WAITING  0 /* WAIT, BARRIER */
-#define STORE_WAIT_CANCELED 1 /* CANCEL_WAIT, perhaps after one STORE_STOP_WAITING */
+#define STORE_READY         0 /* reply to CHECK: all keys exist */
+#define STORE_NOT_READY     1 /* reply to CHECK: at least one key is missing */
+#define STORE_STOP_WAITING  0 /* reply to WAIT and BARRIER */
+#define STORE_WAIT_CANCELED 1 /* reply to CANCEL_WAIT, perhaps after one STORE_STOP_WAITING */
 
-/* WATCH: u8 REGISTERED, then for each change u8 code, VALUE key, VALUE old, VALUE new. */
+/* The reply to WATCH is a u8, STORE_WATCH_REGISTERED. After it, each change of the key is sent as
+ * u8 code, VALUE key, VALUE old, VALUE new. */
 #define STORE_WATCH_UPDATED    0
 #define STORE_WATCH_CREATED    1
 #define STORE_WATCH_DELETED    2
 #define STORE_WATCH_REGISTERED 3
 
-const char *store_op_name(enum store_op op);                     /* "set", … */
-enum store_reply store_op_reply(enum store_op op);               /* the shape of its reply */
-const char *store_op_fields(enum store_op op);                   /* "kv", … as above */
-int store_op_code(enum store_dialect dialect, enum store_op op); /* the opcode, or -1 */
-int store_op_find(enum store_dialect dialect, uint8_t code);     /* the operation, or -1 */
+const char *store_op_name(enum store_op op);                     /* its text, such as "set" */
+enum store_reply store_op_reply(enum store_op op);               /* shape of its reply */
+const char *store_op_fields(enum store_op op); /* fields of its request, such as "kv" */
+/* its opcode, or -1 if the dialect lacks it */
+int store_op_code(enum store_dialect dialect, enum store_op op);
+int store_op_find(enum store_dialect dialect, uint8_t code); /* the operation of an opcode, or -1 */
 
 /* ---- the first bytes of a connection ---- */
 
@@ -81,23 +84,24 @@ int store_op_find(enum store_dialect dialect, uint8_t code);     /* the operatio
 #define STORE_VALIDATE_BYTES "\x00\xce\xf7\x85\x3c"
 #define STORE_VALIDATE_LEN   ((size_t) 5)
 
-/* A magic has four bytes. The first is above STORE_LEGACY_FIRST_MAX, so that no client of torch can
- * send it first. */
+/* A magic number has four bytes. The first must be above STORE_LEGACY_FIRST_MAX, the largest byte
+ * with which a client of torch begins. */
 #define STORE_LEGACY_FIRST_MAX 0x08
 #define STORE_MAGIC_LEN        ((size_t) 4)
 
-/* The administration dialect: the connection opens with the magic, then any number of requests of
- * one byte each follow. STORE_ADMIN_STAT is answered by a u64 length and that many bytes of JSON
- * (docs/protocols/store.md, section 6); it lists at most STORE_STAT_WAITERS_MAX waiting clients
- * and STORE_STAT_KEYS_MAX missing keys of each. Any other byte closes the connection. */
+/* The administration dialect. The client sends the magic, then any number of requests of one byte
+ * each. The reply to STORE_ADMIN_STAT is a u64 length and that many bytes of JSON
+ * (docs/protocols/store.md, section 6), with at most STORE_STAT_WAITERS_MAX waiting clients and at
+ * most STORE_STAT_KEYS_MAX missing keys of each. On any other byte the server closes the
+ * connection. */
 #define STORE_ADMIN_MAGIC      "CRS1"
 #define STORE_ADMIN_STAT       'S'
 #define STORE_STAT_WAITERS_MAX 1024
 #define STORE_STAT_KEYS_MAX    16
 
-/* Finds the dialect from the first bytes of a connection. Returns 1 and writes *dialect and
- * *consumed (the bytes of the handshake or magic), or 0 when more bytes are needed. For
- * STORE_DIALECT_FOREIGN nothing is consumed, and at least STORE_MAGIC_LEN bytes are there. */
+/* Finds the dialect from the first bytes of a connection. Returns 1 and sets *dialect and *consumed
+ * (the length of the handshake or magic), or returns 0 if more bytes are needed. For
+ * STORE_DIALECT_FOREIGN *consumed is 0, and `data` holds at least STORE_MAGIC_LEN bytes. */
 int store_detect(const void *data, size_t len, enum store_dialect *dialect, size_t *consumed);
 
 #endif

@@ -1,7 +1,7 @@
-/* The parser walks the field letters of the operation ("kv", "kn", "K", …). It remembers how
- * much of the request it has understood (pos) and where the parts are as offsets. So a request
- * may arrive in any pieces, and the buffer may move between them, without a byte being looked
- * at twice. */
+/* The server's parser of requests. It goes through the field letters of the operation ("kv", "kn",
+ * "K", …) and keeps how many bytes are parsed (pos) and the offsets of keys and values. A request
+ * may therefore arrive in any pieces, and the buffer may move in between, and each byte is parsed
+ * only once. */
 #include "store/wire/parser.h"
 
 #include "store/wire/number.h"
@@ -52,7 +52,8 @@ static int add_item(struct store_parser *p, struct store_span span) {
     return 1;
 }
 
-/* A length and that many bytes. Returns 1 with *out, 0 when more bytes are needed, or negative. */
+/* Parses a length and that many bytes. Returns 1 and sets *out, 0 if more bytes are needed, or a
+ * negative errno. */
 static int parse_span(struct store_parser *p, const uint8_t *data, size_t len, bool is_key,
                       struct store_span *out) {
     if (!p->in_field) {
@@ -74,8 +75,8 @@ static int parse_span(struct store_parser *p, const uint8_t *data, size_t len, b
     return 1;
 }
 
-/* A list: the count, then its elements. items_left is one more than the elements that are still to
- * come, so that 0 means that the count has not been read. */
+/* Parses a list: a count, then the elements. p->items_left is 1 + the number of elements that are
+ * not parsed yet, so that 0 can mean that the count has not been read. */
 static int parse_list(struct store_parser *p, const uint8_t *data, size_t len, bool pairs) {
     if (p->items_left == 0) {
         if (len - p->pos < 8) return 0;

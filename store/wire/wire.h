@@ -1,15 +1,17 @@
-/* The wire of torch's TCPStore: requests and replies as bytes, in both directions.
+/* The wire format of torch's TCPStore: encoding and decoding of requests and replies.
  *
- * A request is one opcode byte and fields in a fixed order. Numbers are little-endian; keys and
- * values are a u64 length and bytes; lists a u64 count and elements. No field has the length of the
- * whole request. docs/protocols/store.md describes all of it.
+ * A request is one opcode byte and fields in a fixed order. Numbers are little-endian. A key or
+ * value is a u64 length and its bytes; a list is a u64 count and its elements. A request does not
+ * contain its total length. docs/protocols/store.md describes the format completely.
  *
  *   operation.h   the table of operations, dialects, the first bytes of a connection
- *   parser.h      the server reads requests       answer.h      a client reads replies
- *   encoder.h     a client writes requests        call_text.h   a request in words, for errors
+ *   parser.h      the server's parser of requests
+ *   answer.h      a client's parser of replies
+ *   encoder.h     a client's encoder of requests
+ *   call_text.h   a request as text, for error messages
  *   number.h      little-endian numbers
  *
- * Pure: bytes in, structs out, and back. No sockets, no clock; libcrunrt links all of it. */
+ * Pure: no sockets and no clock, because libcrunrt and tests link all of it. */
 #ifndef STORE_WIRE_WIRE_H
 #define STORE_WIRE_WIRE_H
 

@@ -1,5 +1,9 @@
-/* One rank of bench_crunrt.py: the time to the first collective, the cost of our layer a call (a group
- * of one, where Gloo does nothing), and the median time of all-reduces. Prints "name value" lines. */
+/* One rank of bench_crunrt.py. It measures the time from crunrt_init() to the end of the first
+ * collective, the median time of an all-reduce for each of several sizes, and what the worker
+ * runtime itself costs per call. For the last figure it reduces over a group of one rank, because
+ * Gloo does nothing there. Rank 0 prints one line "NAME VALUE" per figure, in microseconds; the
+ * name of an all-reduce is its size in bytes. With the argument "first", only the time to the first
+ * collective is measured. */
 #include <crunrt.h>
 
 #include <stdio.h>
@@ -26,7 +30,7 @@ static int by_value(const void *a, const void *b) {
 
 static double median_us(crunrt_group *world, float *data, size_t count, int rounds) {
     double *took = malloc((size_t) rounds * sizeof(*took));
-    for (int i = -2; i < rounds; i++) { /* two to warm up */
+    for (int i = -2; i < rounds; i++) { /* rounds -2 and -1 only warm up */
         must(crunrt_group_barrier(world));
         double start = now_us();
         must(crunrt_group_all_reduce(world, data, data, count, CRUNRT_FLOAT32, CRUNRT_SUM));

@@ -1,5 +1,5 @@
-/* The shortest worker: exits with the number that it is given. Linked statically, so that what is
- * measured is the launcher and not the dynamic loader. */
+/* A worker that exits at once, with the status that its first argument names (default 0). It is
+ * linked statically, so that a benchmark measures the launcher and not the dynamic loader. */
 #include <stdlib.h>
 #include <unistd.h>
 

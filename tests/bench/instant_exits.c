@@ -1,12 +1,14 @@
-/* Workers that exit at once, in any number: none may be lost, and what does one cost?
+/* Starts many workers that exit at once, checks that no exit is lost, and measures the time per
+ * worker.
  *
  *     instant_exits [--count 20000] [--width 64] [--stretch]
  *
- * Keeps `width` workers in flight in one nursery; each is told a number to exit with, and must be
- * reported exactly once, with that number. --stretch delays the noting of every 64th pid until the
- * worker is surely dead, the window in which launchers lose exits. Beside it, in the same run and with
- * the same program, a bare posix_spawn-and-waitpid loop of the same width. Exit status 1 if any exit
- * was lost, doubled or wrong. */
+ * One nursery always has `width` workers running until `count` have been started. Each worker gets
+ * an exit status as its argument, and the nursery must report each worker's end exactly once, with
+ * that status. With --stretch, the nursery notes every 64th pid only when that worker is already
+ * dead, because a launcher can lose an exit that comes before it has noted the pid. For comparison,
+ * the same run measures a bare loop of posix_spawn() and waitpid() with the same program and width.
+ * The program's exit status is 1 if an exit was lost, reported twice or had the wrong status. */
 #include "agent/process/nursery.h"
 #include "agent/process/spawn.h"
 #include "base/clock.h"
@@ -32,7 +34,7 @@ struct run {
     struct nursery *n;
     char program[512];
     int64_t count, started, ended, wrong;
-    uint8_t *seen; /* one a worker: how often its exit was reported */
+    uint8_t *seen; /* by worker: how often its exit was reported */
 };
 
 static void expect_number(char out[8], int64_t i) {

@@ -1,13 +1,16 @@
-/* How long a launcher takes to start N workers of /bin/true and see them end, and its memory.
+/* Measures how long each launcher (crun, torchrun, mpirun, mpiexec.hydra) takes to start N workers
+ * that run /bin/true and to wait for their end, and how much memory it uses.
  *
  *     launch [--rounds R] [--sizes 1,8,32,128] [--skip-torchrun]
  *
- * Every launcher runs once a round, in turn, so that the machine's noise falls on all alike; the
- * medians are printed with the ratio to the bare spawn-and-wait loop (spawn_floor) of the same run.
- * Memory is the kernel's ru_maxrss of the launcher's process tree: the largest single process.
+ * In each round every launcher runs once, one after the other, so that noise of the machine
+ * disturbs all launchers alike; torchrun, which is slow, takes part only in the first quarter of the
+ * rounds. The program prints each launcher's median time and its ratio to spawn_floor, a bare loop
+ * of posix_spawn() and waitpid(), measured in the same rounds. Memory is ru_maxrss, the size of the
+ * largest single process of the launcher's process tree.
  *
- * Environment: BUILD (default build), TORCHRUN (a command line that starts torchrun). Launchers that
- * are not installed are left out with a line that says so. */
+ * Environment: BUILD (the build folder, default "build"), TORCHRUN (a command line that starts
+ * torchrun). For a launcher that is not installed, the program prints "left out" and the reason. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,8 +29,8 @@
 
 extern char **environ;
 
-/* A launcher that hangs (Open MPI's does, now and then, on programs that end at once) is killed, and
- * the run is counted as hung rather than timed. */
+/* Seconds after which a launcher is killed and its run is counted as hung instead of timed. Open
+ * MPI's mpirun sometimes hangs when its programs end at once. */
 #define RUN_LIMIT_S 30
 
 static volatile pid_t running;
@@ -39,8 +42,8 @@ static void on_alarm(int signum) {
 
 struct launcher {
     const char *name;
-    const char *format; /* shell-less command line; %d is the worker count */
-    double scale;       /* rounds of this one = rounds * scale: the slow ones run less often */
+    const char *format; /* command line, split at spaces, no shell; %d is the worker count */
+    double scale;       /* this launcher takes part in the first rounds * scale rounds (min. 3) */
     int present;
 };
 
@@ -179,8 +182,8 @@ int main(int argc, char **argv) {
     };
     struct sigaction action = {.sa_handler = on_alarm};
     (void) sigaction(SIGALRM, &action, NULL);
-    (void) setenv("OMP_NUM_THREADS", "1",
-                  1); /* spares torchrun and crun the warning, not the work */
+    /* Without this variable, torchrun and crun set it themselves and print a warning. */
+    (void) setenv("OMP_NUM_THREADS", "1", 1);
     for (int s = 0; s < size_count; s++) {
         measure(launchers, (int) (sizeof(launchers) / sizeof(launchers[0])), sizes[s], rounds);
     }

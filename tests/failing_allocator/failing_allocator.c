@@ -29,7 +29,7 @@
 
 enum { FRAMES_MAX = 12, LINE_MAX_BYTES = 512 };
 
-/* Absent in a program that does not link the library. */
+/* Weak symbols: they are NULL in a program that does not link libuv or jansson. */
 extern __typeof__(uv_replace_allocator) uv_replace_allocator __attribute__((weak));
 extern __typeof__(json_set_alloc_funcs) json_set_alloc_funcs __attribute__((weak));
 
@@ -37,7 +37,7 @@ extern __typeof__(json_set_alloc_funcs) json_set_alloc_funcs __attribute__((weak
 extern const char __executable_start[], etext[];
 
 static atomic_ulong calls;
-static unsigned long first_failure; /* 0 = none */
+static unsigned long first_failure; /* number of the call, from 1; 0 if no call shall fail */
 static int all_later_fail;
 static int log_fd = -1;
 
@@ -62,8 +62,9 @@ static void add_number(struct line *l, const char *before, unsigned long number,
     add_text(l, at);
 }
 
-/* Follows the frame pointers, which all variants of the build keep. Frames of shared libraries, which
- * may lack them, end the walk. */
+/* Adds the return addresses of all callers to the line, innermost first. It follows the frame
+ * pointers, which our code has in all variants of the build, and stops at the first frame outside
+ * the executable, because shared libraries may be built without frame pointers. */
 static void add_callers(struct line *l) {
     void *const *frame = __builtin_frame_address(0);
     for (int i = 0; i < FRAMES_MAX; i++) {
@@ -87,7 +88,7 @@ static __attribute__((noinline)) void log_call(const char *function, unsigned lo
     add_callers(&l);
     add_text(&l, "\n");
     ssize_t written = write(log_fd, l.text, l.len);
-    (void) written; /* a test that misses lines says so */
+    (void) written; /* on error a line is missing, and the test that needs it fails */
 }
 
 static __attribute__((noinline)) int fails(const char *function) {
@@ -157,7 +158,8 @@ char *__wrap_strndup(const char *text, size_t len) {
     return fails("strndup") ? NULL : __real_strndup(text, len);
 }
 
-/* The C library leaves *out undefined when it fails; a bad pointer shows who uses it. */
+/* The C library leaves *out undefined when vasprintf() fails. This function stores a bad pointer
+ * there, so that code which uses *out after a failure crashes. */
 int __wrap_vasprintf(char **out, const char *fmt, va_list ap) {
     if (!fails("vasprintf")) return __real_vasprintf(out, fmt, ap);
     *out = (char *) 1;
@@ -207,15 +209,16 @@ static void open_log(const char *path) {
     if (path == NULL) return;
     log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log_fd >= 0) {
-        /* Out of the way: programs pass descriptors 3, 4, … to their children. */
+        /* A high number, because programs pass descriptors 3, 4, … to their children. */
         int high = fcntl(log_fd, F_DUPFD_CLOEXEC, 500);
         (void) close(log_fd);
         log_fd = high;
     }
 }
 
-/* libuv's realloc() is left out: libuv calls abort() when the table of watched descriptors cannot
- * grow, and a program cannot do anything about that. */
+/* Reads the environment and gives libuv and jansson our functions, before main() runs. libuv keeps
+ * the real realloc(), because it calls abort() when its table of watched descriptors cannot grow,
+ * and a program can do nothing about that. */
 static __attribute__((constructor)) void begin(void) {
     read_wish(getenv("CRUN_TEST_FAIL_ALLOCATION"));
     open_log(getenv("CRUN_TEST_ALLOCATION_LOG"));

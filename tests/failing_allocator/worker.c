@@ -1,6 +1,6 @@
 /* A worker of libcrunrt for the tests with a failing allocator: it opens the runtime, makes each
- * store call, and reduces one number over a gloo group of all ranks. The first call that fails ends
- * it with status 1 and one line, the library's own text. */
+ * store call, and reduces one number over a gloo group of all ranks. When a call fails, the worker
+ * prints the library's error text as one line and exits with status 1. */
 #include <crunrt.h>
 
 #include <stdio.h>
@@ -91,7 +91,7 @@ static int use_group(crunrt *rt) {
     return rc;
 }
 
-/* Without an argument it leaves out the group. */
+/* Without an argument the worker makes only the store calls and no group. */
 int main(int argc, char **argv) {
     crunrt *rt = NULL;
     if (crunrt_init(NULL, &rt) < 0) return failed("init") < 0;

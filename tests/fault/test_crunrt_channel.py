@@ -253,8 +253,8 @@ def test_flight_records(store):
             check([worker], dumped["text"] == f"{folder}/flight-0.json", f"{dumped}")
             with open(dumped["text"], encoding="utf-8") as f:
                 record = json.load(f)
-            check([worker], record["agent"] == "connected" and "asked for" in record["reason"],
-                  f"{record}")
+            check([worker], record["agent"] == "connected"
+                  and "requested by the agent" in record["reason"], f"{record}")
         link.close()  # a signal that comes late does no harm
         os.kill(worker.process.pid, signum)
         worker.process.kill()

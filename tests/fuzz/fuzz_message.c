@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes through the rendezvous decoder; what it understands must encode to the
- * very same bytes. */
+/* libFuzzer target: gives any bytes to the decoder of rendezvous messages. A message that it accepts
+ * must encode to exactly the bytes that were decoded. */
 #include "base/assert.h"
 #include "rendezvous/protocol/message.h"
 

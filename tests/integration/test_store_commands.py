@@ -233,8 +233,9 @@ def test_stat_of_another_server(tmp):
         at = f"127.0.0.1:{listener.getsockname()[1]}"
         thread = threading.Thread(target=lambda: listener.accept()[0].close())
         thread.start()
-        assert fails("stat", at) == f"crun-store stat: {at} does not answer: it hung up; only " \
-                                    "crun's own stores have stat"
+        assert fails("stat", at) == f"crun-store stat: the store at {at} gave no " \
+                                    "statistics: it closed the connection; only crun's own " \
+                                    "stores have them"
         thread.join()
 
 

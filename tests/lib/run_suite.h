@@ -1,5 +1,5 @@
-/* The end of every unit test's main: runs its suite, as loudly as CK_VERBOSITY says, and gives the exit
- * status. */
+/* The last call of every unit test's main(): it runs the suite of Check tests with the verbosity of
+ * the variable CK_VERBOSITY, and returns the exit status of the program. */
 #ifndef TESTS_RUN_SUITE_H
 #define TESTS_RUN_SUITE_H
 

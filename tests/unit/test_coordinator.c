@@ -791,7 +791,7 @@ START_TEST(bad_joins_and_messages_are_refused) {
     struct rdzv_message m = {.type = RDZV_JOIN};
     m.join = defaults;
     ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, &err), -EPROTO);
-    ck_assert_str_eq(err.text, "refuse a JOIN from a node that is RUNNING");
+    ck_assert_str_eq(err.text, "a JOIN message came from a node that is RUNNING");
     m.type = RDZV_STOP;
     m.stop.why = "";
     ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, &err), -EPROTO);

@@ -1,4 +1,4 @@
-/* Sets of CPUs: sysfs's lists, there and back. */
+/* Tests base/cpu_mask: sets of CPUs, read from sysfs lists such as "0-3,8" and written as such. */
 #include "base/cpu_mask.h"
 #include "tests/lib/run_suite.h"
 

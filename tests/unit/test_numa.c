@@ -1,4 +1,5 @@
-/* --numa-binding on machines that are not here: their sysfs is written into a folder. */
+/* Tests --numa-binding for machines with several NUMA nodes on any machine: the tests write the
+ * sysfs files of an invented machine into a folder, and the code reads that folder. */
 #include "launcher/numa_binding.h"
 #include "tests/lib/run_suite.h"
 
@@ -15,7 +16,7 @@ static char root[64];
 static struct numa_topology t;
 static struct cr_error err;
 
-/* The text of <root>/<path>, with the folders above it. */
+/* Writes `text` into the file <root>/<path>, and creates the folders above it. */
 __attribute__((format(printf, 2, 3))) static void put(const char *text, const char *fmt, ...) {
     char path[512];
     size_t len = (size_t) snprintf(path, sizeof(path), "%s/", root);
@@ -43,8 +44,9 @@ static void put_cache(unsigned cpu, unsigned index, unsigned level, const char *
     put(list, "devices/system/cpu/cpu%u/cache/index%u/shared_cpu_list", cpu, index);
 }
 
-/* Two sockets of two nodes of four cores of two threads: node n has the CPUs 4n to 4n+3 and their
- * siblings, 16 higher. Two cores share a last level of cache. A fifth node is memory only. */
+/* Writes a machine with two sockets of two NUMA nodes each; a node has four cores of two threads.
+ * Node n has the CPUs 4n to 4n+3 and, as their second threads, the CPUs 4n+16 to 4n+19. Each two
+ * cores share a last-level cache. A fifth node has memory but no CPUs. */
 static void two_sockets(void) {
     char list[32];
     for (unsigned node = 0; node < 4; node++) {
@@ -68,7 +70,8 @@ static void two_sockets(void) {
     }
 }
 
-/* Once for all tests: they are hundreds of files. Who changes them comes last, and writes them first. */
+/* Writes the machine's files once for all tests, because there are hundreds of files. A test that
+ * changes them must run after all others, and must write the files that it needs itself. */
 static void write_machine(void) {
     const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     (void) snprintf(root, sizeof(root), "%s/crun-numa-XXXXXX", folder);
@@ -93,7 +96,8 @@ static int read_for(enum numa_mode mode, const char *allowed) {
     return numa_topology_read(root, &mask, numa_mode_reads(mode), &t, &err);
 }
 
-/* The CPUs of the GPU, of those whose nodes are given. */
+/* Returns the CPUs, as a list, to which the worker of GPU number `gpu` is bound, if the launcher
+ * may use the CPUs `allowed` and GPU number i is attached to NUMA node nodes[i]. */
 static const char *bound(enum numa_mode mode, const char *allowed, uint32_t gpu, uint32_t gpus,
                          const int32_t *nodes) {
     static char text[128];
@@ -144,7 +148,7 @@ START_TEST(core_complexes_in_turn) {
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 1, 0, 0), "2-3,18-19");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17"); /* round again */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0),
-                     "2-3,18-19"); /* the largest first */
+                     "2-3,18-19"); /* the largest complex comes first */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,17-19", 1, 0, 0), "1,17");
 }
 END_TEST
@@ -206,7 +210,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("numa");
     TCase *c = tcase_create("binding");
-    tcase_set_timeout(c, 60); /* hundreds of small files each */
+    tcase_set_timeout(c, 60); /* a test writes hundreds of small files */
     tcase_add_unchecked_fixture(c, write_machine, remove_machine);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, cpus_of_the_node);

@@ -160,7 +160,7 @@ START_TEST(file_store_does_it_all) {
     void *got;
     size_t len;
     ck_assert_int_eq(store_queue_pop(s, B("q"), 0, &got, &len, &err), -ENOTSUP);
-    ck_assert_str_eq(err.text, "use a queue: a file store has none");
+    ck_assert_str_eq(err.text, "use a queue: a file store does not support queues");
     store_close(s);
     ck_assert_int_eq(access(path, F_OK), -1);
 }

@@ -158,8 +158,8 @@ static void hang_up(struct agent *a) { (void) a; }
 START_TEST(test_agents_that_make_no_sense) {
     static void (*const plays[])(struct agent *) = {refuse, send_nonsense, send_half,
                                                     welcome_without_page, hang_up};
-    static const char *const why[] = {"for this reason", "something else", "hung up",
-                                      "something else", "hung up"};
+    static const char *const why[] = {"for this reason", "not a valid WELCOME", "damaged packet",
+                                      "not a valid WELCOME", "closed the connection"};
     for (size_t i = 0; i < CR_ARRAY_LEN(plays); i++) {
         start_agent(plays[i]);
         expect_no_channel(NULL, why[i]);

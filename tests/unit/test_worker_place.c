@@ -155,7 +155,7 @@ START_TEST(tcp_url) {
     ck_assert_int_eq(TCP(list, "tcp://node7:29500", -1, -1), 0);
     ck_assert_int_eq(p.agent_hosts_store, 1);
     ck_assert_int_eq(TCP(none, "tcp://a:1?rank=1&world_size=4", 2, 4), -EINVAL);
-    CK_TEXT(err, "the options say 2 and the query 1");
+    CK_TEXT(err, "the options have 2 and the query has 1");
     ck_assert_int_eq(TCP(none, "tcp://a?rank=1&world_size=4", -1, -1), -EINVAL);
     CK_TEXT(err, "port is missing");
     ck_assert_int_eq(TCP(none, "tcp://a:1?rank=x", -1, -1), -EINVAL);

@@ -1,7 +1,7 @@
-/* Connecting to the agent, and sending and receiving packets.
+/* Connects to the agent, and sends and receives packets.
  *
- * No call of a worker waits for an agent that does not work: a stopped agent neither accepts nor
- * reads, so connecting and sending have a time limit. */
+ * A stopped agent neither accepts nor reads. A worker must not hang because of it, so connecting
+ * and sending have a time limit. */
 #include "worker_runtime/channel/channel.h"
 
 #include "worker_runtime/channel/channel_internal.h"
@@ -23,11 +23,12 @@
 
 #define AGENT_ANSWERS_MS INT64_C(5000)
 
-static atomic_bool channel_is_taken; /* one per process */
+static atomic_bool channel_is_taken; /* set while a runtime of this process has the channel */
 
 /* ---- connecting ---- */
 
-/* CRUN_AGENT is "<address>:<token>"; the address lies in the abstract name space. */
+/* Parses CRUN_AGENT, which is "<address>:<token>". The address is a Unix socket address in Linux's
+ * abstract name space. */
 static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHANNEL_TOKEN_MAX],
                          struct cr_error *why) {
     const char *text = getenv(CHANNEL_VARIABLE);
@@ -48,8 +49,8 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     return 0;
 }
 
-/* Any user may listen at an abstract address whose owner has closed it, so the listener's user is
- * checked. */
+/* Checks that the listener runs as root or as our own user. This is needed because, when the owner
+ * of an abstract address has closed it, any user may listen at this address. */
 static bool is_trusted(int fd) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -60,7 +61,8 @@ static bool is_trusted(int fd) {
 static int connect_to(struct worker_channel *c, const struct sockaddr_un *at, socklen_t len,
                       struct cr_error *why) {
     c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    struct timeval limit = {.tv_sec = AGENT_ANSWERS_MS / 1000}; /* for connect() and send() */
+    /* SO_SNDTIMEO limits connect() and send() */
+    struct timeval limit = {.tv_sec = AGENT_ANSWERS_MS / 1000};
     if (c->fd >= 0) (void) setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (c->fd < 0 || connect(c->fd, (const struct sockaddr *) at, len) < 0) {
         return cr_fail_errno(why, "reach the agent at '@%s'", at->sun_path + 1);
@@ -82,7 +84,8 @@ static int send_hello(struct worker_channel *c, const char *token) {
 
 /* ---- the agent's answer ---- */
 
-/* A signal that the program handles does not end the wait. */
+/* Waits until fd is readable or the deadline has passed. A signal that the program handles does not
+ * end the wait. */
 static bool is_readable(int fd, int64_t deadline_ms) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int n = 0;
@@ -92,13 +95,15 @@ static bool is_readable(int fd, int64_t deadline_ms) {
     return n > 0;
 }
 
-/* The page's descriptor comes with the packet; *page_fd stays -1 if there is none. */
+/* Receives the agent's answer to HELLO. The descriptor of the shared page is attached to the
+ * packet; if it is absent, *page_fd stays -1. */
 static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     struct channel_packet raw;
     struct iovec part = {.iov_base = &raw, .iov_len = sizeof(raw)};
     union {
         struct cmsghdr align;
-        char room[CMSG_LEN(sizeof(int))]; /* for one descriptor, and no more */
+        /* has room for one descriptor, so that the kernel drops any further one */
+        char room[CMSG_LEN(sizeof(int))];
     } control;
     struct msghdr m = {.msg_iov = &part,
                        .msg_iovlen = 1,
@@ -114,7 +119,8 @@ static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     return channel_packet_decode(&raw, (size_t) n, p);
 }
 
-/* A file that is shorter than the page would end the worker with SIGBUS at its first step. */
+/* Checks the length of the page's file, because access beyond the end of the file would end the
+ * worker with SIGBUS at its first step. */
 static bool is_long_enough(int fd) {
     struct stat s;
     return fstat(fd, &s) == 0 && s.st_size >= CHANNEL_PAGE_SIZE;
@@ -127,12 +133,14 @@ static int receive_page(struct worker_channel *c, struct cr_error *why) {
         return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
     }
     int rc = receive_welcome(c->fd, &p, &page_fd);
-    if (rc < 0) return cr_fail(why, rc, "reach the agent: it hung up");
+    if (rc < 0) return cr_fail(why, rc, 
+                                   "reach the agent: it closed the connection or sent a damaged "
+                                   "packet");
     if (p.type == CHANNEL_REFUSED) {
         return cr_fail(why, -EACCES, "reach the agent: %s", p.text);
     }
     if (p.type != CHANNEL_WELCOME || page_fd < 0 || !is_long_enough(page_fd)) {
-        return cr_fail(why, -EPROTO, "reach the agent: it answered with something else");
+        return cr_fail(why, -EPROTO, "reach the agent: its answer is not a valid WELCOME packet");
     }
     void *page = mmap(NULL, CHANNEL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
     if (page == MAP_FAILED) return cr_fail_errno(why, "reach the agent: map its page");
@@ -148,7 +156,10 @@ static int connect_to_agent(struct worker_channel *c, struct cr_error *why) {
     if (rc == 0) rc = connect_to(c, &at, len, why);
     if (rc < 0) return rc;
     rc = send_hello(c, token);
-    if (rc < 0) return cr_fail(why, rc, "reach the agent at '@%s': it hung up", at.sun_path + 1);
+    if (rc < 0) {
+        return cr_fail(why, rc, "reach the agent at '@%s': it closed the connection",
+                       at.sun_path + 1);
+    }
     return receive_page(c, why);
 }
 
@@ -156,7 +167,7 @@ void worker_channel_open(struct worker_channel *c, struct cr_error *why) {
     *c = (struct worker_channel){.fd = -1};
     cr_error_clear(why);
     if (atomic_exchange(&channel_is_taken, true)) {
-        (void) cr_fail(why, -EBUSY, "another runtime of this process has the channel");
+        (void) cr_fail(why, -EBUSY, "another runtime of this process has the channel to the agent");
         return;
     }
     int rc = connect_to_agent(c, why);
@@ -171,7 +182,7 @@ void worker_channel_open(struct worker_channel *c, struct cr_error *why) {
     dump_connect(c->fd, c->page);
 }
 
-/* The page stays mapped: the dump's handler may be reading it. */
+/* Does not unmap the page, because the signal handler in dump.c may be reading it. */
 void worker_channel_close(struct worker_channel *c) {
     if (dump_disconnect(c->fd)) {
         atomic_store(&channel_is_taken, false);
@@ -203,7 +214,7 @@ int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
         ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
         if (n >= 0) {
             if (channel_packet_decode(&raw, (size_t) n, p) == 0) return 1;
-            break; /* not a packet, or the end of the connection */
+            break; /* the data is not a packet, or the agent has closed the connection */
         }
         if (errno != EAGAIN && errno != EINTR) break;
         if (deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms()) return 0;

@@ -1,8 +1,9 @@
-/* A worker's end of the channel to its agent: connecting, packets, and the flight record that the
- * agent may ask for. contract/channel.h describes the packets and the shared page.
+/* A worker's end of the channel to its agent: it connects, and sends and receives packets. On the
+ * agent's request it also writes the flight record. contract/channel.h describes the packets and
+ * the shared page.
  *
- * There is one channel per process, because the agent knows each worker by one token. The first
- * runtime of the process gets it; further runtimes work without an agent. */
+ * A process has one channel, because the agent identifies each worker by one token. The first
+ * runtime of the process gets the channel; further runtimes work without an agent. */
 #ifndef RUNTIME_CHANNEL_H
 #define RUNTIME_CHANNEL_H
 
@@ -11,31 +12,34 @@
 #include "worker_runtime/channel/packet.h"
 
 struct worker_channel {
-    int fd;                    /* -1: not connected; sending and receiving then fail */
-    struct channel_page *page; /* NULL: not connected */
-    bool was_open;             /* there was a connection at some time */
-    uint32_t bell_seen;        /* the page's bell when all packets had been read last */
+    /* the connection; -1: not connected, so that sending and receiving fail */
+    int fd;
+    struct channel_page *page; /* the memory shared with the agent; NULL: not connected */
+    bool was_open;             /* true once a connection has been made, also after it is closed */
+    uint32_t bell_seen;        /* value of the page's bell when all packets had last been read */
     struct round_state round;
 };
 
-/* Connects to the agent that CRUN_AGENT names. A worker runs without an agent, too, so nothing is
- * returned: afterwards c->page is NULL if there is no connection, and *why has the reason. */
+/* Connects to the agent whose address is in CRUN_AGENT. Returns nothing, because a worker can run
+ * without an agent: after a failure c->page is NULL and *why contains the reason. */
 void worker_channel_open(struct worker_channel *c, struct cr_error *why);
 void worker_channel_close(struct worker_channel *c);
 
-/* Sends a packet without a body. 0 or a negative errno; after a failure the channel is closed. */
+/* Sends a packet that has only a type and an id. Returns 0; or a negative errno, and closes the
+ * channel. */
 int worker_channel_send(struct worker_channel *c, enum channel_type type, uint64_t id);
 
-/* Reads one packet into *p, waiting for it until the deadline (cr_monotonic_ms) at most.
- * Returns 1; 0 if there was none by then; or a negative errno: the channel is closed. */
+/* Reads one packet into *p. Waits for it until deadline_ms (on the clock of cr_monotonic_ms()).
+ * Returns 1; 0 if no packet came before the deadline; or a negative errno, and closes the channel.
+ */
 int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms, struct channel_packet *p);
 
-/* Reads all packets that are there into c->round, and goes on waiting for more while the worker is
- * frozen. If the agent lets the change's time pass without an agreed step, or is gone, the change
- * is dropped and the worker goes on. */
+/* Reads all packets that have arrived into c->round. While the worker is frozen, it also waits for
+ * further packets. If the time of the change passes and the agent has sent no agreed step, or if
+ * the agent is gone, the change is forgotten and the worker continues. */
 void worker_channel_read_all(struct worker_channel *c);
 
-/* Begins a round with no step made and no change announced; the connection stays. */
+/* Resets c->round for a new round: no step made, no change announced. The connection stays open. */
 void worker_channel_begin_round(struct worker_channel *c);
 
 #endif

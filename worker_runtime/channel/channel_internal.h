@@ -1,4 +1,5 @@
-/* Between channel.c and dump.c. */
+/* What dump.c offers to channel.c: the signal handler that writes the flight record and reports it
+ * to the agent. */
 #ifndef RUNTIME_CHANNEL_INTERNAL_H
 #define RUNTIME_CHANNEL_INTERNAL_H
 
@@ -7,16 +8,18 @@
 #include <stdbool.h>
 
 /* Installs the handler that writes the flight record when the agent sends a signal. The signal is
- * CRUNRT_DUMP_SIGNAL, or SIGRTMIN+5; it is left alone if the program handles or ignores it.
- * Returns its number, or 0 if there is no handler of ours. */
+ * CRUNRT_DUMP_SIGNAL, or SIGRTMIN+5 if this variable is unset. If the program already handles or
+ * ignores the signal, nothing is installed. Returns the signal's number, or 0 if our handler is not
+ * installed. */
 int dump_install_handler(void);
 
-/* The handler reports to the agent on this connection. Both must stay valid until
- * dump_disconnect(). */
+/* From this call on the handler reports each dump to the agent on connection `fd`. fd and page must
+ * stay valid until dump_disconnect(). */
 void dump_connect(int fd, struct channel_page *page);
 
-/* Afterwards no handler uses the descriptor any more. Waits for a handler on another thread. Does
- * nothing if the handler does not report on `fd`. Returns whether it did. */
+/* Stops the handler's use of `fd`, so that the caller may close it; if a handler runs on another
+ * thread, waits until it returns. If the handler does not report on `fd`, nothing happens. Returns
+ * whether it reported on `fd`. */
 bool dump_disconnect(int fd);
 
 #endif

@@ -1,9 +1,9 @@
-/* The flight record on the agent's request: the agent sends a signal, the handler writes the record
- * and answers with DUMPED.
+/* Writes the flight record on the agent's request: the agent sends a signal, and the signal handler
+ * writes the record and sends a DUMPED packet to the agent.
  *
  * A signal is used because a worker that hangs in a collective reads no packets. The handler may
- * interrupt any code of the program, so it calls only functions that POSIX allows in a handler, and
- * shares with the rest of the library only atomic objects. */
+ * interrupt any code of the program. So it calls only functions that POSIX allows in a handler, and
+ * the only data that it shares with the rest of the library is atomic. */
 #include "worker_runtime/channel/channel_internal.h"
 
 #include "worker_runtime/report/report.h"
@@ -21,22 +21,22 @@
 #define DUMP_SIGNAL      (SIGRTMIN + 5)
 
 static struct {
-    atomic_int fd;      /* -1: there is no connection to report on */
-    atomic_int running; /* handlers that may be using fd and page */
+    atomic_int fd;      /* connection for the DUMPED packet; -1: not connected */
+    atomic_int running; /* number of handlers that may be using fd and page at this moment */
     _Atomic(struct channel_page *) page;
 } dump = {.fd = -1};
 
 static void report(int fd, const struct channel_page *page, int rc) {
     struct channel_packet p = {.type = CHANNEL_DUMPED, .id = atomic_load(&page->dump_id)};
-    const char *text = rc == 0 ? flight_path() : "nowhere: there is no place for it";
-    (void) strncpy(p.text, text, sizeof(p.text) - 1); /* the last byte stays NUL */
+    const char *text = rc == 0 ? flight_path() : "nowhere: it has no path, or writing failed";
+    (void) strncpy(p.text, text, sizeof(p.text) - 1); /* the last byte of p.text stays NUL */
     (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static void on_dump_signal(int signum) {
     (void) signum;
     int saved = errno;
-    int rc = flight_dump(NULL, "asked for by the agent");
+    int rc = flight_dump(NULL, "requested by the agent");
     (void) atomic_fetch_add(&dump.running, 1);
     int fd = atomic_load(&dump.fd);
     const struct channel_page *page = atomic_load(&dump.page);

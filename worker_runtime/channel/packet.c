@@ -1,4 +1,4 @@
-/* What each packet of the agent means for this worker's round. Pure. */
+/* Applies packets from the agent to the state of this worker's round. Pure. */
 #include "worker_runtime/channel/packet.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ static int64_t later_ms(int64_t now_ms, int64_t left_ms) {
 
 void round_state_receive(struct round_state *s, const struct channel_packet *p, int64_t now_ms) {
     switch (p->type) {
-    case CHANNEL_CHANGE: /* also one that replaces an earlier change */
+    case CHANNEL_CHANGE: /* a second CHANGE replaces the first, so stop_at is reset */
         s->change = *p;
         s->stop_at = 0;
         s->change_until_ms = later_ms(now_ms, p->change.left_ms);

@@ -1,8 +1,9 @@
-/* What a worker makes of the packets that its agent sends: pure functions of (state, packet, now).
+/* The state of a worker's round, and how packets from the agent change it: pure functions of
+ * (state, packet, now).
  *
  * A packet comes from another process, so any byte may hold any value. channel_packet_decode()
- * checks its form; round_state_receive() then changes what the worker knows of its round. Neither
- * reads a clock or a descriptor, so that unit tests and a fuzzer can drive them. */
+ * checks a packet's form; round_state_receive() applies it to the state. Neither function reads a
+ * clock or a descriptor, so unit tests and a fuzzer can call them. */
 #ifndef RUNTIME_CHANNEL_PACKET_H
 #define RUNTIME_CHANNEL_PACKET_H
 
@@ -11,31 +12,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the worker knows of its round. All zeros at the beginning of a round. */
+/* What the worker knows about its round. At the beginning of a round every field is zero. */
 struct round_state {
-    uint64_t steps;               /* made in this round */
-    struct channel_packet change; /* the last CHANGE; type 0: no change is announced */
-    uint64_t stop_at;         /* the agreed step, after which the change comes; 0: not known */
-    int64_t change_until_ms;  /* monotonic; the agent then ends the round in any case */
-    bool is_over;             /* the round has ended without notice */
+    uint64_t steps;               /* steps that this worker has made in this round */
+    struct channel_packet change; /* the last CHANGE packet; type 0: no change is announced */
+    uint64_t stop_at;         /* the agreed step, after which this worker stops; 0: not known yet */
+    int64_t change_until_ms;  /* monotonic time at which the agent ends the round in any case */
+    /* the agent has ended the round without an agreed step, for example after a failure */
+    bool is_over;
     bool is_refused;          /* the agent sends no more packets */
     bool has_asked_to_rejoin; /* REJOIN was sent; the agent answers with ROUND */
 };
 
-/* Takes over what a decoded packet says. Types that this version does not know are ignored, because
- * a later agent may send them. */
+/* Changes the state as the decoded packet requires. Ignores packets whose type this version does
+ * not know, because a newer agent may send them. */
 void round_state_receive(struct round_state *s, const struct channel_packet *p, int64_t now_ms);
 
-/* Whether the worker has to wait in its step: a change is announced, and its step is not agreed
- * yet. */
+/* Returns whether the worker must wait in its step, because a change is announced and the agreed
+ * step is not known yet. */
 bool round_state_is_frozen(const struct round_state *s);
 
-/* Whether the worker has made the agreed step. */
+/* Returns whether the worker has made the agreed step and must stop. */
 bool round_state_must_stop(const struct round_state *s);
 
-/* The deadline of a frozen worker's wait. It lies somewhat after the end of the change's own time,
- * because an agent that works keeps that; a worker whose agent hangs must not wait for ever.
- * 0 for a worker that is not frozen: it must not wait. */
+/* Returns the time until which a frozen worker waits, or 0 if the worker is not frozen. It lies 5 s
+ * after the end of the change: an agent that works ends the wait before, but a worker whose agent
+ * hangs must not wait forever. */
 int64_t round_state_wait_until_ms(const struct round_state *s);
 
 #endif

@@ -1,4 +1,5 @@
-/* Making a group: load its backend, wait until all its ranks have arrived in the store, connect. */
+/* Makes and destroys groups. Making a group has three phases: load its backend, wait until all its
+ * ranks have reported in the store that they have come, connect. */
 #include "worker_runtime/group/group.h"
 
 #include "worker_runtime/modules/modules.h"
@@ -23,7 +24,7 @@ static int read_options(const crunrt_group_options *given, crunrt_group_options 
     return 0;
 }
 
-/* Checks the list ranks[count]. *out is this rank's place in it, or -1. */
+/* Checks the list ranks[count], and sets *out to this process's index in it, or to -1. */
 static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, int *out) {
     CR_AUTO_FREE bool *seen = calloc((size_t) rt->place.world_size, sizeof(*seen));
     if (seen == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
@@ -94,7 +95,8 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     } else {
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
     }
-    for (char *p = g->name; *p != '\0'; p++) { /* error texts are one line */
+    /* replace control characters, because an error text must be one line */
+    for (char *p = g->name; *p != '\0'; p++) {
         if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
     }
     char prefix[96];
@@ -104,7 +106,8 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
                                &g->store);
 }
 
-/* Reports that this rank cannot make the group, so that the other ranks do not wait for it. */
+/* Reports in the store that this rank cannot make the group, so that the other ranks fail at once
+ * and do not wait for it. */
 static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
     if (g->store == NULL) return;
@@ -128,9 +131,10 @@ static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_optio
     return g;
 }
 
-/* What a rank does that is not in the group: it counts the group, and takes part if the group is
- * split from another one. Of all failures only that of the split concerns this rank, because it
- * breaks the group of all ranks. */
+/* crunrt_group_new() on a rank that is not in the group. It increases the number of groups as on
+ * all ranks, and takes part if the group is made by a split. The only failure that it returns is
+ * that of the split, because a failed split breaks the group of all ranks, to which this rank
+ * belongs. */
 static int make_as_outsider(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
     struct cr_error *err = rt_last_error();
     *out = NULL;

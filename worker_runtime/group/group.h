@@ -1,8 +1,8 @@
-/* A process group, for the files of this chamber. Programs use groups through crunrt.h.
+/* A process group, as the files of this chamber see it. Programs use groups through crunrt.h.
  *
- * One call goes through these steps: prepare (check the arguments, fill in defaults, number the
- * call), begin (record it; with CRUNRT_DEBUG=1 compare it with the other ranks), the backend, and
- * outcome (a failure breaks the group). */
+ * Each call on a group has four parts. Prepare checks the arguments, fills in defaults and numbers
+ * the call. Begin records the call and, with CRUNRT_DEBUG=1, compares it with the calls of the
+ * other ranks. The backend moves the data. Outcome breaks the group if the call has failed. */
 #ifndef RUNTIME_GROUP_H
 #define RUNTIME_GROUP_H
 
@@ -13,20 +13,23 @@
 
 struct crunrt_group {
     struct crunrt *rt;
-    struct crunrt_store *store; /* view of this group's keys, see group_store.c */
-    uint64_t number;            /* of the groups that the runtime has made, from 0 */
+    /* view of the job's store with this group's prefix, see group_store.c */
+    struct crunrt_store *store;
+    uint64_t number;            /* index of this group among the groups of its runtime, from 0 */
     char name[64];
-    int rank, size; /* rank -1: this rank is not in the group, and only takes part in its split */
+    /* -1: this rank is outside the group, and only takes part in the split that makes it */
+    int rank, size;
     int64_t timeout_ms;
     void *stream;
     const struct crunrt_backend *backend;
-    void *state;             /* the backend's */
+    void *state;             /* the backend's own data of this group */
     uint32_t collective_seq; /* number of the next collective; the same on all ranks */
-    uint32_t p2p_seq;        /* number of the next send or receive; local */
-    uint32_t barriers;       /* monitored barriers so far; the same on all ranks */
-    uint32_t unfinished;     /* works */
-    bool is_foreign;         /* other ranks may not use crunrt: they have none of our keys */
-    bool compares_calls;     /* CRUNRT_DEBUG=1 */
+    uint32_t p2p_seq;        /* number of the next send or receive of this rank */
+    uint32_t barriers;       /* number of monitored barriers so far; the same on all ranks */
+    uint32_t unfinished;     /* number of works that are not over */
+    /* other ranks may be of another program, which does not use our keys in the store */
+    bool is_foreign;
+    bool compares_calls;     /* CRUNRT_DEBUG=1 is set: compare each call with the other ranks' */
     struct cr_error broken;  /* why the group is broken; code 0: it is intact */
 };
 
@@ -36,85 +39,91 @@ struct group_call {
     crunrt_op op;
     char what[48]; /* "all_reduce #17" */
     struct backend_call backend;
-    uint64_t flight; /* its number in the flight recorder */
+    uint64_t flight; /* number of this call in the flight recorder */
 };
 
-/* 0, or -EINVAL, -EPIPE (the group is broken) with the thread's text. The call's number is the next
- * one; group_call_count() moves on to the following number, once the call has been accepted. */
+/* Checks `given` and fills in *out. Returns 0; or -EINVAL or -EPIPE (the group is broken), and sets
+ * the thread's error text. The call gets the next number, but does not use it up:
+ * group_call_count() does that, once the backend has accepted the call. */
 int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out);
 void group_call_count(struct crunrt_group *g, const struct group_call *call);
 
 /* Records that the call begins and, with CRUNRT_DEBUG=1, compares it with the other ranks. */
 int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err);
 
-/* Takes the backend's result `rc`. 0 and refusals (-EINVAL, -ENOTSUP, -EAGAIN) leave the group
- * intact; anything else breaks it. Returns what the caller of the operation gets. */
+/* Records the backend's result `rc`. 0 and refusals (-EINVAL, -ENOTSUP, -EAGAIN) leave the group
+ * intact; any other result breaks it. Returns the error that the caller of the operation gets. */
 int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
                   struct cr_error *err);
 
 /* ---- group_check.c: comparing calls ---- */
 
-/* With CRUNRT_DEBUG=1, waits until all ranks are about to make this call. 0; -EPROTO with a
- * sentence that names two different calls; or the store's failure. Without it returns 0 at once. */
+/* With CRUNRT_DEBUG=1, waits until all ranks are about to make this call. Returns 0; -EPROTO if two
+ * ranks make different calls, and sets err to a sentence that names both; or the store's failure.
+ * Without CRUNRT_DEBUG=1 returns 0 at once. */
 int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err);
 
 /* ---- group_store.c: the group's keys ---- */
 
-/* Limits every request of the group to the store to timeout_ms, but at least 5 seconds: a server
- * that works answers at once. */
+/* Sets the timeout of the group's requests to the store to timeout_ms, but not less than 5 seconds.
+ * A working server answers at once, so a longer silence means that it is gone. */
 void group_limit_store(struct crunrt_group *g, int64_t timeout_ms);
 
 struct backend_store group_backend_store(struct crunrt_group *g);
 
-/* Copies the thread's text to *err after a failed call on the store. Returns rc. */
+/* Copies the thread's error to *err after a failed call on the store. Returns rc. */
 int group_store_failure(int rc, struct cr_error *err);
 
-/* Waits for one key. Also ends, with -ECONNRESET, when another rank has given up on the group. */
+/* Waits until the key exists. Ends early, with -ECONNRESET, if another rank has reported that the
+ * group failed. */
 int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
                        struct cr_error *err);
 
-/* 0; or -ECONNRESET if another rank has reported that the group failed, with that rank's words, or
- * if the agent has reported that the round is over. */
+/* Checks whether the group has failed elsewhere. Returns 0; or -ECONNRESET if another rank has
+ * reported a failure of the group (err quotes its report) or if the agent has reported that the
+ * round is over. */
 int group_failed(struct crunrt_group *g, struct cr_error *err);
 
-#define GROUP_NAMED_MAX 16 /* a text lists so many ranks; for more it gives their number */
+/* an error text lists at most this many ranks; of further ranks it gives only the count */
+#define GROUP_NAMED_MAX 16
 
-/* Writes the ranks without a key "<phase>/<rank>" to `out` ("1, 4"). Returns how many there are, or
- * the store's failure. */
+/* Writes to `out` a list of the ranks that have no key "<phase>/<rank>", for example "1, 4".
+ * Returns the number of these ranks, or the store's failure. */
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size);
 
 /* ---- group_arrival.c ---- */
 
-/* Waits until all ranks of the group have called this for `phase`. A phase's name serves only once
- * per group. 0; -ETIMEDOUT with a text that names the absent ranks; or the store's failure. */
+/* Waits until all ranks of the group have called this for `phase`. The name of a phase can be used
+ * once per group. Returns 0; -ETIMEDOUT, and sets err to a text that names the absent ranks; or the
+ * store's failure. */
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err);
 
 /* ---- group_split.c ---- */
 
-/* Connects the group by splitting the first group of all ranks, if all ranks can do so. 1: done (a
- * rank that is not in the group then has no state); 0: not possible, connect the group by itself;
- * or a negative errno. */
+/* Connects the group by splitting the first group of all ranks, if all ranks can do this. Returns 1
+ * if the split is done (g->state stays NULL on a rank outside the group); 0 if a split is not
+ * possible and the group must be connected without it; or a negative errno. */
 int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr_error *err);
 
-/* A new group calls the first, so that later groups may be split from it; a group that is destroyed
- * calls the second. */
+/* group_split_offer() makes a new group available for later splits, if it contains all ranks and
+ * its backend can split. group_split_withdraw() must be called before the group is destroyed. */
 void group_split_offer(struct crunrt_group *g);
 void group_split_withdraw(struct crunrt_group *g);
 
 /* ---- group_failure.c ---- */
 
-/* Writes to the store why this rank gave up. Only the first rank's words stay there; `first` gets
- * them, or "" if they are this rank's. */
+/* Writes to the store why this rank has failed, unless another rank has written its reason before.
+ * Sets `first` to the other rank's text, or to "" if this rank was first. */
 void group_report_failure(struct crunrt_group *g, const char *words, char *first,
                           size_t first_size);
 
-/* Breaks the group: aborts its connections, reports the failure to the other ranks through the
- * store, finds out which ranks give no sign of life and which are in another call, and completes
- * the text in *err, which begins with the cause.
+/* Breaks the group: aborts its connections and reports the failure to the other ranks through the
+ * store. Finds out which ranks give no sign of life and which are in another call, and adds this to
+ * the text in *err, which on entry contains the cause.
  *
- *   what    "all_reduce #17", for messages
- *   doing   the same in full, to be compared with what the other ranks are doing
+ *   what    a short name of the failed call for messages, such as "all_reduce #17"
+ *   doing   the full description of the call, which other ranks' descriptions are compared with
  *
  * Returns err->code. */
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err);

@@ -1,9 +1,9 @@
-/* Arrival: all ranks of a group meet in the store, or all fail together. Groups use it while they
- * are made, and as the monitored barrier.
+/* Arrival: waits until all ranks of a group have reported in the store, or makes all ranks fail
+ * together. It is used while a group is made, and by the monitored barrier.
  *
- * Each rank sets <phase>/<rank> and adds to <phase>/count. One key, <phase>/ready, holds the
- * decision, and is set only once: to "ok" by the last rank to arrive, or to a reason by the first
- * rank that times out. All ranks obey it, so that none passes when another one fails. */
+ * Each rank sets <phase>/<rank> and adds 1 to <phase>/count. The key <phase>/ready contains the
+ * decision, which is written only once: "ok" by the last rank to arrive, or a reason by the first
+ * rank that times out. All ranks follow this decision, so either all succeed or all fail. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -24,7 +24,8 @@ static int fail_with_absent(struct crunrt_group *g, const char *phase, int64_t t
                    (long long) timeout_ms, names, g->size);
 }
 
-/* Sets the decision to `word` if there is none yet. 0 if the decision is "ok". */
+/* Sets the decision to `word`, unless another rank has already set it. Returns 0 if the decision is
+ * "ok". */
 static int decide_arrival(struct crunrt_group *g, const char *ready, const char *word,
                           struct cr_error *err) {
     void *held = NULL;
@@ -35,7 +36,8 @@ static int decide_arrival(struct crunrt_group *g, const char *ready, const char 
     return cr_fail(err, -ECONNRESET, "another rank failed: %s", text);
 }
 
-/* This rank's time is up: fails all ranks, unless the last rank has arrived in the meantime. */
+/* Makes all ranks fail because this rank has timed out. Returns 0 if the last rank has arrived in
+ * the meantime and has already set the decision to "ok". */
 static int give_up_arrival(struct crunrt_group *g, const char *phase, const char *ready,
                            int64_t timeout_ms, struct cr_error *err) {
     char word[CR_ERROR_TEXT_MAX + 32];
@@ -58,20 +60,22 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     group_limit_store(g, timeout_ms);
     int rc = crunrt_store_set(g->store, mine, "", 0);
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
-    if (rc == 0 && arrived == g->size) { /* the last one; but the others may have given up */
+    /* this rank is the last to arrive; but another rank may have failed meanwhile */
+    if (rc == 0 && arrived == g->size) {
         rc = group_failed(g, err);
         return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
     }
     if (rc < 0) return group_store_failure(rc, err);
     rc = group_wait_for_key(g, ready, timeout_ms, err);
     if (rc == -ETIMEDOUT) return give_up_arrival(g, phase, ready, timeout_ms, err);
-    return rc < 0 ? rc : decide_arrival(g, ready, "ok", err); /* reads it, as it is there already */
+    /* the decision exists already, so this only reads it */
+    return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
 }
 
 /* ---- the monitored barrier ---- */
 
-/* Deletes the keys of a barrier. All ranks have reached barrier n when one leaves it, so all have
- * left barrier n-1, and no rank reads the keys of barrier n-2 any more. */
+/* Deletes the keys of one barrier. A rank that leaves barrier n calls this for barrier n-2, which
+ * no rank reads any more: all ranks have entered barrier n, so they have all left barrier n-1. */
 static void delete_barrier_keys(struct crunrt_group *g, uint32_t number) {
     char key[64];
     (void) snprintf(key, sizeof(key), "barrier%u/%d", number, g->rank);

@@ -1,4 +1,5 @@
-/* The short forms: each fills in an operation and runs or starts it. */
+/* The short forms of crunrt_group_run() and crunrt_group_start(), such as
+ * crunrt_group_all_reduce(): each fills in a crunrt_op and passes it on. */
 #include <crunrt.h>
 
 static crunrt_op make_op(crunrt_op_kind kind, const void *send, void *recv, size_t count,

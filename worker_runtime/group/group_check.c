@@ -1,15 +1,14 @@
-/* Comparing calls, with CRUNRT_DEBUG=1: before each collective the ranks compare what they are
- * about to call. If the calls differ, all ranks fail with the same sentence, instead of a hang or
- * wrong numbers.
+/* With CRUNRT_DEBUG=1, compares the ranks' calls before each collective. If the calls differ, all
+ * ranks fail with the same sentence; without this check they would hang or compute wrong numbers.
  *
  *   check/<seq>/call           "rank 2: all_reduce(float32 x 1000, sum)", set by the first rank
- *   check/<seq>/count          how many ranks make the same call
+ *   check/<seq>/count          number of ranks that make the call of the first rank
  *   check/<seq>/counts/<rank>  for an all-to-all with counts: the elements that the rank sends to
- *                              each rank, then the elements that it expects from each
- *   check/<seq>/verdict        "ok" once all ranks agree, or the sentence
+ *                              each rank, then the elements that it expects from each rank
+ *   check/<seq>/verdict        "ok" once all ranks agree, or the sentence that names the difference
  *
- * This costs four requests per rank and call. The last rank compares the counts. The keys of a call
- * are deleted two calls later. */
+ * The check costs four requests per rank and call. The last rank to arrive compares the counts. The
+ * keys of a call are deleted two calls later. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -24,7 +23,7 @@ static void key_of(uint32_t seq, const char *what, char out[64]) {
     (void) snprintf(out, 64, "check/%u/%s", seq, what);
 }
 
-/* Sets the verdict if there is none yet. */
+/* Sets the verdict, unless another rank has set it. */
 static int set_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
     char key[64];
     key_of(seq, "verdict", key);
@@ -50,7 +49,7 @@ static int put_counts(struct crunrt_group *g, const struct group_call *call) {
     return crunrt_store_set(g->store, key, row, 2 * n * sizeof(*row));
 }
 
-/* Reads the rows of all ranks to rows[size], and deletes their keys. */
+/* Reads the rows of counts of all ranks into rows[size], and deletes their keys. */
 static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     size_t row = 2 * (size_t) g->size, len = 0;
     for (int r = 0; r < g->size; r++) {
@@ -68,7 +67,8 @@ static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     return 0;
 }
 
-/* Writes a sentence if a rank expects another number of elements than is sent to it. */
+/* Writes a sentence if a rank expects a different number of elements from what another rank sends
+ * to it; otherwise leaves `sentence` unchanged. */
 static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
                           char sentence[3 * OP_TEXT_MAX]) {
     size_t n = (size_t) g->size;
@@ -144,8 +144,8 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
     }
     if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
     CR_AUTO_FREE char *verdict = value;
-    /* Every rank has begun this call, so all have left the last one, and nobody reads the keys of
-     * the one before it. */
+    /* Delete the keys of call seq-2, which no rank reads any more: every rank has begun call seq,
+     * so every rank has left call seq-1. */
     if (g->rank == 0 && seq >= 2) delete_check_keys(g, seq - 2);
     return strcmp(verdict, "ok") == 0 ? 0 : cr_fail(err, -EPROTO, "%s", verdict);
 }

@@ -1,13 +1,12 @@
-/* Breaking a group: the failure of one rank reaches all ranks, quickly and with the name of its
+/* Breaks a group: when one rank fails, all ranks fail soon after it, and their error texts name the
  * cause.
  *
- * The rank that notices a failure closes its connections, so that its peers notice too, and so on
- * through the group. A backend whose peers would not notice has the failure reported in the store
- * first, because its abort may take long. Each rank then writes what it was doing to state/<rank>
- * in the store. A rank that writes nothing within a short grace is dead or hangs, and the error
- * texts name it. The first rank to write `failure` was the first to notice; the other ranks quote
- * its words. After a timeout the ranks also compare their states, because ranks that make different
- * calls wait for each other in vain. */
+ * The rank that notices a failure closes its connections, so that its peers notice it and close
+ * theirs. Each rank writes what it was doing to the key state/<rank> in the store. If a rank does
+ * not write this key within a short grace, it is dead or hangs, and the error texts name it. The
+ * key `failure` contains the error of the first rank that failed; the other ranks quote it. After a
+ * timeout the ranks also compare their states, because ranks that make different calls wait for
+ * each other without end. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
@@ -18,19 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The grace: how long the other ranks have to write their states. After a timeout it is longer,
- * because the ranks reach their own timeouts at slightly different times; after a broken connection
- * they notice within milliseconds. Under an agent it is shortest: the agent knows which worker died
- * and is already starting the next round, so the text matters less than the time. */
+/* The grace: how long the other ranks have to write their states. It is longest after a timeout,
+ * because the ranks' timeouts end at slightly different moments. After a broken connection the
+ * ranks notice within milliseconds. Under an agent it is shortest, because the agent knows which
+ * worker died and is already starting the next round, so a quick end is more useful than a complete
+ * text. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
 #define GRACE_UNDER_AGENT_MS   INT64_C(50)
 #define GRACE_AFTER_LOOK_MS    INT64_C(150) /* where ranks notice when they look into the store */
 
-#define ASK_RANKS_MAX 512 /* in larger groups states are not read: it costs one request per rank */
-#define OTHERS_MAX    2   /* calls of other ranks that a text names */
+/* above this size the states are not read, because that takes one request per rank */
+#define ASK_RANKS_MAX 512
+#define OTHERS_MAX    2   /* an error text describes the calls of at most this many other ranks */
 
-/* A failure is ignored: the store may be gone. */
+/* Writes what this rank was doing to the store. Ignores a failure, because the store may be gone
+ * too. */
 static void write_state(struct crunrt_group *g, const char *doing) {
     char key[32];
     (void) snprintf(key, sizeof(key), "state/%d", g->rank);
@@ -54,7 +56,8 @@ static int64_t grace_ms(const struct crunrt_group *g, int code) {
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
-/* Writes "; no sign of rank 2", or "" if all ranks have written their states. */
+/* Writes to `out` which ranks have not written their states, for example "; no sign of rank 2"; or
+ * "" if all have. */
 static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, size_t out_size) {
     out[0] = '\0';
     if (g->size > ASK_RANKS_MAX) return;
@@ -71,8 +74,8 @@ static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, siz
     (void) snprintf(out, out_size, "; no sign of rank %s", names);
 }
 
-/* Writes "; rank 1 was in broadcast(float32 x 64, root 0) #17" for ranks whose state differs from
- * `doing`, or "". */
+/* Writes to `out` the ranks whose state differs from `doing`, for example "; rank 1 was in
+ * broadcast(float32 x 64, root 0) #17"; or "" if there are none. */
 static void find_others(struct crunrt_group *g, const char *doing, char *out, size_t out_size) {
     size_t len = 0;
     int found = 0;
@@ -95,9 +98,9 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 }
 
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
-    struct cr_error cause = *err; /* a copy: the store's calls below may overwrite the text */
-    bool reports_first = g->backend->looks_every_ms > 0;
-    if (g->state != NULL && !reports_first) g->backend->abort(g->state);
+    /* copy the cause, because the calls on the store below may overwrite the text in *err */
+    struct cr_error cause = *err;
+    if (g->state != NULL) g->backend->abort(g->state);
     cause.code = rt_pipe_to_reset(cause.code, &cause);
     group_limit_store(g, 0);
 
@@ -114,6 +117,6 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
                    g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
                    first[0] != '\0' ? "; first seen by " : "", first);
     *err = g->broken;
-    (void) flight_dump(NULL, g->broken.text); /* does nothing if there is no path for it */
+    (void) flight_dump(NULL, g->broken.text); /* does nothing if the flight record has no path */
     return err->code;
 }

@@ -1,5 +1,5 @@
-/* Running one operation: its arguments are checked, it gets its number, the backend runs it, and a
- * failure breaks the group. */
+/* Runs one operation, or a batch of sends and receives: checks the arguments, gives the call its
+ * number, lets the backend run it, and breaks the group after a failure. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -61,7 +61,7 @@ int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_
     return group_check_call(g, call, err);
 }
 
-/* "all_reduce(float32 x 1000, sum) #17". */
+/* Writes a full description, for example "all_reduce(float32 x 1000, sum) #17". */
 static void describe_call(const struct group_call *call, char out[OP_TEXT_MAX + 32]) {
     char text[OP_TEXT_MAX];
     op_describe(&call->op, text);
@@ -75,7 +75,8 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
     if (rc == -EINVAL || rc == -ENOTSUP || rc == -EAGAIN) {
         return cr_wrap(err, "%s in group '%s'", op_kind_name(call->op.kind), g->name);
     }
-    if (g->broken.code != 0) { /* another operation has broken the group, and this one with it */
+    /* another operation has broken the group, so this operation returns that failure */
+    if (g->broken.code != 0) {
         *err = g->broken;
         return rc;
     }
@@ -101,7 +102,8 @@ int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
 
 /* ---- batches ---- */
 
-/* Prepares each operation; the *used that are not empty go to list[]. */
+/* Prepares each operation of the batch. Operations that have elements are also stored in list[],
+ * and *used is their number. */
 static int prepare_batch(struct crunrt_group *g, const crunrt_op *ops, size_t count,
                          struct group_call *calls, struct backend_call *list, size_t *used) {
     for (size_t i = 0; i < count; i++) {

@@ -1,16 +1,17 @@
-/* Making a group by splitting the first group of all ranks, its parent. A split needs no exchange
- * of ids and no new bootstrap.
+/* Makes a group by splitting the first group of all ranks, the parent. A split is faster than a new
+ * group: it needs no exchange of ids and no new bootstrap of the backend.
  *
- * Every rank of the parent must take part in the split, whether it is in the new group or not: if
- * one did not, the others would hang. So all ranks agree first, by two of the new group's keys:
+ * Every rank of the parent must take part in the split, also ranks outside the new group: if one
+ * rank were missing, the others would hang. So all ranks first agree whether to split, by two keys
+ * of the new group:
  *
- *   split/<parent>/willing   how many ranks are ready to split
- *   split/decision           "split", set by the last of these ranks; or "fresh", set by the first
- *                            rank that cannot split or has waited too long. Set once; all ranks
- *                            obey it.
+ *   split/<parent>/willing   number of ranks that are ready to split
+ *   split/decision           "split", set by the last rank that becomes ready; or "fresh", set by
+ *                            the first rank that cannot split or has waited too long. It is set
+ *                            once, and all ranks follow it.
  *
- * The parent is the first group of all ranks in this round whose backend can split. As long as
- * there is none, nothing here uses the store. */
+ * The parent is the first group of all ranks in this round whose backend can split. While this
+ * round has no such group, nothing here uses the store. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -20,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank waits for all others before it sets "fresh". A rank outside the new group may
- * come late to crunrt_group_new(), and the group's own ranks need not wait for it longer than this.
- * */
+/* How long a rank waits for the other ranks to become ready before it sets "fresh". A rank outside
+ * the new group may call crunrt_group_new() much later; this limits how long it delays the group.
+ */
 #define PATIENCE_MS INT64_C(10000)
 
 static const char decision_key[] = "split/decision";
@@ -51,8 +52,8 @@ static bool is_split(const void *text, size_t len) {
     return len == 5 && memcmp(text, "split", 5) == 0;
 }
 
-/* Sets the decision to `word` if there is none yet. 1: it is "split"; 0: it is "fresh"; or the
- * store's failure. */
+/* Sets the decision to `word`, unless another rank has set it. Returns 1 if the decision is
+ * "split", 0 if it is "fresh", or the store's failure. */
 static int decide(struct crunrt_group *g, const char *word) {
     void *held = NULL;
     size_t len = 0;
@@ -67,7 +68,8 @@ static int wait_for_decision(struct crunrt_group *g, struct cr_error *err) {
     int64_t patience = g->timeout_ms / 2 < PATIENCE_MS ? g->timeout_ms / 2 : PATIENCE_MS;
     int rc = group_wait_for_key(g, decision_key, patience, err);
     if (rc == -ETIMEDOUT) return decide(g, "fresh");
-    if (rc == -ECONNRESET && g->rank < 0) return 0; /* the group fails without us */
+    /* the new group has failed; this rank is outside it, so that is no error here */
+    if (rc == -ECONNRESET && g->rank < 0) return 0;
     if (rc < 0) return rc;
     CR_AUTO_FREE void *value = NULL;
     void *got = NULL;

@@ -1,15 +1,15 @@
-/* The keys that a group has in the store, and waiting for them. They lie below
+/* The keys that a group has in the store, and functions that wait for them. The keys begin with
  * crunrt/<restart count>/<n>/pg/<number>/:
  *
  *   <phase>/<rank>, <phase>/count, <phase>/ready   arrival, see group_arrival.c
  *   split/…            whether the group is made by a split, see group_split.c
  *   check/…            comparing calls, see group_check.c
- *   backend/<key>      the backend's: addresses, ids
+ *   backend/<key>      addresses and ids that the backend exchanges
  *   state/<rank>       what a rank was doing when the group broke:
  *                      "all_reduce(float32 x 1000, sum) #17"
- *   failure            the words of the first rank that failed
+ *   failure            the error text of the first rank that failed
  *
- * <number> counts the groups of the runtime, so no key is used by two groups. */
+ * <number> is the index of the group in its runtime, so two groups never use the same key. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -20,13 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often a rank that waits for a key looks whether another rank has failed; the interval doubles
- * from the first to the second. This happens only while a group is made or in a monitored barrier:
- * there is no connection yet whose end would show the failure. */
+/* A rank that waits for a key checks at these intervals whether another rank has failed. The
+ * interval begins with the first value and doubles up to the second. This is needed while a group
+ * is made and in a monitored barrier, because in these no broken connection shows the failure. */
 #define FAILURE_LOOK_FIRST_MS INT64_C(10)
 #define FAILURE_LOOK_EVERY_MS INT64_C(200)
 
-#define STORE_ANSWERS_MS INT64_C(5000) /* a request is never limited to less */
+#define STORE_ANSWERS_MS INT64_C(5000) /* the shortest timeout of a request to the store */
 
 /* ---- the backend's keys ---- */
 
@@ -118,7 +118,8 @@ int group_failed(struct crunrt_group *g, struct cr_error *err) {
 }
 
 static int on_failed(void *arg, struct cr_error *err) {
-    group_limit_store(arg, 0); /* the backend's own deadline must not be missed in the store */
+    /* use the shortest timeout, so that a slow store does not make the backend miss its deadline */
+    group_limit_store(arg, 0);
     return group_failed(arg, err);
 }
 

@@ -1,5 +1,5 @@
-/* Works: operations that run while the program goes on. The backend runs them; this file keeps each
- * one's outcome, and breaks the group when one has failed. */
+/* Works: operations that run while the program continues. The backend runs them. This file keeps
+ * the result of each work, and breaks the group when a work has failed. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -11,9 +11,9 @@
 struct crunrt_work {
     struct crunrt_group *group;
     struct group_call call;
-    void *state; /* the backend's; NULL: the operation was empty */
+    void *state; /* the backend's handle of the operation; NULL if the operation had no elements */
     bool is_over;
-    struct cr_error outcome; /* code 0: it has succeeded */
+    struct cr_error outcome; /* result of a work that is over; code 0: success */
 };
 
 int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out) {

@@ -1,4 +1,5 @@
-/* What holds of a described operation whatever the group does with it. Pure. */
+/* Checks and properties of an operation's description, which do not depend on a group's state.
+ * Pure. */
 #ifndef RUNTIME_OP_CHECK_H
 #define RUNTIME_OP_CHECK_H
 
@@ -9,20 +10,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Send or receive. */
+/* Returns whether the operation is a send or a receive. */
 bool op_is_p2p(crunrt_op_kind kind);
 
-/* No elements: there is nothing to do. A barrier is never empty. All-to-all with counts is not
- * looked into and counts as not empty. */
+/* Returns whether the operation has no elements, so that nothing needs to be done. A barrier is
+ * never empty. An all-to-all with counts counts as not empty, because its counts are not examined
+ * here. */
 bool op_is_empty(const crunrt_op *op);
 
-/* Checks kind, types, ranks, counts and pointers for `rank` in a group of `size` ranks.
- * 0, or -EINVAL with what is wrong. */
+/* Checks kind, types, ranks, counts and pointers of an operation that `rank` calls in a group of
+ * `size` ranks. Returns 0; or -EINVAL, and sets err to what is wrong. */
 int op_check(const crunrt_op *op, int rank, int size, struct cr_error *err);
 
-/* A number that is the same on ranks that make the same call, and otherwise most likely differs. Of
- * a send and a receive only the length must agree; of a collective everything that is not each
- * rank's own. */
+/* Returns a hash that is equal on ranks that make the same call, and most likely different on ranks
+ * that make different calls. For a send and its receive the hash contains only the length. For a
+ * collective it contains kind, type, count, reduction and root, which must be equal on all ranks.
+ */
 uint32_t op_signature(const crunrt_op *op);
 
 #endif

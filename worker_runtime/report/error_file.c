@@ -1,5 +1,6 @@
-/* The error file: what a launcher shows as the cause of a failed worker. base/error_json.h has its
- * format. A launcher takes the record with the smallest timestamp as the root cause. */
+/* Writes the error file, which the launcher shows as the cause of a failed worker.
+ * base/error_json.h describes its format. If several workers fail, a launcher takes the error file
+ * with the smallest timestamp as the root cause. */
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/buffer.h"
@@ -29,14 +30,14 @@ static int write_record(const char *path, const char *message, const char *detai
 }
 
 int crunrt_report_error(const char *message, const char *detail) {
-    /* A copy: a failure of this call replaces the text that it reports. */
+    /* Copy the text, because a failure of this call overwrites the thread's error. */
     struct cr_error last = *rt_last_error();
     if (message == NULL) message = last.text;
     const char *path = error_file_path();
     if (path == NULL) {
         return cr_fail(
             rt_last_error(), -ENOENT,
-            "report an error: TORCHELASTIC_ERROR_FILE is not set; no launcher asked for one");
+            "report an error: TORCHELASTIC_ERROR_FILE is not set, so no launcher reads it");
     }
     return write_record(path, message, detail != NULL ? detail : message);
 }

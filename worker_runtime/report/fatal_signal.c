@@ -1,9 +1,9 @@
-/* The error file of a worker that a fatal signal ends: the handler writes the signal and the
- * address.
+/* Writes the error file of a worker that a fatal signal ends: the signal's handler writes the
+ * signal and the address.
  *
  * When the handler runs, the heap may be damaged and the stack may have overflowed. So the paths
- * are prepared when the handler is installed, it has a stack of its own, and it calls only
- * functions that POSIX allows in a handler. */
+ * are prepared when the handler is installed, the handler runs on a separate stack, and it calls
+ * only functions that POSIX allows in a handler. */
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/clock.h"
@@ -21,13 +21,13 @@ static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 static struct {
     char path[4096];
-    char temp[4096 + 16]; /* is written, then renamed to `path` */
+    char temp[4096 + 16]; /* temporary file, which is written and then renamed to `path` */
     char stack[32 * 1024];
 } fatal;
 
 /* ---- the handler ---- */
 
-/* What happened, up to the address. */
+/* Returns the text of the error up to the address, to which put_cause() appends the digits. */
 static const char *describe_signal(int signum) {
     switch (signum) {
     case SIGSEGV: return "Signal 11 (SIGSEGV): invalid memory reference at address 0x";
@@ -54,7 +54,8 @@ static char *put_number(char *to, uint64_t n, unsigned base) {
     return to;
 }
 
-/* "\"Signal 11 (SIGSEGV): invalid memory reference at address 0x0\"" */
+/* Appends the cause as a JSON string, for example
+ * "\"Signal 11 (SIGSEGV): invalid memory reference at address 0x0\"" */
 static char *put_cause(char *to, int signum, const siginfo_t *info) {
     uint64_t address = signum == SIGABRT ? 0 : (uint64_t) (uintptr_t) info->si_addr;
     to = put_text(put_text(to, "\""), describe_signal(signum));

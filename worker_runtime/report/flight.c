@@ -1,15 +1,15 @@
-/* The flight recorder: a ring of the last operations, in static storage, so that the handler of a
- * fatal signal can write it. The file is
+/* The flight recorder: a ring buffer of the last operations. It is in static storage, so that the
+ * handler of a fatal signal can write it to a file. The file is
  *
  *   {"version": 1, "rank": 0, "world_size": 4, "reason": "…", "agent": "connected",
  *    "now_ns": …, "entries": [
  *     {"id": 17, "group": "world", "seq": 17, "op": "all_reduce", "dtype": 7, "count": 1000,
  *      "reduce": 0, "root": 0, "state": "started", "started_ns": …, "ended_ns": 0}, …]}
  *
- * Times are of the monotonic clock; the newest entry comes last. No lock protects the ring, because
- * a handler could not take it: an entry that another thread is writing during a dump may have
- * fields of two operations, but the file is always valid JSON. A dump to the library's own path is
- * written to a temporary file and renamed, so a reader never sees half of it. */
+ * Times are those of the monotonic clock; the newest entry is the last. The ring has no lock,
+ * because a signal handler could not take it. So if another thread writes an entry during a dump,
+ * the entry may contain fields of two operations, but the file is always valid JSON. A dump to the
+ * default path is written to a temporary file and renamed, so a reader never sees half of it. */
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@ struct entry {
     uint32_t seq;
     int32_t root;
     uint8_t kind, dtype, reduce, state;
-    char group[24]; /* '?' for every character that JSON would need escaped */
+    char group[24]; /* the group's name, with '?' for each character that JSON would need escaped */
 };
 
 static struct entry ring[FLIGHT_ENTRIES];
@@ -69,13 +69,13 @@ uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
 
 void flight_end(uint64_t number, bool has_succeeded) {
     struct entry *e = &ring[number % FLIGHT_ENTRIES];
-    if (e->number != number) return; /* a later operation has its slot */
+    if (e->number != number) return; /* a newer operation has overwritten this entry */
     e->ended_ns = cr_monotonic_ns();
     e->state = has_succeeded ? FLIGHT_COMPLETED : FLIGHT_FAILED;
 }
 
-/* The path is CRUNRT_FLIGHT_FILE + rank + ".json", else flight.json beside the error file, else
- * none. */
+/* Sets the default path to $CRUNRT_FLIGHT_FILE + rank + ".json", or else to flight.json in the
+ * folder of $TORCHELASTIC_ERROR_FILE. If neither variable is set, there is no default path. */
 void flight_set_place(int rank, int world_size) {
     const char *prefix = getenv("CRUNRT_FLIGHT_FILE"), *error = getenv("TORCHELASTIC_ERROR_FILE");
     own_rank = rank;
@@ -182,8 +182,9 @@ static int write_record(int fd, const char *reason) {
     return o.rc;
 }
 
-/* "<path>.<n>" with another n for each dump, because a signal may interrupt a dump and start
- * another. snprintf() is not allowed in a handler. */
+/* Writes the name of a temporary file, "<path>.<n>". n differs for each dump, because a signal may
+ * interrupt a dump and start another. snprintf() is not used, because POSIX does not allow it in a
+ * handler. */
 static void temporary_name(char out[PATH_MAX + 16], const char *path) {
     static atomic_uint dumps;
     unsigned n = atomic_fetch_add(&dumps, 1);
@@ -201,7 +202,8 @@ int flight_dump(const char *path, const char *reason) {
     char temporary[PATH_MAX + 16];
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     if (path == NULL && own_path[0] == '\0') return -ENOENT;
-    if (path != NULL) { /* written in place, not renamed: the path may be a terminal or a pipe */
+    /* write directly to the path, without rename, because it may be a terminal or a pipe */
+    if (path != NULL) {
         int fd = open(path, flags, 0644);
         return fd < 0 ? -errno : write_record(fd, reason);
     }
@@ -215,7 +217,7 @@ int flight_dump(const char *path, const char *reason) {
 }
 
 int crunrt_flight_dump(const char *path) {
-    int rc = flight_dump(path, "asked for");
+    int rc = flight_dump(path, "requested by the program");
     if (path == NULL && own_path[0] == '\0') {
         return cr_fail(rt_last_error(), -ENOENT,
                        "write the flight record: no path was given, and crunrt_init() has found "

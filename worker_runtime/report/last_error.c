@@ -1,5 +1,5 @@
-/* The text of the last failure of each thread, in static storage, so that it works when memory is
- * short; and the few exported functions that need nothing else. */
+/* The text of each thread's last failure, and the exported functions crunrt_version() and
+ * crunrt_free(). The text is in static storage, so that it can be set when memory is exhausted. */
 #include "worker_runtime/report/report.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Operations as texts and flight records show them. */
+/* Writes operations as text, for error texts and flight records. */
 #include "worker_runtime/report/report.h"
 
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-/* What the worker runtime reports about failures: the error text of each thread, the error file for
- * the launcher, and the flight record; and how an operation is written in them. */
+/* How the worker runtime reports failures: the error text of each thread, the error file for the
+ * launcher, the flight record, and operations as text. */
 #ifndef RUNTIME_REPORT_H
 #define RUNTIME_REPORT_H
 
@@ -12,51 +12,53 @@
 
 /* ---- error texts ---- */
 
-/* The calling thread's error text, which crunrt_last_error() returns. Every exported function that
- * fails writes it:
+/* Returns the calling thread's error, whose text crunrt_last_error() returns. Every exported
+ * function that fails sets it:
  *
  *     return cr_fail(rt_last_error(), -EINVAL, "…"); */
 struct cr_error *rt_last_error(void);
 
-/* Fails with -EINVAL and the text "<what>: <argument> is NULL". */
+/* Returns -EINVAL, and sets the thread's error text to "<what>: <argument> is NULL". */
 int rt_fail_null(const char *what, const char *argument);
 
-/* Turns -EPIPE into -ECONNRESET, in `rc` and in *err; other codes stay. The store's client reports
- * a lost connection by either code, but for users of a group -EPIPE means "the group is broken". */
+/* If rc is -EPIPE, returns -ECONNRESET and sets err->code to it; returns other codes unchanged. The
+ * store's client reports a lost connection by either code, but in crunrt.h -EPIPE from a group
+ * means that the group was already broken. */
 int rt_pipe_to_reset(int rc, struct cr_error *err);
 
 /* ---- operations as text ---- */
 
 #define OP_TEXT_MAX 128
 
-/* "all_reduce", … */
+/* Returns the name of a kind of operation, for example "all_reduce". */
 const char *op_kind_name(crunrt_op_kind kind);
 
-/* "all_reduce(float32 x 1000, sum)" */
+/* Writes an operation as text, for example "all_reduce(float32 x 1000, sum)". */
 void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]);
 
 /* ---- the flight recorder: the last operations of this process ---- */
 
 enum flight_state { FLIGHT_STARTED, FLIGHT_COMPLETED, FLIGHT_FAILED };
 
-/* Records that an operation begins. Returns its number, for flight_end(). Any thread may call it.
- * */
+/* Records that an operation begins. Returns its number, which flight_end() needs. Any thread may
+ * call it. */
 uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op);
 void flight_end(uint64_t number, bool has_succeeded);
 
-/* Sets the rank and world size that the record shows, and finds out its path from the environment.
- * */
+/* Sets the rank and world size that the flight record contains, and reads its path from the
+ * environment. */
 void flight_set_place(int rank, int world_size);
 
-/* Sets the line in which the record shows the state of the channel to the agent, for example
- * "connected", or why there is none; cut at 255 bytes. */
+/* Sets the line of the flight record that describes the channel to the agent: "connected", "gone",
+ * or the reason why there is no channel. The line is cut at 255 bytes. */
 void flight_set_agent(const char *state);
 
-/* The path that flight_set_place() found; "" if there is none. */
+/* Returns the path that flight_set_place() found, or "" if it found none. */
 const char *flight_path(void);
 
-/* Writes the record to `path`; NULL: to flight_path(). Calls only functions that POSIX allows in a
- * signal handler. 0 or a negative errno; -ENOENT: there is no path. */
+/* Writes the flight record to `path`, or to flight_path() if path is NULL. Calls only functions
+ * that POSIX allows in a signal handler. Returns 0 or a negative errno; -ENOENT: there is no path.
+ */
 int flight_dump(const char *path, const char *reason);
 
 #endif

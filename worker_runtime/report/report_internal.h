@@ -1,10 +1,10 @@
-/* Between the files that write the error file. */
+/* What error_file.c offers to the other files of this chamber. */
 #ifndef RUNTIME_REPORT_INTERNAL_H
 #define RUNTIME_REPORT_INTERNAL_H
 
 #include "worker_runtime/report/report.h"
 
-/* TORCHELASTIC_ERROR_FILE, or NULL if it is unset or empty. */
+/* Returns the value of TORCHELASTIC_ERROR_FILE, or NULL if it is unset or empty. */
 const char *error_file_path(void);
 
 #endif

@@ -1,9 +1,9 @@
-/* The address of this host at which the other ranks can reach it: the one from which the kernel
- * would send packets to the store, because all ranks reach the store.
+/* Finds the address of this host at which the other ranks can reach it. This is the address from
+ * which the kernel would send packets to the store, because all ranks can reach the store.
  *
- * On the store's own host that address may be loopback although other hosts take part; for example,
- * Debian writes "127.0.1.1 <host name>" into /etc/hosts. The first interface that is up is taken
- * then. */
+ * On the store's own host the kernel may choose a loopback address although other hosts take part;
+ * for example, Debian writes "127.0.1.1 <host name>" into /etc/hosts. In that case the address of
+ * the first interface that is up is used. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/address.h"
@@ -32,8 +32,8 @@ static void format_host(const struct sockaddr_storage *a, char out[RT_ADDRESS_MA
     (void) inet_ntop(a->ss_family, host, out, RT_ADDRESS_MAX);
 }
 
-/* Connecting a datagram socket sends no packet; it only chooses the route, and so the own address.
- * */
+/* Sets *own to the local address that the kernel uses towards `to`. connect() on a datagram socket
+ * sends no packet; it only makes the kernel choose a route and a local address. */
 static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
                          struct sockaddr_storage *own, struct cr_error *err) {
     CR_AUTO_FD int fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -47,7 +47,8 @@ static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
 
 static void prefer_interface(struct sockaddr_storage *own) {
     struct ifaddrs *list = NULL;
-    if (getifaddrs(&list) < 0) return; /* loopback stays; if that is wrong, connecting will fail */
+    /* *own stays loopback; if other hosts take part, connecting fails later */
+    if (getifaddrs(&list) < 0) return;
     for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET) continue;
         if ((i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0) continue;
@@ -63,12 +64,13 @@ int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr
     socklen_t to_len = 0;
     bool one_node = p->local_world_size >= p->world_size;
     int rc = 0;
-    if (p->file[0] != '\0') { /* no address is known: loopback, unless other hosts may take part */
+    if (p->file[0] != '\0') { /* the store is a file, so no address is known: use loopback */
         ((struct sockaddr_in *) &own)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     } else {
         rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
         if (rc == 0) rc = route_towards(&to, to_len, &own, err);
-        if (p->local_world_size < 0) one_node = true; /* unknown: trust the store's address */
+        /* the number of nodes is unknown: keep the address found above */
+        if (p->local_world_size < 0) one_node = true;
     }
     if (rc < 0) return rc;
     if (is_loopback(&own) && !one_node) prefer_interface(&own);

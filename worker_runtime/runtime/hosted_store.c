@@ -1,4 +1,4 @@
-/* Loading the module store_host, and opening a store with it. */
+/* Loads the module store_host, and opens and closes a store through its table. */
 #include "worker_runtime/runtime/hosted_store.h"
 
 #include "worker_runtime/modules/modules.h"

@@ -1,5 +1,5 @@
-/* Making and destroying a runtime: reads this process's place, connects to the store (rank 0 hosts
- * it if no agent does), and opens the channel to the agent. */
+/* Makes and destroys a runtime. crunrt_init() finds this process's place, connects to the store and
+ * opens the channel to the agent. If no agent hosts the store, rank 0 hosts it. */
 #include "worker_runtime/runtime/runtime.h"
 
 
@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_WAITS_MS INT64_C(5000) /* for the other ranks to leave the store that it hosts */
+/* how long rank 0, which hosts the store, waits for the other ranks in crunrt_destroy() */
+#define HOST_WAITS_MS INT64_C(5000)
 
 static const char *process_environment(void *arg, const char *name) {
     (void) arg;
     return getenv(name);
 }
 
-/* Copies as much as the caller's version of the struct has; the rest keeps its default. */
+/* Copies only as many bytes as the caller's version of the struct has; newer fields keep their
+ * defaults. */
 static int read_options(const crunrt_init_options *given, crunrt_init_options *out) {
     *out = (crunrt_init_options) CRUNRT_INIT_OPTIONS_INIT;
     if (given == NULL) return 0;
@@ -89,8 +91,9 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
-/* A rank 0 that hosts the store leaves last, so that the last call of another rank does not find
- * the store gone. It waits only a short time, because a rank that has died never leaves. */
+/* Lets a rank 0 that hosts the store end after the other ranks, so that their last calls still
+ * reach the store. Rank 0 waits at most 5 s, because a rank that has died never reports that it
+ * leaves. */
 static void leave(struct crunrt *rt) {
     bool is_in_file = rt->place.file[0] != '\0';
     if (rt->place.agent_hosts_store || is_in_file) return;
@@ -102,7 +105,8 @@ static void leave(struct crunrt *rt) {
     } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
                left == rt->place.world_size - 1) {
         (void) crunrt_store_set(rt->store, all, "", 0);
-        /* Set is not acknowledged; the answer to check shows that it has arrived. */
+        /* crunrt_store_set() is not acknowledged, so crunrt_store_check() follows: its answer
+         * proves that the server has processed both. */
         (void) crunrt_store_check(rt->store, &all, 1, &(int){0});
     }
 }

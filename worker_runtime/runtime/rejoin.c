@@ -1,10 +1,10 @@
-/* Rejoining: a worker goes on in its process in the next round.
+/* Rejoin: a worker continues in the next round without a new process.
  *
- * The worker sends REJOIN to its agent and waits. The agent answers with ROUND once the next round
- * begins: the worker's new place, and the address of that round's store, which is empty. Workers
- * that the launcher starts for the same round get the same values in their environment, so all
- * ranks of the round use the same keys, whether they rejoined or were started. Without an agent
- * nothing could number the ranks, so there is no rejoining then. */
+ * The worker sends REJOIN to its agent and waits. When the next round begins, the agent sends
+ * ROUND, with the worker's new place and the address of the new round's store, which is empty.
+ * Workers that are newly started for this round get the same values in their environment, so all
+ * ranks of the round use the same keys. Without an agent a worker cannot rejoin, because only the
+ * agents assign new ranks. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -14,11 +14,11 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The store of a round that has ended already never answers, so the connection is tried in slices,
- * and the agent's news is looked at in between. */
+/* connect_to_new_store() tries to connect for this long at a time. Between two tries it checks
+ * whether the agent has ended this round too: the store of a round that has ended never answers. */
 #define STORE_SLICE_MS INT64_C(2000)
 
-/* Asks for the next round, once, and waits for it. */
+/* Requests the next round, unless an earlier call has done so, and waits for the ROUND packet. */
 static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct channel_packet *p) {
     struct worker_channel *c = &rt->channel;
     int rc = c->round.has_asked_to_rejoin
@@ -58,7 +58,8 @@ static int begin_round(struct crunrt *rt, const struct channel_packet *p) {
     return 0;
 }
 
-/* A round may end before this worker has reached its store; the agent then sends the next one. */
+/* Waits for a round and begins it. If that round ends before this worker has reached its store,
+ * waits for the round after it. */
 static int rejoin(struct crunrt *rt, int64_t timeout_ms) {
     struct channel_packet p;
     int64_t deadline = cr_deadline_ms(timeout_ms > 0 ? timeout_ms : CR_FOREVER);

@@ -1,5 +1,5 @@
-/* The runtime object: who this process is, its store, and its channel to the agent. The process
- * groups are built on it. */
+/* The runtime object that crunrt_init() makes: this process's place in the job, its store, and its
+ * channel to the agent. Process groups are built on it. */
 #ifndef RUNTIME_RUNTIME_H
 #define RUNTIME_RUNTIME_H
 
@@ -15,38 +15,42 @@
 struct crunrt_group;
 struct crunrt_backend;
 
-/* The first group of all ranks, from which later groups may be split; see group/group_split.c. */
+/* The first group in this round that contains all ranks. Later groups may be made by splitting it;
+ * see group/group_split.c. */
 struct rt_whole_group {
-    const struct crunrt_backend *backend; /* NULL: there has been no such group in this round */
-    struct crunrt_group *group;           /* NULL: it was destroyed */
+    /* backend of that group; NULL: this round has had no such group yet */
+    const struct crunrt_backend *backend;
+    struct crunrt_group *group;           /* NULL: the group has been destroyed */
     uint64_t number;
 };
 
 struct crunrt {
-    struct worker_place place; /* in the current round */
+    struct worker_place place; /* rank, world size and store address in the current round */
     struct crunrt_store *store;
-    struct hosted_store hosted; /* if this process hosts the store */
-    char prefix[64];            /* of this runtime's keys: "crunrt/<restart count>/<n>" */
-    uint64_t group_count;       /* groups made in this round; the same on every rank */
+    struct hosted_store hosted; /* the store's server, if this process hosts it */
+    /* prefix of all keys of this runtime: "crunrt/<restart count>/<n>" */
+    char prefix[64];
+    uint64_t group_count;       /* number of groups made in this round; the same on every rank */
     struct rt_whole_group whole;
     struct worker_channel channel;
-    struct cr_error channel_error; /* why there is no channel */
+    struct cr_error channel_error; /* why there is no channel; read only if channel.page is NULL */
 };
 
-/* Whether the agent has reported that the round is over without notice, and the next one has not
- * begun. Any thread may ask. */
+/* Returns true from the moment at which the agent reports that the round is over, without an agreed
+ * step, until the next round begins. May be called by any thread. */
 bool rt_round_is_over(const struct crunrt *rt);
 
-/* Sets rt->prefix, so that this runtime never reads keys that were left in the store before: the
- * restart count is in it, because torchrun keeps one store for all restarts of a job; and so is how
- * often a runtime of this rank has been made on this store before, because a program may make
- * another runtime, or a user may start the program again on a store that goes on. All ranks get the
- * same prefix if they were started equally often. 0, or the store's failure. */
+/* Sets rt->prefix to a prefix that no earlier runtime of this job has used, so that this runtime
+ * never reads keys which an earlier runtime has left in the store. The prefix contains the restart
+ * count, because torchrun keeps one store for all restarts of a job. It also contains how often
+ * this rank has made a runtime on this store, because a program may make several runtimes, and a
+ * user may start the program again on a store that still runs. All ranks get the same prefix if all
+ * have made the same number of runtimes. Returns 0, or the store's failure. */
 int rt_take_prefix(struct crunrt *rt);
 
-#define RT_ADDRESS_MAX 64 /* bytes of a numeric address, NUL included */
+#define RT_ADDRESS_MAX 64 /* bytes of a numeric IP address, NUL included */
 
-/* Writes the numeric address of this host at which the other ranks can reach it. */
+/* Writes to `out` the numeric address of this host at which the other ranks can reach it. */
 int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr_error *err);
 
 #endif

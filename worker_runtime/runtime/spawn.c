@@ -1,8 +1,8 @@
-/* Workers without a launcher: forks one child per worker, hosts their store, waits for all of them,
- * and ends the others when one fails.
+/* crunrt_spawn(): workers without a launcher. It forks one child per worker, hosts the children's
+ * store, and waits for all children; when one fails, it ends the others.
  *
  * The children are forked before the store is opened, because the store has a thread and fork()
- * does not copy threads. They wait for the store's port on a pipe. */
+ * does not copy threads. Each child waits until it can read the store's port from a pipe. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -25,9 +25,9 @@
 
 struct child {
     pid_t pid;
-    int pidfd;           /* -1: it has ended */
+    int pidfd;           /* -1: the child has ended */
     int status;          /* from waitpid() */
-    bool is_status_lost; /* other code in this process has collected it */
+    bool is_status_lost; /* true: other code in this process has collected the exit status */
 };
 
 struct spawn {
@@ -50,7 +50,8 @@ static void set_number(const char *name, int n) {
 static void run_child(const struct spawn *s, int rank, pid_t parent) {
     uint16_t port = 0;
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* it died before prctl(): no signal will come */
+    /* the parent died before prctl(), so its death will send no signal */
+    if (getppid() != parent) _exit(1);
     (void) close(s->gate[1]);
     if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1);
     (void) close(s->gate[0]);
@@ -62,17 +63,20 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
     (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    (void) unsetenv(CHANNEL_VARIABLE); /* the agent knows the parent as its worker, not the child */
+    /* only the parent is a worker of the agent, so the child must not connect to it */
+    (void) unsetenv(CHANNEL_VARIABLE);
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff); /* 256 must not become 0 */
+    /* so that a failure such as 256 does not become exit status 0 */
+    _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 
 /* ---- the parent ---- */
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();
-    (void) fflush(NULL); /* else each child would write the buffered output again */
+    /* flush, because each child would otherwise write the buffered output again */
+    (void) fflush(NULL);
     for (; s->started < s->count; s->started++) {
         struct child *c = &s->children[s->started];
         c->pid = fork();
@@ -95,8 +99,8 @@ static int open_store(struct spawn *s) {
     return rc;
 }
 
-/* Waits for a child to end. Returns its number; -1: no child is left; -2: the deadline has passed.
- * */
+/* Waits for a child to end. Returns the child's index; -1 if no child is left; or -2 if the
+ * deadline has passed. */
 static int wait_for_one(struct spawn *s, int64_t deadline_ms) {
     struct pollfd fds[SPAWN_MAX];
     int left = 0;

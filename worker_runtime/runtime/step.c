@@ -1,8 +1,9 @@
-/* Steps, and changes with notice. contract/channel.h has the protocol and why it is correct.
+/* Counts steps, and stops the worker for announced changes. contract/channel.h describes the
+ * protocol and why it is correct.
  *
- * A step without news costs two stores and one load in shared memory. Only if the agent has rung
- * the bell does a step make a system call: it reads the packets, and if a change is announced whose
- * step is not agreed yet, the worker waits for the agreement here. */
+ * If the agent has sent nothing, a step needs only two stores and one load in shared memory. If the
+ * agent has increased the bell, the step reads the packets with system calls. If these announce a
+ * change and the agreed step is not known yet, the step waits for it. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/change_kind.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For each kind of change: the public header has the same number. */
+/* Checks that each kind of change has the same number in crunrt.h and in base/change_kind.h. */
 #define K(NAME, number, word, phrase)                                                              \
     _Static_assert((int) CRUNRT_CHANGE_##NAME == (number),                                         \
                    "crunrt.h has another number for " #NAME);
@@ -25,7 +26,7 @@ _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
 
 /* ---- the step ---- */
 
-/* Fills in as much of *out as the caller's version of the struct has. */
+/* Writes only as many bytes of *out as the caller's version of the struct has. */
 static void describe_change(const struct round_state *s, crunrt_change *out) {
     if (out == NULL || out->size < sizeof(out->size)) return;
     int64_t left = s->change_until_ms - cr_monotonic_ms();
@@ -60,8 +61,9 @@ int crunrt_step(crunrt *rt, crunrt_change *change) {
     c->round.steps++;
     if (c->page == NULL) return 0;
     atomic_store_explicit(&c->page->stepped_ns, cr_monotonic_ns(), memory_order_relaxed);
-    /* The step is written before the bell is read, both sequentially consistent: either this worker
-     * sees the bell, or the agent sees the step. */
+    /* The worker stores its step and reads the bell after it; the agent increases the bell and
+     * reads the step after it. All are sequentially consistent, so either this worker sees the new
+     * bell or the agent sees the new step. */
     atomic_store(&c->page->step, c->round.steps);
     bool has_news = atomic_load(&c->page->bell) != c->bell_seen;
     if (!has_news && c->round.stop_at == 0 && !c->round.is_over) return 0;
@@ -77,8 +79,9 @@ bool rt_round_is_over(const struct crunrt *rt) {
 int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt == NULL) return rt_fail_null("answer changes", "the runtime");
     if ((unsigned) how > CRUNRT_NEEDS || (how == CRUNRT_NEEDS && needs_ms < 0)) {
-        return cr_fail(rt_last_error(), -EINVAL, "answer changes: %d with %lld ms is not an answer",
-                       (int) how, (long long) needs_ms);
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "answer changes: not a valid answer: %d with %lld ms", (int) how,
+                       (long long) needs_ms);
     }
     if (rt->channel.page == NULL) return 0;
     atomic_store(&rt->channel.page->needs_ms, needs_ms);
@@ -87,16 +90,16 @@ int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
 }
 
 int crunrt_change_done(crunrt *rt) {
-    if (rt == NULL) return rt_fail_null("say that the change is done", "the runtime");
+    if (rt == NULL) return rt_fail_null("report that the change is done", "the runtime");
     struct worker_channel *c = &rt->channel;
     if (c->page == NULL) return 0;
     if (c->round.change.type == 0 || !round_state_must_stop(&c->round)) {
         return cr_fail(rt_last_error(), -EINVAL,
-                       "say that the change is done: crunrt_step() has announced none");
+                       "report that the change is done: crunrt_step() has announced none");
     }
     int rc = worker_channel_send(c, CHANNEL_READY, c->round.change.id);
     if (rc == 0) return 0;
-    return cr_fail(rt_last_error(), rc, "say that the change is done: the agent is gone");
+    return cr_fail(rt_last_error(), rc, "report that the change is done: the agent is gone");
 }
 
 int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
@@ -112,7 +115,7 @@ int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
 }
 
 int crunrt_can_rejoin(crunrt *rt, int yes) {
-    if (rt == NULL) return rt_fail_null("say that this worker can rejoin", "the runtime");
+    if (rt == NULL) return rt_fail_null("set whether this worker can rejoin", "the runtime");
     if (rt->channel.page != NULL) atomic_store(&rt->channel.page->can_rejoin, yes != 0);
     return 0;
 }

@@ -1,8 +1,10 @@
-/* Reading the worker's place. Rank and world size come from the first launcher in a table whose
- * variables are both set; the store's address comes from MASTER_ADDR and MASTER_PORT.
+/* Reads the worker's place. Rank and world size come from the first launcher in the table
+ * launchers[] whose variables for both are set; the store's address comes from MASTER_ADDR and
+ * MASTER_PORT.
  *
- * torchrun's names stand first in the table, because crun sets them in every worker: they are right
- * even when crun itself runs inside an MPI job or a Slurm step, whose variables are also there. */
+ * torchrun's names come first in the table, because crun sets these variables in every worker. They
+ * are right even if crun itself runs inside an MPI job or a Slurm step, whose variables are set
+ * too. */
 #include "worker_runtime/runtime/worker_place.h"
 
 #include "base/endpoint.h"
@@ -16,7 +18,8 @@
 
 struct launcher_names {
     const char *launcher, *rank, *size, *local_rank, *local_size;
-    const char *pass_on; /* how a user gives variables to its processes; for an error text */
+    /* how a user of this launcher sets variables for all processes; used in an error text */
+    const char *pass_on;
 };
 
 static const struct launcher_names launchers[] = {
@@ -53,8 +56,8 @@ static int read_number(const struct environment *env, const char *name, int64_t 
     return 0;
 }
 
-/* A number that is useful but not needed; -1 if it is not there. A launcher may leave it out, or
- * write it in its own form (Slurm: "4(x2)"). */
+/* Reads a number that is useful but not needed. Returns -1 if the variable is unset or not a plain
+ * number: a launcher may omit it, or write it in another form (Slurm: "4(x2)"). */
 static int read_hint(const struct environment *env, const char *name, int64_t min) {
     int64_t n = 0;
     return cr_parse_i64(look_up(env, name), min, INT_MAX, &n) == 0 ? (int) n : -1;
@@ -68,8 +71,8 @@ static const struct launcher_names *find_launcher(const struct environment *env)
     return NULL;
 }
 
-/* The text lists every pair of variables and which of them are set, for example
- * "RANK unset, WORLD_SIZE set; OMPI_COMM_WORLD_RANK unset, …". */
+/* Fails with a text that lists every pair of variables and which of them are set, for example "RANK
+ * unset, WORLD_SIZE set; OMPI_COMM_WORLD_RANK unset, …". */
 static int fail_without_launcher(const struct environment *env, struct cr_error *err) {
     char seen[512] = "";
     size_t len = 0;
@@ -130,7 +133,7 @@ static int read_address(const struct environment *env, struct worker_place *out,
     int number = 0;
     int rc = read_number(env, "MASTER_PORT", 1, 65535, &number, err);
     if (rc < 0) return rc;
-    (void) stpcpy(out->master_addr, addr); /* its length was checked above */
+    (void) stpcpy(out->master_addr, addr); /* fits, because the length was checked above */
     out->master_port = (uint16_t) number;
     return 0;
 }
@@ -148,7 +151,7 @@ static int read_query_number(const char *value, const char *method, int min, int
                        method, (int) len, value, min);
     }
     if (*out >= 0 && *out != (int) n) {
-        return cr_fail(err, -EINVAL, "initialise by '%s': the options say %d and the query %d",
+        return cr_fail(err, -EINVAL, "initialise by '%s': the options have %d and the query has %d",
                        method, *out, (int) n);
     }
     *out = (int) n;
@@ -207,9 +210,9 @@ static int read_file(const char *method, struct worker_place *out, int *rank, in
     return path[len] == '?' ? read_query(path + len + 1, method, rank, world_size, err) : 0;
 }
 
-/* The agent hosts the store if TORCHELASTIC_USE_AGENT_STORE is "True" and the place's address is
- * the one in the environment. A program under a launcher may also open another store by tcp://;
- * rank 0 hosts that one. */
+/* Returns whether the agent hosts the store at the place's address. It does if
+ * TORCHELASTIC_USE_AGENT_STORE is "True" and the address equals MASTER_ADDR:MASTER_PORT. A program
+ * under a launcher may also open another store by tcp://, which rank 0 hosts. */
 static bool agent_hosts(const struct environment *env, const struct worker_place *place) {
     const char *agent = look_up(env, "TORCHELASTIC_USE_AGENT_STORE");
     const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
@@ -267,7 +270,7 @@ int worker_place_from_packet(const struct channel_packet *p, struct worker_place
     out->restart_count = (int) p->place.restart_count;
     out->master_port = (uint16_t) p->place.master_port;
     (void) stpcpy(out->master_addr, p->place.master_addr);
-    out->agent_hosts_store = true; /* in all rounds but the first it always does */
+    out->agent_hosts_store = true; /* rank 0 can host the store in the first round only */
     out->file[0] = '\0';
     return 0;
 }
