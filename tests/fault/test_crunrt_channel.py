@@ -66,13 +66,8 @@ def test_a_frozen_worker_makes_no_more_than_one_step(store):
     check([worker], link.step <= seen + 1, f"{link.step} steps, {seen} when it was frozen")
     link.stop_at(7, seen + 25)
     wait_for([worker])
-    expect(
-        [worker],
-        0,
-        0,
-        f"change 3 after {seen + 25} ({seen + 25}) left 1: the node is taken away",
-        "ended",
-    )
+    expect([worker], 0, 0,
+           f"change 3 after {seen + 25} ({seen + 25}) left 1: the node is taken away", "ended")
     check([worker], link.stopped_for == 7, f"stopped for {link.stopped_for}")
 
 
@@ -94,11 +89,8 @@ def test_what_a_worker_says(store):
     for how, expected in (("needs", (2, 4321)), ("now", (1, 0)), ("exit", (0, 0))):
         worker, _, link = begin(store, how)
         link.until(lambda: link.step > 0)
-        check(
-            [worker],
-            (link.answer, link.needs_ms) == expected,
-            f"{how}: {link.answer} {link.needs_ms}",
-        )
+        check([worker], (link.answer, link.needs_ms) == expected,
+              f"{how}: {link.answer} {link.needs_ms}")
         check([worker], link.can_rejoin == 0, "it cannot")
         worker.process.kill()
         worker.process.wait()
@@ -134,20 +126,13 @@ def test_rejoin_with_a_process_started_anew(first):
             link.round(1, 2, 1, second.port, local_rank=0, local_world_size=1)
             both = [worker, fresh]
             for one in links:
-                one.until(
-                    lambda: one.step > 3 or any(w.process.poll() is not None for w in both),
-                    "the second round",
-                )
-            check(
-                both,
-                "rejoined rank 1 of 2 local 0 of 1 restart 1\nmet 2" in worker.text() or GLOO,
-                "rejoined",
-            )
-            check(
-                both,
-                "began rank 0 of 2 local 0 of 2 restart 1\nmet 2" in fresh.text() or GLOO,
-                "fresh",
-            )
+                one.until(lambda: one.step > 3 or any(w.process.poll() is not None for w in both),
+                          "the second round")
+            check(both,
+                  "rejoined rank 1 of 2 local 0 of 1 restart 1\nmet 2" in worker.text() or GLOO,
+                  "rejoined")
+            check(both, "began rank 0 of 2 local 0 of 2 restart 1\nmet 2" in fresh.text() or GLOO,
+                  "fresh")
             # Another worker fails; then the same two rejoin with swapped ranks, and then a change
             # comes. Their counts of steps begin again in each round.
             with Store() as third:
@@ -159,18 +144,11 @@ def test_rejoin_with_a_process_started_anew(first):
                 for one in links:
                     one.until(
                         lambda: one.step > 3 or any(w.process.poll() is not None for w in both),
-                        "the third round",
-                    )
-                check(
-                    both,
-                    "rejoined rank 0 of 2 local 0 of 1 restart 2" in worker.text(),
-                    "third round",
-                )
-                check(
-                    both,
-                    "rejoined rank 1 of 2 local 0 of 1 restart 2" in fresh.text(),
-                    "third round",
-                )
+                        "the third round")
+                check(both, "rejoined rank 0 of 2 local 0 of 1 restart 2" in worker.text(),
+                      "third round")
+                check(both, "rejoined rank 1 of 2 local 0 of 1 restart 2" in fresh.text(),
+                      "third round")
                 for number, one in enumerate(links):
                     one.change(3)
                 target = max(one.step for one in links) + 1
@@ -196,11 +174,8 @@ def test_rejoin_many_times(store):
         target = seen + 1 + number % 4
         link.stop_at(number, target)
         check([worker], link.receive()["type"] == REJOIN, "no REJOIN")
-        check(
-            [worker],
-            link.step == target and link.stopped_for == number,
-            f"{link.step} steps, not {target}",
-        )
+        check([worker], link.step == target and link.stopped_for == number,
+              f"{link.step} steps, not {target}")
         link.round(0, 1, number, store.port)
     worker.process.kill()
     worker.process.wait()
@@ -278,11 +253,8 @@ def test_flight_records(store):
             check([worker], dumped["text"] == f"{folder}/flight-0.json", f"{dumped}")
             with open(dumped["text"], encoding="utf-8") as f:
                 record = json.load(f)
-            check(
-                [worker],
-                record["agent"] == "connected" and "requested by the agent" in record["reason"],
-                f"{record}",
-            )
+            check([worker], record["agent"] == "connected"
+                  and "requested by the agent" in record["reason"], f"{record}")
         link.close()  # a signal that comes late does no harm
         os.kill(worker.process.pid, signum)
         worker.process.kill()
@@ -308,14 +280,8 @@ def test_agents_that_are_not_there(store):
             path = f"{folder}/flight-0.json"
             if os.path.exists(path):
                 os.remove(path)
-            worker = start(
-                store,
-                variable,
-                "exit",
-                limit=3,
-                CRUNRT_FLIGHT_FILE=f"{folder}/flight-",
-                TEST_DUMP="1",
-            )
+            worker = start(store, variable, "exit", limit=3, CRUNRT_FLIGHT_FILE=f"{folder}/flight-",
+                           TEST_DUMP="1")
             wait_for([worker])
             expect([worker], 0, 0, "ended")
             with open(path, encoding="utf-8") as f:

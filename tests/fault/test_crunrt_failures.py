@@ -11,21 +11,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import (
-    BACKEND,
-    BUILD,
-    Store,
-    Worker,
-    contract,
-    expect,
-    fail,
-    known,
-    need_backend,
-    program,
-    run_workers,
-    start_workers,
-    wait_for,
-)
+from workers import (BACKEND, BUILD, Store, Worker, contract, expect, fail, known, need_backend,
+                     program, run_workers, start_workers, wait_for)
 
 need_backend()
 
@@ -48,14 +35,8 @@ def lose(how, size, victim, victim_code, code, limit_ms):
         survivors = [r for r in range(size) if r != victim]
         wait_for(workers, survivors)
         for r in survivors:
-            expect(
-                workers,
-                r,
-                3,
-                f"error {code}",
-                "all_reduce #10 in group 'world'",
-                f"rank {r} of {size}",
-            )
+            expect(workers, r, 3, f"error {code}", "all_reduce #10 in group 'world'",
+                   f"rank {r} of {size}")
             if milliseconds(workers, r) > limit_ms:
                 fail(workers, f"rank {r} needed more than {limit_ms} ms")
         if not any([expect_silent(workers, r, victim) for r in survivors]):
@@ -103,20 +84,11 @@ def lose_works():  # while works are under way
 def lose_message(how, operation):  # in the middle of a message
     with Store() as store:
         workers = run_workers(store, 2, ["crunrt_worker", "lose-message", how])
-        expect(
-            workers,
-            0,
-            3,
-            "error -104",
-            f"{operation} #{int(how == 'send')} in group 'world'",
-            "rank 0 of 2",
-            "no sign of rank 1",
-        )
+        expect(workers, 0, 3, "error -104", f"{operation} #{int(how == 'send')} in group 'world'",
+               "rank 0 of 2", "no sign of rank 1")
         if milliseconds(workers, 0) > 30000:
-            fail(
-                workers,
-                "the broken connection went unnoticed until the group's timeout of 60,000 ms",
-            )
+            fail(workers,
+                 "the broken connection went unnoticed until the group's timeout of 60,000 ms")
 
 
 # On nccl the start of a receive waits on the host for its send, and operations run in turn.

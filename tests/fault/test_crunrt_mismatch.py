@@ -12,16 +12,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import (
-    Store,
-    expect,
-    expect_all,
-    fail,
-    need_backend,
-    run_workers,
-    start_workers,
-    wait_for,
-)
+from workers import (Store, expect, expect_all, fail, need_backend, run_workers, start_workers,
+                     wait_for)
 
 need_backend()
 
@@ -31,15 +23,8 @@ for how, other in (
 ):
     with Store() as store:
         workers = run_workers(store, 3, ["crunrt_worker", "mismatch", how], CRUNRT_DEBUG="1")
-    expect_all(
-        workers,
-        3,
-        "error -71",
-        "mismatched collectives at #10",
-        "all_reduce(float32 x 64, sum)",
-        other,
-        "rank 1",
-    )
+    expect_all(workers, 3, "error -71", "mismatched collectives at #10",
+               "all_reduce(float32 x 64, sum)", other, "rank 1")
     sentences = {
         re.search(r"mismatched collectives.*? called .*? called [^)]*\)", w.text())[0]
         for w in workers
@@ -103,12 +88,8 @@ with tempfile.TemporaryDirectory() as folder, Store() as store:
         ):
             fail(workers, f"flight record {record}")
 with tempfile.TemporaryDirectory() as folder, Store() as store:  # dumps and reads at the same time
-    workers = run_workers(
-        store,
-        1,
-        ["crunrt_worker", "flight", f"{folder}/rank0.json"],
-        CRUNRT_FLIGHT_FILE=f"{folder}/rank",
-    )
+    workers = run_workers(store, 1, ["crunrt_worker", "flight", f"{folder}/rank0.json"],
+                          CRUNRT_FLIGHT_FILE=f"{folder}/rank")
     expect(workers, 0, 0)
     with open(f"{folder}/rank0.json", encoding="utf-8") as f:
         entries = json.load(f)["entries"]

@@ -92,14 +92,9 @@ def test_one_node(tmp):
 def test_while_a_group_is_made(tmp):
     """No rank has a connection that could break: the agent reports the failure, and the waiting
     ranks rejoin."""
-    done = crun(
-        "--standalone",
-        "--nproc-per-node=3",
-        "--max-restarts=1",
-        BUILD / "tests" / "workers" / "crunrt_worker",
-        "lose-opening",
-        env=clean_env(OMP_NUM_THREADS=1),
-    )
+    done = crun("--standalone", "--nproc-per-node=3", "--max-restarts=1",
+                BUILD / "tests" / "workers" / "crunrt_worker", "lose-opening",
+                env=clean_env(OMP_NUM_THREADS=1))
     assert done.returncode == 0, done
     assert done.stdout.count("the agent reports that the round is over") == 2, done
     assert "did not call crunrt_rejoin() in time" not in done.stderr, done

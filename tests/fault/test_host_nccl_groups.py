@@ -20,13 +20,8 @@ environment.setdefault("CRUN_TEST_DEADLINE", "60")
 
 
 def run_test(test):
-    return subprocess.run(
-        [f"tests/{test}"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return subprocess.run([f"tests/{test}"], env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
 
 
 TESTS = (
@@ -70,14 +65,8 @@ for what in (
     "connect:1:ncclSystemError@0",
 ):
     with Store() as store:
-        workers = run_workers(
-            store,
-            2,
-            ["crunrt_worker", "broken"],
-            HOST_NCCL_FAULT=what,
-            TEST_TIMEOUT_MS="3000",
-            **host,
-        )
+        workers = run_workers(store, 2, ["crunrt_worker", "broken"], HOST_NCCL_FAULT=what,
+                              TEST_TIMEOUT_MS="3000", **host)
         expect_all(workers, 3, "error -", "the group is already broken")
 for what in (
     "ncclCommInitRankConfig:1:ncclSystemError@0",
@@ -102,9 +91,6 @@ for what in (
     "ncclCommAbort:*:ncclSystemError",
 ):
     with Store() as store:
-        expect_all(
-            run_workers(store, 2, ["crunrt_worker", "nccl"], HOST_NCCL_FAULT=what, **host),
-            0,
-            "group 1 done",
-        )
+        expect_all(run_workers(store, 2, ["crunrt_worker", "nccl"], HOST_NCCL_FAULT=what, **host),
+                   0, "group 1 done")
 print("PASS")

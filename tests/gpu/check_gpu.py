@@ -26,11 +26,7 @@ def ask(*argv):
 def start(ranks, argv, **env):
     done = subprocess.run(
         [CRUN, "--standalone", "--max-restarts=1", f"--nproc-per-node={ranks}", *argv],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=clean_env(**env),
-    )
+        capture_output=True, text=True, timeout=300, env=clean_env(**env))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -71,28 +67,13 @@ def main():
         row("groups split from the world", 1, [WORKER, "split"], r"ok split.*"),
         row("crunrt_rejoin, then a world and a split", 1, [WORKER, "rejoin"], r"ok rejoin.*"),
         row("example all_reduce_gpu", 1, [EXAMPLE], r"\d+ sums right on GPU 0"),
-        row(
-            "hidden GPUs: CUDA error 100, no fall-back",
-            1,
-            [EXAMPLE],
-            r"CUDA error 100",
-            code=1,
-            CUDA_VISIBLE_DEVICES="",
-        ),
-        row(
-            "more ranks than GPUs: told before anybody waits",
-            len(found) + 1,
-            [EXAMPLE],
-            r"choose GPU \d+: only \d+ visible",
-            code=1,
-        ),
+        row("hidden GPUs: CUDA error 100, no fall-back", 1, [EXAMPLE], r"CUDA error 100", code=1,
+            CUDA_VISIBLE_DEVICES=""),
+        row("more ranks than GPUs: told before anybody waits", len(found) + 1, [EXAMPLE],
+            r"choose GPU \d+: only \d+ visible", code=1),
         row("operations, two ranks on two GPUs", 2, [WORKER, "operations"], r"ok operations"),
-        row(
-            "groups split from the world, two ranks on two GPUs",
-            2,
-            [WORKER, "split"],
-            r"ok split.*",
-        ),
+        row("groups split from the world, two ranks on two GPUs", 2, [WORKER, "split"],
+            r"ok split.*"),
         row("crunrt_rejoin, two ranks on two GPUs", 2, [WORKER, "rejoin"], r"ok rejoin.*"),
     ]
     print("\n| what | result | seen |\n| --- | --- | --- |")

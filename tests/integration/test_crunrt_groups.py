@@ -31,17 +31,10 @@ with Store() as store:
     expect_all(run_workers(store, 5, ["crunrt_worker", "subgroups"]), 0, "sub-groups right")
 expect_all(
     run_workers(None, 1, ["crunrt_worker", "spawn"], RANK=None, WORLD_SIZE=None, MASTER_ADDR=None),
-    0,
-    "spawned rank 3 of 4: 406",
-    "spawned rank 0 of 1: 100",
-    "spawn right",
-)
+    0, "spawned rank 3 of 4: 406", "spawned rank 0 of 1: 100", "spawn right")
 with Store() as store:
     if BACKEND == "gloo":
         expect_all(
-            run_workers(store, 1, ["crunrt_worker", "collectives"], GLOO_SOCKET_IFNAME="none0"),
-            1,
-            "GLOO_SOCKET_IFNAME='none0': ",
-            "'ip address' lists what there is",
-        )
+            run_workers(store, 1, ["crunrt_worker", "collectives"], GLOO_SOCKET_IFNAME="none0"), 1,
+            "GLOO_SOCKET_IFNAME='none0': ", "'ip address' lists what there is")
 print("PASS")

@@ -20,21 +20,10 @@ with Store() as store:
     expect(run_workers(store, 1, INIT), 0, 0, "rank 0 of 1")
     expect(
         run_workers(store, 1, INIT, RANK=None, WORLD_SIZE=None, SLURM_PROCID="3", SLURM_NTASKS="9"),
-        0,
-        0,
-        "rank 3 of 9",
-    )
-    expect(
-        run_workers(store, 1, INIT, RANK=None, WORLD_SIZE=None),
-        0,
-        3,
-        "error -22",
-        "RANK unset, WORLD_SIZE unset",
-        "OMPI_COMM_WORLD_RANK",
-        "PMI_RANK",
-        "SLURM_PROCID",
-        "crun",
-    )
+        0, 0, "rank 3 of 9")
+    expect(run_workers(store, 1, INIT, RANK=None, WORLD_SIZE=None), 0, 3, "error -22",
+           "RANK unset, WORLD_SIZE unset", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+           "crun")
     expect(
         run_workers(store, 1, INIT, MASTER_ADDR=None), 0, 3, "error -22", "MASTER_ADDR is not set"
     )
@@ -43,12 +32,8 @@ with Store() as store:
         run_workers(store, 1, INIT, MASTER_PORT="70000"), 0, 3, "error -22", "MASTER_PORT='70000'"
     )
     expect(run_workers(store, 1, INIT, RANK="1", WORLD_SIZE="1"), 0, 3, "error -22", "rank 1")
-    expect(
-        run_workers(store, 1, INIT, MASTER_ADDR="no-such-host.invalid", TEST_TIMEOUT_MS="1000"),
-        0,
-        3,
-        "no-such-host.invalid",
-    )
+    expect(run_workers(store, 1, INIT, MASTER_ADDR="no-such-host.invalid", TEST_TIMEOUT_MS="1000"),
+           0, 3, "no-such-host.invalid")
 
 with socket.socket() as taken:  # bound but not listening: connections are refused
     taken.bind(("127.0.0.1", 0))
@@ -78,14 +63,8 @@ with socket.socket() as taken:
     taken.bind(("", 0))
     taken.listen()
     port = str(taken.getsockname()[1])
-    expect(
-        run_workers(None, 1, INIT, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE=None),
-        0,
-        3,
-        "error -98",
-        port,
-        "as rank 0",
-    )
+    expect(run_workers(None, 1, INIT, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE=None), 0, 3,
+           "error -98", port, "as rank 0")
 
 # Other methods: the program's own store by tcp://, also under an agent; and a file.
 GROUPS = os.path.exists(f"{BUILD}/lib/crunrt/gloo.so")
@@ -94,16 +73,12 @@ with Store() as store:
     port = FreePort().port
     expect_all(
         run_workers(store, 3, ["crunrt_worker", mode], TEST_INIT_METHOD=f"tcp://127.0.0.1:{port}"),
-        0,
-        said,
-    )
+        0, said)
 with tempfile.TemporaryDirectory() as folder:
     method = f"file://{folder}/store"
     expect_all(
-        run_workers(None, 3, ["crunrt_worker", mode], TEST_INIT_METHOD=method, MASTER_ADDR=None),
-        0,
-        said,
-    )
+        run_workers(None, 3, ["crunrt_worker", mode], TEST_INIT_METHOD=method, MASTER_ADDR=None), 0,
+        said)
     if os.listdir(folder):
         raise SystemExit("FAIL: the last rank did not remove the file")
 
@@ -121,12 +96,8 @@ with Store() as store:
     )
     if GROUPS:
         expect(
-            run_workers(
-                store,
-                1,
-                ["crunrt_worker", "backend", "gloo"],
-                CRUNRT_BACKEND_DIR=f"{BUILD}/lib/crunrt",
-            ),
+            run_workers(store, 1, ["crunrt_worker", "backend", "gloo"],
+                        CRUNRT_BACKEND_DIR=f"{BUILD}/lib/crunrt"),
             0,
             0,
             "backend gloo",
@@ -155,13 +126,8 @@ assert "not an address" in reported("last", 1)[0]
 segv = reported("segv", -11, ASAN_OPTIONS="handle_segv=0")[0]
 assert "Signal 11 (SIGSEGV)" in segv and "0x10" in segv, segv
 assert "Signal 6 (SIGABRT)" in reported("abort", -6, ASAN_OPTIONS="handle_abort=0")[0]
-expect(
-    run_workers(None, 1, ["crunrt_worker", "report", "text"], TORCHELASTIC_ERROR_FILE=None),
-    0,
-    3,
-    "error -2",
-    "TORCHELASTIC_ERROR_FILE is not set",
-)
+expect(run_workers(None, 1, ["crunrt_worker", "report", "text"], TORCHELASTIC_ERROR_FILE=None), 0,
+       3, "error -2", "TORCHELASTIC_ERROR_FILE is not set")
 expect(
     run_workers(
         None, 1, ["crunrt_worker", "report", "text"], TORCHELASTIC_ERROR_FILE="/nonexistent/e.json"

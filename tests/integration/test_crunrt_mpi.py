@@ -27,32 +27,19 @@ class Mpi:
         self.name, self.launch, self.wrapper, self.modules = name, launch, wrapper, modules
 
     def env(self, port, **more):
-        return clean_env(
-            CRUNRT_BACKEND="mpi",
-            CRUNRT_BACKEND_DIR=self.modules,
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port,
-            TORCHELASTIC_USE_AGENT_STORE="True",
-            OMPI_ALLOW_RUN_AS_ROOT=1,
-            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1,
-            ASAN_OPTIONS="detect_leaks=0",
-            **more,
-        )
+        return clean_env(CRUNRT_BACKEND="mpi", CRUNRT_BACKEND_DIR=self.modules,
+                         MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                         TORCHELASTIC_USE_AGENT_STORE="True", OMPI_ALLOW_RUN_AS_ROOT=1,
+                         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, ASAN_OPTIONS="detect_leaks=0", **more)
 
     def start(self, count, argv, env):
         """A launcher sometimes hangs before it starts a process; `started` shows that it has
         not."""
         noting = ["sh", "-c", 'echo started; exec "$@"', "sh"]
-        return subprocess.Popen(
-            [str(a) for a in [*self.launch, "-n", count, *noting, *argv]],
-            env=env,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return subprocess.Popen([str(a) for a in [*self.launch, "-n", count, *noting, *argv]],
+                                env=env, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                start_new_session=True)
 
     def run(self, count, argv, env):
         return self.run_together(count, (argv, env))[0]
@@ -94,11 +81,8 @@ def build_for(wrapper, folder):
     module = folder / "lib" / "crunrt" / "mpi.so"
     if BUILD.name in ("asan", "ubsan", "coverage"):
         return None
-    done = run(
-        ["make", "-s", f"MPICC={wrapper}", f"BUILD={folder}", "GLOO=no", "NCCL=no", module],
-        cwd=ROOT,
-        timeout=DEADLINE_S,
-    )
+    done = run(["make", "-s", f"MPICC={wrapper}", f"BUILD={folder}", "GLOO=no", "NCCL=no", module],
+               cwd=ROOT, timeout=DEADLINE_S)
     return module.parent if done.returncode == 0 else None
 
 
@@ -150,12 +134,8 @@ def test_works_arguments_and_subgroups(tmp):
 
 def test_ranks_need_not_be_those_of_mpi(tmp):
     for mpi in find_mpis():
-        mpi.works(
-            4,
-            ["sh", "-c", REVERSED, "sh", WORKER, "collectives"],
-            "collectives right",
-            WORLD_SIZE=4,
-        )
+        mpi.works(4, ["sh", "-c", REVERSED, "sh", WORKER, "collectives"], "collectives right",
+                  WORLD_SIZE=4)
 
 
 def test_rank_0_hosts_the_store(tmp):
@@ -231,10 +211,8 @@ def test_without_an_mpi_launcher(tmp):
     mpi = find_mpis()[0]
     with Store() as store:
         env = mpi.env(store.port, RANK=0, WORLD_SIZE=2)
-        done = run(
-            [WORKER, "backend", "mpi"],
-            env={k: v for k, v in env.items() if not k.startswith("SLURM")},
-        )
+        done = run([WORKER, "backend", "mpi"],
+                   env={k: v for k, v in env.items() if not k.startswith("SLURM")})
     assert (
         done.returncode == 3 and "start the program with mpirun, mpiexec or srun" in done.stdout
     ), done

@@ -14,29 +14,13 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from fake_agent import FakeAgent
 from link_worker import REJOIN
-from workers import (
-    BUILD,
-    Store,
-    Worker,
-    contract,
-    expect,
-    expect_all,
-    fail,
-    program,
-    run_workers,
-    skip,
-    wait_for,
-)
+from workers import (BUILD, Store, Worker, contract, expect, expect_all, fail, program, run_workers,
+                     skip, wait_for)
 
 if not os.path.exists(f"{BUILD}/lib/crunrt/nccl.so"):
     with Store() as store:
-        expect(
-            run_workers(store, 1, ["crunrt_worker", "backend", "nccl"]),
-            0,
-            3,
-            "error -2",
-            "module 'nccl'",
-        )
+        expect(run_workers(store, 1, ["crunrt_worker", "backend", "nccl"]), 0, 3, "error -2",
+               "module 'nccl'")
     skip("the nccl backend was not built (no CUDA or NCCL headers); its absence is told clearly")
 
 # ---- tier B ----
@@ -58,16 +42,9 @@ FAKE = os.path.abspath(f"{BUILD}/tests/fake/fake_nccl.so")
 
 def fake(words, size=2, allow="1", mode=("nccl",), library=FAKE, **extra):
     with Store() as store:
-        return run_workers(
-            store,
-            size,
-            ["crunrt_worker", *mode],
-            CRUNRT_NCCL_LIBRARY=library,
-            FAKE_NCCL=words,
-            CRUNRT_CUDART_LIBRARY=library,
-            CRUNRT_ALLOW_FAKE_NCCL=allow,
-            **extra,
-        )
+        return run_workers(store, size, ["crunrt_worker", *mode], CRUNRT_NCCL_LIBRARY=library,
+                           FAKE_NCCL=words, CRUNRT_CUDART_LIBRARY=library,
+                           CRUNRT_ALLOW_FAKE_NCCL=allow, **extra)
 
 
 def fake_rejoin(words, size=2, **extra):
@@ -79,17 +56,9 @@ def fake_rejoin(words, size=2, **extra):
             workers.append(
                 Worker(
                     [program("crunrt_worker"), "nccl-rejoin"],
-                    contract(
-                        first,
-                        r,
-                        size,
-                        CRUN_AGENT=agent.variable,
-                        CRUNRT_NCCL_LIBRARY=FAKE,
-                        CRUNRT_CUDART_LIBRARY=FAKE,
-                        CRUNRT_ALLOW_FAKE_NCCL="1",
-                        FAKE_NCCL=words,
-                        **extra,
-                    ),
+                    contract(first, r, size, CRUN_AGENT=agent.variable, CRUNRT_NCCL_LIBRARY=FAKE,
+                             CRUNRT_CUDART_LIBRARY=FAKE, CRUNRT_ALLOW_FAKE_NCCL="1",
+                             FAKE_NCCL=words, **extra),
                 )
             )
             channels.append(agent.accept())
@@ -247,8 +216,6 @@ for words in ("op-hang", "op-error"):
         ]
         done = ["ncclCommFinalize"] * (2 if r == 0 else 1)
         if ends != ["ncclCommAbort", "ncclCommAbort of a child", *done]:
-            fail(
-                workers,
-                f"{ends}: with one communicator broken, the others of that time are aborted, too",
-            )
+            fail(workers,
+                 f"{ends}: with one communicator broken, the others of that time are aborted, too")
 print("tier C (fake): PASS")

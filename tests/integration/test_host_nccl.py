@@ -46,13 +46,8 @@ for how in ("revoke", "abort"):  # the last rank leaves
     workers = model(3, "shrink", how)
     for r in range(2):
         expect(workers, r, 0, "shrink right")
-expect(
-    model(2, "remote", HOST_NCCL_NET="socket"),
-    0,
-    0,
-    "remote right",
-    "the connection to rank 1 is lost",
-)
+expect(model(2, "remote", HOST_NCCL_NET="socket"), 0, 0, "remote right",
+       "the connection to rank 1 is lost")
 
 # Races: two operations that nothing orders end the process, with one line that names both.
 for how in ("event", "host", "same"):
@@ -76,12 +71,8 @@ expect_all(model(1, "race", "kernel", HOST_NCCL_RACE="report"), 1, "RACE: cudaMe
 
 # Faults at the call that they are ordered for.
 expect_all(model(2, "fault", HOST_NCCL_FAULT="ncclAllReduce:2:ncclSystemError"), 0, "fault right")
-expect(
-    model(2, "blocking", among=[0], HOST_NCCL_FAULT="kernel:2:cuda719@0"),
-    0,
-    1,
-    "CUDA error 719 is sticky",
-)
+expect(model(2, "blocking", among=[0], HOST_NCCL_FAULT="kernel:2:cuda719@0"), 0, 1,
+       "CUDA error 719 is sticky")
 
 with tempfile.TemporaryDirectory() as folder:  # counters
     model(1, "blocking", HOST_NCCL_COUNTERS=f"{folder}/count")

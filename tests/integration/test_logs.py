@@ -153,7 +153,8 @@ def test_log_folder_below_a_folder_that_is_gone(tmp):
     gone = tmp / "gone"
     gone.mkdir()
     done = run(["sh", "-c", f'cd {gone} && rmdir {gone} && exec {CRUN} --log-dir=here true'])
-    assert done.returncode == 1 and "the log folder 'here' absolute: No such file" in done.stderr, done
+    assert done.returncode == 1, done
+    assert "the log folder 'here' absolute: No such file" in done.stderr, done
 
 
 def test_too_few_open_files(tmp):
