@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A worker of tests/lib/nodes.py: it writes its ranks to a file and waits for a signal. On SIGUSR1
+"""A worker of tests/lib/nodes.py: it writes its pid and environment to a file. On SIGUSR1
 it exits with status 7, on SIGUSR2 with status 0."""
 import json
 import os
