@@ -77,7 +77,7 @@ int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
         CR_ASSERT((size_t) n <= in.len - at);
         at += (size_t) n;
     }
-    /* If `take` has put data into the buffer, it had to return a negative value (see buffer.h). */
+    /* Data in `b` means that `take` has reused `b`; it must then return a negative value. */
     CR_ASSERT(b->data == NULL);
     cr_buffer_consume(&in, at);
     *b = in;

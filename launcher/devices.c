@@ -190,8 +190,9 @@ static void read_driver_entries(const char *folder, struct gpus *g) {
     if (g->bus_ids == NULL) return;
     qsort(g->bus_ids, n < g->count ? n : g->count, sizeof(*g->bus_ids), compare_bus_ids);
     if (n == g->count) return;
-    /* The numbers differ in a container, where /proc may show all cards of the host and /dev only
-     * those of the container. It is unknown which bus ids belong to the latter, so none is used. */
+    /* /proc lists another number of cards than /dev. In a container /proc may list all cards of the
+     * host, and /dev only the container's own. It is unknown which bus ids these have, so no bus id
+     * is used. */
     free(g->bus_ids);
     g->bus_ids = NULL;
 }

@@ -43,7 +43,8 @@ struct device_gpu {
 int device_gpus(const struct device_places *places, const char *visible_devices,
                 struct device_gpu **list, uint32_t *count, struct cr_error *err);
 
-/* Stores only the number of these GPUs in *count; otherwise like device_gpus(). */
+/* Stores in *count the number of GPUs that device_gpus() would list, with the same parameters and
+ * results but for the list. */
 int device_gpu_count(const struct device_places *places, const char *visible_devices,
                      uint32_t *count, struct cr_error *err);
 

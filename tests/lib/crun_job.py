@@ -1,4 +1,5 @@
-"""A finished launch as an object, and a worker that tells what it was given.
+"""Runs crun to its end and offers the result as an object. DUMP is a worker that writes down the
+arguments and the environment that it was given.
 
     job = Job("--nproc-per-node=2", DUMP, "arg")
     job.status, job.out, job.err, job.workers[1].env["RANK"], job.workers[1].argv

@@ -1,4 +1,4 @@
-"""What the tests that run real processes share.
+"""Functions that all tests with real processes use: run_tests(), crun(), skip() and others.
 
     from crun_test import crun, run_tests
 

@@ -1,4 +1,5 @@
-"""An agent's end of contract/channel.h, played by a test: who answers a worker built on libcrunrt.
+"""The agent's end of a channel (contract/channel.h), simulated by a test for a worker that is built
+on libcrunrt.
 
     with FakeAgent() as agent:
         worker = Worker(argv, contract(store, 0, 1, CRUN_AGENT=agent.variable))

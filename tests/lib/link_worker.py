@@ -1,5 +1,5 @@
-"""A worker's end of contract/channel.h, by hand: what a test's worker says to crun and what it
-hears.
+"""The worker's end of a channel (contract/channel.h) without libcrunrt: a test's worker sends and
+receives single packets with it.
 
     link = Link()                       # connects as CRUN_AGENT says, HELLO, WELCOME
     link.step()                         # counts one, as crunrt_step does; returns the bell

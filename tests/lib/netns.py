@@ -1,4 +1,5 @@
-"""Hosts as network namespaces, joined by a switch: real addresses, real silence.
+"""Simulates several hosts by network namespaces that are joined by a switch. Each has an address of
+its own and can be cut off from the others without a FIN or RST.
 
     with Net(3) as net:
         start([*net.hosts[1].run, "program"])     # runs on 10.x.0.2

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A worker of tests/lib/nodes.py: says who it is, waits. SIGUSR1: fails with 7; SIGUSR2: ends
-well."""
+"""A worker of tests/lib/nodes.py: it writes its pid and environment to a file. On SIGUSR1
+it exits with status 7, on SIGUSR2 with status 0."""
 import json
 import os
 import signal

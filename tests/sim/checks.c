@@ -1,13 +1,15 @@
-/* What must hold, whatever goes wrong. The checks compare what the real code believes (node,
- * coordinator) with what is so in the world: which processes live, and which messages were sent to
- * which node. */
+/* The invariants that must hold whatever fault occurs. The checks compare the state of the real
+ * code (node, coordinator) with the facts of the simulated world: which processes live, and which
+ * messages were sent to which node. */
 #include "tests/sim/world.h"
 
 #include <string.h>
 
-#define SLACK (4 * KILL_TIME) /* to die of SIGKILL, report the exit, find the processes gone */
-#define DRIFT 40              /* clocks differ by 2 %, of at most 2 s */
-#define CHECK_EVERY 4         /* limits are looked at so often */
+/* Milliseconds that a limit may be exceeded, because dying of SIGKILL, reporting the exit, and
+ * finding that all processes are gone take time. */
+#define SLACK (4 * KILL_TIME)
+#define DRIFT 40      /* milliseconds by which two clocks differ after 2 s, at 2 % */
+#define CHECK_EVERY 4 /* milliseconds between two checks of the time limits */
 
 /* ---- rounds: what the coordinator sends ---- */
 
@@ -15,7 +17,8 @@ static struct round_record *last_record(struct world *w) {
     return &w->history.rounds[w->history.round_count - 1];
 }
 
-/* A round is over when its own coordinator, or a newer one, forms another. */
+/* Marks the older rounds as superseded: a round is over when its own coordinator, or a coordinator
+ * elected later, forms another round. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
         struct round_record *r = &w->history.rounds[i];
@@ -33,7 +36,7 @@ static void note_candidate(void *arg, const struct seat_view *seat) {
                            .kept_rank = seat->group_rank, .rank = -1};
 }
 
-/* A node that the coordinator gave up for silence must have ended its workers by now. */
+/* Checks that a node whose lease has ended at the coordinator has already ended its workers. */
 static void check_given_up(struct host *h, uint64_t round) {
     struct world *w = h->w;
     for (int i = 0; i < w->node_count; i++) {
@@ -90,7 +93,7 @@ void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_ro
     world_violation(h->w, "node %d is in a round that it did not wait for", c->node);
 }
 
-/* Ranks are contiguous in the order of group ranks, and so are the ranks of each role. */
+/* Checks that ranks are contiguous in the order of group ranks, and so are the role ranks. */
 static void check_ranks(struct host *h, const struct round_record *r) {
     struct world *w = h->w;
     uint32_t next = 0, next_of_role[2] = {0, 0};
@@ -119,8 +122,8 @@ static void check_ranks(struct host *h, const struct round_record *r) {
     }
 }
 
-/* A node that was in the last round keeps its group rank if that still exists. A spare is taken
- * only if all those nodes are in. */
+/* Checks which nodes are in a round: a node of the last round keeps its group rank if that rank
+ * still exists, and a spare is taken only if all waiting nodes of the last round are in. */
 static void check_who(struct host *h, const struct round_record *r) {
     const struct history *history = &h->w->history;
     bool spare_in = false, member_out = false;
@@ -207,7 +210,8 @@ void check_end_heard(struct sim_node *n, int outcome) {
 
 /* ---- restarts ---- */
 
-/* A worker that died of our signal is no failure. Nor is one that parked for a change. */
+/* Checks a node's report of a failure: a worker that died of a signal of its agent, or that is
+ * parked for a change, must not be reported as a failure. */
 void check_failure_told(struct sim_node *n) {
     bool right = n->failures > 0;
     for (uint32_t i = 0; n->node.is_broken && i < n->worker_count; i++) {
@@ -219,7 +223,8 @@ void check_failure_told(struct sim_node *n) {
     n->failed_told = true;
 }
 
-/* A worker that stopped for a change and ended has not finished its program. */
+/* Checks a node's report of success: a worker that ended because of a change has not completed its
+ * program, so it must not count as a success. */
 void check_success_told(struct sim_node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct sim_worker *k = &n->workers[i];
@@ -230,7 +235,8 @@ void check_success_told(struct sim_node *n) {
     }
 }
 
-/* Nothing of the last round is left when a node asks for the next one, but parked workers. */
+/* Checks a node's JOIN: when the node requests the next round, no process of its last round may
+ * live, except parked workers. */
 void check_join(struct sim_node *n) {
     if (n->node.notice.given) {
         world_violation(n->w, "node %d joins after it gave notice", n->index);
@@ -250,7 +256,7 @@ void check_join(struct sim_node *n) {
     }
 }
 
-/* Every worker that learned the agreed step has made it, or is dead. */
+/* Checks a node's READY: every worker that has received the agreed step has made it, or is dead. */
 void check_ready(struct sim_node *n, uint64_t change) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct sim_worker *k = &n->workers[i];
@@ -260,8 +266,9 @@ void check_ready(struct sim_node *n, uint64_t change) {
     }
 }
 
-/* A restart is charged exactly when the first failure of a running round is heard, and at no other
- * time. A new coordinator learns the count from the nodes. */
+/* Checks that a restart is charged exactly when the coordinator receives the first failure of a
+ * running round, and at no other time. A newly elected coordinator learns the count of restarts
+ * from the nodes. */
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m) {
     struct world *w = h->w;
@@ -370,7 +377,7 @@ static void check_failure_count(struct sim_node *n) {
     }
 }
 
-/* What the node believes of a worker is what the worker does. */
+/* Checks that the node's record of a worker agrees with what the simulated worker does. */
 static void check_belief(struct sim_node *n, uint32_t i) {
     const struct sim_worker *k = &n->workers[i];
     enum worker_state state = n->node.workers[i].state;
@@ -432,7 +439,8 @@ static void check_node_limits(struct sim_node *n, int64_t now) {
     }
 }
 
-/* Nothing holds for an agent that does not run, or has just begun to run again. */
+/* Checks the time limits of a node. They are not checked while its agent is stopped or has just
+ * been resumed, because a stopped agent cannot act in time. */
 static void check_limits(struct sim_node *n) {
     struct world *w = n->w;
     if (w->now < n->resumed_at + SLACK || (n->up && n->stalled_until != 0)) return;
@@ -477,7 +485,7 @@ void check_calm(struct world *w) {
         live++;
         if (!has_round(n)) continue;
         running++;
-        /* A job of which some nodes have succeeded takes no more nodes in. */
+        /* Once some nodes have succeeded, the coordinator admits no further nodes to the job. */
         ending = ending || w->history.rounds[n->record].succeeded != 0;
     }
     if (v.phase == COORDINATOR_ENDED) {

@@ -1,6 +1,6 @@
-/* What goes wrong, one fault at a time: crashes, losses of power, cuts, stalls, resets, elections;
- * and what users and operators do at any moment: signals, notices, orders, launchers started
- * again. */
+/* Injects faults, one at a time: crashes, power losses, cut networks, stalled processes, connection
+ * resets, elections. It also simulates what users and operators may do at any moment: send signals,
+ * notices and orders, and start launchers again. */
 #include "tests/sim/world.h"
 
 #include <signal.h>
@@ -33,7 +33,7 @@ static void cut_node(struct sim_node *n) {
                                  .node = n->index});
 }
 
-/* A node and the host in its process stall together. */
+/* Stalls a node and, if it is a hosting node, also its host: both are in the same process. */
 static void stall_node(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = hosts_with(n) ? &w->hosts[0] : NULL;
@@ -79,7 +79,8 @@ static void reset(struct sim_node *n) {
     network_reset(n->conn);
 }
 
-/* A launcher that hosts ends the job of all, so that is rare. */
+/* Sends a signal to a launcher. If that launcher hosts the coordinator, the signal ends the whole
+ * job, so a hosting launcher is signalled rarely. */
 static void signal_launcher(struct sim_node *n) {
     if (!runs(n) || !chance(n->w, hosts_with(n) ? 5 : 40)) return;
     story(n->w, "node %d: its launcher gets a signal", n->index);

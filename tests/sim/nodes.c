@@ -1,5 +1,6 @@
-/* A node: the real policy (agent/node), the real member and the real session, as agent.c and
- * rendezvous.c connect them. Here is only what those two files do with libuv. */
+/* A simulated node: the real policy (agent/node), the real member and the real session, connected
+ * as agent.c and rendezvous.c connect them. This file replaces the code in those two files that
+ * uses libuv. */
 #include "tests/sim/world.h"
 
 #include <stdio.h>
@@ -109,7 +110,7 @@ static void do_hang_up(void *arg) {
     flush(n);
     if (n->conn != NULL) {
         network_close(n->conn, TO_HOST);
-        n->conn->failed = true; /* a late answer to connecting does not count */
+        n->conn->failed = true; /* a result of connecting that arrives later is ignored */
     }
 }
 
@@ -273,7 +274,7 @@ void node_die(struct sim_node *n, bool silently) {
     if (!n->up) return;
     story(n->w, "node %d: dies%s", n->index, silently ? " without a word" : "");
     n->up = false;
-    n->resumed_at = n->w->now; /* its workers have a moment to die */
+    n->resumed_at = n->w->now; /* the checks grant its workers some time to die */
     if (n->conn != NULL && silently) n->conn->node_open = false;
     else if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);

@@ -67,7 +67,8 @@ static void happen_at_node(struct world *w, struct sim_node *n, const struct eve
     }
 }
 
-/* Workers, and what starts or ends processes. Returns false if the event is of a process. */
+/* Handles events of workers and events that start or end processes. Returns false for the other
+ * events, which a process must handle. */
 static bool happen_in_world(struct world *w, const struct event *e) {
     struct sim_node *n = e->node >= 0 ? &w->nodes[e->node] : NULL;
     switch ((int) e->type) {
@@ -91,7 +92,7 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     }
 }
 
-/* Events for a former life of a process are void. */
+/* Handles one event. An event for a process that has ended since is ignored. */
 static void happen(struct world *w, const struct event *e) {
     if (happen_in_world(w, e)) return;
     if (e->host != NULL) {
@@ -103,7 +104,8 @@ static void happen(struct world *w, const struct event *e) {
     if (n->up && n->inc == e->inc) happen_at_node(w, n, e);
 }
 
-/* A timer that is set to the past for ever, or two machines that call each other. */
+/* Fails if too many events occur at the same moment: a timer is set to the past again and again, or
+ * two state machines send each other messages without end. */
 static void check_time_passes(struct world *w, int64_t now) {
     w->events_now = now == w->now ? w->events_now + 1 : 0;
     if (w->events_now > EVENTS_NOW_MAX) world_violation(w, "time stands still");

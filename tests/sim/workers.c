@@ -11,9 +11,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* What a worker does by itself, or because it was told something. */
+/* Things that a worker does by itself or in reaction to a packet, each at a time of its own. */
 enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE };
-/* What it reports to its agent. */
+/* The packets that a worker sends to its agent. */
 enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
 
 static struct sim_worker *at(struct sim_node *n, int worker) { return &n->workers[worker]; }
@@ -165,7 +165,7 @@ static void draw_habits(struct world *w, struct sim_worker *k) {
     }
 }
 
-/* The workers of a node end at about the same time. */
+/* Draws when and how the workers of a node end in this round; all end at about the same time. */
 static void draw_fate(struct sim_node *n) {
     struct world *w = n->w;
     n->fate_at = w->now + 20 + rnd(w, 6000);

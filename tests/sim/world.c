@@ -1,5 +1,5 @@
-/* Clock, randomness and events. The queue is a heap by (time, order of pushing), so that a seed
- * always gives the same schedule. */
+/* The clock, the random numbers and the queue of events. The queue is a heap ordered by time and,
+ * for equal times, by the order of pushing, so that a seed always gives the same schedule. */
 #include "tests/sim/world.h"
 
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 /* ---- telling ---- */
 
 void world_violation(struct world *w, const char *fmt, ...) {
-    if (w->failed) return; /* the first one counts */
+    if (w->failed) return; /* only the first failed check is reported */
     w->failed = true;
     (void) printf("seed %" PRIu64 ": at %" PRId64 " ms: ", w->seed, w->now);
     va_list ap;

@@ -1,16 +1,16 @@
-/* The simulated world of one job: a virtual clock, a queue of events, and everything that lives in
- * it.
+/* The simulated world of one job: a virtual clock, a queue of events, and the simulated nodes,
+ * hosts, workers and connections.
  *
  *     world.c     clock, randomness, the queue of events, processes that are stopped or cut off
  *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
  *     hosts.c     processes that host a coordinator (the real one, behind real sessions)
  *     nodes.c     nodes: the real member and the real node policy (agent/node)
  *     workers.c   workers: small models of programs with real pages
- *     faults.c    what goes wrong
- *     checks.c    what must hold nevertheless
+ *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
+ *     checks.c    the invariants that must hold in spite of all faults
  *
  * All times are milliseconds. Each node and each host has a clock of its own, which has another
- * origin and runs up to 2 % fast or slow; `now` is the world's. */
+ * origin and runs up to 2 % fast or slow; `now` is the time of the world's clock. */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
@@ -29,7 +29,7 @@
 
 #define NODES_MAX   7
 #define WORKERS_MAX 3
-#define HOSTS_MAX   2 /* at one time: an old coordinator and its successor */
+#define HOSTS_MAX   2 /* hosts that exist at the same time: an old coordinator and its successor */
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
@@ -44,7 +44,7 @@
 #define KILL_TIME   5    /* longest time to die of SIGKILL, or of the agent's death */
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* longest notice of a change */
-#define NEEDS_MAX   400  /* longest time that workers ask for beyond it */
+#define NEEDS_MAX   400  /* longest time that workers request in addition to the notice */
 #define DUMP_TIME   50   /* longest time to write a flight record */
 
 /* ---- events ---- */
@@ -111,11 +111,11 @@ struct conn {
     int node, node_inc;
     struct host *host;
     int host_id;
-    bool connected, failed;    /* the node was told so */
+    bool connected, failed;    /* the node has received EV_CONNECTED, or an error */
     bool node_open, host_open; /* this end has not closed yet */
-    bool fin_sent;             /* by the host, which still reads */
-    bool is_reset;             /* nothing that is under way arrives */
-    bool hung_up_by_lease;     /* the coordinator gave the node up */
+    bool fin_sent;             /* the host has closed its sending side, but still reads */
+    bool is_reset;             /* the connection was reset: bytes under way do not arrive */
+    bool hung_up_by_lease;     /* the coordinator closed it because the node's lease ended */
     int64_t last_arrival[2];
     struct host_session session; /* the host's end */
     int64_t session_timer_at;
@@ -195,7 +195,7 @@ struct sim_node {
     uint32_t failures;     /* workers of this round that ended badly without our signal */
     bool failed_told, gave_notice;
     int64_t notice_until;
-    int64_t answer;        /* to the last change; -2: none in this round */
+    int64_t answer;        /* the node's answer to the last change; -2: no answer in this round */
 };
 
 /* ---- what the checks remember ---- */
@@ -211,14 +211,14 @@ struct round_record {
     unsigned succeeded;              /* bits by group rank */
 };
 
-/* A node that waited when a round was formed. */
+/* A node that was waiting for a round at the moment when the coordinator formed one. */
 struct candidate {
     int node, inc;
     int64_t kept_rank; /* its rank in the round before; -1: it was not in it */
     int64_t rank;      /* its rank now; -1: it was left out */
 };
 
-/* What became known of one change. */
+/* What the checks have recorded about one change. */
 struct change_record {
     int host_id;
     uint64_t id, step; /* step 0: not agreed yet */

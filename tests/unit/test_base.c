@@ -1,4 +1,5 @@
-/* base/: parsing is strict, buffers grow and shrink, error text is assembled in order. */
+/* Tests of base/: strict parsing, growing buffers, splitting bytes into frames, and error texts to
+ * which callers prepend context. */
 #include "base/address.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -59,7 +60,8 @@ START_TEST(test_buffer) {
 }
 END_TEST
 
-/* A frame: one digit n, then n bytes. The letters are recorded; 'x' stops the loop. */
+/* Handles a frame of the test's own format: one digit n, then n bytes. It records the bytes; a
+ * frame that begins with 'x' makes it return an error, which stops the loop. */
 static int64_t take_frame(void *arg, const char *data, size_t len) {
     size_t n = (size_t) (data[0] - '0');
     if (len < n + 1) return 0;
@@ -74,11 +76,11 @@ START_TEST(test_take_frames) {
     ck_assert_int_eq(cr_buffer_append(&b, "2ab1c3de", 8), 0);
     ck_assert_int_eq(cr_buffer_take_frames(&b, take_frame, &got), 0);
     ck_assert_int_eq(memcmp(got.data, "abc", got.len), 0);
-    ck_assert_int_eq(memcmp(b.data, "3de", b.len), 0); /* waits for its last byte */
+    ck_assert_int_eq(memcmp(b.data, "3de", b.len), 0); /* the incomplete frame stays */
     ck_assert_int_eq(cr_buffer_append(&b, "f1x1g", 5), 0);
     ck_assert_int_eq(cr_buffer_take_frames(&b, take_frame, &got), -EPROTO);
     ck_assert_int_eq(memcmp(got.data, "abcdef", got.len), 0);
-    ck_assert_uint_eq(b.len, 0); /* what followed the bad frame is gone */
+    ck_assert_uint_eq(b.len, 0); /* the bytes after the bad frame were dropped */
     cr_buffer_done(&got);
 }
 END_TEST

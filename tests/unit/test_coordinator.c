@@ -1,5 +1,6 @@
-/* The coordinator's rules one by one, on a virtual clock: when a round forms and with whom, which
- * ranks stay, what a failure costs, and which node is sent what at the end. */
+/* Tests of the coordinator's rules on a virtual clock: when it forms a round and of which nodes,
+ * which ranks stay the same, which failures cost a restart, and which messages it sends to which
+ * node at the end. */
 #include "base/clock.h"
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one node was sent: counts, and the last message of each kind. */
+/* The messages that the coordinator has sent to one node: counts, and the last of each kind. */
 struct peer {
     struct coordinator_seat *seat;
     int rounds, stops, ends, refused, hung_up;
@@ -116,7 +117,7 @@ static void lose(struct peer *p) {
     p->seat = NULL;
 }
 
-/* Lets time pass, waking the coordinator exactly when it asks to be woken. */
+/* Advances the virtual clock and calls coordinator_tick() at each deadline of the coordinator. */
 static void pass(int64_t ms) {
     int64_t end = now + ms;
     while (coordinator_deadline(c) <= end) {
@@ -227,7 +228,7 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     ck_assert_uint_eq(b.round.restart_count, 1);
     ck_assert_uint_eq(b.round.round, 1);
     ck_assert_uint_eq(a.round.master_port, 7002); /* a store of its own */
-    say(&a, RDZV_FAILED, 0); /* about a round that is over */
+    say(&a, RDZV_FAILED, 0); /* round 0 is over: this costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
@@ -237,8 +238,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
 }
 END_TEST
 
-/* FAILED of two nodes cross on the way: the second one is about a round that is over already, even
- * though the budget could pay for it. */
+/* Two nodes send FAILED for the same round. The first message ends the round, so the second one,
+ * which arrives after that, must not be charged, although the budget would allow it. */
 START_TEST(two_failures_in_one_round_cost_one_restart) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(3, 3, 5);
@@ -274,7 +275,8 @@ START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
 }
 END_TEST
 
-/* Without STOP its node would wait for the end of a job that goes on without it. */
+/* If the coordinator did not send STOP to the node that succeeded, this node would wait for the end
+ * of the job while the other nodes go on to the next round. */
 START_TEST(a_node_that_succeeded_is_stopped_with_the_others) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 1);
@@ -394,7 +396,7 @@ START_TEST(after_a_failure_the_spare_stays_the_spare) {
     join(&second_spare, "00");
     say(&b, RDZV_FAILED, 0);
     say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds + spare.rounds, 1); /* b may come back: it is waited for */
+    ck_assert_int_eq(a.rounds + spare.rounds, 1); /* no new round yet: b may come back */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds + b.rounds, 4);
     ck_assert_int_eq(spare.rounds + second_spare.rounds, 0);
@@ -554,7 +556,7 @@ START_TEST(a_coordinator_that_was_stopped_gives_up_no_node) {
     ck_assert_int_eq(a.hung_up + b.hung_up + a.stops + b.stops, 0);
     now += 1000; /* both are over the lease: suspected */
     coordinator_tick(c, now);
-    now += 3600000; /* stopped again between the two looks */
+    now += 3600000; /* the process is stopped again between the two ticks */
     coordinator_tick(c, now);
     ck_assert_int_eq(a.hung_up + b.hung_up, 0);
 }
@@ -641,7 +643,8 @@ START_TEST(fixed_ranks_do_not_depend_on_the_order_of_joining) {
 }
 END_TEST
 
-/* The only node of that round would have the group rank 65535. */
+/* Fixed ranks with an elastic node count must be refused: the only node of a round of one could
+ * have the group rank 65535. */
 START_TEST(fixed_ranks_need_one_number_of_nodes) {
     struct peer a = {0}, b = {0};
     setup(1, 65536, 0);
@@ -1011,7 +1014,7 @@ START_TEST(a_failure_or_a_loss_takes_precedence) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ready(&a); /* of a change that has ended */
+    ready(&a); /* READY for a change that has ended already is ignored */
     say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
     ck_assert_uint_eq(a.round.restart_count, 1);
     ck_assert_uint_eq(a.round.group_world_size, 3);

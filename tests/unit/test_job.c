@@ -1,5 +1,6 @@
-/* From a command line and an environment to the job: every grammar, every default, every rule that
- * torchrun has about them, with a world of our own. */
+/* Tests of job_build(): from a command line and environment variables to the job, with every
+ * grammar, every default and every rule of torchrun. A job_world of the test's own replaces the
+ * environment and the machine. */
 #include "launcher/job.h"
 #include "launcher/values.h"
 #include "tests/lib/run_suite.h"
@@ -70,7 +71,8 @@ static struct options o;
 static struct job job;
 static struct cr_error err;
 
-/* Parsing reorders argv, and `o` points into it: it is copied to where it may change and stays. */
+/* Builds a job from `argv`. Parsing reorders argv and `o` points into it, so argv is first copied
+ * to a static array. */
 static int build(const char *const *argv) {
     static const char *kept[32];
     size_t n = 0;
@@ -185,7 +187,7 @@ START_TEST(worker_counts) {
     FAILS("CUDA is not available", "--nproc-per-node=gpu");
     WITH_ENV("CUDA_VISIBLE_DEVICES=-1");
     FAILS("CUDA_VISIBLE_DEVICES='-1' leaves no GPU", "--nproc-per-node=gpu");
-    gpu_status = -ENODEV; /* a broken driver must not become "train on CPUs" */
+    gpu_status = -ENODEV; /* with a broken driver, "auto" must fail instead of using CPUs */
     FAILS("broken driver", "--nproc-per-node=auto");
     FAILS("no XPU found", "--nproc-per-node=xpu");
     FAILS("'foo' is not a number of workers", "--nproc-per-node=foo");

@@ -1,5 +1,5 @@
-/* The member's rules on a virtual clock: keeping alive, being cut off, connecting again, giving
- * up. */
+/* Tests of the member's rules on a virtual clock: when it sends keep-alives, what it does when it
+ * is cut off from the coordinator, when it connects again, and when it gives up. */
 #include "base/clock.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/rendezvous.h"
@@ -130,8 +130,9 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
 }
 END_TEST
 
-/* The coordinator counts from when it received the beat, so this end must count from no later
- * moment: else the workers could still run when their ranks start elsewhere. */
+/* The coordinator counts a lease from the moment when it received the beat. The member must count
+ * from an earlier moment, when it sent the beat; otherwise its workers could still run when the
+ * coordinator starts their ranks on another node. */
 START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);

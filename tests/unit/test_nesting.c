@@ -1,4 +1,5 @@
-/* Which cruns may run inside which, in a /proc of our own. */
+/* Tests of nesting_check(): which cruns may run inside which. The test writes a /proc of its own
+ * with made-up processes. */
 #include "launcher/nesting.h"
 #include "tests/lib/run_suite.h"
 
@@ -34,7 +35,7 @@ static void write_text(const char *process, const char *name, const char *text, 
     write_bytes(path, text, len);
 }
 
-/* A process; `argv` is a literal with its NULs. */
+/* Adds a process to the made-up /proc; `argv` is a string literal with NULs between the words. */
 #define PROCESS(pid, parent, exe, comm, cwd, argv)                                                 \
     process(pid, parent, exe, comm, cwd, argv, sizeof(argv))
 
@@ -134,7 +135,7 @@ START_TEST(what_cannot_be_read_is_no_crun) {
     write_text("self", "stat", "", 0);
     ck_assert_int_eq(check(), 0);
     ck_assert_int_eq(nesting_check("nowhere", "pkg", &err), 0);
-    PROCESS("self", 30, "crun", "crun", "here", "crun\0a"); /* a circle, by pids used again */
+    PROCESS("self", 30, "crun", "crun", "here", "crun\0a"); /* the parents form a circle */
     PROCESS("30", 30, "sh", "sh", "here", "sh");
     ck_assert_int_eq(check(), 0);
 }

@@ -1,6 +1,6 @@
-/* What one node decides, told as stories: something happens, and the node asks for exactly these
- * actions in this order. The pages of the workers are real ones, in plain memory; time is a
- * number. */
+/* Tests of the node policy (agent/node): after each event, the node must request exactly the
+ * expected actions in the expected order. The workers' pages are real ones in plain memory; time is
+ * a variable of the test. */
 #include "agent/node/node.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static struct fixture {
     int64_t now;
     struct channel_page pages[WORKERS];
     bool has_channel[WORKERS], is_dead[WORKERS], step_on_send[WORKERS];
-    uint32_t cannot_start; /* the first so many fresh workers do not start */
+    uint32_t cannot_start; /* how many of the next new workers fail to start */
     struct cr_buffer asked;
 } f;
 
@@ -87,7 +87,7 @@ static bool do_is_dead(void *arg, uint32_t w) {
     return f.is_dead[w];
 }
 
-/* A worker that is quick makes a step just before the announcement reaches it. */
+/* Simulates a fast worker: it makes a step just before it receives the announcement. */
 static int do_send_packet(void *arg, uint32_t w, const struct channel_packet *p) {
     static const char *const names[] = {"CHANGE", "STOP_AT", "OVER"};
     (void) arg;
@@ -141,7 +141,7 @@ static const struct node_actions actions = {
     .notice = do_notice, .change_answer = do_change_answer, .change_ready = do_change_ready,
     .finish = do_finish, .log = do_log};
 
-/* The node asked for exactly this since the last look. */
+/* Asserts that the node has requested exactly these actions since the last ASKED(). */
 #define ASKED(text)                                                                                \
     do {                                                                                           \
         ck_assert_str_eq(f.asked.len > 0 ? f.asked.data : "", text);                               \
@@ -192,7 +192,7 @@ static void agreed_step_is(uint64_t id, uint64_t step) {
     node_change_at(&f.node, f.now, id, step, 4000);
 }
 
-/* Worker `w` counts steps and has made so many. */
+/* Sets the page of worker `w` to a count of `step` steps. */
 static void is_at_step(uint32_t w, uint64_t step) {
     f.has_channel[w] = true;
     f.pages[w].step = step;
@@ -211,7 +211,7 @@ static void running(void) {
     ASKED("start 0 1 2");
 }
 
-/* Round 0 is over, all workers are gone but worker 0, which is parked. */
+/* Brings the node to this state: round 0 is over, worker 0 is parked, all others have ended. */
 static void one_is_parked(void) {
     running();
     can_rejoin(0);

@@ -1,5 +1,5 @@
-/* The command line's grammar: spellings, prefixes, values, "--", variables, and what each mistake
- * is answered with. */
+/* Tests of options_parse(): spellings, prefixes, values, "--", environment variables, and the error
+ * text for each kind of mistake. */
 #include "launcher/options.h"
 #include "tests/lib/run_suite.h"
 
@@ -31,7 +31,8 @@ static const char *lookup(void *arg, const char *name) {
 static struct options o;
 static struct cr_error err;
 
-/* `o` points into argv, so it is copied to where it outlives the caller's expression. */
+/* Parses `argv`. `o` will point into argv, so argv is first copied to a static array, which
+ * outlives the caller's compound literal. */
 static int parse(const char *const *argv) {
     static const char *kept[32];
     size_t n = 0;

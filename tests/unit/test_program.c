@@ -1,4 +1,5 @@
-/* What is executed, for every kind of thing that a user may name, in a folder of our own. */
+/* Tests of program_resolve(): what is executed for each kind of file that a user may give as
+ * PROGRAM. The test creates such files in a temporary folder. */
 #include "launcher/program.h"
 #include "tests/lib/run_suite.h"
 
@@ -122,7 +123,8 @@ START_TEST(executables) {
 }
 END_TEST
 
-/* To execute them would start crun again, and so on without end. */
+/* Scripts whose #! line names the launcher must be run by Python: executing them would start crun
+ * again and again without end. */
 START_TEST(scripts_that_start_the_launcher) {
     static const char *const heads[] = {
         "#!/usr/bin/env crun\n", "#!/usr/bin/env torchrun\n", "#! /usr/local/bin/torchrun\n",
@@ -264,7 +266,7 @@ START_TEST(modes) {
     ck_assert_int_eq(RESOLVE("train.py", .run_path = 1, .no_python = 1, .module = 1), 0);
     ck_assert_str_eq(p.argv[1], "-u");
     ck_assert_str_eq(p.argv[2], "-c");
-    ck_assert_ptr_null(strchr(p.argv[3], '$')); /* it goes through the argument template */
+    ck_assert_ptr_null(strchr(p.argv[3], '$')); /* the agent would expand a '$' in an argument */
     ck_assert_str_eq(p.argv[4], "train.py");
     ck_assert_str_eq(p.argv[5], "a");
     ck_assert_int_lt(RESOLVE("absent.py", .run_path = 1), 0);

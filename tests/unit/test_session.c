@@ -1,5 +1,6 @@
-/* Both ends of a session on a virtual clock: greeting, versions, epochs, time limits, broken
- * bytes. The transport is this test: it moves bytes from one `out` to the other end by hand. */
+/* Tests of both ends of a session on a virtual clock: greeting, versions, epochs, time limits,
+ * malformed bytes. There is no network: the test itself copies the bytes from the `out` buffer of
+ * one end to the other end. */
 #include "base/clock.h"
 #include "rendezvous/protocol/protocol.h"
 #include "tests/lib/run_suite.h"
@@ -157,7 +158,8 @@ static void node_sends(enum rdzv_message_type type) {
     ck_assert_int_eq(member_session_send(&node, &m), 0);
 }
 
-/* The message that the host sends next; consumed. Texts point into `kept`. */
+/* Removes the next message that the host has sent from its output and returns it. The texts of the
+ * message point into `kept`. */
 static struct rdzv_message host_sent(void) {
     static char kept[RDZV_FRAME_MAX];
     struct rdzv_message m;

@@ -1,4 +1,5 @@
-/* The worker group's policy: every state meets every event, and nothing is lost whatever the order. */
+/* Tests of the worker group's policy: every event in every state, first in fixed scenes, then in
+ * random orders. */
 #include "agent/node/worker_group.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
@@ -10,7 +11,7 @@
 #define STOP_MS     30000
 #define SHUTDOWN_MS 7000
 
-/* One step of a story: an event, and what the group must be and do after it. */
+/* One step of a test: an event, and the state and the actions of the group that must follow. */
 struct scene {
     enum group_event_type event;
     uint32_t count;
@@ -175,7 +176,7 @@ START_TEST(test_a_parked_worker_is_there_in_the_next_round) {
 }
 END_TEST
 
-/* Parked in JOINING when the job ends: there is somebody to stop. */
+/* When the job ends while the group is in JOINING, parked workers are alive and must be stopped. */
 START_TEST(test_parked_workers_are_stopped_at_the_end) {
     PLAY(GROUP_FAILED, START, ONE_BAD, {E(PARKED), 0, 0, GROUP_STOPPING, {0}}, JOIN,
          {E(END_FAILED), 0, 0, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
@@ -191,7 +192,8 @@ START_TEST(test_a_broken_round_is_a_failure) {
 }
 END_TEST
 
-/* Both ended with status 0 for the change: that is no success of the job. */
+/* Workers that end with status 0 because of a change have not completed their program, so the group
+ * must not report success. */
 START_TEST(test_making_way_is_no_success) {
     PLAY(GROUP_GOES_ON, START, {E(EXIT_READY), 0, 0, GROUP_RUNNING, {0}},
          {E(EXIT_READY), 0, 0, GROUP_RUNNING, {0}},
@@ -253,7 +255,7 @@ static void feed(struct model *m, enum group_event_type type, uint32_t count, in
     if (a.join) ck_assert(m->living == 0 && !m->over && !m->ending_nursery);
     if (a.finish) ck_assert(m->living + m->parked == 0 && m->g.ending != GROUP_GOES_ON);
     if (a.start) {
-        m->living = count; /* parked ones included: the round is handed to them */
+        m->living = count; /* parked workers, too: they take part in the new round */
         m->parked = 0;
         m->told = m->stop_told = 0;
         if (draw(m, 20) == 0) {
