@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The disk of the log files, or the one to which the console is redirected, is full. crun must print
-one warning and go on with the job, and the other files and the console must get every line."""
+"""The disk of the log files, or the one to which the console is redirected, is full. crun must
+print one warning and go on with the job, and the outputs that are not on it must get every line."""
 import pathlib
 import resource
 import subprocess

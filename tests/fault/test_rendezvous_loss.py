@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Nodes are lost: killed, stopped, cut off by a silent network, or disturbed by a network that loses
-packets. Other tests check which node hosts when every host has an address of its own."""
+"""Nodes are lost: killed, stopped, cut off by a silent network, or disturbed by a network that
+loses packets. Other tests check which node hosts when every host has an address of its own."""
 import pathlib
 import signal
 import sys
