@@ -105,8 +105,8 @@ def test_ipv6_is_written_as_it_is_given(tmp):
 
 
 def test_closed_standard_files(tmp):
-    """If crun-store starts with closed stdin, stdout or stderr, its sockets must not get the
-    descriptors 0 to 2, because libuv would abort."""
+    """If crun-store starts with closed stdin and stdout, its sockets must not get the
+    descriptors 0 and 1, because libuv would abort."""
     server = subprocess.Popen(["sh", "-c",
                                '"$0" serve --host 127.0.0.1 --port 0 <&- >&- & echo $!; wait $!',
                                CRUN_STORE], stdout=subprocess.PIPE, text=True)
