@@ -1,4 +1,4 @@
-/* The smallest program with a process group: all ranks get the sum of their numbers.
+/* The smallest program with a process group: every rank gets the sum of all ranks' numbers.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/all_reduce */
 #include <crunrt.h>

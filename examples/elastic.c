@@ -1,13 +1,13 @@
-/* A job whose processes survive: workers die and nodes come and go, and the other workers keep what
- * they have in memory.
+/* A job whose processes survive failures: when a worker dies, or a node joins or leaves, the other
+ * workers keep their memory and continue.
  *
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200 --kill 1@50
  *
  * Each step adds one all-reduced vector to the model. After a failure or a change the ranks make a
- * new group and take over the model of the rank that has made most steps. A newly started process
- * gets the model in this way too, so no file is needed as long as one rank survives. A rank of a
- * node that leaves (SIGUSR1 to crun) has nothing to save, because the other ranks have the same
+ * new group and copy the model of the rank that has made most steps. A newly started process gets
+ * the model in the same way, so no checkpoint file is needed as long as one rank survives. When a
+ * node leaves (SIGUSR1 to crun), its ranks need not save, because the other ranks have the same
  * model. */
 #include <crunrt.h>
 
@@ -23,11 +23,11 @@
 struct job {
     crunrt *rt;
     crunrt_group *world;
-    int64_t step, last; /* steps made; steps to make */
+    int64_t step, last; /* number of steps made; number of steps to make in all */
     double model[SIZE];
     int pace_ms, kill_rank, start_anew;
     int64_t kill_step;
-    int rounds; /* in which this process has taken part */
+    int rounds; /* number of rounds in which this process has taken part */
 };
 
 static int complain(const char *what) {
@@ -36,7 +36,7 @@ static int complain(const char *what) {
 }
 
 /* Copies the model of the rank that has made most steps to all ranks. On failure this rank's model
- * does not change. */
+ * is unchanged. */
 static int take_over(struct job *j) {
     int n = crunrt_group_size(j->world), best = 0;
     double model[SIZE];
@@ -76,7 +76,8 @@ static void die_if_asked(const struct job *j) {
     if (crunrt_restart_count(j->rt) == 0) (void) raise(SIGKILL);
 }
 
-/* Makes steps. 0: all steps are made; 1: a failure or a change has ended the round. */
+/* Makes steps. Returns 0 if all steps are made, or 1 if a failure or a change has ended the round.
+ */
 static int run_round(struct job *j) {
     crunrt_change change = CRUNRT_CHANGE_INIT;
     int rc = crunrt_group_new(j->rt, NULL, &j->world);
@@ -98,7 +99,7 @@ static int run_round(struct job *j) {
         (void) printf("rank %d: stops after step %lld: %s\n", crunrt_rank(j->rt),
                       (long long) j->step, change.reason);
     } else if (rc < 0) {
-        (void) complain("goes on without this round");
+        (void) complain("this round has failed");
     }
     crunrt_group_destroy(j->world);
     j->world = NULL;

@@ -1,4 +1,4 @@
-/* Prints the rank of each worker. Uses the store, and no process group.
+/* Prints the rank of each worker. It uses the job's store, but no process group.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/hello */
 #include <crunrt.h>

@@ -1,4 +1,4 @@
-/* Workers without a launcher: this program starts four copies of itself that meet in one group.
+/* Workers without a launcher: this program forks four copies of itself, which form one group.
  *
  *     build/examples/spawn */
 #include <crunrt.h>

@@ -1,4 +1,5 @@
-/* Groups of some of the ranks: the even and the odd ranks compute a sum each, at the same time.
+/* Groups of some of the ranks: the even ranks and the odd ranks each compute a sum, at the same
+ * time.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/subgroups */
 #include <crunrt.h>
@@ -24,8 +25,8 @@ int main(void) {
         o.name = parity == 0 ? "evens" : "odds";
         o.ranks = ranks;
         for (int r = parity; r < size; r += 2) ranks[o.rank_count++] = r;
-        /* All ranks make all groups, in the same order. A rank that is not in the list gets NULL.
-         * */
+        /* Every rank makes every group, in the same order. A rank that is not in the list gets
+         * NULL. */
         must(crunrt_group_new(rt, &o, &group), "make a group");
         if (group == NULL) continue;
         int sum = rank;

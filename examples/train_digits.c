@@ -3,13 +3,14 @@
  *     crun --standalone --nproc-per-node=4 --max-restarts=1 \
  *         build/examples/train_digits --checkpoint digits.ckpt --crash-at 150
  *
- * Every rank has the whole network. It computes the gradient of its share of each mini-batch, the
- * group adds up the gradients, and every rank makes the same step. Every few steps rank 0 writes a
- * checkpoint. After a failure all ranks are started again and resume from the last checkpoint.
+ * Every rank has a copy of the whole network. Each rank computes the gradient of its share of each
+ * mini-batch, an all-reduce adds the gradients, and every rank updates its weights in the same way.
+ * Every few steps rank 0 writes a checkpoint. After a failure all ranks are started again and
+ * resume from the last checkpoint.
  *
  * The images of step N depend only on N, and the all-reduce adds in the same order in every run. So
- * with the same number of ranks a run that crashed ends with exactly the weights of a run that did
- * not: the hash in the last line is the same. */
+ * with the same number of ranks, a run with a crash ends with exactly the same weights as a run
+ * without one. The hash in the last line of the output shows this. */
 #include <crunrt.h>
 
 #include <errno.h>
@@ -29,11 +30,11 @@ enum { HELD_OUT_COUNT = (IMAGE_COUNT + HELD_OUT_EVERY - 1) / HELD_OUT_EVERY };
 enum { TRAIN_COUNT = IMAGE_COUNT - HELD_OUT_COUNT };
 
 struct image {
-    float pixels[PIXELS]; /* 0 … 1 */
+    float pixels[PIXELS]; /* brightness, 0 … 1 */
     int digit;
 };
 
-/* All weights in one block of memory, for one all-reduce and one write(). */
+/* All weights in one block of memory, so that one all-reduce and one write() handle all of them. */
 struct network {
     float w1[HIDDEN][PIXELS], b1[HIDDEN];
     float w2[DIGITS][HIDDEN], b2[DIGITS];
@@ -72,7 +73,8 @@ static FILE *open_data(const char *path) {
     if (path != NULL) return fopen(path, "r");
     FILE *f = fopen("examples/data/digits.csv", "r");
     if (f != NULL) return f;
-    char beside[PATH_MAX + 64]; /* build/examples/train_digits -> examples/data */
+    /* path of examples/data relative to the program in build/examples */
+    char beside[PATH_MAX + 64];
     ssize_t n = readlink("/proc/self/exe", beside, PATH_MAX);
     if (n < 0) return NULL;
     beside[n] = '\0';
@@ -106,7 +108,8 @@ static void load_data(const char *path) {
 
 /* ---- random numbers ----
  *
- * A function of their number, so that a restart needs no generator's state. */
+ * mix(n) returns the n-th random number as a function of n alone, so a checkpoint need not contain
+ * a generator's state. */
 
 static uint64_t mix(uint64_t x) {
     x += UINT64_C(0x9e3779b97f4a7c15);
@@ -115,7 +118,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* The order of the images in one pass over them. */
+/* Computes the order of the images in one epoch, which depends on the epoch's number alone. */
 static void shuffle(uint64_t epoch, uint16_t order[TRAIN_COUNT]) {
     for (int i = 0; i < TRAIN_COUNT; i++) order[i] = (uint16_t) i;
     for (int i = TRAIN_COUNT - 1; i > 0; i--) {
@@ -204,8 +207,8 @@ static uint64_t hash_weights(const struct network *net) { /* FNV-1a */
 struct checkpoint {
     char magic[8]; /* "digits-1" */
     uint32_t world_size, weights;
-    uint64_t step; /* steps made */
-    uint64_t hash; /* of net */
+    uint64_t step; /* number of steps made so far */
+    uint64_t hash; /* hash_weights() of `net`, to detect a damaged file */
     struct network net;
 };
 
@@ -221,7 +224,8 @@ static void save_checkpoint(const char *path, const struct checkpoint *c) {
     }
 }
 
-/* 1: read; 0: there is no checkpoint. A damaged checkpoint is an error. */
+/* Returns 1 if it has read the checkpoint, 0 if there is none. A damaged checkpoint ends the
+ * program. */
 static int load_checkpoint(const char *path, struct checkpoint *c, int world_size) {
     int fd = open(path, O_RDONLY);
     if (fd < 0 && errno == ENOENT) return 0;
@@ -231,12 +235,11 @@ static int load_checkpoint(const char *path, struct checkpoint *c, int world_siz
     if (n != (ssize_t) sizeof(*c) || memcmp(c->magic, "digits-1", 8) != 0 ||
         c->weights != WEIGHTS || c->hash != hash_weights(&c->net)) {
         fail_at("read the checkpoint", path,
-                "it is damaged or of another program; remove it to start anew");
+                "it is damaged or of another program; remove it to start from step 0");
     }
     if (c->world_size != (uint32_t) world_size) {
         printf("the checkpoint was written by %u ranks, now there are %d: the result will differ "
-               "in its "
-               "last bits\n",
+               "in its last bits\n",
                c->world_size, world_size);
     }
     return 1;
@@ -256,7 +259,8 @@ static void must(int rc, const char *what) {
     if (rc < 0) fail(what, crunrt_last_error());
 }
 
-/* Rank 0 reads the checkpoint and broadcasts it. */
+/* Sets the first weights: rank 0 reads the checkpoint, or makes initial weights, and broadcasts
+ * them. */
 static void start_or_resume(struct training *t) {
     int resumed = 0;
     if (t->rank == 0) {
@@ -280,8 +284,8 @@ static void crash_if_asked(const struct training *t, long step) {
     (void) raise(SIGKILL);
 }
 
-/* One step of mini-batch gradient descent: the gradient of this rank's share, the sum over all
- * ranks, the update. */
+/* Makes one step of mini-batch gradient descent: computes the gradient of this rank's share of the
+ * batch, sums it over all ranks, and updates the weights. Returns the batch's mean loss. */
 static float train_step(struct training *t, uint64_t step, const uint16_t order[TRAIN_COUNT]) {
     static struct {
         struct network grad;
@@ -338,13 +342,13 @@ static void report(const struct training *t) {
 static void usage(FILE *to) {
     fprintf(to, "usage: train_digits [options], started by crun\n"
                 "  --steps N             steps of training (600)\n"
-                "  --batch N             images a step, over all ranks (64)\n"
+                "  --batch N             images per step, over all ranks (64)\n"
                 "  --learning-rate X     (0.3)\n"
                 "  --data FILE           the images (examples/data/digits.csv)\n"
                 "  --checkpoint FILE     resume from it, and write it (none)\n"
                 "  --checkpoint-every N  steps between checkpoints (50)\n"
                 "  --crash-at STEP       in the first attempt, kill one rank at this step\n"
-                "  --crash-rank RANK     which one (1)\n");
+                "  --crash-rank RANK     the rank that --crash-at kills (1)\n");
 }
 
 static long number(const char *text, long min, long max) {

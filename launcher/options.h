@@ -51,8 +51,8 @@ extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 
 /* Parses the command line in argv, which it reorders. Returns 0; or -EINVAL, and sets err to a text
- * that names the wrong argument and the remedy. It stops at --help, --version or another option that
- * requests a text: the words after that option are not checked. */
+ * that names the wrong argument and the remedy. It stops at --help, --version or another option
+ * that requests a text: the words after that option are not checked. */
 int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct options *out,
                   struct cr_error *err);
 

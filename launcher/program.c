@@ -198,8 +198,8 @@ static int is_for_python(const char *head, const struct program_request *r) {
     return interpreter != NULL && (is_python(interpreter) || is_launcher(interpreter, r));
 }
 
-/* Reads the first bytes, at most HEAD_MAX, of a regular file into head[] and adds a NUL. Returns the
- * number of bytes, or -1 if the file is not regular or cannot be read. */
+/* Reads the first bytes, at most HEAD_MAX, of a regular file into head[] and adds a NUL. Returns
+ * the number of bytes, or -1 if the file is not regular or cannot be read. */
 static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     struct stat st;
     int is_regular = stat(file, &st) == 0 && S_ISREG(st.st_mode);
@@ -224,8 +224,8 @@ static int fail_mode(const char *program, struct cr_error *err) {
 }
 
 /* Decides by the first bytes whether a file without the suffix .py is executed (ELF, a script for
- * another interpreter, or an unknown binary format) or run by Python. Fails if a file to be executed
- * has no execute permission. */
+ * another interpreter, or an unknown binary format) or run by Python. Fails if a file that would be
+ * executed has no execute permission. */
 static int classify_head(const struct program_request *r, const char *head, size_t len,
                          enum program_kind *kind, struct cr_error *err) {
     const char *program = r->program;

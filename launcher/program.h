@@ -14,8 +14,8 @@
  * A script whose #! line names crun or torchrun is run by Python, because executing it would start
  * crun again.
  *
- * PYTHON is $PYTHON_EXEC; if that is not set, python3 from PATH; if there is none, python. A program
- * that cannot be run is an error here, before any worker starts. */
+ * PYTHON is $PYTHON_EXEC; if that is not set, python3 from PATH; if there is none, python. If the
+ * program cannot be run, this is reported here, before any worker starts. */
 #ifndef LAUNCHER_PROGRAM_H
 #define LAUNCHER_PROGRAM_H
 

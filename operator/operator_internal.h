@@ -12,8 +12,8 @@
 
 extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump;
 
-/* Parses the command's only argument, HOST:PORT, into *out. Returns 0; on error it prints the reason
- * and returns the exit status. */
+/* Parses the command's only argument, HOST:PORT, into *out. Returns 0; on error it prints the
+ * reason and returns the exit status. */
 int operator_read_where(const struct cr_command *command, const struct cr_command_line *line,
                         struct cr_endpoint *out);
 

@@ -1,8 +1,8 @@
 /* crun-agent serve: hosts coordinators and stores until SIGTERM or SIGINT.
  *
  * When it listens, it prints its address as the first line on stdout, so that a script that has
- * given port 0 learns the port, and reports READY=1 to systemd. While no job exists, the process
- * sleeps in one system call: it has no periodic timer. */
+ * given port 0 learns the port, and reports READY=1 to systemd. While it has no jobs, it waits for
+ * events without waking up. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"

@@ -1,9 +1,10 @@
-/* All-reduce on GPUs with NCCL: every rank fills a buffer on its own GPU, and gets the sum of all.
+/* All-reduce on GPUs with NCCL: every rank fills a buffer on its GPU, and gets the sum over all
+ * ranks.
  *
  *     crun --standalone --nproc-per-node=gpu build/examples/all_reduce_gpu
  *
- * The program asks for the backend nccl by name, so on a machine without a GPU it fails with the
- * CUDA error, and does not run on CPUs instead. */
+ * The program requests the backend nccl by name, so on a machine without a GPU it fails with the
+ * CUDA error, and does not fall back to CPUs. */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -28,7 +29,8 @@ static void must_cuda(cudaError_t e, const char *what) {
     if (e != cudaSuccess) fail(what, cudaGetErrorString(e));
 }
 
-/* Sums ranks + 1 of everybody, checks every element. */
+/* Every rank fills its buffer with rank + 1. All-reduces the buffers, and checks every element of
+ * the sum. */
 static void check_sum(crunrt_group *world, float *device, float *host, int rank, int size) {
     for (int i = 0; i < COUNT; i++) host[i] = (float) (rank + 1);
     must_cuda(cudaMemcpy(device, host, COUNT * sizeof(float), cudaMemcpyHostToDevice),
@@ -43,7 +45,8 @@ static void check_sum(crunrt_group *world, float *device, float *host, int rank,
     }
 }
 
-/* Many under way at once: they queue up on the group's stream, the host goes on. */
+/* Starts many all-reduces before it waits for the first: they are queued on the group's stream, and
+ * the CPU does not wait for each. */
 static void overlap(crunrt_group *world, float *device) {
     crunrt_work *works[ROUNDS];
     crunrt_op op = CRUNRT_OP_INIT;
@@ -65,7 +68,8 @@ int main(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";
     must(crunrt_init(NULL, &rt), "start");
-    must(crunrt_group_new(rt, &o, &world), "meet the other ranks"); /* selects the GPU LOCAL_RANK */
+    /* also selects the GPU with the number LOCAL_RANK */
+    must(crunrt_group_new(rt, &o, &world), "meet the other ranks");
     int rank = crunrt_rank(rt), size = crunrt_world_size(rt);
 
     float *device = NULL, *host = malloc(COUNT * sizeof(float));

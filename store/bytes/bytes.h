@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A byte string in memory that belongs to someone else; each function that keeps such a string says
- * how long the memory must live. */
+/* A byte string. The struct does not own the memory, which must stay valid while the struct is in
+ * use. */
 struct store_bytes {
     const void *data; /* may be NULL when len is 0 */
     size_t len;

@@ -49,7 +49,8 @@ static int ask(struct store_client *c, enum store_op question, struct cr_error *
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err) {
     int has = store_server_has(c->handshake, c->known, op);
     if (has >= 0) return has;
-    if (c->broken.code != 0) return 1; /* the call that follows fails with the reason */
+    /* the client is broken, so the call that follows fails with the reason */
+    if (c->broken.code != 0) return 1;
     enum store_op question = store_question(op);
     int rc = ask(c, question, err);
     if (rc >= 0) c->known[question] = rc == 1 ? 1 : -1;

@@ -31,7 +31,8 @@
 
 /* One key that a wait misses. */
 struct store_registration {
-    TAILQ_ENTRY(store_registration) next; /* in the entry's list of waiters, in order of arrival */
+    /* next registration with the same entry, in order of arrival */
+    TAILQ_ENTRY(store_registration) next;
     struct store_entry *entry;            /* NULL once the key has been written */
     struct store_wait *wait;
 };
@@ -51,8 +52,8 @@ struct store_wait {
 
 /* One key that a session watches, by a WATCH request. */
 struct store_watch {
-    LIST_ENTRY(store_watch) next;      /* in the entry's list of watches */
-    SLIST_ENTRY(store_watch) next_own; /* in the session's list of watches */
+    LIST_ENTRY(store_watch) next;      /* next watch of the same entry */
+    SLIST_ENTRY(store_watch) next_own; /* next watch of the same session */
     struct store_entry *entry;
     struct store_session *session;
 };

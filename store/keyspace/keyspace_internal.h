@@ -125,8 +125,8 @@ int store_write_key(struct store_operation *op, struct store_bytes key, struct s
  * freed. */
 int store_write_entry(struct store_operation *op, struct store_entry *e, int rc,
                       struct store_bytes bytes, struct store_value *block);
-/* Makes `v` the value of the entry, without a further reference: the entry takes over the caller's.
- * Answers the waits for the key and sends the change to those that watch it. */
+/* Makes `v` the value of the entry; the caller's reference to `v` becomes the entry's. Answers the
+ * waits for the key and sends the change to the sessions that watch it. */
 void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct store_value *v);
 /* Appends to the value of an entry that has one. */
 int store_write_more(struct store_operation *op, struct store_entry *e, struct store_bytes more);

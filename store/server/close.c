@@ -81,8 +81,9 @@ static void leave_space(struct store_connection *c) {
     if (c->admin) space->admin_count--;
 }
 
-/* Removes the descriptor from the epoll instance, because a descriptor that is handed over stays
- * open; and removes the connection's events from the batch that is being served. */
+/* Removes the descriptor from the epoll instance: if it is handed over it stays open, and its
+ * events would still refer to this connection. Also removes the connection's events from the batch
+ * that is being served. */
 static void stop_watching(struct store_connection *c) {
     struct store_server *server = c->space->server;
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);

@@ -92,7 +92,8 @@ static void *thread_main(void *arg) {
  * process's signals to the program's own threads. */
 static int start_thread(struct store_server *server) {
     if (server->options.no_thread) {
-        server->thread = pthread_self(); /* the caller runs the loop, so calls run directly */
+        /* the thread that will run the loop: call() compares with it */
+        server->thread = pthread_self();
         return 0;
     }
     sigset_t all, before;

@@ -31,11 +31,13 @@ EXPORT const char fake_nccl[] = "fake";
 struct ncclComm {
     struct ncclComm *aborted_before;
     int polls, ops, size, aborted;
-    int is_child, child_polls; /* polls until the child's handle is written */
+    /* child_polls: polls that remain until the child's handle is written */
+    int is_child, child_polls;
     ncclComm_t child, *child_out;
 };
 
-_Atomic(ncclComm_t) fake_last_aborted; /* kept, so that a later use is noticed */
+/* the last aborted communicator; not freed, so that a later use can be detected */
+_Atomic(ncclComm_t) fake_last_aborted;
 
 static int group_depth;
 static pthread_t owner;
@@ -111,7 +113,8 @@ static ncclResult_t init(ncclComm_t *comm, int size, const char *first_id, int i
     note(text);
     owner = pthread_self();
     if (asked("early-error")) {
-        group_depth++; /* as NCCL 2.28 does when its call of cudaGetDevice fails */
+        /* leave a group open, as NCCL 2.28 does when its call of cudaGetDevice fails */
+        group_depth++;
         return ncclUnhandledCudaError;
     }
     *comm = calloc(1, sizeof(**comm));
@@ -134,7 +137,7 @@ EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, 
     return init(comm, n, list[0].internal, ids);
 }
 
-/* NCCL also writes the handle in a thread of its own. */
+/* Writes the handle of a new communicator in a separate thread, as NCCL does. */
 struct gift {
     ncclComm_t *out, child;
 };
@@ -212,7 +215,8 @@ EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     abort_hangs = asked("abort-hang");
     while (asked("abort-hang")) (void) pause();
     comm->aborted = 1;
-    /* keeps all of them, so that a later use is noticed */
+    /* do not free the communicator, but link it to the earlier ones, so that a later use can be
+     * detected */
     comm->aborted_before = atomic_exchange(&fake_last_aborted, comm);
     return ncclSuccess;
 }

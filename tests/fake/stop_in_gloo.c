@@ -1,4 +1,5 @@
-/* A library to be preloaded: it stops the process the first time that Gloo connects or accepts. */
+/* A library for LD_PRELOAD: it stops the process with SIGSTOP when Gloo connects or accepts for the
+ * first time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -15,7 +16,7 @@ int connect(int fd, const struct sockaddr *to, socklen_t len) {
     *(void **) &real = dlsym(RTLD_NEXT, "connect");
     int type = 0;
     socklen_t size = sizeof(type);
-    /* Gloo also connects a UDP socket, by which it finds its own address. */
+    /* Only TCP sockets count, because Gloo also connects a UDP socket to find its own address. */
     (void) getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
     if (type == SOCK_STREAM && is_from_gloo(__builtin_return_address(0))) (void) raise(SIGSTOP);
     return real(fd, to, len);

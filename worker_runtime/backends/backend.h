@@ -1,10 +1,10 @@
-/* The table between process groups and their backends. A backend is a module lib/crunrt/<name>.so
- * that exports one struct crunrt_backend with the name `crunrt_backend`. It is loaded when the
- * first group needs it, and stays loaded.
+/* The table of functions through which a process group uses its backend. A backend is a module
+ * lib/crunrt/<name>.so that exports one struct crunrt_backend with the name `crunrt_backend`. The
+ * module is loaded when the first group needs it, and stays loaded.
  *
- * A backend only connects ranks, runs a described operation within a timeout, and aborts. The group
+ * A backend has three tasks: connect ranks, run an operation within a timeout, and abort. The group
  * does everything else: it checks arguments, numbers the calls, fills in default timeouts, finds
- * out which ranks are missing, and keeps track of whether it is broken. */
+ * out which ranks are missing, and records whether it is broken. */
 #ifndef CRUNRT_BACKEND_H
 #define CRUNRT_BACKEND_H
 
@@ -20,82 +20,86 @@ extern "C" {
 
 #define CRUNRT_BACKEND_ABI 5
 
-/* The group's keys in the store, for the backend. All functions return 0 or a negative errno with a
- * text. */
+/* Access to the group's keys in the store. Each function returns 0, or a negative errno and sets
+ * err. */
 struct backend_store {
     void *arg;
     int (*set)(void *arg, const char *key, const void *value, size_t len, struct cr_error *err);
-    /* Waits for the key. The caller frees *value with free(). */
+    /* Waits until the key exists. The caller frees *value with free(). */
     int (*get)(void *arg, const char *key, int64_t timeout_ms, void **value, size_t *len,
                struct cr_error *err);
     int (*wait)(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,
                 struct cr_error *err);
     int (*add)(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err);
     int (*remove)(void *arg, const char *key, struct cr_error *err);
-    /* 0, or -ECONNRESET with a text if another rank has reported that the group failed. */
+    /* Returns 0; or -ECONNRESET, and sets err, if another rank has reported a failure. */
     int (*failed)(void *arg, struct cr_error *err);
 };
 
 struct backend_group {
-    const char *name;   /* for messages */
-    int rank, size;     /* rank -1: this rank is not in the group; only in split() */
-    int64_t timeout_ms; /* of each phase of open() */
-    int device;         /* -1: none was given, and the local rank is not known */
+    const char *name;   /* name of the group in messages */
+    int rank, size;     /* rank -1: this rank is outside the group; possible in split() only */
+    int64_t timeout_ms; /* timeout of each phase of open(), in ms */
+    /* number of the GPU; -1: no device was given, and the local rank is not known */
+    int device;
     void *stream;
-    bool is_foreign;          /* other ranks may be torch.distributed's */
-    const char *bind_address; /* numeric address of this host at which the others reach it */
+    bool is_foreign;          /* other ranks may run torch.distributed, not crunrt */
+    const char *bind_address; /* numeric address of this host at which the other ranks reach it */
     struct backend_store store;
 };
 
 struct backend_call {
-    const crunrt_op *op; /* checked, its timeout filled in */
-    uint32_t seq;        /* number of this call in the group; same on all ranks for a collective */
-    uint32_t signature;  /* the same on ranks that make the same call (kind, type, count …) */
-    size_t element_size; /* bytes */
+    const crunrt_op *op; /* the operation; the group has checked it and filled in its timeout */
+    /* number of this call in the group; for a collective it is the same on all ranks */
+    uint32_t seq;
+    uint32_t signature;  /* hash of kind, type, count …: equal on ranks that make the same call */
+    size_t element_size; /* bytes of one element */
 };
 
 struct crunrt_backend {
     uint32_t abi; /* CRUNRT_BACKEND_ABI */
     const char *name;
 
-    /* Fails if open() could not succeed on this machine whatever the peers do (no GPU, no library),
-     * so that no rank waits first. May be NULL. */
+    /* Fails if open() cannot succeed on this machine whatever the peers do, for example because
+     * there is no GPU. It is called before the group waits for other ranks, so that they do not
+     * wait in vain. May be NULL. */
     int (*probe)(const struct backend_group *group, struct cr_error *err);
 
-    /* Connects all ranks of the group. `group` is borrowed until this returns. */
+    /* Connects all ranks of the group. `group` is valid only until open() returns. */
     int (*open)(const struct backend_group *group, void **state, struct cr_error *err);
 
-    /* Runs one operation to its end. After any failure but -EINVAL and -ENOTSUP the group calls
+    /* Runs one operation to its end. After any failure except -EINVAL and -ENOTSUP the group calls
      * abort(). */
     int (*run)(void *state, const struct backend_call *call, struct cr_error *err);
 
-    /* Runs sends and receives at the same time, to their end. */
+    /* Runs calls[count], all of them sends and receives, at the same time, and returns when all are
+     * done. */
     int (*batch)(void *state, const struct backend_call *calls, size_t count, struct cr_error *err);
 
-    /* Starts an operation. What `call` points to is copied; the buffers are borrowed until the work
-     * is over. Returns what run() returns. */
+    /* Starts an operation. The backend copies what `call` points to; the buffers must stay valid
+     * until the work is over. Returns what run() returns. */
     int (*start)(void *state, const struct backend_call *call, void **work, struct cr_error *err);
 
-    /* Waits until the work is over, at most for timeout_ms (0: does not wait). -EINPROGRESS: it is
-     * not over; else its outcome, on every further call too. */
+    /* Waits until the work is over, but at most timeout_ms (0: does not wait). Returns -EINPROGRESS
+     * if the work is not over; else the work's result, on every further call too. */
     int (*wait)(void *work, int64_t timeout_ms, struct cr_error *err);
 
-    /* Frees a work that is over, or whose group was aborted. */
+    /* Frees a work that is over or whose group has been aborted. */
     void (*release)(void *work);
 
-    /* Ends the connections: peers must notice, and no call may block for long. Afterwards the group
-     * calls only close(). */
+    /* Ends the connections, so that the peers notice it and no running call blocks for long. The
+     * group starts no further operation after this. */
     void (*abort)(void *state);
 
     void (*close)(void *state);
 
-    /* Returns what crunrt_nccl_comm() returns. May be NULL. */
+    /* Returns the handle that crunrt_nccl_comm() returns. May be NULL. */
     void *(*native)(void *state);
 
-    /* Both NULL: this backend cannot split. can_split returns at once whether this rank could take
-     * part in a split of `parent`. split is called on all ranks of `parent` at the same time, while
-     * it has no operation under way; a rank that is not in the group (group->rank -1) gets *state =
-     * NULL. After a failure the group aborts the parent. */
+    /* If both callbacks are NULL, the backend cannot split. can_split() returns at once whether
+     * this rank could take part in a split of `parent`. split() is called on all ranks of `parent`
+     * at the same time, while `parent` has no unfinished operation; on a rank outside the new group
+     * (group->rank -1) it sets *state to NULL. If split() fails, the group aborts the parent. */
     int (*can_split)(void *parent, const struct backend_group *group);
     int (*split)(void *parent, const struct backend_group *group, void **state,
                  struct cr_error *err);

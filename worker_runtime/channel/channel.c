@@ -133,9 +133,10 @@ static int receive_page(struct worker_channel *c, struct cr_error *why) {
         return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
     }
     int rc = receive_welcome(c->fd, &p, &page_fd);
-    if (rc < 0) return cr_fail(why, rc, 
-                                   "reach the agent: it closed the connection or sent a damaged "
-                                   "packet");
+    if (rc < 0) {
+        return cr_fail(why, rc,
+                       "reach the agent: it closed the connection or sent a damaged packet");
+    }
     if (p.type == CHANNEL_REFUSED) {
         return cr_fail(why, -EACCES, "reach the agent: %s", p.text);
     }

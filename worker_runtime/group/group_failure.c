@@ -2,7 +2,10 @@
  * cause.
  *
  * The rank that notices a failure closes its connections, so that its peers notice it and close
- * theirs. Each rank writes what it was doing to the key state/<rank> in the store. If a rank does
+ * theirs. If a backend's peers do not notice that (it has `looks_every_ms`), the rank reports the
+ * failure in the store before it aborts the backend, because an abort may take long.
+ *
+ * Each rank writes what it was doing to the key state/<rank> in the store. If a rank does
  * not write this key within a short grace, it is dead or hangs, and the error texts name it. The
  * key `failure` contains the error of the first rank that failed; the other ranks quote it. After a
  * timeout the ranks also compare their states, because ranks that make different calls wait for
@@ -100,7 +103,8 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
     /* copy the cause, because the calls on the store below may overwrite the text in *err */
     struct cr_error cause = *err;
-    if (g->state != NULL) g->backend->abort(g->state);
+    bool reports_first = g->backend->looks_every_ms > 0;
+    if (g->state != NULL && !reports_first) g->backend->abort(g->state);
     cause.code = rt_pipe_to_reset(cause.code, &cause);
     group_limit_store(g, 0);
 

@@ -1,4 +1,5 @@
-/* The calls of mpi.h, made of libcrunrt's groups. It uses crunrt.h alone, as a program would. */
+/* The calls of mpi.h, implemented with libcrunrt's groups. This file includes only crunrt.h of the
+ * library, as a program would. */
 #pragma GCC visibility push(default)
 #include "worker_runtime/mpi/mpi.h"
 #pragma GCC visibility pop
@@ -12,7 +13,7 @@
 #include <string.h>
 
 struct crunmpi_comm {
-    crunrt_group *group; /* NULL: the world is this process alone */
+    crunrt_group *group; /* the group that communicates; NULL: this process is the only rank */
     int rank, size;
 };
 
@@ -20,7 +21,8 @@ __attribute__((visibility("default"))) struct crunmpi_comm crunmpi_world = {NULL
 static crunrt *runtime;
 static enum { BEFORE_INIT, RUNNING, FINALIZED } state;
 
-/* What MPI's default error handler does: ends the process, and with it the job. */
+/* Ends the process with one line on stderr and an error file, as MPI's default error handler does.
+ * The launcher then ends the job. */
 static _Noreturn void fail(const char *call, const char *why) {
     (void) fprintf(stderr, "crunmpi: %s: %s\n", call, why);
     char message[1200];
@@ -75,7 +77,8 @@ static MPI_Comm checked(MPI_Comm comm, const char *call) {
     return comm;
 }
 
-/* Whether a launcher has started this process: each sets at least one of these. */
+/* Returns whether a launcher has started this process. Each known launcher sets at least one of
+ * these variables. */
 static bool is_launched(void) {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -98,7 +101,8 @@ int MPI_Init(int *argc, char ***argv) {
     must(crunrt_init(NULL, &runtime), "MPI_Init");
     crunmpi_world.rank = crunrt_rank(runtime);
     crunmpi_world.size = crunrt_world_size(runtime);
-    /* gloo: these programs compute on GPUs, but give MPI buffers in host memory. */
+    /* The backend is gloo, because these programs pass only buffers in host memory to MPI, even if
+     * they compute on GPUs. */
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     options.backend = "gloo";
     options.name = "MPI_COMM_WORLD";
@@ -129,7 +133,7 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank) {
 
 /* ---- splitting ---- */
 
-struct part { /* what each rank passes to MPI_Comm_split */
+struct part { /* the arguments that each rank passes to MPI_Comm_split, and its rank */
     int32_t color, key, rank;
 };
 
@@ -140,7 +144,7 @@ static int by_color_key_rank(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Makes the group of ranks[count]. MPI_COMM_NULL on ranks that are not in it. */
+/* Makes the group of ranks[count]. Returns MPI_COMM_NULL on ranks that are not in the list. */
 static MPI_Comm make_group(const int *ranks, int count) {
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     crunrt_group *group = NULL;
@@ -155,8 +159,8 @@ static MPI_Comm make_group(const int *ranks, int count) {
     return comm;
 }
 
-/* Makes one group per colour, in the order of the colours. crunrt_group_new() needs every rank to
- * make every group. Returns this rank's. */
+/* Makes one group per colour, in the order of the colours, on all ranks, because crunrt_group_new()
+ * requires that every rank makes every group. Returns the communicator of this rank's colour. */
 static MPI_Comm make_groups(struct part *parts, int count) {
     int *ranks = malloc((size_t) count * sizeof(*ranks));
     if (ranks == NULL) fail("MPI_Comm_split", "out of memory");
@@ -223,8 +227,8 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm
     return MPI_SUCCESS;
 }
 
-/* The type and count of one rank's part. They are taken from the receiving side, because those of
- * the sending side are not valid with MPI_IN_PLACE. */
+/* The type, count and length in bytes of one rank's part. With MPI_IN_PLACE they are taken from the
+ * receiving side, because those of the sending side are not valid. */
 struct block {
     crunrt_dtype dtype;
     size_t count, bytes;

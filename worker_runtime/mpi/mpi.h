@@ -1,13 +1,13 @@
-/* mpi.h: the few calls of MPI that a program needs if it uses MPI only to start its processes
- * (nccl-tests, llm.c), made of libcrunrt. It is not a full MPI: it has no requests, statuses or
- * derived types.
+/* mpi.h: a small part of MPI, implemented with libcrunrt, for programs such as nccl-tests and llm.c
+ * that use MPI only to start their processes. It has no requests, statuses or derived types.
  *
  *     make MPI=1 MPI_HOME=<prefix>/lib/crunmpi      builds such a program unmodified
  *     crun --nproc-per-node=8 ./all_reduce_perf     starts it
  *
- * Every call returns MPI_SUCCESS. A failure ends the process with one line on stderr and an error
- * file for the launcher's report, as MPI's default error handler does. Counts are in elements.
- * Source: MPI 4.0, the chapters on collectives, groups and environment. */
+ * Every call returns MPI_SUCCESS or does not return: as with MPI's default error handler, a failure
+ * ends the process. Before that it prints one line on stderr and writes an error file for the
+ * launcher's report. Counts are in elements. Source: MPI 4.0, the chapters on collectives, groups
+ * and environment. */
 #ifndef CRUNMPI_MPI_H
 #define CRUNMPI_MPI_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #define MPI_MAX_ERROR_STRING 1024
 #define MPI_UNDEFINED        (-32766)
 
-typedef struct crunmpi_comm *MPI_Comm; /* MPI_COMM_NULL is the null pointer */
+typedef struct crunmpi_comm *MPI_Comm; /* a communicator; MPI_COMM_NULL is the null pointer */
 extern struct crunmpi_comm crunmpi_world;
 #define MPI_COMM_WORLD (&crunmpi_world)
 #define MPI_COMM_NULL  ((MPI_Comm) 0)
@@ -42,24 +42,23 @@ typedef enum crunmpi_op { MPI_OP_NULL = 0, MPI_SUM, MPI_MIN, MPI_MAX } MPI_Op;
 
 #define MPI_IN_PLACE ((void *) -1)
 
-/* Joins the job that the environment describes, as crun, torchrun, Open MPI, MPICH or Slurm sets
- * it. Without a launcher the world is this process alone, and a line on stderr says so. The
- * arguments are ignored and may be NULL. */
+/* Joins the job that the environment variables of crun, torchrun, Open MPI, MPICH or Slurm
+ * describe. Without a launcher, MPI_COMM_WORLD contains only this process, and a line on stderr
+ * reports this. The arguments are ignored and may be NULL. */
 int MPI_Init(int *argc, char ***argv);
-int MPI_Finalize(void); /* waits for all ranks */
+int MPI_Finalize(void); /* waits until all ranks have called it */
 
 int MPI_Comm_size(MPI_Comm comm, int *size);
 int MPI_Comm_rank(MPI_Comm comm, int *rank);
 
-/* Ranks with the same colour get a new communicator, in which they are ordered by key, then by
- * rank. A rank with the colour MPI_UNDEFINED gets MPI_COMM_NULL. Only MPI_COMM_WORLD can be split.
- * */
+/* Makes one new communicator for each colour. Its ranks are ordered by key, then by rank in `comm`.
+ * A rank with the colour MPI_UNDEFINED gets MPI_COMM_NULL. Only MPI_COMM_WORLD can be split. */
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm);
 int MPI_Comm_free(MPI_Comm *comm);
 
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm);
-/* With MPI_IN_PLACE as sendbuf, this rank's part is already at its place in recvbuf. */
+/* If sendbuf is MPI_IN_PLACE, this rank's part must already be at its place in recvbuf. */
 int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                   int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -67,7 +66,8 @@ int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *
 int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm);
 
-/* Writes the text of an error code; `string` has room for MPI_MAX_ERROR_STRING bytes. */
+/* Writes the text of an error code to `string`, which must have room for MPI_MAX_ERROR_STRING
+ * bytes. */
 int MPI_Error_string(int errorcode, char *string, int *resultlen);
 
 #ifdef __cplusplus

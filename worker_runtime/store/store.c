@@ -1,5 +1,5 @@
-/* Opening and closing stores and views, and what every call on them does first: check the key, put
- * the prefix in front of it, and wait for the turn on the connection. */
+/* Opens and closes stores and views. It also has the functions that every call on a store begins
+ * with: check the key, put the prefix in front of it, and wait for the turn. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/buffer.h"
@@ -28,7 +28,7 @@ static int store_new(struct crunrt_store *parent, const char *prefix, int64_t ti
     s->parent = parent;
     s->prefix = copy;
     s->timeout_ms = timeout_ms;
-    (void) pthread_mutex_init(&s->lock, NULL); /* cannot fail without attributes */
+    (void) pthread_mutex_init(&s->lock, NULL); /* cannot fail, because no attributes are given */
     *out = s;
     return 0;
 }
@@ -98,7 +98,8 @@ void crunrt_store_close(crunrt_store *store) {
 
 /* ---- keys ---- */
 
-/* *text is the prefixed key, which the caller frees; *out points to it. */
+/* Puts the prefix in front of the key. Stores the new text in *text, which the caller frees, and
+ * sets *out to point to it. */
 static int make_key(const struct crunrt_store *store, const char *key, char **text,
                     struct store_bytes *out) {
     if (store == NULL) return rt_fail_null("use a store", "the store");

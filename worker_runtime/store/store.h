@@ -1,5 +1,5 @@
-/* The store behind crunrt.h's calls: a client of the room store, with a default timeout, prefixes,
- * and turns between threads. */
+/* The store as crunrt.h's calls use it: a client of the room store, to which it adds a default
+ * timeout, prefixes of keys, and a lock, so that threads may share it. */
 #ifndef RUNTIME_STORE_H
 #define RUNTIME_STORE_H
 
@@ -9,28 +9,29 @@
 
 #include <pthread.h>
 
-#define CRUNRT_TIMEOUT_MS INT64_C(300000) /* torch's default timeout of a store */
+#define CRUNRT_TIMEOUT_MS INT64_C(300000) /* torch's default timeout of a store, in ms */
 #define CRUNRT_KEY_MAX    ((size_t) 8000) /* bytes of a key, its prefixes included */
 
-/* A connection, or a view with a prefix. A view has no connection of its own: its calls go to the
- * store at the end of its chain of parents, the root. */
+/* A root, which has a connection to a server, or a view, which only adds a prefix to keys. A view's
+ * calls use the connection of the root at the end of its chain of parents. */
 struct crunrt_store {
-    struct crunrt_store *parent; /* NULL: this is a root */
-    struct store *base;          /* the client; NULL in a view */
+    struct crunrt_store *parent; /* the store of which this is a view; NULL in a root */
+    struct store *base;          /* the client that has the connection; NULL in a view */
     pthread_mutex_t lock;        /* held during each call on `base`; unused in a view */
     int64_t timeout_ms;
-    char *prefix; /* in front of every key: "", or "a/b/" */
+    char *prefix; /* text in front of every key: "", or for example "a/b/" */
 };
 
-/* Connects a root to another server. The store and its views stay valid for their users; their
- * next calls go to the new server. On failure nothing changes. */
+/* Connects a root to another server. Pointers to the store and its views stay valid; their next
+ * calls go to the new server. If connecting fails, the old connection stays. */
 int rt_store_move(crunrt_store *store, const char *host, uint16_t port, int64_t timeout_ms);
 
-/* Opens a store in a file that world_size processes share; the last to close it removes the file.
- * */
+/* Opens a store in a file that world_size processes share. The last process that closes the store
+ * removes the file. */
 int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out);
 
-/* Returns timeout_ms, or fallback_ms if it is CRUNRT_TIMEOUT_DEFAULT. */
+/* Returns timeout_ms; or fallback_ms if timeout_ms is CRUNRT_TIMEOUT_DEFAULT (or any negative
+ * number). */
 int64_t rt_timeout(int64_t timeout_ms, int64_t fallback_ms);
 
 #endif

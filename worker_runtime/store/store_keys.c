@@ -1,5 +1,4 @@
-/* The calls on one key or one queue. Each takes its turn on the connection and passes the call to
- * the room store's client. */
+/* The calls on one key or one queue. Each begins a turn and calls the client of the room store. */
 #include "worker_runtime/store/store_internal.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@
 typedef int (*send_fn)(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t timeout_ms, struct cr_error *err);
 
-/* set, append and push differ in the client's function only. */
+/* Runs a call that sends a value. `call` is the client's function: set, append or push. */
 static int send_value(crunrt_store *store, const char *key, const void *value, size_t len,
                       send_fn call) {
     struct turn t;

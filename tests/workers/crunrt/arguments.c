@@ -1,4 +1,5 @@
-/* Wrong arguments are refused, and the group stays usable. */
+/* Tests that calls with wrong arguments return an error and that the group stays usable after it.
+ */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Beginning: initialising, groups of some ranks, several runtimes, processes that this one spawns.
- * */
+/* Tests of crunrt_init(), of groups of some ranks, of several runtimes in one process, and of
+ * crunrt_spawn(). */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -36,8 +36,8 @@ void mode_subgroups(void) {
     close_world();
 }
 
-/* Runtimes that one process makes one after the other in the same place: each finds the same ranks,
- * and none finds keys of the one before. Without an agent there is no rejoining. */
+/* One process makes several runtimes, one after the other. Each has the same rank, and none finds
+ * keys of an earlier runtime. Without an agent crunrt_rejoin() fails. */
 void mode_again(void) {
     for (int i = 0; i < 3; i++) {
         int64_t sum = 1;
@@ -55,7 +55,7 @@ void mode_again(void) {
     printf("again right\n");
 }
 
-/* Only initialises, with TEST_INIT_METHOD and TEST_TIMEOUT_MS. */
+/* Calls only crunrt_init(), with method and timeout from TEST_INIT_METHOD and TEST_TIMEOUT_MS. */
 void mode_init(void) {
     int64_t since = now_ms();
     crunrt_init_options o = CRUNRT_INIT_OPTIONS_INIT;
@@ -72,7 +72,7 @@ void mode_init(void) {
     exit(rc < 0 ? 3 : 0);
 }
 
-/* Makes a group on the backend that the argument names. */
+/* Makes a group on the backend whose name is the first argument. */
 void mode_backend(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = argument[0];

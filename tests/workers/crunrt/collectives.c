@@ -1,4 +1,5 @@
-/* Every operation, type and reduction, compared with numbers that are computed here. */
+/* Tests every operation with every type and reduction. The results are compared with numbers that
+ * this file computes. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -11,7 +12,8 @@ static uint32_t bits_of(float f) {
     return b;
 }
 
-/* `value` is a whole number below 2,048, or a fraction of it, that every type holds exactly. */
+/* Writes `value` as element i. `value` must be a number that every type of the test represents
+ * exactly. */
 static void put(void *buffer, size_t i, crunrt_dtype dtype, double value) {
     float f = (float) value;
     switch (dtype) {
@@ -125,7 +127,7 @@ static void test_reductions(size_t n, crunrt_dtype dtype, crunrt_reduce_op op) {
     buffers_done(&all, "reduce_scatter input", dtype, (int) op, 0);
 }
 
-/* Element i of what rank `from` sends to rank `to`. */
+/* Returns element i of the data that rank `from` sends to rank `to`. */
 static double message(int from, int to, size_t i) {
     return (double) ((size_t) from * 31 % 61 + (size_t) to * 7 % 13 + i % 11);
 }
@@ -174,7 +176,8 @@ static void test_movements(size_t n, crunrt_dtype dtype) {
     buffers_done(&b, "all_to_all", dtype, -1, 1);
 }
 
-/* Rank r sends r + p + 1 elements to rank p, but rank 0 sends none to the last rank. */
+/* Returns how many elements rank `from` sends to rank `to`: from + to + 1, but rank 0 sends none to
+ * the last rank. */
 static size_t count_between(int from, int to) {
     return from == 0 && to == size - 1 ? 0 : (size_t) (from + to + 1);
 }
@@ -201,7 +204,8 @@ static void test_counts(crunrt_dtype dtype) {
     buffers_done(&out, "all_to_all_counts input", dtype, -1, 0);
 }
 
-/* A token goes round the ring, and two messages with different tags reach the right receives. */
+/* Sends a token from rank to rank once round the ring. Sends two messages with different tags,
+ * which must reach the receives with the same tags. */
 static void test_messages(void) {
     if (size == 1) return;
     int left = (rank + size - 1) % size, right = (rank + 1) % size;

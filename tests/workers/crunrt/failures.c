@@ -1,4 +1,4 @@
-/* Peers, stores and calls that fail: what each rank gets, and when. */
+/* Tests of failing peers, stores and calls: which error each rank gets, and after how long. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The store's server (the argument is its pid) hangs, and so does rank 1: rank 0 must not wait for
- * the store's answer. */
+/* Stops the store's server, whose pid is the argument, and rank 1. Rank 0 must report its failure
+ * without waiting for the store. */
 void mode_lose_store(void) {
     open_world(20000);
     crunrt_op op = CRUNRT_OP_INIT;
@@ -21,8 +21,8 @@ void mode_lose_store(void) {
     exit(rc == -ETIMEDOUT ? 3 : 1);
 }
 
-/* The store's server (the argument is its pid) dies: each call fails because the connection is
- * lost. */
+/* Kills the store's server, whose pid is the argument. Each call must fail because the connection
+ * is lost. */
 void mode_dead_store(void) {
     open_world(20000);
     crunrt_store *s = crunrt_job_store(rt);
@@ -48,8 +48,9 @@ void mode_dead_store(void) {
     exit(3);
 }
 
-/* Rank 1 stops while the two connect (tests/fake/stop_in_gloo.c): in crunrt_group_new() of rank 0,
- * or right after it, depending on who of them connects and who accepts. */
+/* tests/fake/stop_in_gloo.c stops rank 1 while the two ranks connect. Rank 0 must fail in
+ * crunrt_group_new() or in the operation after it, depending on which of the two ranks connects and
+ * which accepts. */
 void mode_lose_connecting(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.timeout_ms = 2000;
@@ -65,9 +66,9 @@ void mode_lose_connecting(void) {
     exit(3);
 }
 
-/* All-reduces without end. In the tenth, the victim (the second argument, or rank 1) kills, stops
- * or ends itself (the first argument). The other ranks print what they get. They notice a death by
- * the broken connection, far below the timeouts, and a stopped rank by the timeout of that
+/* All-reduces in a loop. In the tenth operation the victim (second argument, default rank 1) kills,
+ * stops or ends itself, as the first argument requires. The other ranks print their errors. They
+ * must notice a death at once, by the broken connection, and a stopped rank by the timeout of the
  * operation. */
 void mode_lose(void) {
     open_world(60000);
@@ -101,7 +102,7 @@ void mode_lose(void) {
     }
 }
 
-/* The last rank does not take part in the group's first operation. */
+/* The last rank makes the group but does not call its first operation. */
 void mode_late(void) {
     open_world(60000);
     if (rank == size - 1) {
@@ -120,8 +121,8 @@ void mode_late(void) {
     exit(3);
 }
 
-/* One rank never comes. The others begin at the same time, so that only one is reported as absent.
- * */
+/* One rank does not call crunrt_group_new(). The other ranks begin at the same time, so that only
+ * this rank is reported as absent. */
 void mode_absent(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.timeout_ms = 2000;
@@ -134,7 +135,8 @@ void mode_absent(void) {
     exit(3);
 }
 
-/* Monitored barriers: some succeed, then the last rank comes too late to one. */
+/* Some monitored barriers succeed. After these the last rank comes too late to a barrier, which
+ * must fail on all ranks. */
 void mode_monitored(void) {
     open_world(20000);
     for (int i = 0; i < 6; i++) {
@@ -148,7 +150,8 @@ void mode_monitored(void) {
     int rc = crunrt_group_monitored_barrier(world, late ? 20000 : 2000);
     REQUIRE(rc < 0, "rank %d passed", rank);
     print_error(rc, since);
-    const char *verdict = "crunrt/0/0/pg/0/barrier6/ready"; /* the last rank would set it to "ok" */
+    /* without the check, the last rank could set it to "ok" */
+    const char *verdict = "crunrt/0/0/pg/0/barrier6/ready";
     int decided = 0;
     REQUIRE(crunrt_store_check(crunrt_job_store(rt), &verdict, 1, &decided) == 0 && decided,
             "no rank has set the decision: the last rank might pass");
@@ -157,7 +160,8 @@ void mode_monitored(void) {
     exit(3);
 }
 
-/* With CRUNRT_DEBUG=1: calls that agree, then rank 1 makes a different one (the argument). */
+/* With CRUNRT_DEBUG=1, all ranks first make equal calls. After these rank 1 makes a different call,
+ * which the argument selects, and the ranks print their errors. */
 void mode_mismatch(void) {
     const char *how = argument[0];
     open_world(10000);
@@ -180,7 +184,8 @@ void mode_mismatch(void) {
                 "counts agree");
         expected[2] += (size_t) other;
         rc = crunrt_group_all_to_all_counts(world, x, sent, y, expected, CRUNRT_FLOAT32);
-    } else if (strcmp(how, "alone") == 0) { /* rank 2 never comes, and rank 1 has a short timeout */
+    /* rank 2 makes no call, and rank 1 has a short timeout */
+    } else if (strcmp(how, "alone") == 0) {
         crunrt_op op = CRUNRT_OP_INIT;
         op.timeout_ms = other ? 300 : 60000;
         if (rank < 2) rc = crunrt_group_run(world, &op);
@@ -195,8 +200,8 @@ void mode_mismatch(void) {
     exit(3);
 }
 
-/* Without CRUNRT_DEBUG: ranks make different calls (the argument). All get an error; none gets a
- * wrong result, and the backend ends no process. */
+/* Without CRUNRT_DEBUG=1, the ranks make different calls, which the argument selects. All ranks
+ * must get an error. No rank may get a wrong result, and the backend must not end the process. */
 void mode_differ(void) {
     const char *how = argument[0];
     open_world(20000);
@@ -224,7 +229,8 @@ void mode_differ(void) {
     exit(3);
 }
 
-/* Sums until one fails; then the group is broken. */
+/* All-reduces until an operation fails. After this every call must report that the group is broken.
+ */
 void mode_broken(void) {
     const char *timeout = getenv("TEST_TIMEOUT_MS");
     open_world(timeout != NULL ? atoi(timeout) : 60000);

@@ -1,7 +1,7 @@
-/* A worker for the tests of libcrunrt:  crunrt_worker MODE [ARGUMENT…]
+/* A worker program for the tests of libcrunrt:  crunrt_worker MODE [ARGUMENT…]
  *
- * Each mode proves one promise of the library, and prints what it saw. If a promise is broken it
- * ends with status 1 and a line that names the check. */
+ * Each mode tests one property of the library, and prints its results for the test scripts. If a
+ * check fails, the program prints a line that names the check and ends with status 1. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <string.h>

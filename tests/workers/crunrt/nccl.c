@@ -1,11 +1,12 @@
-/* Groups on the nccl backend, with the fake NCCL or a real one that can use host memory. */
+/* Tests of groups on the nccl backend, with the fake NCCL of tests/fake, or with a real NCCL that
+ * can use host memory. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Two groups, one after the other, with an operation on each. Prints the first error. */
+/* Makes two groups, one after the other, and runs an operation on each. Prints the first error. */
 void mode_nccl(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";
@@ -39,9 +40,10 @@ static float nccl_sum(crunrt_group *g) {
     return x;
 }
 
-/* A group of all ranks, then three that are split from it: the even ranks, the odd ranks, all ranks
- * in reverse. With the argument "absent" the odd ranks do not take part, and only the first one is
- * made. With TEST_DESTROYED, rank 1 has destroyed its group of all ranks. */
+/* Makes a group of all ranks, and splits three groups from it: the even ranks, the odd ranks, all
+ * ranks in reverse. With the argument "absent" the odd ranks do not take part, and only the group
+ * of the even ranks is made. If TEST_DESTROYED is set, rank 1 first destroys its group of all
+ * ranks. */
 void mode_nccl_split(void) {
     int absent = strcmp(argument[0], "absent") == 0;
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
@@ -85,8 +87,8 @@ void mode_nccl_split(void) {
     printf("split done\n");
 }
 
-/* The first operation fails as FAKE_NCCL says. Then the same processes rejoin, and make a group of
- * all ranks and a part of it in the next round. */
+/* The first operation fails in the way that FAKE_NCCL selects. After it the same processes rejoin,
+ * and in the next round make a group of all ranks and a group of some ranks. */
 void mode_nccl_rejoin(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     float x = 1;

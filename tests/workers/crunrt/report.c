@@ -1,4 +1,4 @@
-/* The error file and the flight record. */
+/* Tests of the error file and the flight record. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static void *dump_again_and_again(void *arg) {
     return NULL;
 }
 
-/* Whether the file holds a complete record, from the first brace to the last. */
+/* Returns whether the file contains a complete record, from the first brace to the last. */
 static int is_whole(const char *path) {
     static char text[1 << 20];
     FILE *f = fopen(path, "r");
@@ -25,7 +25,7 @@ static int is_whole(const char *path) {
            memchr(text, '\0', n) == NULL;
 }
 
-/* The flight record, written by two threads at the same time and read meanwhile. */
+/* Two threads write the flight record at the same time, while this thread reads the file. */
 void mode_flight(void) {
     const char *path = argument[0];
     REQUIRE(crunrt_flight_dump(NULL) == -ENOENT && strstr(crunrt_last_error(), "crunrt_init()"),
@@ -48,7 +48,7 @@ void mode_flight(void) {
     close_world();
 }
 
-/* The error file: by a text, by the last error, by a fatal signal. */
+/* Writes the error file: from a given text, from the last error, or by a fatal signal. */
 void mode_report(void) {
     const char *what = argument[0];
     if (strcmp(what, "text") == 0) {

@@ -1,4 +1,4 @@
-/* Steps, changes with notice and rejoining, under an agent. */
+/* Tests of steps, announced changes and rejoin, in workers that have an agent. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@ static void print_place(const char *what) {
            crunrt_local_world_size(rt), crunrt_restart_count(rt));
 }
 
-/* All ranks of the round make one group, whether they rejoined or were started: they must use the
- * same keys. */
+/* Makes one group of all ranks of the round. Ranks that rejoined and ranks that were newly started
+ * must use the same keys for this. */
 static void meet(void) {
     int64_t one = 1;
     if (getenv("TEST_NO_GROUP") != NULL) return;
@@ -40,8 +40,9 @@ static void rejoin(int64_t timeout_ms) {
     meet();
 }
 
-/* Counts steps until a change or the end of the round, and then does what the first argument says:
- * exit, rejoin, or report that it is done. The second argument is the largest number of steps. */
+/* Counts steps until a change or the end of the round. After that it exits, rejoins, or reports
+ * that it is done, as the first argument requires. The second argument is the largest number of
+ * steps. */
 void mode_steps(void) {
     const char *how = argument[0];
     int64_t limit = argument[1][0] != '\0' ? atoll(argument[1]) : INT64_MAX;
@@ -84,7 +85,7 @@ void mode_steps(void) {
     printf("ended\n");
 }
 
-/* Under crun: rank 1 dies while the others wait for it in crunrt_group_new(). */
+/* Rank 1 dies while the other ranks wait for it in crunrt_group_new(). Must be started by crun. */
 void mode_lose_opening(void) {
     open_runtime();
     REQUIRE(crunrt_can_rejoin(rt, 1) == 0, "can rejoin");

@@ -1,12 +1,12 @@
-/* The job's store: every call of it. */
+/* Tests every call on the job's store. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The operations that only newer stores have: append, several keys at once, queues, lists,
- * barriers. */
+/* Uses the operations that older servers lack: append, several keys at once, queues, the list of
+ * keys, barriers. */
 static void use_more_of_the_store(crunrt_store *s) {
     char mine[2][16];
     const char *keys[2] = {mine[0], mine[1]};

@@ -1,5 +1,5 @@
-/* What the files of crunrt_worker share: its modes, the runtime and the group that most modes open,
- * and the check that ends the process when a promise of the library is broken. */
+/* What the files of crunrt_worker share: the list of modes, the runtime and the group that most
+ * modes open, and REQUIRE(), which ends the process when a check fails. */
 #ifndef TESTS_CRUNRT_WORKER_H
 #define TESTS_CRUNRT_WORKER_H
 
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Every mode: its name on the command line, and its function. Each ends the process by itself, or
- * returns, which is status 0. */
+/* Lists every mode: its name on the command line, and its function. A function that returns has
+ * succeeded, and the process ends with status 0. */
 #define MODES(X)                                                                                   \
     X("collectives", mode_collectives)                                                             \
     X("works", mode_works)                                                                         \
@@ -46,10 +46,11 @@
 MODES(DECLARE)
 #undef DECLARE
 
-extern const char *argument[2]; /* of the mode; "" if it was not given */
+/* the arguments of the mode; "" for an argument that was not given */
+extern const char *argument[2];
 extern crunrt *rt;
 extern crunrt_group *world;
-extern int rank, size; /* of this process in the job, once open_runtime() has returned */
+extern int rank, size; /* rank of this process and size of the job; set by open_runtime() */
 
 #define REQUIRE(condition, ...)                                                                    \
     do {                                                                                           \
@@ -66,17 +67,17 @@ extern int rank, size; /* of this process in the job, once open_runtime() has re
 
 int64_t now_ms(void);
 
-/* Initialises, with the method TEST_INIT_METHOD if it is set. */
+/* Calls crunrt_init(), with the method in TEST_INIT_METHOD if it is set. */
 void open_runtime(void);
 
-/* The same, and makes a group of all ranks. */
+/* Calls open_runtime(), and makes `world`, a group of all ranks. */
 void open_world(int64_t timeout_ms);
 
-/* Whether the group of all ranks is on nccl, which has no bitwise reductions and averages integers. */
+/* Returns whether `world` uses nccl, which has no bitwise reductions and averages integers. */
 int on_nccl(void);
 void close_world(void);
 
-/* Prints "error -110 after 512 ms: text", which the scripts match. */
+/* Prints a failure in the form that the test scripts match: "error -110 after 512 ms: text". */
 void print_error(int rc, int64_t since_ms);
 
 #endif

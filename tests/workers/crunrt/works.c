@@ -1,4 +1,4 @@
-/* Asynchronous operations, batches and messages; and their failure when a peer dies. */
+/* Tests of asynchronous operations, batches and messages, also when a peer dies. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All ranks send to all ranks in one batch; one call after the other would deadlock. */
+/* All ranks send to all ranks in one batch. With separate blocking calls this would deadlock. */
 static void test_batch(void) {
     int64_t out[64], in[64];
     crunrt_op ops[128];
@@ -35,7 +35,8 @@ static void test_batch(void) {
     REQUIRE(n == 0 || crunrt_group_batch(world, ops, 1) == -EINVAL, "a barrier is no message");
 }
 
-/* Receives are started first and finish in another order than they were started. */
+/* Receives are started before the sends, and finish in a different order from that of their starts.
+ */
 static void test_async_messages(void) {
     if (size < 2) return;
     int64_t in[2] = {0, 0}, out[2] = {7, 8};
@@ -54,7 +55,7 @@ static void test_async_messages(void) {
     crunrt_work *sent = NULL;
     REQUIRE(crunrt_group_isend(world, &out[0], 1, CRUNRT_INT64, right, 0, &sent) == 0, "isend");
     REQUIRE(crunrt_work_wait(w[0], CRUNRT_FOREVER) == 0 && in[0] == 7, "tag 0 arrived");
-    crunrt_work_free(sent); /* waits */
+    crunrt_work_free(sent); /* waits until the send is over */
     crunrt_work_free(w[0]);
     crunrt_work_free(w[1]);
 }
@@ -64,7 +65,7 @@ void mode_works(void) {
     open_world(30000);
     crunrt_work *works[COUNT];
     float *data[COUNT];
-    for (int k = 0; k < COUNT; k++) { /* many collectives under way at once */
+    for (int k = 0; k < COUNT; k++) { /* start many collectives before waiting for the first */
         data[k] = malloc(N * sizeof(float));
         for (int i = 0; i < N; i++) data[k][i] = (float) (rank + k + i % 3);
         crunrt_op op = CRUNRT_OP_INIT;
@@ -104,13 +105,13 @@ void mode_messages(void) {
     close_world();
 }
 
-/* A peer dies while works are under way: each of them fails, and the group is broken. */
+/* A peer dies while works are unfinished. Each work must fail, and the group must be broken. */
 void mode_lose_works(void) {
     enum { COUNT = 4 };
     open_world(5000);
     const char *go = "go";
     int64_t ready = 0;
-    if (rank == size - 1) { /* dies once the others have begun */
+    if (rank == size - 1) { /* this rank dies once the other ranks have started their works */
         REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &go, 1, 30000) == 0, "go");
         (void) raise(SIGKILL);
     }
@@ -160,9 +161,9 @@ static void await_stopped(pid_t pid) {
     }
 }
 
-/* A peer dies in the middle of a message, which is far larger than socket buffers: rank 1 stops
- * itself when rank 0 must be in the message, and rank 0 then kills it. The argument is what rank 0
- * does, send or receive. */
+/* A peer dies in the middle of a message, which is far larger than the socket buffers. Rank 1 stops
+ * itself when rank 0 is in the message, and after that rank 0 kills rank 1. The argument is what
+ * rank 0 does, send or receive. */
 void mode_lose_message(void) {
     enum { BYTES = 64 << 20 };
     open_world(60000);
@@ -186,7 +187,8 @@ void mode_lose_message(void) {
     await_stopped((pid_t) pid);
     REQUIRE(!sends || crunrt_group_isend(world, message, BYTES, CRUNRT_INT8, 1, 1, &work) == 0,
             "isend");
-    while (!sends && *(volatile char *) message == 0) (void) usleep(1000); /* until it has begun */
+    /* wait until the first byte has arrived */
+    while (!sends && *(volatile char *) message == 0) (void) usleep(1000);
     REQUIRE(message[BYTES - 1] == 0, "the message is complete: it is too short for this test");
     int64_t since = now_ms();
     (void) kill((pid_t) pid, SIGKILL);

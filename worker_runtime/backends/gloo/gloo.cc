@@ -1,11 +1,12 @@
-// The gloo backend: collectives on host memory over TCP. This file has the backend's table.
+// The gloo backend: collectives on host memory over TCP. This file contains the backend's table of
+// functions.
 //
-//   gloo_connect   the group's keys and the device, for connecting
+//   gloo_connect   gives Gloo the group's keys and the device
 //   gloo_ops       operations, as calls of Gloo
 //   gloo_watch     ends waits for peers that are gone
-//   gloo_guard     exceptions become errors
+//   gloo_guard     turns exceptions into errors
 //
-// This is the only C++ of the project, because Gloo is C++. It is kept thin.
+// Only this backend is written in C++, because Gloo is a C++ library.
 #include "worker_runtime/backends/backend.h"
 #include "worker_runtime/backends/gloo/gloo_connect.h"
 #include "worker_runtime/backends/gloo/gloo_guard.h"
@@ -33,8 +34,8 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
         state->size = group->size;
         state->is_foreign = group->is_foreign;
         state->context = std::make_shared<crunrt_gloo::WatchedContext>(group->rank, group->size);
-        // Only for connecting, where Gloo waits five times as long; each operation has its own
-        // timeout.
+        // This timeout is used only while connecting, where Gloo waits five times as long as it is
+        // given. Each operation has its own timeout.
         state->context->setTimeout(to_milliseconds(group->timeout_ms / 5));
         GroupStore store(*group);
         auto device = shared_device(group->bind_address);
@@ -66,7 +67,8 @@ int gloo_run(void *state, const backend_call *call, cr_error *err) {
     int rc = check_supported(call->op, err);
     if (rc < 0) return rc;
     Call c = describe(state, call, call->op);
-    if (c.state->size == 1) { // Gloo is not called, so nothing is thrown
+    // no guard() is needed, because a group of one rank does not call Gloo
+    if (c.state->size == 1) {
         run_to_end(c);
         return 0;
     }
@@ -87,17 +89,17 @@ int gloo_batch(void *state, const backend_call *calls, size_t count, cr_error *e
     });
 }
 
-// ---- works: one thread each ----
+// ---- works: one thread per work ----
 //
-// Gloo's calls block, and the only way to end one early is to close the connections. So a work that
-// can be tested without waiting needs a thread that waits. Collectives that run at the same time
-// have different tags.
+// Gloo's calls block, and the only way to end a call early is to close the connections. So a work,
+// which can be tested without waiting, needs a thread that waits. Collectives of several works can
+// run at the same time, because they have different tags.
 
 struct Work {
     crunrt_op op;
     Call call;
     std::vector<size_t> send_counts, recv_counts;
-    Buffer buffer; // of a send or receive, posted by gloo_start()
+    Buffer buffer; // the posted message of a send or receive; NULL for a collective
     std::mutex mutex;
     std::condition_variable changed;
     bool is_over = false;

@@ -1,4 +1,4 @@
-// Gloo's view of the group's keys, and the device.
+// Gives Gloo access to the group's keys in the store, and makes the device.
 #include "worker_runtime/backends/gloo/gloo_connect.h"
 
 #include "worker_runtime/backends/gloo/gloo_guard.h"
@@ -44,10 +44,10 @@ void GroupStore::wait(const std::vector<std::string> &keys, const milliseconds &
     wait_ms(keys, timeout.count());
 }
 
-// Fails if rank 0, which does not use crunrt, has a later Gloo than this module. Only the older
-// Gloo sets "rank_<r>", before it sets "<r>". The later one sets "<r>" alone, and begins each
-// connection with 8 bytes that the older one takes for the head of a message, so that both would
-// hang.
+// Fails if rank 0, which does not use crunrt, has a later Gloo than this module. An older Gloo sets
+// the key "rank_<r>" before "<r>"; a later Gloo sets only "<r>". The two cannot communicate: a
+// later Gloo begins each connection with 8 bytes, which an older Gloo takes for the head of a
+// message, so both would hang.
 void GroupStore::check_peers() {
     for (int64_t waited = 0; waited < timeout_ms_; waited += 2 * look_ms) {
         if (is_there("rank_0", look_ms)) return;

@@ -1,4 +1,4 @@
-// What Gloo needs to connect a group: the group's part of the store, and a device.
+// What Gloo needs to connect a group: access to the group's keys in the store, and a device.
 #ifndef BACKENDS_GLOO_CONNECT_H
 #define BACKENDS_GLOO_CONNECT_H
 
@@ -35,7 +35,8 @@ class GroupStore : public gloo::rendezvous::Store {
     bool foreign_;
 };
 
-// A device is one thread and one listening address. All groups of this process share one.
+// Returns the device for this address. A Gloo device is a thread and a listening socket. All groups
+// of this process that use the same address or interface share one device.
 std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address);
 
 } // namespace crunrt_gloo

@@ -1,4 +1,4 @@
-// Turning Gloo's exceptions into errors.
+// Turns Gloo's exceptions into errors.
 #include "worker_runtime/backends/gloo/gloo_guard.h"
 
 #include <gloo/common/error.h>
@@ -11,7 +11,8 @@ namespace crunrt_gloo {
 
 using std::chrono::milliseconds;
 
-// Gloo has one exception for timeouts and lost peers; only their words differ.
+// Gloo throws the same exception for timeouts and for lost peers, so its text decides which errno
+// is returned.
 static int io_error_code(const char *text) {
     if (std::strstr(text, "imed out") != nullptr || std::strstr(text, "imeout") != nullptr) {
         return -ETIMEDOUT;

@@ -1,5 +1,5 @@
-// The border between Gloo and C: no exception passes it. guard() runs code that uses Gloo, and
-// turns every exception into an error of ours.
+// Keeps C++ exceptions from reaching C code: guard() runs code that calls Gloo, and turns every
+// exception into an error code and text.
 #ifndef BACKENDS_GLOO_GUARD_H
 #define BACKENDS_GLOO_GUARD_H
 
@@ -12,21 +12,23 @@
 
 namespace crunrt_gloo {
 
-// A failure of the store, on its way through Gloo's frames.
+// A failure of the store, thrown by GroupStore through Gloo's code and caught by guard().
 struct StoreError : std::runtime_error {
     explicit StoreError(const cr_error &e) : std::runtime_error(e.text), code(e.code) {}
     int code;
 };
 
-// A message of Gloo without the "[/build/…/file.cc:12] " in front.
+// Returns a message of Gloo without the source location "[/build/…/file.cc:12] " in front.
 const char *without_place(const char *text);
 
-// Gloo takes 0 as "no limit", and adds the timeout to a clock, so it must not be huge.
+// Converts a timeout to Gloo's type, limited to 1 ms … 1 year: Gloo takes 0 as "no limit", and adds
+// the timeout to a clock, which a huge value would overflow.
 std::chrono::milliseconds to_milliseconds(int64_t ms);
 
-// Blocks SIGPIPE while it lives. Gloo writes to sockets without MSG_NOSIGNAL, and a dead peer must
-// not end a program that does not handle SIGPIPE. The signal can only have come if Gloo has failed;
-// eat() then removes it, so that it is not delivered when it is unblocked.
+// Blocks SIGPIPE in this thread during its lifetime. Gloo writes to sockets without MSG_NOSIGNAL,
+// and a dead peer must not end a program that does not handle SIGPIPE. The signal is only generated
+// if a call of Gloo fails. After such a failure eat() removes the pending signal, so that it is not
+// delivered when it is unblocked.
 class HoldSigpipe {
   public:
     HoldSigpipe() {
@@ -46,10 +48,11 @@ class HoldSigpipe {
     sigset_t pipe_, before_;
 };
 
-// Turns the exception that is being handled into an error of ours.
+// Writes the exception that is being handled to *err, and returns its negative errno.
 int translate(cr_error *err);
 
-// Runs body(), which returns 0 or a negative errno.
+// Runs body(), which returns 0 or a negative errno. If it throws, returns the exception as an
+// error.
 template <typename Body> int guard(cr_error *err, Body body) {
     HoldSigpipe hold;
     try {

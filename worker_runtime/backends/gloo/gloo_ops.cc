@@ -1,4 +1,4 @@
-// The operations, each as one call of Gloo where it has one.
+// The operations. Each is one call of Gloo, if Gloo has the operation.
 #include "worker_runtime/backends/gloo/gloo_ops.h"
 
 #include "worker_runtime/backends/gloo/gloo_guard.h"
@@ -49,7 +49,7 @@ template <typename Options> void set_common(Options &options, const Call &c) {
     options.setTimeout(c.timeout);
 }
 
-// Gloo uses the type only for its size.
+// Gloo uses the C++ type only for its size, so unsigned integers stand for all types.
 template <typename Options> void set_input(Options &o, const Call &c, void *data, size_t count) {
     switch (c.element) {
     case 1: o.setInput(static_cast<uint8_t *>(data), count); break;
@@ -78,7 +78,8 @@ void all_reduce(const Call &c) {
     reduce_finish(c.op->recv, c.op->count, c.op->dtype, c.op->reduce, c.state->size);
 }
 
-// Gloo's reduce uses the output buffer on every rank.
+// Gloo's reduce writes to the output buffer on every rank, so ranks other than the root use a
+// scratch buffer.
 void reduce(const Call &c) {
     bool root = c.state->rank == c.op->root;
     std::vector<char> scratch(root ? 0 : c.bytes);
@@ -136,9 +137,10 @@ void scatter(const Call &c) {
     gloo::scatter(o);
 }
 
-// A ring, because Gloo has no reduce-scatter with a tag. In step s each rank sends the partial sum
-// of part rank-1-s to its right neighbour, and adds its own values to the partial sum that it
-// receives from its left neighbour. After size-1 steps it holds part `rank`.
+// Implemented as a ring, because Gloo has no reduce-scatter with a tag. In step s each rank sends
+// the partial sum of part rank-1-s to its right neighbour, and adds its own values to the partial
+// sum that it receives from its left neighbour. After size-1 steps each rank has the complete sum
+// of part `rank`.
 void reduce_scatter(const Call &c) {
     const int n = c.state->size, rank = c.state->rank;
     const int left = (rank + n - 1) % n, right = (rank + 1) % n;
@@ -169,8 +171,7 @@ void all_to_all(const Call &c) {
 }
 
 // Sends to and receives from all ranks at the same time. Each message's slot contains its length,
-// so that a message and a receive of different lengths do not match. This rank's own part is
-// copied.
+// so that a send and a receive of different lengths do not match. This rank's own part is copied.
 void all_to_all_counts(const Call &c) {
     const int n = c.state->size, rank = c.state->rank;
     const size_t ranks = static_cast<size_t>(n);
@@ -202,7 +203,7 @@ void all_to_all_counts(const Call &c) {
     }
 }
 
-// torch's ranks use Gloo's own all-to-all.
+// Used in a group with ranks of torch, because torch uses Gloo's own all-to-all with counts.
 void foreign_all_to_all_counts(const Call &c) {
     gloo::AlltoallvOptions o(c.context());
     set_common(o, c);
@@ -240,7 +241,7 @@ void dispatch(const Call &c) {
     }
 }
 
-// In a group of one rank every collective is a copy.
+// Runs an operation in a group of one rank, where every collective is a copy.
 void run_alone(const Call &c) {
     size_t bytes =
         c.op->kind == CRUNRT_OP_ALL_TO_ALL_COUNTS ? c.op->send_counts[0] * c.element : c.bytes;

@@ -1,14 +1,14 @@
-// One operation on a group, as calls of Gloo.
+// Operations on a group, implemented with Gloo.
 //
-// Collectives use the group's number of the call as Gloo's tag; sends and receives use the caller's
-// tag as Gloo's slot, as torch's Gloo backend does. Tags and slots also contain the call's
-// signature, so that ranks that make different calls do not match: both time out, and can then
-// report what they were doing. Without it Gloo would fill a longer buffer only in part, and end the
-// process, in a thread of its own, when a message is longer than its buffer. In a group with
-// torch's ranks, which do not know about the signature, it is left out.
+// Gloo matches collectives by a tag and messages by a slot. A collective's tag is the group's
+// number of the call; a send's or receive's slot is the caller's tag, as in torch's Gloo backend.
+// Tags and slots also contain the call's signature, so that different calls do not match: both
+// ranks time out, and the group can report what each was doing. Without the signature Gloo would
+// fill a longer buffer only in part; if a message were longer than its buffer, Gloo would end the
+// process. In a group with ranks of torch, which do not know signatures, no signature is used.
 //
-// Gloo's ring all-reduce divides the data by the group's size and the count alone, and reduces in
-// ring order. So for a given group size the result has the same bits in every run.
+// Gloo's ring all-reduce divides the data by the group's size and the count alone, and adds in ring
+// order. So for a given group size the result has the same bits in every run.
 #ifndef BACKENDS_GLOO_OPS_H
 #define BACKENDS_GLOO_OPS_H
 
@@ -32,10 +32,10 @@ struct State {
 struct Call {
     State *state;
     const crunrt_op *op;
-    uint32_t tag;  // of a collective
-    uint64_t slot; // of a send or receive
+    uint32_t tag;  // Gloo's tag; used by collectives
+    uint64_t slot; // Gloo's slot; used by sends and receives
     std::chrono::milliseconds timeout;
-    size_t element, bytes; // sizes in bytes: of one element, of `count` elements
+    size_t element, bytes; // bytes of one element, and of `count` elements
 
     const std::shared_ptr<gloo::Context> context() const { return state->context; }
     void *send() const { return const_cast<void *>(op->send); }
@@ -49,18 +49,19 @@ struct Call {
     reduce_fn reduction() const { return reduce_function(op->dtype, op->reduce); }
 };
 
-// A message is posted at once and waited for later, so that many can be under way.
+// A posted send or receive. Posting returns at once and the wait follows later, so that many
+// messages can be under way.
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
-// 0, or -ENOTSUP with a text.
+// Returns 0; or -ENOTSUP, and sets err.
 int check_supported(const crunrt_op *op, cr_error *err);
 
 Call describe(void *state, const backend_call *call, const crunrt_op *op);
 
-// Runs an operation to its end. All these throw what Gloo throws.
+// Runs an operation to its end. This function and the two below throw the exceptions of Gloo.
 void run_to_end(const Call &c);
 
-// Posts a send or receive; waits for one.
+// post() posts a send or receive; wait_for_message() waits until it is done.
 Buffer post(const Call &c);
 void wait_for_message(const Call &c, const Buffer &buffer);
 

@@ -1,28 +1,29 @@
-// How a wait ends when its peer is gone. There are three parts:
+// Ends a wait when its peer is gone. There are three parts:
 //
-//   Buffer             wraps Gloo's buffer, and knows for which peers each direction waits. For
-//                      each message it uses a buffer of Gloo's own, because a buffer with several
-//                      messages under way does not tell which of them are complete.
+//   Buffer             wraps Gloo's buffer, and records for which peers each direction waits. It
+//                      uses a separate buffer of Gloo for each message, because a buffer with
+//                      several messages under way does not show which of them are complete.
 //   Watch              has a thread, which sleeps in epoll on all connections of the group.
 //   WatchedTransport   is Gloo's transport context, but makes Buffers.
 //
 // When a connection breaks:
 //
-//   1. The kernel reports RDHUP or ERR, and the thread wakes. The event does not say which peer it
-//      was, because Gloo does not tell which descriptor belongs to which peer.
-//   2. The thread calls look(), at once and then several times with growing pauses: Gloo's own
-//      thread first reads what had arrived before the end, and only then closes the connection.
-//   3. look() goes through all peers for which a Buffer waits, and probes each: it posts a receive
-//      of one byte that is never sent, once per peer. Gloo refuses it if the connection is broken,
-//      and ends it if the connection breaks later. A peer that fails the probe is gone.
+//   1. The kernel reports RDHUP or ERR, and the thread wakes. It does not know which peer is gone,
+//      because Gloo does not show which descriptor belongs to which peer.
+//   2. The thread calls look(), at once and several times more with growing pauses. The repetition
+//      is needed because Gloo's own thread closes the connection only after it has read all data
+//      that had arrived.
+//   3. look() probes all peers for which a Buffer waits: once per peer it posts a receive of one
+//      byte that is never sent. Gloo refuses this receive if the connection is broken, and fails it
+//      if the connection breaks later. A peer whose probe fails is gone.
 //   4. look() ends the waits for peers that are gone (end_lost_waits). In the waiting thread,
-//      Buffer::wait() then looks whether the message was complete after all (finish_wait), and
-//      throws IoException if it was not.
+//      Buffer::wait() checks whether the message was complete after all (finish_wait), and throws
+//      IoException if it was not.
 //
 // Descriptors: the thread watches duplicates of Gloo's descriptors, because epoll drops the events
-// of a descriptor that is closed. But while a duplicate is open, the peer does not see the end of
-// our side. So a duplicate is closed as soon as it has reported, and all of them when a wait fails
-// or the group is aborted.
+// of a descriptor that is closed. But while a duplicate is open, the peer does not see that Gloo
+// has closed our side. So a duplicate is closed as soon as it has reported an event, and all
+// duplicates are closed when a wait fails or the group is aborted.
 //
 // Locks: Watch::mutex protects the set of buffers, their messages and `gone`. It is never held
 // while Gloo waits for a message.
@@ -66,9 +67,12 @@ using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using Transport = gloo::transport::Context;
 
-constexpr int first_pause_ms = 1, last_pause_ms = 1000; // between two looks; it doubles
-constexpr int looks_max = 16;                           // about six seconds in total
-constexpr uint64_t probe_slot = ~UINT64_C(0);           // no message and no collective uses it
+// pause between two calls of look(); it doubles each time
+constexpr int first_pause_ms = 1, last_pause_ms = 1000;
+// calls of look() after an event, about six seconds in total
+constexpr int looks_max = 16;
+// a slot that no message and no collective uses
+constexpr uint64_t probe_slot = ~UINT64_C(0);
 
 [[noreturn]] void throw_errno(const char *what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -90,7 +94,7 @@ class Descriptor {
 
 // ---- finding the connections, because Gloo does not return them ----
 
-// The connected TCP sockets of this process: inode -> descriptor.
+// Returns the connected TCP sockets of this process, as a map from inode to descriptor.
 std::map<ino_t, int> connected_sockets() {
     std::map<ino_t, int> found;
     std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), &closedir);
@@ -113,7 +117,8 @@ std::map<ino_t, int> connected_sockets() {
 
 class Buffer;
 
-// Shared by the group's context, its buffers and the thread.
+// Watches the connections of one group. The object is shared by the group's context, its buffers
+// and the thread.
 class Watch {
   public:
     Watch(std::shared_ptr<Transport> inner, const std::map<ino_t, int> &before);
@@ -142,7 +147,7 @@ class Watch {
 
     Descriptor epoll_, end_;
     std::set<int> duplicates_; // protected by the mutex
-    std::vector<std::unique_ptr<UnboundBuffer>> probes_; // [peer]; used by the thread alone
+    std::vector<std::unique_ptr<UnboundBuffer>> probes_; // [peer]; used only by the thread
     char nothing_ = 0;
     std::thread thread_;
 };
@@ -150,14 +155,17 @@ class Watch {
 // One message, with a buffer of Gloo's own on the same memory.
 struct Message {
     std::unique_ptr<UnboundBuffer> inner;
-    std::vector<int> peers; // several: a receive from any of them
+    // the peers of the message; several if it may be received from any of them
+    std::vector<int> peers;
 };
 
-// The messages of one direction; they are waited for in the order in which they were begun.
+// The messages of one direction, sends or receives, in the order in which they began; the waits
+// come in the same order.
 struct Waiting {
     std::deque<Message> messages;
-    std::unique_ptr<UnboundBuffer> spare; // of a message that is complete, to be used again
-    bool is_inside = false;               // a thread is in Gloo's wait
+    std::unique_ptr<UnboundBuffer> spare; // buffer of a complete message, kept for the next message
+    // true while a thread is in Gloo's wait for the first message
+    bool is_inside = false;
 };
 
 class Buffer : public UnboundBuffer {
@@ -190,11 +198,11 @@ class Buffer : public UnboundBuffer {
         return wait(receives, rank, timeout, &UnboundBuffer::waitRecv);
     }
 
-    // Not used: WatchedContext::abort() ends all waits.
+    // Do nothing, because WatchedContext::abort() ends all waits.
     void abortWaitSend() override {}
     void abortWaitRecv() override {}
 
-    // Protected by the watch's mutex.
+    // `sends` and `receives` are protected by the watch's mutex.
     Waiting sends, receives;
     void end_lost_waits() {
         if (is_lost(sends)) sends.messages.front().inner->abortWaitSend();
@@ -230,7 +238,8 @@ class Buffer : public UnboundBuffer {
         w.messages.pop_front();
     }
 
-    // Gloo's wait also ends when look() has ended it; then the peer's state is looked at again.
+    // Waits for the first message. If Gloo's wait returns because look() has ended it, the loop
+    // checks again whether the peer is gone.
     bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
         GLOO_ENFORCE(!w.messages.empty(), "wait for a message that was not begun");
         UnboundBuffer *message = w.messages.front().inner.get();
@@ -246,7 +255,8 @@ class Buffer : public UnboundBuffer {
         return true;
     }
 
-    // The peer is gone. A message that was complete before is a success.
+    // Called when the peer is gone: succeeds if the message was complete before, else throws
+    // IoException.
     bool finish_wait(const Waiting &w, int *rank, Wait inner) {
         const Message &message = w.messages.front();
         try {
@@ -262,7 +272,7 @@ class Buffer : public UnboundBuffer {
 
 namespace {
 
-// Gloo's transport context, but with our buffers.
+// Gloo's transport context, except that its buffers are of class Buffer.
 class WatchedTransport : public Transport {
   public:
     explicit WatchedTransport(std::shared_ptr<Watch> watch)
@@ -297,8 +307,8 @@ Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &b
     event.data.fd = end_.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_.get(), &event) < 0) throw_errno("epoll_ctl");
     for (const auto &socket : connected_sockets()) {
-        // Not in `before`: one of this group's, or one that another thread has opened meanwhile,
-        // which does no harm.
+        // A socket that is not in `before` belongs to this group, or another thread has opened it
+        // meanwhile. To watch a socket of another thread does no harm.
         if (before.count(socket.first) == 0) watch(socket.second);
     }
     HoldSignals hold;
@@ -313,12 +323,13 @@ Watch::~Watch() {
     close_duplicates();
 }
 
-// Does nothing if descriptors are scarce: the last quarter of the limit is left to the program.
+// Watches a duplicate of the socket. If descriptors are scarce it does nothing, because the last
+// quarter of the limit is left to the program.
 void Watch::watch(int socket) {
     rlimit limit = {};
     int fd = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     epoll_event event = {};
-    event.events = EPOLLRDHUP; // EPOLLERR and EPOLLHUP are always reported
+    event.events = EPOLLRDHUP; // EPOLLERR and EPOLLHUP need not be requested
     event.data.fd = fd;
     if (fd < 0) return;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || static_cast<rlim_t>(fd) > limit.rlim_cur / 4 * 3 ||
@@ -366,7 +377,7 @@ bool Watch::is_broken(int peer) {
             probe = inner->createUnboundBuffer(&nothing_, sizeof(nothing_));
             probe->recv(peer, probe_slot);
         }
-        probe->abortWaitRecv(); // so that the wait returns at once
+        probe->abortWaitRecv(); // makes the wait below return at once
         (void) probe->waitRecv(nullptr, milliseconds(1));
         return false;
     } catch (const std::exception &) {
@@ -403,7 +414,8 @@ WatchedContext::~WatchedContext() = default;
 
 void WatchedContext::connect(gloo::rendezvous::Store &store,
                              std::shared_ptr<gloo::transport::Device> &device) {
-    if (size == 1) return connectFullMesh(store, device); // there is no peer
+    // a group of one rank has no peer to watch
+    if (size == 1) return connectFullMesh(store, device);
     const auto before = connected_sockets();
     connectFullMesh(store, device);
     watch_ = std::make_shared<Watch>(transportContext_, before);

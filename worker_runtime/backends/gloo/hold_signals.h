@@ -1,5 +1,5 @@
-// Blocks all signals while it lives, so that a thread that is started meanwhile never receives the
-// program's signals.
+// Blocks all signals of this thread during its lifetime. A thread that is started meanwhile
+// inherits the blocked signals, so it never receives signals that are meant for the program.
 #ifndef WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 #define WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 

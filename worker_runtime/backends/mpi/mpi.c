@@ -1,13 +1,13 @@
 /* The mpi backend: collectives on host memory, in a program that mpirun, mpiexec or srun has
- * started. This file opens and closes groups, and has the backend's table.
+ * started. This file opens and closes groups, and contains the backend's table of functions.
  *
- *   mpi_connect.c   which process of MPI is which rank; the communicator
+ *   mpi_connect.c   finds which process of MPI is which rank; makes the communicator
  *   mpi_ops.c       operations
  *   mpi_types.c     data types and reductions
  *   mpi_wait.c      waits, errors, the lock
  *
- * Three calls of MPI can only block and have no timeout: MPI_Init_thread, MPI_Comm_create_group and
- * MPI_Finalize. Each is made when all ranks are known to be there. */
+ * Three calls of MPI block and have no timeout: MPI_Init_thread, MPI_Comm_create_group and
+ * MPI_Finalize. Each of them is made only when all ranks are known to be there. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/memory.h"
@@ -21,7 +21,8 @@
 
 /* ---- initialising and finalising MPI ---- */
 
-/* How many processes the launcher has started, from its variables; 0: not known. */
+/* Returns how many processes the MPI launcher has started, from its environment variables; 0: not
+ * known. */
 static int launched_size(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
     for (size_t i = 0; i < CR_ARRAY_LEN(names); i++) {
@@ -31,8 +32,9 @@ static int launched_size(void) {
     return 0;
 }
 
-/* The program's own MPI comes before the one that this module was linked with. The constants of
- * this module are only valid for the MPI that it was built for. */
+/* Checks that the loaded MPI is the MPI that this module was built for, because MPI's constants
+ * differ between implementations. A program that links an MPI brings that one, whatever this module
+ * was linked with. */
 static int check_flavour(struct cr_error *err) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
     int len = 0;
@@ -68,8 +70,8 @@ static int mpi_probe(const struct backend_group *group, struct cr_error *err) {
     return 0;
 }
 
-/* MPI_Finalize waits for all other processes. A process that has failed does not call it; the
- * launcher then ends the job. */
+/* Calls MPI_Finalize() at exit. It waits for all other processes, so a process that has failed does
+ * not call it; the launcher ends the job after such a failure. */
 static void finalise_at_exit(int status, void *arg) {
     (void) arg;
     if (status == 0 && !mpi_has_unfinished() && !is_finalised()) (void) MPI_Finalize();
@@ -113,8 +115,8 @@ static int mpi_open(const struct backend_group *group, void **out, struct cr_err
     return 0;
 }
 
-/* MPI cannot end a communicator's operations. The other ranks learn of the failure from the store,
- * where they look while they wait. */
+/* Marks the group as aborted. MPI cannot end the operations of a communicator. The other ranks
+ * learn of the failure from the store, which they check while they wait. */
 static void mpi_abort(void *arg) {
     struct mpi_state *s = arg;
     s->is_aborted = true;

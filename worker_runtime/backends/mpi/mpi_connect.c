@@ -1,9 +1,9 @@
-/* Finding out which process of MPI_COMM_WORLD is which rank of the group, and making the
- * communicator.
+/* Finds out which process of MPI_COMM_WORLD is which rank of the group, and makes the communicator.
  *
- * The two numberings may differ, and the ranks may not even be one MPI job. So each rank writes its
- * place in MPI_COMM_WORLD to the store, and proves it by a message to the next rank.
- * MPI_Comm_create_group can only block, so it is called when all ranks are known to be there. */
+ * MPI's ranks and the group's ranks may be numbered differently, and by mistake the ranks may
+ * belong to several MPI jobs. So each rank writes its rank in MPI_COMM_WORLD to the store, and
+ * proves it by an MPI message to the next rank of the group. MPI_Comm_create_group() has no
+ * timeout, so it is called only when all ranks are known to be there. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/clock.h"
@@ -15,10 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GREETING_TAG 28266 /* on MPI_COMM_WORLD; every MPI allows tags up to 32767 */
+/* tag of greetings on MPI_COMM_WORLD; every MPI allows tags up to 32767 */
+#define GREETING_TAG 28266
 #define GROUP_TAG    28267
 
-struct identity { /* of one rank of the group */
+struct identity { /* what one rank of the group writes to the store */
     int rank, world_rank, world_size;
     char nonce[33];
 };
@@ -38,20 +39,20 @@ static int read_identity(const struct backend_group *g, int rank, struct identit
     void *value = NULL;
     size_t len = 0;
     int rc = g->store.get(g->store.arg, key, g->timeout_ms, &value, &len, err);
-    if (rc < 0) return cr_wrap(err, "ask which MPI process is rank %d", rank);
+    if (rc < 0) return cr_wrap(err, "read which MPI process is rank %d", rank);
     CR_AUTO_FREE char *text = strndup(value, len);
     free(value);
     *out = (struct identity){.rank = rank};
-    if (text == NULL) return cr_fail(err, -ENOMEM, "ask which MPI process is rank %d", rank);
+    if (text == NULL) return cr_fail(err, -ENOMEM, "read which MPI process is rank %d", rank);
     if (sscanf(text, "%d %d %32s", &out->world_rank, &out->world_size, out->nonce) != 3) {
-        return cr_fail(err, -EPROTO, "ask which MPI process is rank %d: the store holds '%.64s'",
+        return cr_fail(err, -EPROTO, "read which MPI process is rank %d: the store holds '%.64s'",
                        rank, text);
     }
     return 0;
 }
 
-/* Checks all[size], what the ranks have written: their places in MPI_COMM_WORLD must be valid and
- * different. */
+/* Checks all[size], which the ranks have written to the store: their ranks in MPI_COMM_WORLD must
+ * be valid and different. */
 static int check_identities(const struct identity *all, int size, const struct identity *self,
                             struct cr_error *err) {
     CR_AUTO_FREE int *holder = malloc((size_t) self->world_size * sizeof(*holder));
@@ -73,8 +74,8 @@ static int check_identities(const struct identity *all, int size, const struct i
         }
         if (w < 0 || w >= self->world_size || holder[w] >= 0) {
             return cr_fail(err, -EINVAL,
-                           "compare ranks: ranks %d and %d both say that they are process %d of "
-                           "MPI; start all with one mpirun",
+                           "compare ranks: ranks %d and %d both claim to be process %d of MPI"
+                           "; start all with one mpirun",
                            w >= 0 && w < self->world_size ? holder[w] : r, r, w);
         }
         holder[w] = r;
@@ -93,8 +94,8 @@ static int exchange_identities(const struct backend_group *g, const struct ident
     return rc < 0 ? rc : check_identities(all, g->size, self, err);
 }
 
-/* Receives the greeting of the rank before this one. A greeting of an earlier attempt to make a
- * group may still be waiting; it is ignored. */
+/* Receives the greeting of the previous rank. Ignores a greeting that was left over from an earlier
+ * attempt to make a group. */
 static int receive_greeting(const struct backend_group *g, const struct identity *last,
                      int64_t deadline_ms, struct cr_error *err) {
     struct identity greeting;
@@ -115,13 +116,15 @@ static int receive_greeting(const struct backend_group *g, const struct identity
     return 0;
 }
 
-/* Sends a greeting by MPI to the next rank, and waits for the one that the rank before this one has
- * announced in the store. If two jobs share a store by mistake, this fails within the timeout. */
+/* Sends a greeting by MPI to the next rank, and waits for the greeting of the previous rank, which
+ * must be the one that it wrote to the store. If two jobs share a store by mistake, this fails
+ * within the timeout. */
 static int greet_neighbours(const struct backend_group *g, const struct identity *self,
                             const struct identity *all, struct cr_error *err) {
     const struct identity *next = &all[(g->rank + 1) % g->size];
     const struct identity *last = &all[(g->rank + g->size - 1) % g->size];
-    struct identity *word = malloc(sizeof(*word)); /* MPI owns it until it is sent */
+    /* MPI reads it until it is sent, so it is not on the stack */
+    struct identity *word = malloc(sizeof(*word));
     if (word == NULL) return cr_fail(err, -ENOMEM, "greet the next rank: out of memory");
     *word = *self;
     MPI_Request out = MPI_REQUEST_NULL;
@@ -137,11 +140,11 @@ static int greet_neighbours(const struct backend_group *g, const struct identity
         free(word);
         return 0;
     }
-    mpi_note_unfinished(); /* MPI may still read `word`: it is not freed */
+    mpi_note_unfinished(); /* MPI may still read `word`, so it is not freed */
     if (rc != -EINPROGRESS) return rc;
     return cr_fail(err, -ETIMEDOUT,
-                   "greet by MPI: no word from rank %d (process %d of MPI) within %lld ms; do all "
-                   "ranks run under one mpirun?",
+                   "greet by MPI: no greeting from rank %d (process %d of MPI) within %lld ms; do "
+                   "all ranks run under one mpirun?",
                    last->rank, last->world_rank, (long long) g->timeout_ms);
 }
 
@@ -188,7 +191,8 @@ static int connect_comm(struct mpi_state *s, const struct backend_group *g, stru
     return rc;
 }
 
-/* MPI_COMM_WORLD belongs to the program, so its error handler is replaced only while this runs. */
+/* Connects the group. MPI_COMM_WORLD belongs to the program, so its error handler is replaced only
+ * during this call. */
 int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_error *err) {
     MPI_Errhandler before = MPI_ERRHANDLER_NULL;
     mpi_enter();

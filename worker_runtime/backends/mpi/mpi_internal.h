@@ -1,7 +1,7 @@
-/* Between the files of the mpi backend.
+/* What the files of the mpi backend share.
  *
- * All calls of MPI are made under one lock, between mpi_enter() and mpi_leave(), so that
- * MPI_THREAD_SERIALIZED is enough. */
+ * All calls of MPI are made between mpi_enter() and mpi_leave(), which hold a lock, so the MPI
+ * library needs to support only MPI_THREAD_SERIALIZED. */
 #ifndef BACKENDS_MPI_INTERNAL_H
 #define BACKENDS_MPI_INTERNAL_H
 
@@ -30,37 +30,39 @@ struct mpi_state {
 void mpi_enter(void);
 void mpi_leave(void);
 
-/* After an operation was left unfinished, MPI_Finalize might wait for ever: it is not called then.
- * */
+/* mpi_note_unfinished() records that an operation was left unfinished. After this MPI_Finalize()
+ * might wait for ever, so the backend does not call it when the process ends. */
 void mpi_note_unfinished(void);
 bool mpi_has_unfinished(void);
 
 bool is_initialised(void);
 bool is_finalised(void);
 
-/* Fails with the errno that stands for MPI's code, and a text with MPI's own words. */
+/* Returns the negative errno for MPI's error code, and sets err to `what` and MPI's own message. */
 int fail_mpi(int code, struct cr_error *err, const char *what);
 
-/* Waits until the request is done. 0; -EINPROGRESS at until_ms; MPI's failure; or -ECONNRESET if
- * another rank has reported in the store that it failed. */
+/* Waits until the request is done. Returns 0; -EINPROGRESS if it is not done at until_ms; MPI's
+ * failure; or -ECONNRESET if another rank has reported in the store that it failed. */
 int test_until(const struct backend_store *store, MPI_Request *request, MPI_Status *status,
                int64_t until_ms, struct cr_error *err);
 
-/* Cancels a receive, so that MPI does not write to its buffer any more. MPI cannot cancel anything
- * else. */
+/* Cancels a receive, so that MPI does not write to its buffer any more. Other operations cannot be
+ * cancelled in MPI. */
 void cancel_receive(MPI_Request *request);
 
 /* ---- mpi_connect.c ---- */
 
-/* Finds out which process of MPI is which rank of the group, and makes the communicator. */
+/* Finds out which process of MPI_COMM_WORLD is which rank of the group, and makes the group's
+ * communicator. */
 int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_error *err);
 
 /* ---- mpi_types.c ---- */
 
-/* Makes the reductions that MPI lacks, once per process; they last as long as MPI. */
+/* Makes the reductions that MPI lacks, those on half-width floats, once per process. They exist
+ * until MPI_Finalize(). */
 int make_ops(struct cr_error *err);
 
-/* For CRUNRT_AVG the sum; reduce_finish() divides. */
+/* Returns MPI's reduction. For CRUNRT_AVG it is the sum; reduce_finish() divides. */
 MPI_Op operation_of(crunrt_dtype dtype, crunrt_reduce_op reduce);
 MPI_Datatype type_of(crunrt_dtype dtype);
 

@@ -1,9 +1,9 @@
 /* Operations on a communicator. Each is a work: a nonblocking call of MPI, whose request is tested.
- * mpi_run() waits for its work at once.
+ * mpi_run() starts a work and waits for it.
  *
- * MPI cannot take an operation back: after a failure it may still read and write the buffers,
- * inside any later call of MPI. Memory of ours that MPI uses then stays allocated; the caller's
- * buffers are the caller's business. */
+ * MPI cannot cancel an operation: after a failure it may still read and write the buffers, inside
+ * any later call of MPI. So memory of this backend that MPI may use is not freed; the caller must
+ * do the same with its buffers. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "worker_runtime/backends/reduce/reduce.h"
@@ -18,13 +18,14 @@
 struct mpi_work {
     struct mpi_state *s;
     crunrt_op op;
-    size_t element; /* bytes */
+    size_t element; /* bytes of one element */
     int64_t deadline_ms;
     MPI_Request request;
-    /* All-to-all with counts: sent, their places, received, their places; [size] each. */
+    /* Used by all-to-all with counts: four arrays of [size], which are the counts and offsets of
+     * the data that is sent, and the counts and offsets of the data that is received. */
     int *counts;
     bool is_over;
-    struct cr_error outcome; /* valid once it is over */
+    struct cr_error outcome; /* the result; valid if is_over */
 };
 
 static bool is_reduction(const crunrt_op *op) {
@@ -53,7 +54,7 @@ static int check_supported(const struct mpi_state *s, const crunrt_op *op, struc
     return 0;
 }
 
-/* Writes counts and displacements in MPI's form to out[2 * size]. */
+/* Converts counts to MPI's form: writes counts, and after them displacements, to out[2 * size]. */
 static int put_counts(const size_t *counts, int size, int *out, struct cr_error *err) {
     size_t at = 0;
     for (int r = 0; r < size; r++) {
@@ -79,7 +80,7 @@ static int fill_counts(struct mpi_work *w, struct cr_error *err) {
     return rc;
 }
 
-/* MPI needs MPI_IN_PLACE where the same buffer is input and output. */
+/* Returns MPI_IN_PLACE if input and output are the same buffer, as MPI requires, else `send`. */
 static const void *unless_same(const void *send, const void *recv) {
     return send == recv ? MPI_IN_PLACE : send;
 }
@@ -100,7 +101,8 @@ static int start_reduction(struct mpi_work *w, MPI_Datatype t, int n) {
     return MPI_Ireduce_scatter_block(op->send, op->recv, n, t, reduce, s->comm, &w->request);
 }
 
-/* Gather and scatter, where only the root has the large buffer, and all-gather. */
+/* Starts a gather, scatter or all-gather. In gather and scatter only the root has the large buffer.
+ */
 static int start_gathering(struct mpi_work *w, MPI_Datatype t, int n) {
     const crunrt_op *op = &w->op;
     struct mpi_state *s = w->s;
@@ -175,7 +177,7 @@ int mpi_start(void *arg, const struct backend_call *call, void **out, struct cr_
     return 0;
 }
 
-/* MPI accepts a message that is shorter than its receive, and reports no error. */
+/* Fails if the message is shorter than its receive, because MPI reports no error in that case. */
 static int check_length(const struct mpi_work *w, const MPI_Status *status, struct cr_error *err) {
     int count = 0;
     (void) MPI_Get_count(status, type_of(w->op.dtype), &count);
@@ -201,7 +203,7 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     }
     int64_t until = timeout_ms > 0 ? cr_deadline_ms(timeout_ms) : 0;
     if (until > w->deadline_ms) until = w->deadline_ms;
-    if (w->s->is_aborted) until = 0; /* test once: it may be done */
+    if (w->s->is_aborted) until = 0; /* test once, because the operation may be done */
     MPI_Status status;
     int rc = test_until(&w->s->store, &w->request, &status, until, err);
     if (rc == 0) {
@@ -219,8 +221,8 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
-/* Cancels an unfinished receive. Any other unfinished operation keeps its memory, because MPI may
- * still use it. */
+/* Frees a work, and cancels it if it is an unfinished receive. The memory of any other unfinished
+ * operation is not freed, because MPI may still use it. */
 void mpi_release(void *arg) {
     struct mpi_work *w = arg;
     if (w->op.kind == CRUNRT_OP_RECV) cancel_receive(&w->request);
@@ -245,7 +247,7 @@ int mpi_batch(void *arg, const struct backend_call *calls, size_t count,
     size_t started = 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) rc = check_supported(arg, calls[i].op, err);
-    if (rc < 0) return rc; /* refuse before anything is started */
+    if (rc < 0) return rc; /* refuse the batch before any operation is started */
     for (; rc == 0 && started < count; started += rc == 0) {
         rc = mpi_start(arg, &calls[started], &works[started], err);
     }

@@ -1,5 +1,5 @@
-/* Data types and reductions in MPI's terms. MPI has no half-width floats: they are sent as 16-bit
- * words, and reduced by the same code as on gloo. */
+/* Converts data types and reductions to those of MPI. MPI has no half-width floats, so they are
+ * sent as 16-bit words, and reduced by the functions of backends/reduce. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "worker_runtime/backends/reduce/reduce.h"
@@ -19,7 +19,7 @@ HALF_OP(bfloat_product, CRUNRT_BFLOAT16, CRUNRT_PRODUCT)
 HALF_OP(bfloat_max, CRUNRT_BFLOAT16, CRUNRT_MAX)
 HALF_OP(bfloat_min, CRUNRT_BFLOAT16, CRUNRT_MIN)
 
-static MPI_Op half_ops[2][4]; /* float16, bfloat16; sum, product, max, min */
+static MPI_Op half_ops[2][4]; /* [float16, bfloat16][sum, product, max, min] */
 
 int make_ops(struct cr_error *err) {
     static MPI_User_function *const functions[2][4] = {

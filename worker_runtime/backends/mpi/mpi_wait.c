@@ -1,8 +1,8 @@
-/* Waiting for MPI, and MPI's errors as texts.
+/* Waits for MPI's requests, and turns MPI's errors into texts.
  *
- * MPI has no events and no timeouts. So a wait tests the request again and again, and gives the
- * processor away between the tests, until the request is done, the deadline has passed, or another
- * rank has reported in the store that it failed. */
+ * MPI has no events and no timeouts. So a wait tests the request repeatedly, and yields the
+ * processor between two tests, until the request is done, the deadline has passed, or another rank
+ * has reported in the store that it failed. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 #define STORE_LOOK_EVERY_MS INT64_C(100)
 
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool has_unfinished; /* atomic: each group may be used by another thread */
+static bool has_unfinished; /* accessed atomically, because several threads may use groups */
 
 void mpi_enter(void) { (void) pthread_mutex_lock(&mpi_lock); }
 void mpi_leave(void) { (void) pthread_mutex_unlock(&mpi_lock); }
@@ -51,8 +51,8 @@ int fail_mpi(int code, struct cr_error *err, const char *what) {
 
 /* ---- waiting ---- */
 
-/* MPI moves data only inside its calls. So it sleeps only after a burst of 64 tests, and not at all
- * in the first 20 ms. */
+/* Pauses between two tests of a request. MPI moves data only inside its calls, so this sleeps only
+ * after every 64th test, and not at all in the first 20 ms. */
 static void pause_between_tests(int64_t started_ns, unsigned turn) {
     if (turn % 64 == 0 && cr_monotonic_ns() - started_ns > 20 * CR_NS_PER_MS) {
         struct timespec ts = {0, 200000};
