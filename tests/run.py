@@ -33,9 +33,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = ["unit", "golden", "integration", "fault", "sim", "fuzz", "interop"]
 SKIP = 77
 TIMEOUT_S = 120
-MARK = "CRUN_TEST_RUN"  # inherited by everything a test starts, so that what it leaves can be found
+# Every process that a test starts inherits this variable, by which leftover processes are found.
+MARK = "CRUN_TEST_RUN"
 STARTING = threading.Lock()
-RUNNING = set()  # pids of tests, which subprocess waits for
+RUNNING = set()  # pids of running tests: subprocess reaps them, reap_orphans() must not
 
 
 class Test:
@@ -65,7 +66,8 @@ def find_tests(build, kinds, text):
 
 
 def processes_marked(mark):
-    """Processes whose environment holds this run's mark: descendants, wherever they hid."""
+    """Returns (pid, command line) of each process with this mark in its environment. The mark also
+    finds descendants that have left the test's Unix session."""
     needle = f"{MARK}={mark}".encode()
     found = []
     for entry in os.scandir("/proc"):
@@ -77,12 +79,13 @@ def processes_marked(mark):
                 line = pathlib.Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ")
                 found.append((int(entry.name), line.decode(errors="replace").strip()))
         except OSError:
-            continue  # gone, or not ours
+            continue  # the process has ended, or belongs to another user
     return found
 
 
 def reap_orphans():
-    """Orphans of tests are ours, as we are the sub-reaper: the dead among them are collected."""
+    """Reaps the zombies among this process's children, except running tests. The kernel makes the
+    orphans of tests our children, because this process is a subreaper."""
     with STARTING:
         for entry in os.scandir("/proc"):
             if not entry.name.isdigit() or int(entry.name) in RUNNING:
@@ -97,7 +100,8 @@ def reap_orphans():
 
 
 def end_leftovers(mark, patience_s):
-    """What a test left behind after `patience_s`, killed. A normal end takes a moment."""
+    """Waits up to `patience_s` for the processes with this mark to end, then kills the remaining
+    ones. Returns their (pid, command line)."""
     deadline = time.monotonic() + patience_s
     left = processes_marked(mark)
     while left and time.monotonic() < deadline:
@@ -171,8 +175,9 @@ def main():
     build = (ROOT / args.build).resolve()
     tests = find_tests(build, args.kinds or KINDS, args.filter) * args.repeat
 
-    # Orphans of a test come to us rather than to init, so that they can be told apart and reaped.
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    # As a subreaper (36 is PR_SET_CHILD_SUBREAPER) this process, not init, becomes the parent of
+    # the orphans of tests, so it can reap them.
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     failures = []
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""From the kill -9 of a worker until every rank has made its first step again: workers that go on
-in their processes (crunrt_can_rejoin) beside the same job with all workers started anew.
+"""Measures the time from the kill -9 of a worker until every rank has made its first step of the
+next round: once with workers that go on in their processes (crunrt_can_rejoin), once with all
+workers started again.
 
     tests/bench/in_place.py [RANKS [ROUNDS]]
 """
@@ -27,8 +28,8 @@ class Job:
             env=dict(os.environ, OMP_NUM_THREADS="1"))
 
     def all_begun(self):
-        """{rank: pid}, once all have made the first step of a round; a stuck rank ends the
-        bench."""
+        """Waits until all ranks have made the first step of a round. Returns {rank: pid}. If
+        the job ends earlier, the benchmark ends with an error."""
         pids = {}
         while len(pids) < RANKS:
             line = self.process.stdout.readline()

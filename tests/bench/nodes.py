@@ -50,7 +50,8 @@ class Group:
         out.close()
 
     def running(self, world, before=()):
-        """Waits for a round of `world` workers with none of the pids before: their lines."""
+        """Waits for a round of `world` workers with none of the pids in `before`. Returns
+        its workers, sorted by rank, as (rank, pid, start time)."""
         while True:
             groups = {}
             for line in self.log.read_text().splitlines():
@@ -70,7 +71,7 @@ class Group:
 
 
 def gone_ms(pids, do):
-    """Does it, then waits for all those processes to end: milliseconds."""
+    """Calls do(), then waits until all processes in `pids` have ended. Returns the milliseconds."""
     fds = [os.pidfd_open(p) for p in pids]
     began = time.monotonic()
     do()
@@ -81,7 +82,7 @@ def gone_ms(pids, do):
 
 
 def crun(endpoint, nnodes, *more):
-    # Node 0 hosts; said, so that a node that starts first does not.
+    # is_host makes node 0 the hosting node, even if another node starts earlier.
     return lambda i: [CRUN, f"--nnodes={nnodes}", "--rdzv-backend=c10d",
                       f"--rdzv-endpoint={endpoint}",
                       "--rdzv-id=bench", "--max-restarts=1", *more,
@@ -139,7 +140,8 @@ def torchrun(tmp, k, python):
 
 
 def fits(k):
-    """A torchrun takes about 240 MiB."""
+    """Returns whether k torchruns fit into the free memory. One needs about 240 MiB; 300 MiB are
+    reckoned."""
     lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     kib = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     return k * 300 * 1024 < kib

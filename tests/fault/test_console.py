@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""The console and the log files under stress: a reader that is slow, that stops or that goes away,
-floods, workers that close their stderr. The job goes on, whoever reads, and no byte is lost that
-could be written."""
+"""Tests the console and the log files with readers of crun's stdout and stderr that are slow, stop
+or close the pipe, with workers that write without pause, and with workers that close their stderr.
+The job must go on in all cases, and no byte that could be written may be lost."""
 import os
 import pathlib
 import signal
@@ -58,7 +58,7 @@ def test_stalled_reader_does_not_stop_the_stop(tmp):
         nonlocal size
         logs = list((tmp / "logs").glob("*/attempt_0/*/stdout.log"))
         now = sum(log.stat().st_size for log in logs)
-        # Not each log has something: who starts late finds that nothing is relayed any more.
+        # A log may be empty: its worker started when the relay had already stopped reading.
         still, size = 0 < now == size, now
         time.sleep(0.2)
         return still
@@ -66,14 +66,14 @@ def test_stalled_reader_does_not_stop_the_stop(tmp):
     pid = int(read_text(tmp / "pid"))
     launch.terminate()
     wait_for(lambda: not alive(pid), "the workers' end, though nobody reads")
-    launch.terminate()  # nobody will read: the second signal gives the console up
+    launch.terminate()  # at the second signal crun ends without writing the rest to the console
     assert launch.wait(timeout=TIMEOUT_S) == 1
     launch.stdout.close()
     launch.stderr.close()
 
 
 class FullPipe:
-    """A named pipe for somebody's stderr: `fill()` makes sure that not one byte more goes in."""
+    """A named pipe for the stderr of a process. After `fill()` not one more byte fits into it."""
 
     def __init__(self, tmp):
         self.path = tmp / "stderr.pipe"
@@ -106,7 +106,8 @@ class FullPipe:
 
 
 def run_behind_full_stderr(tmp):
-    """The pipe, the launcher, and the pid of a worker that only waits."""
+    """Starts crun, with one worker that only sleeps, and fills the pipe that is crun's stderr.
+    Returns (the pipe, the launcher, the worker's pid)."""
     worker = script(tmp, "w", PY
                     + f"print(os.getpid(), file=open('{tmp}/pid', 'w'))\ntime.sleep(1000)\n")
     pipe = FullPipe(tmp)
@@ -119,7 +120,7 @@ def run_behind_full_stderr(tmp):
 
 def test_full_stderr_does_not_stop_the_stop(tmp):
     pipe, launch, pid = run_behind_full_stderr(tmp)
-    launch.terminate()  # "Received 15 death signal" does not fit
+    launch.terminate()  # crun's line "Received 15 death signal" does not fit into the pipe
     wait_for(lambda: not alive(pid), "the worker's end, though nobody reads")
     assert launch.poll() is None, "what it has to say is lost"
     lines = pipe.read_all()
@@ -153,7 +154,7 @@ def test_full_stderr_does_not_stop_the_heartbeat(tmp):
         pipe.fill()
         full_until = time.monotonic() + 10  # twice the time after which a silent node is lost
         while time.monotonic() < full_until:
-            b.signal(signal.SIGUSR2)  # a line for each
+            b.signal(signal.SIGUSR2)  # crun prints a line at each SIGUSR2
             time.sleep(0.1)
             assert all(w.alive for w in workers), "a node was lost"
         for w in workers:

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""kill -9 of crun, or of its whole process group, takes every worker and every descendant along, in
-whatever session it hides; with a cgroup, even one that has cleared its environment. The warden goes
-last, and removes the cgroup. A crun that is a worker of another is no different: killed with the
-outer one, or alone."""
+"""After kill -9 of crun, or of its whole Unix process group, every worker and every descendant must
+end, also in another Unix session; with a cgroup even a descendant that has cleared its environment.
+The warden ends last and removes the cgroup. The same must be true for a crun that is a worker of
+another crun, whether the outer crun is killed or only the inner one."""
 import os
 import pathlib
 import signal
@@ -32,7 +32,7 @@ def inner_of(crun):
 
 
 def nested(kill_outer, cgroup):
-    script = HOSTILE.replace("$$", "$$$$")  # the inner crun takes one $ of two, as the outer does
+    script = HOSTILE.replace("$$", "$$$$")  # outer and inner crun each replace $$ by $
     inner = [str(CRUN), "--no-python", "/bin/sh", "-c", script]
     with Crun("--no-python", *inner, env={"CRUN_CGROUP": cgroup}) as crun:
         pids = [crun.pid_of(f"0.{kind}.pid") for kind in HOSTILE_KINDS]

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # timeout: 300
-"""SIGTERM to crun ends deaf workers and all that they scattered, after --shutdown-timeout; a second
-SIGTERM starts the wait anew; a stopped worker is continued, so that it can obey. Status 1."""
+"""SIGTERM to crun: after --shutdown-timeout crun kills workers that ignore SIGTERM and all their
+descendants. A second SIGTERM starts the timeout again. crun sends SIGCONT to a stopped worker, so
+that the worker can handle SIGTERM. crun's exit status is 1."""
 import os
 import pathlib
 import signal

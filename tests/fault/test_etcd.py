@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Backend etcd against a real cluster of three: a leader is elected, replaced under a higher epoch
-when it dies, and neither that nor the loss of a member of etcd, nor both, loses the job."""
+"""Tests the backend etcd with a real etcd cluster of three members. The nodes elect a leader; if it
+dies, another one leads under a higher epoch. The job must go on if the leader, an etcd member, or
+both are lost."""
 import pathlib
 import shutil
 import signal
@@ -79,7 +80,7 @@ def three(cast, cluster):
 
 
 def go_on(nodes, after):
-    """All of them are in one later round."""
+    """Waits until all nodes are in the same round after round `after`. Returns its number."""
     found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes))
              for n in nodes]
     assert len({(m["round"], m["port"]) for m in found}) == 1, found
@@ -98,7 +99,7 @@ def end_well(nodes):
 def test_a_round_and_a_good_end(tmp):
     with Cluster(tmp, 1) as cluster, Cast() as cast:
         leader, others = three(cast, cluster)
-        others[0].tell("fail")  # no restart is left: all are told
+        others[0].tell("fail")  # no restart is left: all nodes end
         for n in [leader, *others]:
             assert "exit code 7" in n.expect("end")
 
@@ -126,7 +127,7 @@ def test_the_leader_leaves_and_another_takes_over(tmp):
 def test_a_member_of_etcd_dies(tmp):
     with Cluster(tmp) as cluster, Cast() as cast:
         leader, others = three(cast, cluster)
-        cluster.kill(0)  # the one that all were told of
+        cluster.kill(0)  # the etcd member that is every node's endpoint
         others[0].signal(signal.SIGKILL)
         after = go_on([leader, others[1]], 0)
         late = cast.node("etcd", f"127.0.0.1:{cluster.ports[1]}", *SETTINGS)

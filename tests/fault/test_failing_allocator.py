@@ -25,8 +25,9 @@ def shell(words):
 # ---- crun on one node ----
 
 def alone(case):
-    """Where memory stays short the node ends when a time limit of the rendezvous is over: short
-    ones, so that the test does not take long."""
+    """Returns the options of a job on one node. In cases where all later allocations fail, too
+    ("+"), the node ends only when a time limit of the rendezvous expires, so these limits are set
+    to small values."""
     limits = "join_timeout=1,read_timeout=0.5,keep_alive_interval=0.1,keep_alive_max_attempt=3"
     return ["--standalone", "--nproc-per-node=2",
             *([f"--rdzv-conf={limits}"] if case.wish.endswith("+") else [])]
@@ -43,8 +44,8 @@ def restart(case):
 
 
 def report(case):
-    """The workers write error files and fail: crun ends with 1 and says so, or that memory is
-    short."""
+    """The workers write error files and fail. crun must exit with 1 and report either this failure
+    or the lack of memory."""
     record = '{"message": {"message": "broken", "extraInfo": {"timestamp": "1"}}}'
     status, err = case.run([CRUN, *alone(case),
                             *shell(f"echo '{record}' >$TORCHELASTIC_ERROR_FILE; exit 3")])
@@ -67,8 +68,9 @@ def test_report(tmp):
 # ---- two nodes: the allocator of one of them fails ----
 
 def two_nodes(case, hosts):
-    """A round, a restart and the end. Memory may be short on the node that hosts, which then
-    refuses the other one: so either of them may be the one that says it."""
+    """Runs a round, a restart and a good end on two nodes. Returns the exit status of the node
+    whose allocator fails, and the stderr of both: a hosting node that lacks memory may refuse the
+    other node, so either may report the error."""
     words = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job", "--rdzv-backend=c10d",
              "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1",
              *shell('[ "$RANK.$TORCHELASTIC_RESTART_COUNT" != 0.0 ]')]
@@ -109,7 +111,7 @@ def test_joining_node(tmp):
 # ---- crun-store ----
 
 class Peer:
-    """What store_raw wants to know about a server."""
+    """A stand-in for store_raw's Server, with the port and connect() that its clients need."""
 
     def __init__(self, address):
         self.port = int(address.rsplit(":", 1)[1])
@@ -121,7 +123,7 @@ class Peer:
 
 
 def first_line(process):
-    """The address that a server prints, or "" if it has ended."""
+    """Returns the address that a server prints, or "" if the server has ended."""
     return process.stdout.readline().strip()
 
 
@@ -131,8 +133,8 @@ def end(case, process):
 
 
 def use_store(server, name):
-    """Every operation, with values that must be kept, grown, handed out and dropped. `name` keeps
-    the keys of two clients apart."""
+    """Sends every operation once. All keys begin with `name`, so that two clients use different
+    keys."""
     c = Modern(server)
     c.set(f"{name}key", "one")
     assert c.get(f"{name}key") == b"one"
@@ -172,8 +174,8 @@ def wait_in_store(server, name):
 
 
 def store(case):
-    """A client whose connection the server drops for lack of memory is dropped, no more: the server
-    goes on, and the next client finds it whole."""
+    """Lets three clients use the server in turn. If the server lacks memory it may drop a client's
+    connection, but it must go on and serve the next client correctly."""
     process = case.start([STORE, "serve", "--host", "127.0.0.1", "--port", "0"])
     address = first_line(process)
     if address == "":
@@ -194,7 +196,7 @@ def test_store(tmp):
 
 
 def prints_all_or_nothing(case, argv):
-    """A command that ends well has printed its whole answer."""
+    """Runs a command and checks that it has printed its whole answer if its exit status is 0."""
     status, err = case.run(argv)
     shape = re.sub(r"[0-9.]+", "0", case.out)
     if case.wish == "0":
@@ -229,8 +231,8 @@ def test_store_commands(tmp):
 # ---- crun-agent ----
 
 def agent(case):
-    """One job with one node, from its JOIN to the good end. If the agent lacks memory for it, the
-    node is refused or cut off; the agent itself lives until it is stopped."""
+    """Runs one job with one node at crun-agent, from the node's JOIN to the good end. If the agent
+    lacks memory, it may refuse or disconnect the node, but it must live until SIGTERM."""
     process = case.start([AGENT, "serve", "--listen=127.0.0.1:0"])
     address = first_line(process)
     if address == "":
@@ -286,8 +288,8 @@ def test_agent_commands(tmp):
 # ---- a worker of libcrunrt ----
 
 def worker_pair(case, *words):
-    """Rank 0's allocator fails; rank 1 is whole. A store of their own, for no key may be left
-    over."""
+    """Runs two workers: rank 0's allocator fails, rank 1's does not. Each case has a store of its
+    own, because keys of an earlier case would disturb it."""
     with Server() as server:
         def environment(make, rank):
             return make(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,

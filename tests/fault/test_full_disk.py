@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The disk of the logs, or of the console, is full: one warning, the job goes on, the others get
-every line."""
+"""The disk of the log files, or the one to which the console is redirected, is full. crun must
+print one warning and go on with the job, and the outputs that are not on it must get every line."""
 import pathlib
 import resource
 import subprocess
@@ -16,14 +16,15 @@ PY = "#!/usr/bin/python3\nimport os\nrank = int(os.environ['RANK'])\n"
 
 
 def test_limit_of_file_sizes(tmp):
-    """RLIMIT_FSIZE raises a signal, too, that ends whoever does not ignore it."""
+    """A write beyond RLIMIT_FSIZE also raises SIGXFSZ, which would end crun if crun did not ignore
+    it."""
     worker = script(tmp, "w",
                     f"#!/bin/sh\n: >{tmp}/up\nwhile [ ! -e {tmp}/go ]; do sleep 0.05; done\n"
                               "for i in 1 2 3; do echo line $i; done\n")
     job = start([CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker], env=ENV)
     wait_for((tmp / "up").exists, "the worker")
-    resource.prlimit(job.pid, resource.RLIMIT_FSIZE,
-                     (0, 0))  # not from the start: ThreadSanitizer has a file
+    # The limit is set after the start, because ThreadSanitizer writes a file at the start.
+    resource.prlimit(job.pid, resource.RLIMIT_FSIZE, (0, 0))
     (tmp / "go").touch()
     out, err = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, err
@@ -43,7 +44,7 @@ def test_console_on_a_full_disk(tmp):
 
 
 def test_stderr_on_a_full_disk(tmp):
-    """Its own log is what crun cannot write."""
+    """crun cannot write its own messages, but the job goes on."""
     for both in (False, True):
         with open("/dev/full", "w") as full:
             job = start([CRUN, "--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", "echo",
@@ -56,7 +57,8 @@ def test_stderr_on_a_full_disk(tmp):
 
 
 def test_full_disk(tmp):
-    """The last one: what it needs is root's, and to skip is to skip the rest of the file."""
+    """This test is the last of the file, because it skips without root, and skip() also skips all
+    later tests."""
     disk = tmp / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk],

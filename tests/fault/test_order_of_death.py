@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""crun is stopped while its workers die one after another; when it goes on, its report names the
-one that died first, by the kernel's order, not by rank."""
+"""Stops crun, kills its workers one after another, and continues crun. Its report must name the
+worker that died first, not the one with the lowest rank."""
 import os
 import pathlib
 import re

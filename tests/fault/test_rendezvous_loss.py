@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Losing nodes: killed, stopped, behind a network that went silent, behind one that loses packets;
-and who hosts when every host has an address of its own."""
+"""Nodes are lost: killed, stopped, cut off by a silent network, or disturbed by a network that
+loses packets. Other tests check which node hosts when every host has an address of its own."""
 import pathlib
 import signal
 import sys
@@ -18,7 +18,8 @@ ELASTIC = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=500", "keep_ali
 
 
 def three(cast, net, *more):
-    """One node on each host; the first host has the endpoint's address."""
+    """Starts one node per host, with the first host's address as endpoint. Returns the nodes and
+    their events of the first round with three nodes."""
     nodes = [cast.node("c10d", f"{net.hosts[0].addr}:{PORT}", *ELASTIC, *more, prefix=h.run)
              for h in net.hosts]
     first = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
@@ -29,7 +30,7 @@ def go_on(nodes, after):
     found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes))
              for n in nodes]
     assert len({(m["round"], m["addr"], m["port"]) for m in found}) == 1, found
-    assert {m["restart"] for m in found} == {0}, found  # losses cost nothing
+    assert {m["restart"] for m in found} == {0}, found  # a lost node costs no restart
     return found
 
 
@@ -67,11 +68,11 @@ def test_a_silent_network(tmp):
     with Net(3) as net, Cast() as cast:
         nodes, _ = three(cast, net)
         net.hosts[2].cut()
-        stop = nodes[2].expect("stop")  # it fences itself, within a bounded time
+        stop = nodes[2].expect("stop")  # the node fences its workers in a bounded time
         assert int(stop.split()[0]) >= 0 and "has not answered" in stop, stop
         found = go_on(nodes[:2], 0)
         assert any("nothing heard from it" in line for line in nodes[0].story), nodes[0].story
-        end = nodes[2].expect("end")  # one attempt is made, in vain
+        end = nodes[2].expect("end")  # the node tries once to rejoin, and fails
         assert end.startswith("2") and "coordinator_wait" in end, end
         end_well(nodes[:2])
         assert found[0]["groups"] == 2
@@ -135,7 +136,7 @@ def test_a_network_that_loses_every_tenth_packet(tmp):
             assert len({m["port"] for m in found}) == 1
         nodes[0].tell("fail")
         for n in nodes:
-            assert n.expect("end").startswith("1")  # the budget is spent, and everybody hears of it
+            assert n.expect("end").startswith("1")  # no restart is left; all nodes learn it
 
 
 def test_another_host_than_the_first_by_address(tmp):
@@ -157,7 +158,7 @@ def test_a_silent_host_ends_its_own_workers(tmp):
         first = nodes.round(3)
         net.hosts[2].cut()
         second = nodes.round(2)
-        nodes.gone(first)  # those of the silent host, too, though nobody could tell it
+        nodes.gone(first)  # also the silent host's workers, though no message could reach it
         assert c.wait() == 1 and "has not answered" in c.text, c.text
         for w in second:
             w.signal(signal.SIGUSR2)

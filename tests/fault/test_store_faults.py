@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Nothing that arrives on a socket crashes the store, blocks another client or grows its memory
-without bound; what exceeds a limit is disconnected, with one line that names peer and reason."""
+"""Sends hostile and excessive input to the store. It must not crash, block other clients or use
+memory without bound. It must close the connection of a client that exceeds a limit, and log one
+line with the client's address and the reason."""
 import json
 import os
 import pathlib
@@ -30,7 +31,8 @@ def reset(c):
 
 
 def answers(server, within=5.0 * SCALE):
-    """Somebody else is served, and promptly: blocking would take far longer."""
+    """Checks that a new client gets its answers within seconds. If the server were blocked, they
+    would take far longer."""
     c = Modern(server)
     begin = time.monotonic()
     for i in range(50):
@@ -60,18 +62,19 @@ def test_a_client_that_never_reads(tmp):
         before = server.resident_kib()
         request = b"\x03" + text("/big")
         sent = send_what_fits(c, request * 500_000)
-        assert sent < len(request) * 500_000  # it is not read from any more
+        assert sent < len(request) * 500_000  # the server has stopped reading from the client
         answers(server)
         assert server.resident_kib() - before < SHADOW * 16 << 10, (before, server.resident_kib())
         c.socket.settimeout(TIMEOUT_S)
-        for _ in range(100):  # and goes on where it stopped, once it reads
+        for _ in range(100):  # as soon as the client reads, the server sends the remaining replies
             assert len(c.value()) == 1 << 20
         c.close()
         wait_for(lambda: stat(server)["clients"] == 1, "the slow reader to be gone")
 
 
 def test_a_reader_as_fast_as_the_server(tmp):
-    """Replies far beyond what may pile up, read while they come: never a stall that nobody ends."""
+    """The client reads while the server sends far more than one client's output limit. The server
+    must always go on with a client that it has stalled."""
     with Server() as server:
         c = Modern(server)
         c.set_for_all("big", bytes(1 << 20))
@@ -85,7 +88,8 @@ def test_a_reader_as_fast_as_the_server(tmp):
 
 
 def test_a_watcher_that_never_reads(tmp):
-    """Pushes cannot wait for their reader: it is closed when too many pile up."""
+    """The server cannot delay a push until its watcher reads, so it closes the watcher's connection
+    when too many bytes are unsent."""
     with Server("--max-client-buffer", "4M", "--max-value", "1M") as server:
         lazy, c = Legacy(server), Legacy(server)
         lazy.say("watch", text("/w"))
@@ -100,8 +104,8 @@ def test_a_watcher_that_never_reads(tmp):
 
 
 def test_pushes_of_one_request_are_held_to_the_limit(tmp):
-    """One that watches a key twenty thousand times, and one SET: 300 MB of pushes, if they were
-    made."""
+    """A client watches one key 20,000 times. A SET of 15,000 bytes would then need 300 MB of
+    pushes, so the memory limit must stop them."""
     with Server("--max-memory", "64M") as server:
         lazy, c = Legacy(server), Modern(server)
         lazy.send((b"\x07" + text("/w")) * 20000)
@@ -117,7 +121,7 @@ def test_a_long_reply_is_held_to_the_limit(tmp):
     with Server("--max-memory", "16M") as server:
         c, greedy = Modern(server), Modern(server)
         c.set_for_all("v", bytes(15000))
-        greedy.say("multi_get", listed(["/v"] * 60))  # 900 KB: no more than anybody may have
+        greedy.say("multi_get", listed(["/v"] * 60))  # a reply of 900 KB is allowed
         assert all(greedy.value() == bytes(15000) for _ in range(60))
         greedy.say("multi_get", listed(["/v"] * 131072))
         greedy.closed()
@@ -127,7 +131,8 @@ def test_a_long_reply_is_held_to_the_limit(tmp):
 
 
 def crowded_out(server, flood, request, asked=1):
-    """What stat says, asked so many times right behind one who asks for all that at once."""
+    """Stops the server, queues `request` on the connection `flood` and `asked` stat requests on
+    another, and continues the server. Returns the answers to the stat requests."""
     admin = Raw(server, hello=b"CRS1")
     stat(server)
     server.process.send_signal(signal.SIGSTOP)
@@ -143,8 +148,8 @@ def crowded_out(server, flood, request, asked=1):
 
 
 def test_lists_asked_for_at_once_take_turns(tmp):
-    """A byte asks for a list of all names; there may be a quarter of a million such bytes in one
-    read."""
+    """A one-byte request returns the list of all keys, and one read() of the server may hold a
+    quarter of a million such requests. Other clients must be served between them."""
     with Server() as server:
         waiter, c = Modern(server), Modern(server)
         waiter.wait(*[f"k{i}" for i in range(2047)])
@@ -157,15 +162,15 @@ def test_lists_asked_for_at_once_take_turns(tmp):
 
 
 def test_behind_a_long_list_others_take_turns(tmp):
-    """One waits for a list of 70,000 names and gives up in the same breath: others are served in
-    between."""
+    """A client waits for 70,000 keys and cancels the wait in the same packet. Other clients must be
+    served between the two requests."""
     with Server() as server:
         c = Modern(server)
         request = b"\x06" + listed([b""] * 70_000)
         c.send(request[:-100])
         wait_for(lambda: stat(server)["bytes_in"] >= len(VALIDATE + request) - 100,
                  "most of it to arrive")
-        seen = crowded_out(server, c, request[-100:] + b"\x0c", 200)  # more than fit into one turn
+        seen = crowded_out(server, c, request[-100:] + b"\x0c", 200)  # 200 do not fit in a turn
         assert 1 in [stats["waiting_clients"] for stats in seen]
         assert c.byte() == 1
 
@@ -268,8 +273,8 @@ def test_ten_thousand_silent_connections(tmp):
 
 
 def test_ten_thousand_waiters(tmp):
-    """Each joins and waits; one SET releases all, and who asks meanwhile is not kept waiting for
-    them."""
+    """10,000 clients each count themselves and wait for one key; one SET answers all of them. Other
+    clients are served without delay while they wait."""
     count = min(10000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
     with Server() as server:
         join = b"\x04" + text("init/") + struct.pack("<q", 1) + b"\x06" + listed(["/go"])
@@ -297,7 +302,8 @@ def test_connect_and_reset_storm(tmp):
 
 
 def test_out_of_descriptors(tmp):
-    """Accepting pauses, those inside are served, and resumes by itself."""
+    """When the server has no free descriptor, it stops accepting but serves the connected clients.
+    It accepts again, without a busy loop, when a descriptor becomes free."""
     with Server(program=("prlimit", "--nofile=64:64")) as server:
         inside = [Modern(server) for _ in range(20)]
         for c in inside:
@@ -323,7 +329,8 @@ def test_client_limit(tmp):
         five = [Modern(server) for _ in range(5)]
         assert [c.num_keys() for c in five] == [0] * 5
         assert Modern(server).socket.recv(1) == b""
-        crowd = [Raw(server) for _ in range(20)]  # says nothing: a few are kept, in case they ask
+        # These clients send nothing. The server keeps a few, because they may be administrators.
+        crowd = [Raw(server) for _ in range(20)]
         assert crowd[-1].socket.recv(1) == b""
         for c in crowd:
             c.close()
@@ -352,7 +359,7 @@ def answered(c):
 
 
 def clients_seen(server):
-    """What stat says, or None while even the spare places are taken."""
+    """Returns stat's number of clients, or None if the server has no place left even for stat."""
     try:
         return stat(server)["clients"]
     except (struct.error, OSError):
@@ -384,7 +391,8 @@ def test_memory_limit(tmp):
         again = Modern(server)
         again.set("k0", bytes(1 << 20))
         assert again.num_keys() == stat(server)["keys"]
-        # announced only, or half sent: bounded all the same
+        # Values whose length has arrived, but no or only a part of their bytes: the memory stays
+        # within the limit.
         halves = [Modern(server) for _ in range(20)]
         for c in halves:
             c.send(b"\x01" + text("/h") + struct.pack("<Q", 60 << 20))
@@ -395,7 +403,8 @@ def test_memory_limit(tmp):
 
 
 def test_readers_of_one_big_value(tmp):
-    """Many read the same value slowly: it is there once, and the limit is nobody's trouble."""
+    """30 clients read one value slowly. The server holds the value once, so the memory limit is not
+    reached."""
     with Server("--max-memory", "24M") as server:
         c = Modern(server)
         c.set_for_all("big", bytes(16 << 20))
@@ -413,7 +422,8 @@ def test_readers_of_one_big_value(tmp):
 
 
 def test_unread_values_cannot_be_pinned(tmp):
-    """Asked for, never read, then overwritten: still within the limit."""
+    """Clients request a big value and do not read it, and then the key is overwritten. The old
+    values count as memory until they are sent, so the limit must hold."""
     with Server("--max-memory", "40M") as server:
         pinned = []
         for i in range(20):
@@ -431,10 +441,10 @@ def test_unread_values_cannot_be_pinned(tmp):
 
 
 def test_out_of_memory(tmp):
-    """The machine's memory, not our limit, runs out: who asked for it is disconnected, others go
-    on."""
+    """The address space, not the store's own limit, is exhausted. The server disconnects the client
+    whose request needs the memory, and goes on serving the others."""
     if SHADOW > 1:
-        return  # the sanitizers need the address space themselves
+        return  # a sanitizer needs more address space than this test allows
     with Server(program=("prlimit", "--as=200000000")) as server:
         other = Modern(server)
         other.set("mine", "v")
@@ -517,7 +527,7 @@ def test_a_stopped_reader_is_not_waited_for(tmp):
 
 
 def test_dead_peers_are_probed(tmp):
-    """Every accepted connection has the kernel's keep-alive timer running."""
+    """The kernel's TCP keep-alive timer runs on every accepted connection."""
     with Server() as server:
         clients = [Modern(server) for _ in range(3)]
         for c in clients:
@@ -533,7 +543,8 @@ def test_dead_peers_are_probed(tmp):
 
 
 def test_storm_of_every_operation_with_random_fields(tmp):
-    """Well-formed requests with wild fields, from many clients at once: everyone left standing."""
+    """Many clients at once send well-formed requests with random fields. The server must survive
+    and serve a new client."""
     dice = random.Random(11)
     with Server("--max-memory", "64M") as server:
         clients = [Modern(server) for _ in range(30)]

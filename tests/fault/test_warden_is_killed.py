@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""kill -9 of the warden harms nobody: the workers run on, another warden takes its place, and it is
-as good as the first when crun is killed then. Both at once: the parent-death signal still ends the
-workers themselves, and the next crun removes the empty cgroup."""
+"""After kill -9 of the warden the workers run on, and crun starts another warden, which ends them
+when crun is killed later. If crun and the warden are killed together, the parent-death signal ends
+the workers, and the next crun removes the empty cgroup."""
 import os
 import pathlib
 import signal
@@ -31,7 +31,7 @@ def both_at_once():
     with Crun("--nproc-per-node=2", "--no-python", "/bin/sh", "-c", script) as crun:
         pids = [crun.pid_of(f"{rank}.pid") for rank in range(2)]
         warden = crun.warden()
-        os.kill(crun.pid, signal.SIGSTOP)  # so that it cannot start another
+        os.kill(crun.pid, signal.SIGSTOP)  # a stopped crun cannot start another warden
         os.kill(warden, signal.SIGKILL)
         os.kill(crun.pid, signal.SIGKILL)
         assert_gone(pids, "worker")

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Golden command lines: tests/golden/command_line/NAME.cmd is run by sh, NAME.expected is what must
-come out.
+"""Golden command lines: sh runs tests/golden/command_line/NAME.cmd, and its exit status and output
+must be those in NAME.expected.
 
-A case is two files; nothing else lists them. `GOLDEN_UPDATE=1` writes the .expected files anew
-(then read the diff). Each command runs in a folder of its own with the fixtures below, crun first
-in PATH, an environment that holds nothing else, and a TMPDIR of its own. Pids are written as PID,
-the folder as HERE. Besides the text this checks that a command which fails with status 2, and every
-case named refused-*, says exactly one line and leaves nothing behind, neither in the folder nor in
-TMPDIR."""
+To add a case, add these two files; no other list has to change. `GOLDEN_UPDATE=1` rewrites the
+.expected files; read the diff before you commit it. Each command runs in a new folder with the
+fixtures below, with crun first in PATH, an otherwise small environment and a TMPDIR of its own. In
+the output pids are replaced by PID and the folder by HERE. The test also checks that a command that
+fails with status 2, and every case named refused-*, prints exactly one line to stderr and leaves no
+file in the folder or in TMPDIR."""
 import difflib
 import os
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tier E: the nccl backend on a real GPU. `make check-gpu` prints a table to paste into
-docs/gpu-evidence.md. Without a GPU every row says SKIP with the reason; with CRUN_GPU_REQUIRED=1
-that is a failure."""
+"""Tier E: tests the nccl backend on a real GPU. `make check-gpu` runs it and prints a table for
+docs/gpu-evidence.md. Without a GPU every row is SKIP with the reason; if CRUN_GPU_REQUIRED=1 is
+set and no row passes, the exit status is 1."""
 
 import datetime
 import os

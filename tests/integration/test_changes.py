@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Changes with notice, end to end: workers that count their steps stop together and go on in their
-processes (examples/elastic), and the coordinator's half by hand (tests/lib/rdzv_raw.py)."""
+"""Tests changes with notice. Some tests run examples/elastic under crun: its workers stop after the
+same step and go on in their processes. The others speak the rendezvous protocol themselves
+(tests/lib/rdzv_raw.py) to test the coordinator alone."""
 import os
 import pathlib
 import re
@@ -36,7 +37,7 @@ class Output:
 
 
 def with_agent(test):
-    """The test gets the address of a crun-agent, which ends with it."""
+    """Decorates a test: starts a crun-agent, passes its address, and kills it after the test."""
     def run(tmp):
         with subprocess.Popen([AGENT, "serve", "--listen=127.0.0.1:0"], stdout=subprocess.PIPE,
                               text=True,
@@ -57,7 +58,7 @@ def node(tmp, name, address, *args, nodes="1:2", conf="", workers=2):
 
 
 def ends(*outputs):
-    """What the workers print at their end: (rank, world size, pid, rounds, steps, sum)."""
+    """Returns what each worker printed at its end: (rank, world size, pid, rounds, steps, sum)."""
     text = "".join(o.out.read_text() for o in outputs)
     return [tuple(float(x) if "." in x or "e" in x else int(x) for x in m) for m in re.findall(
         r"^rank (\d+) of (\d+): process (\d+), (\d+) rounds, (\d+) steps, sum (\S+)$", text, re.M)]
@@ -69,7 +70,8 @@ def stops(*outputs):
 
 
 def wait_for_steps(output, workers):
-    """Until each has made a step: from then on it takes part in changes."""
+    """Waits until each worker has made a step, because from its first step on a worker takes part
+    in changes."""
     wait_for(lambda: output.out.read_text().count(" begins at step ") == workers, "the first steps")
 
 
@@ -185,7 +187,7 @@ def test_one_step_for_all(tmp, address):
     assert first["kind"] == JOIN and 0 < first["left_ms"] <= 60000, first
     assert first["id"] == second["id"], first
     a.send("CHANGE_ANSWER", id=first["id"], step=5, needs_ms=0)
-    b.send("CHANGE_ANSWER", id=first["id"] + 1, step=900, needs_ms=0)   # of no change: ignored
+    b.send("CHANGE_ANSWER", id=first["id"] + 1, step=900, needs_ms=0)   # an unknown change: ignored
     b.send("CHANGE_ANSWER", id=first["id"], step=7, needs_ms=70000)
     at = [m.expect("CHANGE_AT") for m in (a, b)]
     assert [x["step"] for x in at] == [8, 8] and at[0]["left_ms"] > 60000, at
@@ -212,7 +214,7 @@ def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp, address)
     a.send("NOTICE", kind=LEAVE, left_ms=300, why="soon")
     change = a.expect("CHANGE")
     b.expect("CHANGE")
-    a.send("CHANGE_ANSWER", id=change["id"], step=5, needs_ms=900000)   # b says nothing
+    a.send("CHANGE_ANSWER", id=change["id"], step=5, needs_ms=900000)   # b does not answer
     assert a.expect("STOP") and b.expect("STOP")
     for m in (a, b):
         m.send_join()
@@ -223,7 +225,7 @@ def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp, address)
     for m in (a, b):
         m.send("CHANGE_ANSWER", id=again["id"], step=3, needs_ms=0)
     assert a.expect("CHANGE_AT")["step"] == 4 and b.expect("CHANGE_AT")
-    a.send("CHANGE_READY", id=again["id"])                              # b never is
+    a.send("CHANGE_READY", id=again["id"])                              # b sends no READY
     assert a.expect("STOP") and b.expect("STOP")
 
 
@@ -234,8 +236,8 @@ def test_a_failure_comes_first(tmp, address):
     change = a.expect("CHANGE")
     b.expect("CHANGE")
     b.send("FAILED", round=0, what="rank 1 broke")
-    assert "rank 1 broke" in a.expect("STOP")["why"]                    # b knows it
-    a.send("CHANGE_READY", id=change["id"])                             # late: ignored
+    assert "rank 1 broke" in a.expect("STOP")["why"]                    # a gets b's failure
+    a.send("CHANGE_READY", id=change["id"])                             # after STOP: ignored
     a.send_join()
     b.send_join()
     assert a.expect("ROUND")["restart_count"] == 1

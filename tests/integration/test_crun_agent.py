@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 120
-"""crun-agent serve and status: many jobs, what is told to whom, readiness, a clean end."""
+"""Tests crun-agent serve and status: many jobs, which node gets which message, readiness, a clean
+end."""
 import json
 import os
 import signal

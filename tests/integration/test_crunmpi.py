@@ -54,7 +54,8 @@ def test_finalize_alone_is_nothing(tmp):
 
 
 def test_rank_and_size_as_flags_of_a_program(_):
-    """As docs/mpi.md starts llm.c without any MPI: the shell fills in what crun set."""
+    """Rank and size are flags of the program, and the shell replaces them by crun's variables, as
+    docs/mpi.md shows for llm.c."""
     done = crun("--standalone", "--nproc-per-node=2", "sh", "-c",
                 'echo "-ps $MASTER_ADDR -pn $WORLD_SIZE -pr $RANK -pg $LOCAL_WORLD_SIZE"')
     assert done.returncode == 0, done

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""The findings of the review of the nccl backend, each as a program on the host NCCL: those that
-tests/host_nccl/findings/findings.txt calls known fail today, one line each; the others must pass.
+"""Runs one program on the host NCCL for each finding of the review of the nccl backend. A program
+that tests/host_nccl/findings/findings.txt marks "known" is expected to fail, and the test prints a
+line about it; all others must pass.
 """
 
 import concurrent.futures
@@ -21,7 +22,7 @@ if not os.path.exists(FOLDER):
 
 
 def end(workers):
-    """Waits for all, for at most LIMIT_S; what hangs then is killed."""
+    """Waits at most LIMIT_S for all workers to end, then kills those that still run."""
     deadline = time.monotonic() + LIMIT_S
     for w in workers:
         try:
@@ -33,7 +34,8 @@ def end(workers):
 
 
 def run(ranks, program, environment):
-    """None if the promise is kept on every rank, else the first line that says what is not."""
+    """Runs the program. Returns None if every rank reports "kept" and ends with 0, otherwise a text
+    about the first rank that does not."""
     extra = dict(word.split("=", 1) for word in environment)
     argv = [f"{FOLDER}/{program}"]
     if extra.pop("LAUNCHER", None) == "crun":
@@ -41,12 +43,8 @@ def run(ranks, program, environment):
         workers = end([Worker(crun + argv, dict(os.environ, **host_nccl(), **extra))])
     else:
         with Store() as store:
-            workers = end(
-                [
-                    Worker(argv, contract(store, r, ranks, **host_nccl(), **extra))
-                    for r in range(ranks)
-                ]
-            )
+            workers = end([Worker(argv, contract(store, r, ranks, **host_nccl(), **extra))
+                           for r in range(ranks)])
     for r, w in enumerate(workers):
         lines = w.text().splitlines()
         broken = [line for line in lines if "BROKEN" in line or "host nccl: RACE" in line]
@@ -58,7 +56,7 @@ def run(ranks, program, environment):
 with open(TABLE, encoding="utf-8") as f:
     rows = [line.split() for line in f if line.strip() and not line.startswith("#")]
 failed = False
-with concurrent.futures.ThreadPoolExecutor(4) as pool:  # they wait more than they work
+with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the programs mostly wait
     results = list(pool.map(lambda row: run(int(row[2]), row[3], row[4:]), rows))
 for (state, finding, _, program, *_), broken in zip(rows, results):
     if state == "known" and broken is not None:

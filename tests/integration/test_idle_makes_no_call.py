@@ -27,7 +27,7 @@ def threads(pid):
 
 
 def sleeps(tids):
-    """How often each thread went to sleep so far, all of them sleeping; else None."""
+    """Returns each thread's count of voluntary context switches, or None if a thread is awake."""
     found = [pathlib.Path(f"/proc/{tid}/status").read_text() for tid in tids]
     if not all("State:\tS" in status for status in found):
         return None
@@ -35,14 +35,15 @@ def sleeps(tids):
 
 
 def at_rest(tids):
-    """All asleep, and again after a while, without having woken up meanwhile."""
+    """Returns whether all threads sleep and none has woken up within half a second."""
     before = sleeps(tids)
     time.sleep(0.5)
     return before is not None and sleeps(tids) == before
 
 
 def attach(pids, output):
-    """strace -f -p takes every thread of a process."""
+    """Starts strace on the processes, and waits until it traces them. Because of -f it traces every
+    thread of each process."""
     words = ["strace", "-f", "-o", str(output)]
     for pid in pids:
         words += ["-p", str(pid)]
@@ -60,8 +61,8 @@ def attach(pids, output):
 
 
 def calls(output):
-    """What was begun while we watched; the call that each thread slept in already is `unfinished`
-    only."""
+    """Returns strace's lines about system calls that ended, and signals that came, while strace was
+    attached. It leaves out the unfinished call in which each thread has slept all the time."""
     lines = output.read_text().splitlines()
     return [line for line in lines if "resumed" in line or "=" in line or "---" in line]
 

@@ -14,7 +14,7 @@ int main(void) { printf("%s\n", crunrt_version()); return 0; }
 
 
 def make(*args):
-    """make on what is built already: other tests run from it at this moment."""
+    """Runs make. It must rebuild nothing, because other tests use the build folder meanwhile."""
     env = clean_env(MAKEFLAGS=None, MAKELEVEL=None)
     done = run(["make", "-s", f"BUILD={os.path.relpath(BUILD, ROOT)}", *args], cwd=ROOT, env=env)
     assert done.returncode == 0, done

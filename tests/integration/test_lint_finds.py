@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make/lint_arrows.py finds what it is there for: all rules are broken in a copy of the tree, each
-in a file of its own, and the report must name each of them.
+"""Tests make/lint_arrows.py: in a copy of the tree each of its rules is broken in a file of its
+own, and its report must name every one.
 
 A case appends text to a file, or makes a file, and gives what the report says about that place."""
 import pathlib

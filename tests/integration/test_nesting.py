@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs that start crun, again and again: what is one job to the user stays one job, and what
-would go on without end is refused. Every test counts the cruns that are there and kills the
-outermost, and with it all of them, as soon as there are too many."""
+"""Tests programs that start crun themselves, so that cruns are nested. What the user means as one
+job must stay one job, and crun must refuse a recursion without end. Each test counts the running
+cruns; if they are more than CRUNS_MAX, it kills the outermost crun, which ends all the others."""
 import os
 import pathlib
 import sys
@@ -17,7 +17,7 @@ DEEP = "3 cruns are around this one already"
 
 
 def count_cruns(mark):
-    """Of those that have the mark in their environment: cruns, without their wardens."""
+    """Counts the crun processes, without wardens, that have the mark in their environment."""
     count = 0
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -25,7 +25,7 @@ def count_cruns(mark):
                       and mark in (process / "environ").read_bytes()
                       and b"warden" not in (process / "comm").read_bytes())
         except OSError:
-            pass  # has ended, or belongs to someone else
+            pass  # the process has ended, or belongs to another user
     return count
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--numa-binding on this machine's own topology. The GPUs are two of its PCI devices, which a
-library in the place of the driver's says are GPUs: where they are the kernel tells."""
+"""Tests --numa-binding on this machine's own topology. A library in place of the GPU driver's
+reports two of the machine's PCI devices as GPUs; their NUMA nodes come from the kernel."""
 import os
 import pathlib
 import re

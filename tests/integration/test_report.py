@@ -126,8 +126,8 @@ def test_no_error_file_leaves_ours_alone(tmp):
 
 
 def test_first_by_the_kernel(tmp):
-    # rank 2 dies; 0 and 1 notice (their pipe ends, and then whoever looks sees it dead) and fail at
-    # once: the report names rank 2
+    # Rank 2 dies. Ranks 0 and 1 see the end of their pipe, wait until the kernel shows rank 2 as
+    # dead, and fail at once. The report must name rank 2.
     fifo = tmp / "fifo"
     done = failing(tmp, f"path = '{fifo}'\n"
                         "if rank == 2:\n"

@@ -105,8 +105,8 @@ def test_ipv6_is_written_as_it_is_given(tmp):
 
 
 def test_closed_standard_files(tmp):
-    """What is opened next must not become them: the server's own sockets would, and libuv
-    aborts."""
+    """If crun-store starts with closed stdin and stdout, its sockets must not get the
+    descriptors 0 and 1, because libuv would abort."""
     server = subprocess.Popen(["sh", "-c",
                                '"$0" serve --host 127.0.0.1 --port 0 <&- >&- & echo $!; wait $!',
                                CRUN_STORE], stdout=subprocess.PIPE, text=True)
@@ -216,7 +216,7 @@ def test_an_answer_that_cannot_be_written(tmp):
 
 
 def test_nobody_there(tmp):
-    with socket.socket() as held:  # bound, not listening: refused, and nobody else can take it
+    with socket.socket() as held:  # bound but not listening: connections are refused
         held.bind(("127.0.0.1", 0))
         at = f"127.0.0.1:{held.getsockname()[1]}"
         # the default, but asked for

@@ -101,7 +101,8 @@ def test_first_bytes_choose_the_numbering(tmp):
 
 
 def test_silent_connections_stay(tmp):
-    """A connection that says nothing is 1.13.1's second one: kept, and closed by FIN, never RST."""
+    """torch 1.13.1 opens a second connection and sends nothing on it. The server must keep such a
+    connection, and at its end close it by FIN, not RST."""
     server = Server()
     silent = [Raw(server) for _ in range(20)] + [Modern(server)]
     active = Modern(server)
@@ -178,7 +179,8 @@ def test_a_key_over_64_kib_closes(tmp):
 
 
 def test_a_value_in_any_pieces(tmp):
-    """Cuts around the length, the body's end, and into the middle, with requests on both sides."""
+    """A SET between other requests arrives in two pieces, cut near the length field, in the body
+    and near the body's end."""
     with Server() as server:
         c = Modern(server)
         value = random.Random(1).randbytes(200_000)
@@ -193,7 +195,8 @@ def test_a_value_in_any_pieces(tmp):
 
 
 def test_compare_set_answers_any_size(tmp):
-    """Small replies are copied, big ones refer to the value; both are the value."""
+    """The server copies small replies and sends big ones from the stored value. Both must have the
+    right bytes."""
     with Server() as server:
         c, before = Modern(server), stat(server)["memory"]
         for size in (0, 1, 16383, 16384, 32767, 32768, 200000, 5 << 20):
@@ -202,14 +205,16 @@ def test_compare_set_answers_any_size(tmp):
                 c.say("compare_set", text("/cs"), text(expected), text(desired))
                 assert c.value() == answer, (size, expected[:8], desired[:8])
             assert c.get("cs") == new and c.delete("cs") == 1
-            c.say("compare_set", text("/cs"), text(new), text(old))  # absent: what was expected
+            # The key is absent, so the reply is the expected value of the request.
+            c.say("compare_set", text("/cs"), text(new), text(old))
             assert c.value() == new
         c.close()
         wait_for(lambda: stat(server)["memory"] == before, "all to be freed")
 
 
 def asked(server, key):
-    """A client whose reply has begun to arrive, unread."""
+    """Requests `key` and waits for the first byte of the reply, but reads none. Returns the
+    client."""
     c = Modern(server)
     c.send(b"\x03" + text(key))
     c.socket.recv(1, socket.MSG_PEEK)
@@ -217,8 +222,9 @@ def asked(server, key):
 
 
 def test_unread_replies_keep_their_bytes(tmp):
-    """A reply is what the value was when it was asked for, whatever becomes of the value before the
-    client reads it: big ones reach the socket by reference."""
+    """A reply has the bytes that the value had at the request, even if the value is replaced,
+    appended to or deleted before the client reads. Big values reach the socket by reference, so
+    the server must not change their memory."""
     rng = random.Random(7)
     with Server() as server:
         writer = Modern(server)
@@ -228,7 +234,7 @@ def test_unread_replies_keep_their_bytes(tmp):
             writer.set_for_all("k", old)
             replaced = asked(server, "/k")
             writer.set_for_all("k", new)
-            for i in range(20):  # whoever gets the memory of the old one
+            for i in range(20):  # one of these values may get the memory of the old one
                 writer.set(f"other{i}", new)
             writer.set_for_all("k", new[:-100])
             appended = asked(server, "/k")
@@ -253,8 +259,8 @@ def test_big_values_without_a_spare_descriptor(tmp):
 
 
 def test_a_long_list_of_keys(tmp):
-    """Made in pieces: in order with what is asked behind it, others served meanwhile, and nothing
-    left of one whose asker goes away."""
+    """The server makes the list in pieces. Later requests of the same client are answered after it,
+    other clients are served meanwhile, and if the client disconnects, the list is freed."""
     with Server() as server:
         c, other, gone = Modern(server), Modern(server), Modern(server)
         wanted = {b"/key%d" % i for i in range(200_000)}
@@ -293,7 +299,7 @@ def test_absurd_lengths_close(tmp):
 
 
 def test_half_a_multi_set_has_no_effect(tmp):
-    """Whatever was parsed of it before the rest comes: others see all of it or nothing."""
+    """While only half of a MULTI_SET has arrived, other clients must see none of its keys."""
     with Server() as server:
         writer, waiter, other = Modern(server), Modern(server), Modern(server)
         pairs = b"".join(text("/k%d" % i) + text("v%d" % i) for i in range(1000))
@@ -324,7 +330,8 @@ def test_many_waiters_one_set(tmp):
 
 
 def test_cancel_races_with_set(tmp):
-    """Always 01 or 00 01, and what comes next is in step."""
+    """A wait and its cancel are answered by 01, or by 00 01 if the SET came first. No other bytes
+    may precede the next reply."""
     with Server() as server:
         waiter, setter = Modern(server), Modern(server)
         seen = {b"\x01": 0, b"\x00\x01": 0}
@@ -343,7 +350,7 @@ def test_cancel_races_with_set(tmp):
             got = waiter.receive(1)
             if got == b"\x00":
                 got += waiter.receive(1)
-            seen[got] += 1  # KeyError: an illegal stream
+            seen[got] += 1  # a KeyError means an illegal answer
             assert waiter.add("n", 1) == i + 1
         assert sum(seen.values()) == 10000
         assert seen[b"\x01"] > 0
@@ -356,7 +363,7 @@ def test_legacy_wait_given_up(tmp):
         assert old.num_keys() == 0
         c.set("late", "v")
         assert c.num_keys() == 1
-        assert old.num_keys() == 1  # no stray byte in front
+        assert old.num_keys() == 1  # no byte for the cancelled wait precedes it
         assert old.silent()
 
 
@@ -422,7 +429,7 @@ def test_reachable_under_every_address(tmp):
             hosts.append("::1")
         for i, host in enumerate(hosts):
             assert Modern(server, host).add("n", 1) == i + 1
-    with Server(host="127.0.0.1") as server:  # and only under the one that was asked for
+    with Server(host="127.0.0.1") as server:  # listens at this address only
         try:
             Raw(server, "127.0.0.2").close()
             raise AssertionError("listens beyond --host")
@@ -512,9 +519,8 @@ def test_stat(tmp):
 
 
 def switches(pid):
-    """How often our one thread (a sanitizer may have another) went to sleep: the same number twice
-    means that it did not wake up. (Being preempted, which a busy machine does to us, is not
-    counted.)"""
+    """Returns the voluntary context switches of the server's main thread. If two values are equal,
+    the thread has not woken up in between. Preemption by other processes is not counted."""
     status = pathlib.Path(f"/proc/{pid}/task/{pid}/status").read_text()
     return [line for line in status.splitlines() if line.startswith("voluntary_ctxt")]
 
@@ -528,7 +534,7 @@ def test_idle_server_does_nothing(tmp):
 
         def at_rest():
             before = switches(server.process.pid)
-            time.sleep(3)  # the whole point: nothing happens
+            time.sleep(3)  # the server must not wake up in these seconds
             return switches(server.process.pid) == before
         wait_for(at_rest, "the server to go to sleep after its last answer, and sleep")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The timer watchdog (contract 65): a pipe for timers, and a signal for whoever is over its
-time."""
+"""Tests the timer watchdog (contract 65): workers set timers through a pipe, and the watchdog sends
+a signal to a worker whose timer has expired."""
 import os
 import pathlib
 import sys
