@@ -125,7 +125,7 @@ START_TEST(nvml_decides) {
     ck_assert_uint_eq(count(NULL), 4);
     (void) setenv("FAKE_GPUS", "0", 1);
     ck_assert_uint_eq(count(NULL), 0);
-    (void) setenv("FAKE_INIT", "9", 1); /* NVML fails without a driver; the files in /dev are used */
+    (void) setenv("FAKE_INIT", "9", 1); /* NVML fails: no driver; /dev is used */
     ck_assert_uint_eq(count(NULL), 1);
     (void) setenv("FAKE_INIT", "18", 1);
     uint32_t n = 99;

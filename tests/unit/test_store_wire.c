@@ -226,7 +226,7 @@ START_TEST(test_absurd_lengths) {
     }
     ck_assert_int_eq(parse_error("\x63", 1, &reason), -EPROTO);
     ck_assert_str_eq(reason, "unknown operation");
-    ck_assert_int_eq(parse_error(STORE_VALIDATE_BYTES, 5, &reason), -EPROTO); /* a second VALIDATE */
+    ck_assert_int_eq(parse_error(STORE_VALIDATE_BYTES, 5, &reason), -EPROTO); /* sent twice */
 }
 END_TEST
 
