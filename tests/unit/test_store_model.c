@@ -199,7 +199,7 @@ static int64_t model_count(int name, int64_t delta, bool wake) {
 
 static void turn_add(struct turn *t) {
     int64_t delta = (int64_t) pick(20) - 10, number;
-    if (!model_number(t->name, &number)) { /* would close the connection, which another test covers */
+    if (!model_number(t->name, &number)) { /* would close the connection; tested elsewhere */
         turn_get(t);
         return;
     }

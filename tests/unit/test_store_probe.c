@@ -39,7 +39,7 @@ START_TEST(without_ping) {
     struct store_probe p = store_probe_new(STORE_PROTOCOL_PROBE);
     fails(&p, -ECONNRESET, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_FOUND);
-    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* all handshakes have failed once */
+    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* starts over */
     fails(&p, -EPROTO, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     fails(&p, -ETIMEDOUT, 1, STORE_PROBE_AGAIN, STORE_SHAKE_LEGACY);
 }
@@ -61,7 +61,7 @@ START_TEST(an_old_one_hangs_up_and_is_connected_to_afresh) {
     p = answered_legacy();
     ck_assert_int_eq(store_probe_confirmed(&p, -EPIPE, 0), STORE_PROBE_AGAIN);
     fails(&p, -ECONNREFUSED, 0, STORE_PROBE_LATER, STORE_SHAKE_LEGACY);
-    ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM); /* it may be another server now */
+    ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM); /* may be another server */
 }
 END_TEST
 
