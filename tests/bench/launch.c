@@ -4,10 +4,10 @@
  *     launch [--rounds R] [--sizes 1,8,32,128] [--skip-torchrun]
  *
  * In each round every launcher runs once, one after the other, so that noise of the machine
- * disturbs all launchers alike; torchrun, which is slow, takes part only in the first quarter of the
- * rounds. The program prints each launcher's median time and its ratio to spawn_floor, a bare loop
- * of posix_spawn() and waitpid(), measured in the same rounds. Memory is ru_maxrss, the size of the
- * largest single process of the launcher's process tree.
+ * disturbs all launchers alike; torchrun, which is slow, takes part only in the first quarter of
+ * the rounds. The program prints each launcher's median time and its ratio to spawn_floor, a bare
+ * loop of posix_spawn() and waitpid(), measured in the same rounds. Memory is ru_maxrss, the size
+ * of the largest single process of the launcher's process tree.
  *
  * Environment: BUILD (the build folder, default "build"), TORCHRUN (a command line that starts
  * torchrun). For a launcher that is not installed, the program prints "left out" and the reason. */

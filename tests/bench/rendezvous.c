@@ -1,13 +1,14 @@
-/* Rendezvous at scale: K members, the real state machines over real sockets, in this process,
- * against one coordinator in another.
+/* Measures a rendezvous of K nodes: K members in this process, real state machines on real sockets,
+ * and the coordinator in another process.
  *
  *     rendezvous [K…]        default 16 256 1024 4096 10000 (as far as descriptors allow)
  *
- * Prints, for each K: from the first join until the last member has its round; the same when 1 %
- * come 500 ms late, less those 500 ms; a failure pushed, from the call until the last member is
- * told to stop; the next round; bytes and messages a member. The published figure for
- * torchelastic is 10 s for 4,000 hosts, on 4,000 hosts: one machine does all the work here, but
- * no network is in between. */
+ * Prints for each K: "join", the time from the first join until the last member has its round;
+ * "1% late", that time less 500 ms if 1 % of the members join 500 ms late; "push", the time from a
+ * member's report of a failure until the last member must stop its workers; "rejoin", the time
+ * until the last member has the next round; bytes and messages per member. The published figure of
+ * torchelastic is 10 s for 4,000 hosts. That was measured on 4,000 hosts; here one machine does
+ * all the work, but there is no network. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -41,7 +42,7 @@ struct node {
 static uv_loop_t loop;
 static const char *run_id;
 static struct node *nodes;
-static int count, waiting; /* members, and how many of them have not got there yet */
+static int count, waiting; /* number of members; how many have not reached the phase's end */
 static uint64_t bytes, messages;
 static int64_t mark_ns;
 static double late_extra_ms;

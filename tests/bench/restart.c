@@ -1,13 +1,14 @@
-/* From the death of a worker to the first instruction of its replacement.
+/* Measures the time from the death of a worker to the start of its replacement.
  *
  *     restart [--rounds R] [--workers N] [--skip-torchrun]
  *
- * Rank 0 of N kills itself in the first attempt, once all are there; the launcher stops the others
- * (which die at once by SIGTERM) and starts all again. Measured on one monotonic clock, from just
- * before the kill to main() of a statically linked worker: the replacement of rank 0, and the last of
- * all N. Every launcher runs once a round, in turn; medians.
+ * In the first attempt, rank 0 kills itself when all N workers run; the launcher stops the other
+ * workers, which die at once by SIGTERM, and starts all workers again. Two times are measured with
+ * the monotonic clock, both from just before the kill: until main() of rank 0's replacement, and
+ * until main() of the last replacement. Workers are linked statically. In each round every launcher
+ * runs once; the results are medians.
  *
- * The same program is the worker: with RESTART_DIR set it plays that part. */
+ * This program is also the worker: if RESTART_DIR is set, it acts as a worker. */
 #include "base/clock.h"
 #include "base/parse.h"
 
@@ -63,7 +64,7 @@ static int be_a_worker(const char *dir, int64_t started) {
         else
             (void) poll(NULL, 0, 5);
     }
-    (void) poll(NULL, 0, 50); /* let everybody go to sleep */
+    (void) poll(NULL, 0, 50); /* gives all other workers time to reach pause() */
     note(dir, "died", 0, cr_monotonic_ns());
     (void) kill(getpid(), SIGKILL);
     return 0;
@@ -73,7 +74,7 @@ static int be_a_worker(const char *dir, int64_t started) {
 
 struct launcher {
     const char *name, *format;
-    double share; /* of the rounds: the slow ones run less often */
+    double share; /* part of the rounds in which it runs; less than 1 if it is slow */
 };
 
 struct sample {

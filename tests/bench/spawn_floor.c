@@ -1,8 +1,9 @@
-/* The floor under every launcher: start N copies of a program, wait for all, nothing else.
+/* Starts N copies of a program and waits for all of them; it does nothing else. Its time is the
+ * lower bound with which the launchers are compared.
  *
  *     spawn_floor N PROGRAM [ARG …]
  *
- * posix_spawn, which is vfork-like on Linux: what a launcher can hope to approach, not to beat. */
+ * It uses posix_spawn(), which does not copy the page tables of the caller on Linux. */
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>

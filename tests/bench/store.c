@@ -1,12 +1,13 @@
-/* The store under load: ours, torch's, Redis and a bare epoll echo, in one run, as ratios.
+/* Compares stores under load: crun's store, torch's, Redis, and a bare epoll echo server. The
+ * results are ratios of figures that were measured in the same run.
  *
  *     build/tests/bench/store [loop pipeline idle storm join multiget wake values memory notice]
  *
- * One epoll loop on core 0 loads one server on core 1. All are there all the time, and take turns of
- * a twentieth of a second, in another order each round: a noisy moment hits all of them. A figure is
- * the median of the rounds, a ratio the median of each round's own, with the range that holds the
- * true median with 95 % (order statistics). The operation is GET of an 8-byte value; the echo sends
- * our own request's bytes back. */
+ * An epoll loop on core 0 sends requests to one server on core 1. All servers run all the time; in
+ * each round every server is measured for 0.05 s, in an order that changes from round to round, so
+ * that a noisy moment disturbs all of them. A figure is the median over all rounds. A ratio is the
+ * median of the ratios of the single rounds, with its 95 % confidence interval from order
+ * statistics. The operation is GET of an 8-byte value; the echo server returns the request. */
 #include "base/clock.h"
 #include "store/store.h"
 #include "store/wire/wire.h"
@@ -38,14 +39,14 @@ static void die(const char *what) {
     exit(1);
 }
 
-/* ---- what is said to each of them ---- */
+/* ---- the requests for each server ---- */
 
 struct words {
-    struct cr_buffer hello; /* before anything else; hello_reply bytes come back */
+    struct cr_buffer hello; /* sent first; the reply has hello_reply bytes */
     size_t hello_reply;
-    struct cr_buffer prepare; /* makes the key; prepare_reply bytes come back */
+    struct cr_buffer prepare; /* creates the key; the reply has prepare_reply bytes */
     size_t prepare_reply;
-    struct cr_buffer get; /* one GET; reply bytes come back */
+    struct cr_buffer get; /* one GET; its reply has `reply` bytes */
     size_t reply;
 };
 
@@ -89,8 +90,8 @@ static void words_done(struct words *w) {
 
 static char scratch[1 << 20];
 
-/* Every 4,096 sockets get another source address: the kernel's search for a free port slows down
- * when most of the range is taken, and that is not what we measure. */
+/* Binds each 4,096 sockets to another loopback address. With one address, the kernel's search for a
+ * free port would become slow when most ports are taken, and distort the measurement. */
 static void spread_source(int fd) {
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK + (uint32_t) fd / 4096)};
@@ -148,10 +149,12 @@ static double median(double *v, size_t n) {
 }
 
 struct ratio {
-    double median, low, high; /* low to high: 95 % */
+    double median, low, high; /* low to high is the 95 % interval */
 };
 
-/* The ranks n/2 -+ 0.98 sqrt(n): the binomial's, near enough. */
+/* Returns the median of a[i] / b[i]. The 95 % interval goes from rank n/2 - 0.98 sqrt(n) to rank
+ * n/2 + 0.98 sqrt(n) of the sorted ratios, the normal approximation of the binomial
+ * distribution. */
 static struct ratio ratio_of(const double *a, const double *b, size_t n) {
     double r[TURNS];
     for (size_t i = 0; i < n; i++) r[i] = a[i] / b[i];
@@ -171,12 +174,12 @@ static double seconds_since(int64_t begin_ns) {
 
 struct load {
     double per_second;
-    double cpu_us; /* of the server, an operation */
+    double cpu_us; /* CPU time of the server per operation */
 };
 
 struct loop {
     int epoll, *fds;
-    size_t *got; /* bytes of replies, by index */
+    size_t *got; /* by connection: bytes of the replies received so far */
     size_t count, depth, reply;
     char requests[DEPTH_MAX * 64];
     size_t request_len;
@@ -209,7 +212,7 @@ static void loop_close(struct loop *l) {
     free(l->got);
 }
 
-/* Receives what there is, and sends a new request for each reply if there shall be `more`. */
+/* Receives what has arrived on connection i. If `more`, it sends a new request for each reply. */
 static uint64_t loop_turn(struct loop *l, size_t i, bool more) {
     ssize_t n = recv(l->fds[i], scratch, sizeof(scratch), 0);
     if (n <= 0) die("recv");
@@ -219,7 +222,7 @@ static uint64_t loop_turn(struct loop *l, size_t i, bool more) {
     return done;
 }
 
-/* Until the time is over and every reply has come. */
+/* Sends requests for `seconds`, then waits for all outstanding replies. */
 static struct load loop_run(struct loop *l, const struct peer *p, double seconds) {
     struct epoll_event events[1024];
     int64_t begin = cr_monotonic_ns(), cpu = peer_cpu_ns(p);
@@ -258,7 +261,7 @@ static void compare_peers(const char *title, struct peer *peers, size_t connecti
         if (peers[k].pid == 0) continue;
         words[k] = words_of(peers[k].kind);
         loops[k] = loop_open(&peers[k], &words[k], connections, depth);
-        (void) loop_run(&loops[k], &peers[k], 0); /* until every one has been accepted */
+        (void) loop_run(&loops[k], &peers[k], 0); /* ends when all connections are accepted */
     }
     for (int r = 0; r < TURNS; r++) {
         for (int i = 0; i < PEER_COUNT; i++) {
@@ -313,7 +316,7 @@ static void bench_pipeline(void) {
 
 /* ---- beside idle connections ---- */
 
-/* Until the server is done with the coming and going of before. */
+/* Waits until the server is idle, that is, until it has handled all earlier connects and closes. */
 static void settle(const struct peer *p) {
     int64_t before;
     do {
@@ -322,7 +325,8 @@ static void settle(const struct peer *p) {
     } while (peer_cpu_ns(p) - before > 200000);
 }
 
-/* The server's own cost of a request, alone and beside `idle` connections, in turns. */
+/* Measures the server's CPU time per request, alternately without and with `idle` idle
+ * connections. */
 static void bench_idle_one(enum peer_kind kind, size_t idle, size_t active) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
@@ -354,7 +358,7 @@ static void bench_idle(void) {
     bench_idle_one(PEER_TORCH, 1000, 1);
 }
 
-/* ---- storms: each client connects, asks once, leaves ---- */
+/* ---- storms: each client connects, sends one request and disconnects ---- */
 
 static double storm(const struct peer *p, size_t clients, size_t at_a_time) {
     struct words w = words_of(p->kind);
@@ -426,7 +430,8 @@ static void bench_storm(void) {
 
 /* ---- joining: everybody connects, sets a key, and waits for all the others ---- */
 
-/* The last to arrive (by the counter) opens the gate that all wait for, as torch's barrier does. */
+/* Measures a barrier as torch makes it from store calls: each client adds 1 to a counter and waits
+ * for a key, which the last client to arrive sets. */
 static void bench_join_one(enum peer_kind kind, size_t clients) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
@@ -592,7 +597,7 @@ static void bench_wake_one(enum peer_kind kind, size_t waiters) {
             add(&set, (const uint8_t[]){ECHO_BROADCAST}, 1);
         } else {
             for (size_t i = 0; i < waiters; i++) send_all(fds[i], wait.data, wait.len);
-            (void) usleep(200000); /* until the server has read them: it is behind by then */
+            (void) usleep(200000); /* gives the server time to read the waits */
             send_all(setter, num.data, num.len);
             receive_all(setter, 8);
         }
@@ -636,7 +641,7 @@ static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set,
         e.out = get;
         (void) store_encode_key(&e, STORE_OP_GET, STORE_BYTES("big"));
         *get_reply = 8 + size;
-        *set_reply = 8; /* of a GETNUMKEYS behind it */
+        *set_reply = 8; /* SET has no reply; this is the reply of a GETNUMKEYS after it */
     }
     if (cr_buffer_reserve(set, size) < 0) die("reserve");
     memset(set->data + set->len, 'x', size);
@@ -732,15 +737,15 @@ static void bench_memory(void) {
     words_done(&w);
 }
 
-/* ---- what a client notices while much is done to another key space ---- */
+/* ---- latency of a client while another key space of the server is busy ---- */
 
 struct deed {
     const char *name;
     void (*run)(struct deed *d);
     size_t keys, clients;
     struct store_space *space;
-    int fd; /* a client of it */
-    int64_t done_ns; /* 0 before; atomic */
+    int fd; /* connection of a client of `space` */
+    int64_t done_ns; /* when run() returned; 0 until then; atomic */
 };
 
 static void add_request(struct store_encoder *e, enum store_op op, size_t number) {
@@ -754,7 +759,7 @@ static void add_request(struct store_encoder *e, enum store_op op, size_t number
     }
 }
 
-/* A request a key, ten thousand at a time. */
+/* Sends one request per key, in batches of 10,000 requests. */
 static void ask_of_all(struct deed *d, enum store_op op, size_t reply) {
     enum { AT_A_TIME = 10000 };
     struct cr_buffer out = {0};
@@ -783,7 +788,7 @@ static void do_list(struct deed *d) {
     cr_buffer_done(&out);
 }
 
-/* The most that one request can ask for, and the answer to the next one. */
+/* Sends one request about all keys, then request `then`, and receives `reply` bytes of replies. */
 static void ask_at_once(struct deed *d, enum store_op op, enum store_op then, size_t reply) {
     struct cr_buffer out = {0};
     struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
@@ -821,7 +826,7 @@ static void *do_deed(void *arg) {
 }
 
 struct noticed {
-    double longest_ms, p99_ms; /* one GET */
+    double longest_ms, p99_ms; /* latency of one GET */
 };
 
 static int by_size(const void *a, const void *b) {
@@ -829,7 +834,7 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* GETs one after another for so long, and until the deed is done, if any. */
+/* Sends GETs one after another for `seconds` and, unless d is NULL, until the deed is done. */
 static struct noticed notice(int fd, const struct words *w, double seconds, const struct deed *d) {
     enum { GETS_MAX = 1 << 20 };
     static double took_ms[GETS_MAX];
@@ -858,7 +863,7 @@ static void bench_deed(struct deed d) {
     struct store_server *server = NULL;
     struct store_space *elsewhere;
     pthread_t thread;
-    pin_to_core(1); /* the server's thread inherits it */
+    pin_to_core(1); /* the server's thread inherits the affinity */
     if (store_server_start(NULL, &server, NULL) < 0) die("store_server_start");
     pin_to_core(0);
     struct peer there = open_space(server, &elsewhere), here = open_space(server, &d.space);

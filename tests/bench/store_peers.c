@@ -23,7 +23,7 @@ void pin_to_core(int core) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t) core, &set);
-    (void) sched_setaffinity(0, sizeof(set), &set); /* one core: it runs where it can */
+    (void) sched_setaffinity(0, sizeof(set), &set); /* may fail: runs unpinned */
 }
 
 /* ---- the floor: an epoll loop that sends back what it received ---- */
@@ -80,7 +80,8 @@ static int listen_anywhere(uint16_t *port) {
 
 /* ---- starting ---- */
 
-/* Forks a child that dies with us, on its own core, stdout into a pipe. */
+/* Forks a child on the server's core, with its stdout in a pipe whose reading end is stored in
+ * *out. The kernel kills the child when this process dies. Returns 0 in the child. */
 static pid_t fork_server(int *out) {
     int ends[2];
     if (pipe(ends) < 0) return -1;
@@ -98,7 +99,7 @@ static pid_t fork_server(int *out) {
     return pid;
 }
 
-/* The port at the end of the server's first line; 0 if it said none. */
+/* Returns the port at the end of the first line that the server prints, or 0 if there is none. */
 static uint16_t read_port(int fd) {
     char line[256];
     FILE *f = fdopen(fd, "r");
@@ -128,7 +129,7 @@ static void exec_torch(void) {
     (void) execl(python, python, "-c", torch_program, (char *) NULL);
 }
 
-/* Redis takes no free port by itself: ask the kernel for one just before. */
+/* Redis cannot choose a free port, so the caller has got a free port from the kernel. */
 static void exec_redis(uint16_t port) {
     char text[8];
     (void) snprintf(text, sizeof(text), "%u", port);
@@ -201,7 +202,7 @@ void peer_stop(struct peer *p) {
     p->pid = 0;
 }
 
-/* ---- asking the kernel about them ---- */
+/* ---- CPU time and memory of a server ---- */
 
 int64_t peer_cpu_ns(const struct peer *p) {
     char path[300];

@@ -1,4 +1,5 @@
-/* The servers that the store bench compares, each a process on a free port, pinned to one core. */
+/* The servers that tests/bench/store.c compares. Each is a process of its own, pinned to one core,
+ * that listens on a free port. */
 #ifndef BENCH_STORE_PEERS_H
 #define BENCH_STORE_PEERS_H
 
@@ -10,11 +11,11 @@ enum peer_kind { PEER_OURS, PEER_TORCH, PEER_REDIS, PEER_ECHO, PEER_COUNT };
 struct peer {
     enum peer_kind kind;
     const char *name;
-    pid_t pid; /* 0: not here */
+    pid_t pid; /* 0 if the server could not be started */
     uint16_t port;
 };
 
-/* A fresh one; pid 0 where the program is not installed. */
+/* Starts a server. Returns pid 0 if the program is not installed. */
 struct peer peer_start(enum peer_kind kind);
 void peer_stop(struct peer *p);
 
@@ -22,8 +23,8 @@ int64_t peer_cpu_ns(const struct peer *p); /* user and system time of all its th
 long peer_resident_kib(const struct peer *p);
 void pin_to_core(int core);
 
-/* The echo peer sends this many one-byte messages, one to every other connection, when it receives
- * this byte: the floor of a wake-up. */
+/* When the echo server receives this byte, it sends one byte to each connection but the first. This
+ * gives a lower bound for the time to wake all waiting clients. */
 #define ECHO_BROADCAST 0xbb
 
 #endif

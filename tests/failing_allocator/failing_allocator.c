@@ -63,8 +63,8 @@ static void add_number(struct line *l, const char *before, unsigned long number,
 }
 
 /* Adds the return addresses of all callers to the line, innermost first. It follows the frame
- * pointers, which our code has in all variants of the build, and stops at the first frame outside
- * the executable, because shared libraries may be built without frame pointers. */
+ * pointers, which all variants of our build keep. Shared libraries may lack frame pointers, so it
+ * leaves out addresses outside the executable and stops when the next frame is implausible. */
 static void add_callers(struct line *l) {
     void *const *frame = __builtin_frame_address(0);
     for (int i = 0; i < FRAMES_MAX; i++) {

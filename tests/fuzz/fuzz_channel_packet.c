@@ -1,9 +1,9 @@
-/* libFuzzer target: any bytes as packets of the channel between worker and agent, one after the
- * other. Both sides decode them with the same function; a worker then takes over what they say.
- * Whatever they hold:
+/* libFuzzer target: gives any bytes, as a sequence of packets, to the decoder that worker and agent
+ * use for their channel, and gives each decoded packet to the worker's state. Whatever the packets
+ * contain, the following must hold:
  *
  *   - a text that is read as a string ends with a NUL within its packet;
- *   - a worker is frozen only by an announced change, and its wait then has a deadline;
+ *   - a worker is frozen only by an announced change, and a frozen worker's wait has a deadline;
  *   - a place that is taken over is one that a launcher could have given. */
 #include "base/assert.h"
 #include "base/clock.h"

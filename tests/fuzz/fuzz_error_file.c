@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as a worker's error file. The record must be parsed, and the report
- * that shows it must hold nothing that a terminal obeys. */
+/* libFuzzer target: parses any bytes as a worker's error file, and makes the failure report that
+ * shows the record. The report must contain no control sequence that a terminal would execute. */
 #include "agent/report/verdict.h"
 #include "base/assert.h"
 #include "base/text.h"

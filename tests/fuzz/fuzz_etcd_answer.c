@@ -1,6 +1,6 @@
-/* libFuzzer target: anything may answer where etcd should. The bytes go through the parser of
- * HTTP and JSON once in one piece and once byte by byte, which must give the same objects and
- * the same end; each object goes through all functions that read fields. */
+/* libFuzzer target: the parser of etcd's HTTP and JSON answers, given any bytes, because any
+ * program may answer at etcd's address. Parsing the bytes in one piece and byte by byte must give
+ * equal objects and equal results. All functions that read fields run on each object. */
 #include "base/assert.h"
 #include "rendezvous/way/etcd_answer_internal.h"
 #include "rendezvous/way/etcd_fields_internal.h"
@@ -13,9 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MEMBERS_MAX 8
 
-/* What came out of one run. */
+/* What the parser returned for the whole input. */
 struct result {
-    size_t objects, text_len; /* how many, and the sum of their lengths when written again */
+    size_t objects, text_len; /* number of JSON objects; sum of their lengths as text */
     int end;                  /* 1: complete; 0: more is expected; negative: an error */
 };
 

@@ -1,13 +1,15 @@
-/* libFuzzer target: a hostile coordinator against one member. It says anything that the codec can
- * carry, in any order, and its connection comes and goes, while the agent makes its calls, from
- * inside the member's upcalls too. Nothing crashes; the member uses its connection only while it
- * has one; nothing follows the end; and once it has been told the time, it has nothing left to do
- * at that time.
+/* libFuzzer target: a hostile coordinator against one member. The coordinator sends any messages
+ * that the codec can carry, in any order; connections are made and lost; the agent calls the
+ * member's functions, also from inside the member's upcalls. The target checks that the member uses
+ * a connection only while there is one, makes no upcall after it has reported the end, and, once
+ * it has got the current time, has no deadline that is already over.
  *
- * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then steps
- * of u8 what, and what that takes.  what % 8: 0 the member's deadline comes; 1 u8: so much time
- * passes; 2 the connection is made; 3 it is lost; 4 u8: the agent calls; 5 to 7: the coordinator
- * sends a message. An upcall takes a byte too: what the agent calls from inside. */
+ * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then a
+ * sequence of steps: u8 what, and an argument for some of them. what % 8 is 0: the time advances to
+ * the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: the connection is
+ * made; 3: the connection is lost; 4: the agent makes the call that a u8 selects; 5 to 7: the
+ * coordinator sends a message. Each upcall reads one byte, which selects the call that the agent
+ * makes inside. */
 #include "base/clock.h"
 #include "rendezvous/member/member.h"
 #include "tests/lib/rdzv_input.h"
@@ -24,7 +26,7 @@ struct node {
     struct input in;
     int64_t now_ms;
     int connecting, linked;
-    int calling; /* the agent is in a call: no upcall may come */
+    int calling; /* true while the agent is in a call; the member must make no upcall */
     int leaving, ended;
 };
 
@@ -101,7 +103,7 @@ static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct node *n = arg;
     CR_ASSERT(grace_max_ms >= 0 && strlen(why) < RDZV_TEXT_MAX);
     if (!n->leaving) upcall(n);
-    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* it only hastens */
+    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* shortens the grace */
 }
 
 static void on_end(void *arg, int outcome, const char *why) {
@@ -138,9 +140,9 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct member_actions actions = {
-    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log, .on_round = on_round,
-    .on_stop = on_stop, .on_end = on_end, .on_change = on_change, .on_change_at = on_change_at,
-    .on_notice = on_notice, .on_dump = on_dump};
+    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
+    .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
 
 /* ---- what happens to it ---- */
 
@@ -164,7 +166,8 @@ static void hear(struct node *n) {
     input_message(&n->in, &said);
     cross_the_wire(&said, &frame, &m);
     if (n->linked && m.type == RDZV_WELCOME) member_welcomed(n->member);
-    else if (n->linked && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
+    else if (n->linked && member_receive(n->member, n->now_ms, &m, &err) < 0)
+        link_down(n, err.text);
     cr_buffer_done(&frame);
 }
 

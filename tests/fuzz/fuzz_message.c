@@ -1,5 +1,5 @@
-/* libFuzzer target: gives any bytes to the decoder of rendezvous messages. A message that it accepts
- * must encode to exactly the bytes that were decoded. */
+/* libFuzzer target: gives any bytes to the decoder of rendezvous messages. A message that it
+ * accepts must encode to exactly the bytes that were decoded. */
 #include "base/assert.h"
 #include "rendezvous/protocol/message.h"
 

@@ -1,11 +1,13 @@
-/* libFuzzer target: hostile nodes against one coordinator. They join with any settings, say
- * anything that the codec can carry, in any order, come and go, and let time pass. Nothing
- * crashes; the coordinator counts its nodes as we do; every round has each rank once; the budget
- * is kept; and once it has been told the time, it has nothing left to do at that time.
+/* libFuzzer target: hostile nodes against one coordinator. The nodes join with any settings, send
+ * any messages that the codec can carry, in any order, connect and disconnect, and time passes.
+ * The target checks that the coordinator has as many nodes as this file has counted, that every
+ * round gives each rank to one node, that there are no more restarts than the budget allows, and
+ * that the coordinator, once it has got the current time, has no deadline that is already over.
  *
- * Input: steps of  u8 what, and what that takes.  what % 8 is the node, what / 8 % 8 the deed:
- * 0 the coordinator's deadline comes; 1 u8: so much time passes; 2 the node's connection is lost;
- * 3 u8: its shell does something rare, see shell_acts(); 4 to 7: the node sends a message. */
+ * Input: a sequence of steps: u8 what, and an argument for some of them. what % 8 is the node;
+ * what / 8 % 8 is what happens: 0: the time advances to the coordinator's deadline; 1: the time
+ * advances by a u8 (see rdzv_input.h); 2: the node's connection is lost; 3: the node's shell does
+ * what a u8 selects in shell_acts(); 4 to 7: the node sends a message. */
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/lib/rdzv_input.h"
@@ -20,22 +22,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define DAY_MS    INT64_C(86400000)
 
 struct node {
-    struct coordinator_seat *seat; /* NULL: it has none */
+    struct coordinator_seat *seat; /* NULL if the node has no seat */
     uint32_t workers;
 };
 
-/* What was told of the newest round. */
+/* What the coordinator has sent about the newest round. */
 struct told {
-    struct rdzv_round first; /* to the node that heard of it first */
+    struct rdzv_round first; /* as sent to the first node of the round */
     uint32_t nodes, workers;
-    uint32_t ranks; /* a bit for each group rank */
+    uint32_t ranks; /* bit mask of the group ranks that were sent to a node */
 };
 
 struct world {
     struct coordinator *coordinator;
     struct node nodes[NODES];
     struct told told;
-    uint64_t rounds; /* at least so many have been told of */
+    uint64_t rounds; /* lower bound of the number of rounds so far */
     int64_t now_ms;
     int store_fails;
 };
@@ -46,7 +48,8 @@ static void check_complete(const struct told *t) {
     CR_ASSERT(t->nodes == t->first.group_world_size && t->workers == t->first.world_size);
 }
 
-/* The first node of a round to hear of it: the round before was told to all of its nodes. */
+/* Called for the first node to which the coordinator sends a new round. It checks that the previous
+ * round was sent to all of its nodes, and starts the record of the new round. */
 static void begin_told(struct world *w, const struct rdzv_round *r) {
     check_complete(&w->told);
     CR_ASSERT(r->round >= w->rounds);
@@ -70,7 +73,8 @@ static void check_round(struct world *w, const struct node *n, const struct rdzv
     t->nodes++;
 }
 
-/* A member refuses other ones, and the one in the coordinator's own process must not. */
+/* Checks that the values of ACCEPTED are in the ranges that a member accepts. The member in the
+ * coordinator's own process has no check of its own, so the coordinator must not exceed them. */
 static void check_accepted(const struct rdzv_accepted *a) {
     CR_ASSERT(a->keep_alive_interval_ms >= 1 && a->keep_alive_interval_ms <= DAY_MS);
     CR_ASSERT(a->keep_alive_max_attempt >= 1 && a->keep_alive_max_attempt <= 1000);
@@ -120,13 +124,14 @@ static void lose(struct world *w, struct node *n, const char *why) {
     if (seat != NULL) coordinator_lost(w->coordinator, w->now_ms, seat, why);
 }
 
-/* The first node lives in the coordinator's process. */
+/* Node 0 joins as the node in the coordinator's own process, all others as remote nodes. */
 static void join(struct world *w, struct node *n, const struct rdzv_join *j) {
     n->workers = j->local_world_size;
     n->seat = coordinator_join(w->coordinator, w->now_ms, n, n == w->nodes, j);
 }
 
-/* Before JOIN the shell passes nothing on. */
+/* Sends the message that the input describes. A node without a seat can only send JOIN, because the
+ * shell passes no other message to the coordinator before JOIN. */
 static void send(struct world *w, struct node *n, struct input *in) {
     struct cr_error err = {0};
     struct cr_buffer frame = {0};
@@ -154,7 +159,9 @@ static void shell_acts(struct world *w, struct input *in) {
     }
 }
 
-/* Judging one node may give the next something to wait for, but not without end. */
+/* Gives the coordinator the current time until it has no deadline that is over. Handling one node's
+ * deadline may set a deadline for another node, so this needs several calls, but a bounded
+ * number. */
 static void tick(struct world *w) {
     int rest = 4 * NODES;
     do coordinator_tick(w->coordinator, w->now_ms);

@@ -1,10 +1,10 @@
-/* libFuzzer target: both ends of a session against bytes that may be anything, in pieces of any
- * size, with time that passes, owners that hang up, and members that connect again from inside a
- * message.
+/* libFuzzer target: either end of a session between member and coordinator. The end receives any
+ * bytes in pieces of any size, time passes, the owner of the session closes it, and a member
+ * connects again while it handles a message.
  *
- * Input: u8 which end (even: the coordinator's, odd: the member's), u8 epoch that this end has,
- * then steps of u8 what, u8 n.  what % 8: 0 to 4 the next n bytes arrive; 5: n * 100 ms pass; 6:
- * the owner acts; 7: the transport is lost, or opens again. */
+ * Input: u8 end (even: the coordinator's, odd: the member's), u8 epoch of this end, then a sequence
+ * of steps: u8 what, u8 n. what % 8 is 0 to 4: the next n bytes of the input arrive; 5: n * 100 ms
+ * pass; 6: the owner acts; 7: the connection is lost, or opens again. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "rendezvous/protocol/protocol.h"
@@ -160,7 +160,7 @@ static void on_welcome(void *arg) {
 static int on_node_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct node *n = arg;
     CR_ASSERT(n->open && (n->welcomed || m->type == RDZV_REFUSED));
-    if (m->type == RDZV_STOP) { /* the member connects again from inside */
+    if (m->type == RDZV_STOP) { /* the member connects again while it handles this message */
         member_session_close(&n->session, "test");
         open_node(n);
     }

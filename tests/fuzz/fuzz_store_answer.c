@@ -1,8 +1,9 @@
-/* libFuzzer target: the clients' reply decoder. The same bytes, received in one piece and in pieces
- * whose sizes the input chooses, must give the same reply; memory stays in proportion to what came,
- * whatever length is announced.
+/* libFuzzer target: the store client's decoder of replies. Bytes received in one piece, and the
+ * same bytes received in pieces whose sizes the input chooses, must give the same reply. The
+ * decoder's memory must be proportional to the bytes received, whatever length the reply announces.
  *
- * Input: one byte shape, one byte items asked for, one byte seed of the pieces, then the wire. */
+ * Input: one byte for the reply's shape, one byte for the number of items that the request asked
+ * for, one byte as the seed of the piece sizes, then the bytes of the reply. */
 #include "base/assert.h"
 #include "store/wire/answer.h"
 
@@ -11,10 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define ROOM_MAX (((size_t) 4 << 20)) /* what the decoder may hold beyond what came */
+#define ROOM_MAX (((size_t) 4 << 20)) /* bytes that it may hold beyond those received */
 
 struct story {
-    int end; /* of the last store_answer_put() */
+    int end; /* result of the last store_answer_put() */
     int stray;
     uint64_t digest;
 };
@@ -87,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum store_reply shape = shapes[data[0] % 7];
     struct story whole = receive(shape, data[1], data + 3, size - 3, 0);
     struct story pieces = receive(shape, data[1], data + 3, size - 3, data[2] | 1u);
-    /* Bytes behind the reply are seen only when they come with its end. */
+    /* The decoder sees bytes behind the reply only if they arrive together with the reply's end. */
     if (whole.stray || pieces.stray) {
         CR_ASSERT(whole.stray || whole.end == 1);
         CR_ASSERT(pieces.stray || pieces.end == 1);

@@ -1,13 +1,13 @@
-/* libFuzzer target: several clients, raw bytes, one key space with tight limits, where lists of
- * more than a few names are made, and what was cleared is freed, in small pieces between the
- * others' requests. Nothing crashes, memory stays in its bound, a list has each key once, and all
- * that were there while it was made; and when all have left and every key is deleted, nothing is
- * left.
+/* libFuzzer target: several clients send any bytes to one key space with tight limits. Between the
+ * requests, the key space makes long lists of keys, and frees what was cleared, piece by piece.
+ * The target checks that memory stays within its limit, and that a list has no key twice and has
+ * every key that existed during the whole listing. At the end all clients disconnect and all keys
+ * are deleted; the key space must then use no memory.
  *
- * Input: pieces of  u8 what, u8 length, bytes.  In `what`: bits 0 and 1 the client; 2 and 3 how
- * many pieces of everybody's list come first; 4: one of what was cleared is freed; 5: the
- * client takes its lists in pieces; 6: all disconnect and the key space is cleared; 7: it
- * disconnects. */
+ * Input: a sequence of  u8 what, u8 length, bytes that the client sends.  The bits of `what` are
+ * 0 and 1: the client; 2 and 3: how many pieces of each client's list are made first; 4: one piece
+ * of the cleared entries is freed; 5: the client takes its lists in pieces; 6: all clients
+ * disconnect and the key space is cleared; 7: the client disconnects. */
 #include "base/assert.h"
 #include "store/keyspace/remains.h"
 #include "tests/lib/store_peer.h"
@@ -45,14 +45,14 @@ static void drain(struct store_keyspace *keys, struct peer *peers) {
 
 /* ---- lists in pieces ---- */
 
-/* The keys that were there when a client's list began, and every time it went on. */
+/* The keys that existed when a client's list began and at each later piece of that list. */
 struct steady {
     bool listing;
     size_t count;
     struct {
         size_t len;
         uint8_t name[64];
-    } keys[1024]; /* more do not fit into memory_max */
+    } keys[1024]; /* memory_max has no room for more keys */
 };
 static struct steady steady[CLIENTS];
 
@@ -93,7 +93,7 @@ static void check_list(const struct steady *s, const char *reply, size_t len) {
         CR_ASSERT(len - at >= 8 && store_load_u64(reply + at) <= len - at - 8);
         size_t key_len = store_load_u64(reply + at);
         if (store_key_table_obtain(&seen.table, reply + at + 8, key_len) == NULL) abort();
-        CR_ASSERT(seen.table.count == i + 1); /* none twice */
+        CR_ASSERT(seen.table.count == i + 1); /* no key is twice in the list */
         at += 8 + key_len;
     }
     CR_ASSERT(at == len);
@@ -112,7 +112,7 @@ static void list_on(struct store_keyspace *keys, struct peer *p, struct steady *
     size_t len = out->pending - before;
     check_list(s, out->bytes.data + out->bytes.len - len, len);
     s->listing = false;
-    peer_serve(p, 0); /* what it asked meanwhile */
+    peer_serve(p, 0); /* requests that came during the listing */
 }
 
 static void list_all_on(struct store_keyspace *keys, struct peer *peers) {
@@ -154,7 +154,7 @@ static void collect_entry(void *arg, struct store_entry *e) {
         abort();
 }
 
-/* The number in front of the reply to one request about a name. */
+/* Sends one request about a name and returns the number with which the reply begins. */
 static uint64_t ask(struct peer *p, char op, const char *name, size_t len) {
     struct cr_buffer out = {0};
     peer_send(p, &op, 1);
@@ -166,7 +166,7 @@ static uint64_t ask(struct peer *p, char op, const char *name, size_t len) {
     return number;
 }
 
-/* Whatever name is left, as a key and as a queue. */
+/* Deletes every remaining name, both as a key and as a queue. */
 static void delete_everything(struct store_keyspace *keys) {
     struct cr_buffer names = {0};
     struct peer p;
@@ -184,7 +184,7 @@ static void delete_everything(struct store_keyspace *keys) {
     cr_buffer_done(&names);
 }
 
-/* What one piece of input says, see above. */
+/* Executes one step of the input; the head of this file describes the bits of `what`. */
 static void step(struct store_keyspace *keys, struct peer *peers, uint8_t what,
                  const uint8_t *bytes, size_t len) {
     struct peer *p = &peers[what % CLIENTS];

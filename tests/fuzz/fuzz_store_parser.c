@@ -1,7 +1,9 @@
-/* libFuzzer target: the request parser. The same bytes, parsed in one piece and in pieces whose
- * sizes the input chooses, must give the same requests and the same end.
+/* libFuzzer target: the store server's parser of requests. Bytes parsed in one piece, and the same
+ * bytes parsed in pieces whose sizes the input chooses, must give the same requests and the same
+ * last result.
  *
- * Input: one byte dialect, one byte seed of the pieces, then the wire. */
+ * Input: one byte for the dialect, one byte as the seed of the piece sizes, then the bytes of the
+ * requests. */
 #include "base/assert.h"
 #include "store/wire/wire.h"
 
@@ -11,11 +13,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct store_limits limits = {64, 4096, 64, 16384};
 
-/* What was parsed, folded into numbers that can be compared. */
+/* A digest of all requests that were parsed, so that two ways of parsing can be compared. */
 struct story {
     uint64_t digest;
     size_t requests, used;
-    int end; /* of the last store_parse() */
+    int end; /* result of the last store_parse() */
 };
 
 static void fold(struct story *s, const void *data, size_t len) {
@@ -43,7 +45,7 @@ static void fold_request(struct story *s, const struct store_request *r) {
     s->requests++;
 }
 
-/* Parses on with what can be seen now. */
+/* Continues to parse, now that the first `seen` bytes of `wire` have arrived. */
 static void parse_seen(struct store_parser *p, const uint8_t *wire, size_t seen, struct story *s) {
     s->end = 1;
     while (s->end == 1 && s->used < seen) {

@@ -1,5 +1,6 @@
-/* base/text on any bytes: the result is printable, a second pass changes nothing, and the buffer
- * and the array forms agree. */
+/* libFuzzer target: base/text makes any bytes printable. The target checks that the result is
+ * printable, that a second pass changes nothing, and that the function that writes into a buffer
+ * and the function that writes into an array give the same text. */
 #include "base/text.h"
 
 #include <stdint.h>

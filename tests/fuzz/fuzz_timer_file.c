@@ -1,5 +1,6 @@
-/* libFuzzer target: any bytes as lines of the timer pipe. Requests are applied to the set of timers
- * while time goes on; what expires must be due, and no timer is lost or freed twice. */
+/* libFuzzer target: parses any bytes as lines of the timer pipe (torch's timer file), and applies
+ * the requests to the set of timers while time passes. A timer must expire only when it is due, and
+ * no timer may be lost or freed twice. */
 #include "agent/watchdog/timers.h"
 #include "base/assert.h"
 
@@ -45,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (lf == NULL) lf = end;
         take_line(&t, at, (size_t) (lf - at));
         CR_ASSERT(count_of(&t) == t.count);
-        now_ms += 1000 * (lf - at); /* a long line moves the clock further */
+        now_ms += 1000 * (lf - at); /* each byte of a line is 1 s of time */
         expire(&t, now_ms);
         at = lf + 1;
     }

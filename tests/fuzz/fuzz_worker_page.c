@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as the page that a worker shares with its agent. Whatever the worker
- * has written there, every field that the agent takes from it is within its range. */
+/* libFuzzer target: gives any bytes to the agent as the page that a worker shares with it. Whatever
+ * the worker has written, each value that the agent reads from the page must be in its range. */
 #include "agent/node/worker_page.h"
 #include "base/assert.h"
 
@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy((void *) &page, data, size < sizeof(page) ? size : sizeof(page));
     worker_page_read(&page, &got);
     CR_ASSERT(got.connected);
-    CR_ASSERT(got.step < INT64_MAX); /* one more is a valid step, too */
+    CR_ASSERT(got.step < INT64_MAX); /* step + 1 must be a valid step, too */
     CR_ASSERT(got.answer <= CHANNEL_NEEDS);
     CR_ASSERT(got.needs_ms >= 0 && got.needs_ms <= INT64_C(1000) * 3600 * 24 * 365);
     CR_ASSERT(got.needs_ms == 0 || got.answer == CHANNEL_NEEDS);

@@ -1,7 +1,7 @@
-/* Runs a fuzz target over a corpus without libFuzzer:  replay_NAME FILE…
+/* Runs a fuzz target on the files of a corpus without libFuzzer:  replay_NAME FILE…
  *
- * Each file as it is, then cut short at every length up to a bound, then with single bytes changed:
- * a little of what the fuzzer would do, the same every time. */
+ * The target gets each file unchanged, then cut off at every length up to a limit, then with single
+ * bytes changed. This is a small part of what the fuzzer would try, but equal in every run. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* In memory of exactly that size, so that the sanitizers see a look beyond the end. */
+/* Runs the target on a copy of the data in a block of exactly `size` bytes, so that the sanitizers
+ * report every read beyond the end. */
 static void run(const uint8_t *data, size_t size) {
     uint8_t *copy = malloc(size > 0 ? size : 1);
     if (copy == NULL) abort();

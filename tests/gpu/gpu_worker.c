@@ -1,12 +1,11 @@
-/* One rank of tests/gpu/check_gpu.py, on a real GPU: gpu_worker MODE. Prints "ok …" or what went
- * wrong.
+/* One rank of the tests in tests/gpu/check_gpu.py, on a real GPU: gpu_worker MODE. It prints "ok …"
+ * or an error text. MODE selects the test:
  *
- *   operations   every operation, and in one process the ones that one rank can check
- *   rounds       many groups one after the other; threads and descriptors must not grow
+ *   operations   every operation; with one process, the operations that one rank can check
+ *   rounds       many groups in sequence; the process must not collect threads or descriptors
  *   broken       an operation that cannot end in time, then a new group in the same process
- *   split        groups split from the world's communicator, used, then the world again
- *   rejoin       the same failure, then crunrt_rejoin() and a world and a split in the next round
- *                */
+ *   split        uses groups split from the world's communicator, then the world again
+ *   rejoin       as "broken", then crunrt_rejoin(), and a world and a split in the next round */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -129,7 +128,7 @@ static void require_split(int number) {
     crunrt_free(value);
 }
 
-/* A group of `members`, each of which adds 1. */
+/* Makes a group of the ranks `members` and checks an all-reduce to which each rank adds 1. */
 static void use_part(const int *members, int count) {
     crunrt_group *g = NULL;
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
@@ -163,7 +162,8 @@ static void split(void) {
     printf("ok split: 20 groups from the world of %d\n", size);
 }
 
-/* Over before it begins (-ETIMEDOUT), unless the GPU is that quick (0). */
+/* Runs an operation with a timeout so short that it normally expires. Returns -ETIMEDOUT, or 0 if
+ * the GPU was quicker than the timeout. */
 static int run_without_time(crunrt_group *g, float *a) {
     crunrt_op op = CRUNRT_OP_INIT;
     op.kind = CRUNRT_OP_ALL_REDUCE;

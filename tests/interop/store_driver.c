@@ -1,10 +1,12 @@
-/* A store on a pipe, for tests in other languages: opens one store, then does what stdin says.
+/* Lets a test in another language use one of our stores: it opens one store, reads commands from
+ * stdin and prints the results to stdout.
  *
  *   store_driver tcp HOST PORT modern|legacy|probe TIMEOUT_MS
  *   store_driver file PATH WORLD_SIZE
  *
- * One command a line: a name, a timeout in ms, then fields; keys and values in hex, "-" is empty.
- * One line back: "ok FIELDS..." or "error CODE TEXT". The first line is the answer to opening. */
+ * Each line of stdin is one command: a name, a timeout in ms, then the fields. Keys and values are
+ * written in hex; "-" is an empty one. For each command one line is printed: "ok FIELDS..." or
+ * "error CODE TEXT". One more line of this form, printed first, is the result of opening. */
 #include "base/clock.h"
 #include "store/store.h"
 
@@ -18,12 +20,12 @@
 struct request {
     char *word[FIELDS_MAX];
     size_t count;
-    struct store_bytes bytes[FIELDS_MAX]; /* of the fields behind the timeout */
+    struct store_bytes bytes[FIELDS_MAX]; /* the fields after the timeout, decoded */
     size_t byte_count;
     int64_t timeout_ms;
 };
 
-static struct request request; /* big, and one at a time */
+static struct request request; /* static, because it is too big for the stack */
 
 static void print_hex(struct store_bytes b) {
     const unsigned char *p = b.data;
@@ -35,7 +37,7 @@ static unsigned nibble(char c) {
     return c <= '9' ? (unsigned) (c - '0') : (unsigned) (c - 'a' + 10);
 }
 
-/* In place: the text is twice as long as what it says. */
+/* Decodes hex text in place; the result is half as long as the text. */
 static struct store_bytes parse_hex(char *text) {
     if (strcmp(text, "-") == 0) return (struct store_bytes){text, 0};
     size_t len = strlen(text) / 2;
@@ -53,7 +55,7 @@ static void parse(char *line) {
     request.timeout_ms = ms < 0 ? CR_FOREVER : ms;
 }
 
-/* Fields behind the timeout, from `from` on, as bytes. */
+/* Decodes the fields after the timeout, beginning with field number `from`. */
 static void parse_bytes(size_t from) {
     for (size_t i = 2 + from; i < request.count; i++)
         request.bytes[request.byte_count++] = parse_hex(request.word[i]);
@@ -95,7 +97,7 @@ static void answer_list(int rc, struct store_list *list, const struct cr_error *
     answer(rc, err);
 }
 
-/* ---- one function a shape ---- */
+/* ---- one function for each form of arguments and result ---- */
 
 static int is(const char *op, const char *name) { return strcmp(op, name) == 0; }
 
@@ -151,7 +153,7 @@ static int run_listed(struct store *s, const char *op, struct cr_error *e) {
     struct store_list list = {0};
     if (is(op, "wait"))
         answer_ok(store_wait(s, b, n, t, e), e);
-    else if (is(op, "multi_set")) /* all keys, then all values */
+    else if (is(op, "multi_set")) /* fields: all keys, then all values */
         answer_ok(store_multi_set(s, b, b + n / 2, n / 2, t, e), e);
     else if (is(op, "barrier"))
         answer_ok(store_barrier(s, b[0], number(0), t, e), e);

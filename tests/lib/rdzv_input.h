@@ -1,6 +1,7 @@
-/* Rendezvous messages out of a fuzzer's bytes, sent through the real codec. One byte makes one
- * field, so that a changed byte changes one field and moves no other. Small bytes are numbers;
- * the largest stand for the numbers at which sums, casts and table sizes go wrong. */
+/* Makes rendezvous messages from a fuzzer's input and passes them through the real codec. Each
+ * input byte makes one field, so a change of one byte changes one field and no other. Small bytes
+ * stand for themselves; the largest bytes stand for numbers at which sums, casts and table sizes
+ * typically go wrong. */
 #ifndef TESTS_RDZV_INPUT_H
 #define TESTS_RDZV_INPUT_H
 
@@ -12,7 +13,7 @@ struct input {
     size_t left;
 };
 
-/* 0 once there are no more. */
+/* Returns the next byte of the input, or 0 at the end of the input. */
 static inline uint8_t input_byte(struct input *in) {
     if (in->left == 0) return 0;
     in->left--;
@@ -33,7 +34,8 @@ static inline uint32_t input_u32(struct input *in) { return (uint32_t) input_num
 static inline uint64_t input_u64(struct input *in) { return input_number(in); }
 static inline int64_t input_i64(struct input *in) { return (int64_t) input_number(in); }
 
-/* Host names that sort alike or by number, a text with a format in it, the longest text. */
+/* Returns the text that the next input byte selects: host names that differ only in a number, a
+ * text with a printf format, or the longest text that is allowed. */
 static inline const char *input_text(struct input *in) {
     static char longest[RDZV_TEXT_MAX];
     static const char *const texts[] = {"", "a", "b", "n2", "n10", "n010", "%s%n", longest};
@@ -65,7 +67,8 @@ static inline void input_message(struct input *in, struct rdzv_message *m) {
     }
 }
 
-/* `out` is `m` as the other end decodes it. Its texts lie in `frame`, which the caller frees. */
+/* Encodes `m` into `frame` and decodes it into `out`, as if it had been sent. The texts of `out`
+ * point into `frame`, which the caller frees. */
 static inline void cross_the_wire(const struct rdzv_message *m, struct cr_buffer *frame,
                                   struct rdzv_message *out) {
     size_t used = 0;

@@ -1,5 +1,5 @@
-/* One client of a key space without sockets: bytes in, bytes out. What the server does around
- * recv() and send(), for tests and fuzz targets. */
+/* One client of a key space without a socket, for tests and fuzz targets. The functions do what the
+ * server does for a connection, with buffers in place of recv() and send(). */
 #ifndef TESTS_STORE_PEER_H
 #define TESTS_STORE_PEER_H
 
@@ -13,7 +13,7 @@ struct peer {
     struct store_session session;
     struct store_parser parser;
     struct cr_buffer rx;
-    int error; /* negative: closed, for this reason */
+    int error; /* negative errno for which the key space closed the client; 0 if open */
     const char *reason;
 };
 
@@ -31,7 +31,7 @@ static inline void peer_close(struct peer *p) {
     cr_buffer_done(&p->rx);
 }
 
-/* Serves what rx holds; what is left stays. */
+/* Executes all complete requests in rx. An incomplete request at the end of rx stays there. */
 static inline void peer_serve(struct peer *p, int64_t now_ms) {
     size_t at = 0;
     if (p->parser.dialect == STORE_DIALECT_NONE) {
@@ -58,14 +58,15 @@ static inline void peer_send(struct peer *p, const void *data, size_t len) {
     peer_serve(p, 0);
 }
 
-/* A piece of the list that it asked for; after the last, on to what it asked meanwhile. */
+/* Makes the next piece of the list of keys that the client has requested. After the last piece, it
+ * executes the requests that have arrived during the listing. */
 static inline void peer_list_on(struct peer *p) {
     int rc = store_keyspace_list_on(p->keys, &p->session, &p->reason);
     if (rc < 0) p->error = rc;
     if (rc == 0) peer_serve(p, 0);
 }
 
-/* Everything there is to receive, in one run of bytes. */
+/* Appends all bytes that the key space has for this client to `into`. */
 static inline void peer_receive(struct peer *p, struct cr_buffer *into) {
     struct iovec iov[8];
     while (p->session.out.pending > 0) {

@@ -1,10 +1,10 @@
-/* Servers that follow a script, for the tests of the store's clients: what a client sends, byte
- * for byte, and any kind of answer: in pieces, wrong, late, cut off, too long.
+/* Servers that follow a script, for the tests of the store's clients. A script fixes each byte that
+ * the client must send, and the answers, which may be split, wrong, late, cut off or too long.
  *
- * A script is a list of lines: "> HEX" the peer expects these bytes, "< HEX" it answers, "<1
- * HEX" it answers byte by byte, "e" it expects the client to hang up, "~" it takes anything and
- * is silent until the client hangs up, "x" it hangs up, "x!" it resets. A peer that got other
- * bytes says so. */
+ * A script is a list of lines. "> HEX": the server expects these bytes. "< HEX": it sends these
+ * bytes. "<1 HEX": it sends them one by one. "e": it expects the client to close the connection.
+ * "~": it reads anything and sends nothing until the client closes. "x": it closes the connection.
+ * "x!": it resets the connection. If other bytes arrive, the field `wrong` describes them. */
 #ifndef TESTS_STORE_SCRIPT_H
 #define TESTS_STORE_SCRIPT_H
 
@@ -27,7 +27,7 @@ struct peer {
     pthread_t thread;
     int fd;
     const char *const *script;
-    char wrong[256]; /* "" = all as scripted */
+    char wrong[256]; /* first deviation from the script; "" if there was none */
 };
 
 static inline size_t from_hex(const char *hex, uint8_t *out, size_t max) {
@@ -103,7 +103,7 @@ struct listener {
     pthread_t thread;
     int fd;
     uint16_t port;
-    const char *const *const *scripts; /* one a connection */
+    const char *const *const *scripts; /* one script per connection */
     char wrong[256];
 };
 
@@ -123,7 +123,8 @@ static inline void *listener_accept_all(void *arg) {
     return NULL;
 }
 
-/* Bound, not listening: refused, and nobody else can take the port. */
+/* Binds a port without listening: connections to it are refused, and no other process can take
+ * it. */
 static inline void listener_bind(struct listener *l) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(a);
@@ -140,7 +141,7 @@ static inline void serve(struct listener *l, const char *const *const *scripts) 
     ck_assert_int_eq(pthread_create(&l->thread, NULL, listener_accept_all, l), 0);
 }
 
-/* Every script was met, and played to its end. */
+/* Waits for the server, and checks that every script was played to its end without deviation. */
 static inline void end_serving(struct listener *l) {
     ck_assert_int_eq(pthread_join(l->thread, NULL), 0);
     (void) close(l->fd);
@@ -153,7 +154,7 @@ static inline void end_serving(struct listener *l) {
 #define LEGACY_ANSWER "> 06", "< 0000000000000000"
 #define NOPING_ANSWER "> " VALIDATE " 07", "< 0000000000000000"
 
-/* `prefix` and the nonce, which is the process id. */
+/* Writes `prefix` and, in hex, the nonce that a client sends: its process id. */
 static inline const char *with_nonce(char text[64], const char *prefix) {
     uint32_t pid = (uint32_t) getpid();
     (void) snprintf(text, 64, "%s %02x%02x%02x%02x", prefix, pid & 255, pid >> 8 & 255,
@@ -161,7 +162,8 @@ static inline const char *with_nonce(char text[64], const char *prefix) {
     return text;
 }
 
-/* An old server takes VALIDATE for half a SET: it waits for the rest until the client hangs up. */
+/* The script of an old server that receives VALIDATE. To it, these bytes are the beginning of a
+ * SET, so it waits for the rest until the client closes the connection. */
 #define SILENT SCRIPT("~")
 
 #endif

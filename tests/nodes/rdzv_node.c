@@ -1,6 +1,6 @@
-/* A node without workers: the rendezvous through its front door, told what to do by lines on stdin
- * (join, fail, succeed, leave, quit), telling what it hears by lines on stdout. What the tests of the
- * rendezvous are made of where real workers would only be in the way.
+/* A node without workers, for tests of the rendezvous that need no real workers. The program uses
+ * the public interface rendezvous.h. It reads commands as lines from stdin (join, fail, succeed,
+ * leave, quit) and prints what the rendezvous reports as lines on stdout.
  *
  *     rdzv_node BACKEND ENDPOINT KEY=VALUE…
  *

@@ -1,4 +1,5 @@
-/* Uses every call of our mpi.h, each result checked; rank 0 ends with "all calls agree". */
+/* Makes every call that our mpi.h declares and checks each result. If all results are right, rank 0
+ * prints "all calls agree". */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ static void check(int ok, const char *what, int rank) {
 
 int main(int argc, char **argv) {
     int rank = -1, size = -1;
-    /* llm.c ends so where it has met by TCP or a file instead. */
+    /* llm.c calls MPI_Finalize() without MPI_Init() if its ranks have met by TCP or by a file. */
     if (argc > 1 && strcmp(argv[1], "--finalize-only") == 0) return MPI_Finalize();
     if (argc > 1 && strcmp(argv[1], "--before-init") == 0) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     check(MPI_Init(&argc, &argv) == MPI_SUCCESS, "Init", -1);
@@ -21,7 +22,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     check(rank >= 0 && rank < size && size <= 64, "rank and size", rank);
 
-    /* as nccl-tests finds its local rank */
+    /* nccl-tests finds its local rank by such an all-gather of host name hashes. */
     uint64_t hashes[64] = {0};
     hashes[rank] = 1000 + (uint64_t) rank;
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, hashes, sizeof(uint64_t), MPI_BYTE,
@@ -32,7 +33,7 @@ int main(int argc, char **argv) {
     MPI_Allgather(&own, 1, MPI_INT, squares, 1, MPI_INT, MPI_COMM_WORLD);
     for (int i = 0; i < size; i++) check(squares[i] == i * i, "Allgather", rank);
 
-    /* as it spreads the unique id */
+    /* nccl-tests sends the NCCL unique id to all ranks by such a broadcast. */
     unsigned char id[128];
     memset(id, rank == 0 ? 0xab : 0, sizeof(id));
     MPI_Bcast(id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
@@ -66,7 +67,7 @@ int main(int argc, char **argv) {
         check(strcmp(lines[i], line) == 0 && times[i] == i * 1.5, "Gather", rank);
     }
 
-    /* odd and even ranks, the order turned round by the key */
+    /* Splits into even and odd ranks; the key -rank reverses the order of the ranks. */
     MPI_Comm half;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
     int half_rank = -1, half_size = -1, members = rank % 2 == 0 ? (size + 1) / 2 : size / 2;

@@ -1,8 +1,9 @@
-/* A program that has initialised MPI itself and then uses the runtime's mpi backend, for its tests.
+/* A test program that initialises MPI itself and then uses the worker runtime's mpi backend.
  *
- *   mpi_own            all ranks; then calls of its own, and MPI_Finalize, which is its to call
- *   mpi_own part RANK  process RANK of MPI_COMM_WORLD is RANK of a job of two, the others idle: two
- *                      such jobs with one store are found out, and MPI must not hang over it */
+ *   mpi_own            all processes take part; afterwards the program makes MPI calls of its own
+ *                      and calls MPI_Finalize(), which the backend must leave to it
+ * mpi_own part RANK process RANK of MPI_COMM_WORLD is rank RANK of a job of two, the others idle;
+ * the backend must detect two such jobs with one store, without an MPI hang */
 #include <crunrt.h>
 
 #include <mpi.h>

@@ -1,5 +1,5 @@
-/* What a worker makes of its agent's packets: which bytes are a packet, when a worker is frozen and
- * when it must stop, and how long it waits. */
+/* Tests how a worker handles its agent's packets: which bytes are a valid packet, when the worker
+ * is frozen, at which step it must stop, and how long it waits. */
 #include "worker_runtime/channel/packet.h"
 
 #include "base/clock.h"
@@ -78,7 +78,7 @@ START_TEST(test_a_step_for_another_change_is_ignored) {
     ck_assert(round_state_is_frozen(&s));
     receive_stop_at(2, 5, 0);
     ck_assert(!round_state_is_frozen(&s));
-    receive_change(3, 300); /* replaces the change, and its step with it */
+    receive_change(3, 300); /* replaces the change and its agreed step */
     ck_assert(round_state_is_frozen(&s));
 }
 END_TEST

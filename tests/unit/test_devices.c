@@ -1,4 +1,5 @@
-/* Finding GPUs without one: a fake NVML library, built here, and fake /dev and /proc folders. */
+/* Tests how the launcher finds GPUs, on a machine without any: the test builds a fake NVML library
+ * and makes fake /dev and /proc folders. */
 #include "launcher/devices.h"
 #include "tests/lib/run_suite.h"
 
@@ -16,7 +17,8 @@ static char nvml[64], dev[64], proc_nvidia[64];
 static struct device_places places;
 static struct cr_error err;
 
-/* GPUs, init's answer, and the UUIDs come from the environment. */
+/* Source of the fake NVML. Environment variables set the GPUs, nvmlInit()'s result and the
+ * UUIDs. */
 static const char fake_nvml[] =
     "#include <stdio.h>\n"
     "#include <stdlib.h>\n"
@@ -101,7 +103,7 @@ START_TEST(device_files) {
     touch(dev, "nvidia0x");
     ck_assert_uint_eq(count(NULL), 3);
     ck_assert_uint_eq(count("0,2"), 2);
-    ck_assert_uint_eq(count("GPU-abc,GPU-def"), 2); /* nobody to ask: taken at their word */
+    ck_assert_uint_eq(count("GPU-abc,GPU-def"), 2); /* no NVML to check them, so each UUID counts */
 }
 END_TEST
 
@@ -123,14 +125,14 @@ START_TEST(nvml_decides) {
     ck_assert_uint_eq(count(NULL), 4);
     (void) setenv("FAKE_GPUS", "0", 1);
     ck_assert_uint_eq(count(NULL), 0);
-    (void) setenv("FAKE_INIT", "9", 1); /* no driver: the files may still know */
+    (void) setenv("FAKE_INIT", "9", 1); /* NVML fails: no driver; /dev is used */
     ck_assert_uint_eq(count(NULL), 1);
     (void) setenv("FAKE_INIT", "18", 1);
     uint32_t n = 99;
     ck_assert_int_eq(device_gpu_count(&places, NULL, &n, &err), -ENODEV);
     ck_assert_uint_eq(n, 99);
     ck_assert_ptr_nonnull(strstr(err.text, "version mismatch"));
-    ck_assert_uint_eq(count(""), 0); /* no GPU wanted: nobody asked */
+    ck_assert_uint_eq(count(""), 0); /* no GPU is visible, so NVML is not called */
 }
 END_TEST
 
@@ -154,7 +156,7 @@ START_TEST(visible_devices) {
         {"GPU-", 0},
         {"GPU-7", 0},
         {"GPU-2,GPU-2b0", 0},
-        {"MIG-a,MIG-b,MIG-c", 3}, /* slices, not cards */
+        {"MIG-a,MIG-b,MIG-c", 3}, /* MIG slices, not whole GPUs */
     };
     build_nvml();
     (void) setenv("FAKE_GPUS", "4", 1);
@@ -165,7 +167,7 @@ START_TEST(visible_devices) {
 }
 END_TEST
 
-/* The bus ids, comma-separated. */
+/* Returns the bus ids of the visible GPUs, separated by commas. */
 static const char *bus_ids(const char *visible) {
     static char text[1024];
     struct device_gpu *list;
@@ -187,7 +189,7 @@ START_TEST(places_on_the_bus) {
     ck_assert_str_eq(bus_ids("2,0"), "0000:3d:00.0,0000:3b:00.0");
     ck_assert_str_eq(bus_ids("GPU-2b"), "0000:3c:00.0");
     ck_assert_str_eq(bus_ids("MIG-b/1,MIG-b/2"),
-                     "0000:3c:00.0,0000:3c:00.0"); /* slices of one card */
+                     "0000:3c:00.0,0000:3c:00.0"); /* two MIG slices of one GPU */
     ck_assert_str_eq(bus_ids("MIG-0"), "");
     ck_assert_str_eq(bus_ids(""), "");
     (void) setenv("FAKE_NO_PCI", "1", 1);
@@ -230,7 +232,7 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("devices");
     TCase *t = tcase_create("count");
-    tcase_set_timeout(t, 60); /* one of them runs a compiler */
+    tcase_set_timeout(t, 60); /* one test runs a compiler */
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, nothing_at_all);
     tcase_add_test(t, device_files);

@@ -1,4 +1,4 @@
-/* Workers find the environment and the arguments that torchrun would give them. */
+/* Tests that the agent gives workers the environment and the arguments that torchrun would give. */
 #include "agent/environment.h"
 #include "base/template.h"
 #include "tests/lib/run_suite.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Literals are const to us, not to execve. */
+/* The cast is needed because execve() takes char *const *, and string literals are const here. */
 #define LIST(texts) ((char *const *) (texts))
 
 static const char *const argv_plain[] = {"prog", "a", "b", NULL};
@@ -21,7 +21,7 @@ static struct agent_job job_of(uint32_t workers) {
                               .max_restarts = 5};
 }
 
-/* Node 1 of 3: two workers below it, role ranks apart from ranks. */
+/* Node 1 of 3. Node 0 has two workers, so ranks begin at 2 here; role ranks differ from ranks. */
 static const struct rendezvous_round round_ = {.round = 4, .restart_count = 2, .group_rank = 1,
                                                .group_world_size = 3, .first_rank = 2,
                                                .world_size = 9, .first_role_rank = 10,
@@ -153,7 +153,7 @@ START_TEST(test_arguments) {
     char *const *got;
     ck_assert_int_eq(environment_init(&e, LIST(nothing), &job, &round_), 0);
     ck_assert_int_eq(environment_arguments(&e, 13, &got, &err), 0);
-    ck_assert_str_eq(got[0], "$local_rank"); /* the program itself is no template */
+    ck_assert_str_eq(got[0], "$local_rank"); /* variables are not replaced in the program's name */
     ck_assert_str_eq(got[1], "--gpu=13");
     ck_assert_str_eq(got[2], "a$b$x${y}");
     ck_assert_str_eq(got[3], "13");

@@ -1,5 +1,5 @@
-/* base/error_json.h: what is written is JSON whatever the texts hold, has torch's form, and takes
- * the place of the file that was there. */
+/* Tests base/error_json.h, which writes an error file: the file is valid JSON whatever bytes the
+ * texts contain, has the form of torch's error files, and replaces an older file. */
 #include "base/cleanup.h"
 #include "base/error_json.h"
 #include "tests/lib/run_suite.h"
@@ -40,7 +40,7 @@ START_TEST(test_bytes_that_are_not_utf8_are_replaced) {
     static const char *const cases[][2] = {
         {"h\xc3\xa9llo", "h\xc3\xa9llo"},
         {"\xff", "\xef\xbf\xbd"},
-        {"a\xc3", "a\xef\xbf\xbd"},                               /* cut off */
+        {"a\xc3", "a\xef\xbf\xbd"},                               /* incomplete UTF-8 sequence */
         {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
         {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},                 /* overlong */
     };
@@ -84,7 +84,7 @@ START_TEST(test_a_file_is_replaced) {
     ck_assert_int_eq(cr_error_json_write_file(path, "text", 4), 0);
     check_file(path, "text");
     ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(rmdir(dir), 0); /* nothing is left beside it */
+    ck_assert_int_eq(rmdir(dir), 0); /* no temporary file is left */
     ck_assert_int_eq(cr_error_json_write_file(path, "text", 4), -ENOENT);
 }
 END_TEST

@@ -1,5 +1,6 @@
-/* base/log: lines are whole and in order, whoever logs and whether or not stderr takes them; a log that
- * is diverted never waits, keeps no more than it may, and says how much it lost. */
+/* Tests base/log: log lines are complete and in order, with several threads and also while stderr
+ * is full. A diverted log never blocks, keeps at most a fixed amount, and reports how much it
+ * lost. */
 #include "base/log.h"
 #include "tests/lib/run_suite.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- a reader who takes when he likes ---- */
+/* ---- a reader of a diverted log, which can refuse to read ---- */
 
 struct reader {
     int takes;
@@ -26,7 +27,7 @@ static void on_lines(void *arg, struct cr_buffer *kept) {
     cr_buffer_clear(kept);
 }
 
-/* The number behind the last blank of the next line; -1 at the end. */
+/* Returns the number after the last blank of the next line, or -1 at the end of the text. */
 static long next_number(const char **at) {
     if (*at == NULL || **at == '\0') return -1;
     const char *end = strchr(*at, '\n');
@@ -61,7 +62,7 @@ START_TEST(test_kept_until_taken) {
 }
 END_TEST
 
-/* The first lines tell the cause: they stay. */
+/* If there are too many lines, the first ones are kept, because they usually name the cause. */
 START_TEST(test_what_is_too_much_is_counted) {
     enum { ALL = 20000 };
     struct reader r = {.takes = 0};
@@ -141,11 +142,11 @@ START_TEST(test_full_stderr_is_not_waited_for) {
     cr_log_setup("test", CR_LOG_INFO);
     int fd = pipe_for_stderr();
     cr_log_never_wait();
-    log_more_than_a_pipe_holds(0, 1000); /* returns, though nobody reads */
+    log_more_than_a_pipe_holds(0, 1000); /* returns although no reader empties the pipe */
     char start[70000];
     ssize_t n = read(fd, start, sizeof(start));
     ck_assert_int_gt(n, 1000);
-    cr_info("%d", 1000); /* takes the others with it, as far as there is room */
+    cr_info("%d", 1000); /* also writes waiting lines that fit */
     struct reader r = {.takes = 1};
     ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
     pthread_t thread;

@@ -1,5 +1,5 @@
-/* The rendezvous codec: what is encoded is decoded alike, at every split; what is wrong is an error
- * that names the message; random bytes never do harm. */
+/* Tests the codec of rendezvous messages: decoding gives the message that was encoded, however the
+ * bytes are split; a wrong message gives an error that names it; random bytes cause no crash. */
 #include "base/buffer.h"
 #include "rendezvous/protocol/message.h"
 #include "tests/lib/run_suite.h"
@@ -117,7 +117,7 @@ START_TEST(what_is_wrong_is_named) {
 }
 END_TEST
 
-/* Every single-byte change of a good frame is either understood or refused. */
+/* The decoder accepts or refuses a valid frame with one changed byte, and never reads beyond it. */
 START_TEST(flipped_bytes_do_no_harm) {
     struct cr_buffer b = {0};
     struct rdzv_message m = join_message(), out;
@@ -125,7 +125,7 @@ START_TEST(flipped_bytes_do_no_harm) {
     ck_assert_int_eq(rdzv_message_encode(&m, &b), 0);
     for (size_t i = 0; i < b.len; i++) {
         for (int v = 0; v < 256; v++) {
-            char *copy = malloc(b.len); /* exact size: a read beyond it is seen by ASan */
+            char *copy = malloc(b.len); /* of exact size, so that ASan detects a read beyond it */
             memcpy(copy, b.data, b.len);
             copy[i] = (char) v;
             int rc = rdzv_message_decode(copy, b.len, &out, &used, NULL);

@@ -1,4 +1,5 @@
-/* agent/output: the last bytes of a stream, and a stream cut into lines. */
+/* Tests two parts of agent/output: the buffer with the last bytes of a stream, and the splitter
+ * that cuts a stream into lines. */
 #include "agent/output/last_bytes.h"
 #include "agent/output/line_splitter.h"
 #include "tests/lib/run_suite.h"

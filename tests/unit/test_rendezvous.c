@@ -1,5 +1,6 @@
-/* The rendezvous through its face, over memory and over real sockets: rounds, restarts, the
- * budget, the end; no upcall comes from inside a call; every round gets a store of its own. */
+/* Tests the public interface rendezvous.h, within one process and over real sockets: rounds,
+ * restarts, the restart budget and the end of a job. No upcall may come while a call is running,
+ * and each round must have a key space of its own. */
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/protocol/protocol.h"
@@ -28,8 +29,8 @@ static int listener(uint16_t *port) {
     return fd;
 }
 
-/* Below those that the kernel gives to connections, any of which could have one of theirs
- * meanwhile. */
+/* Returns a free port below the range from which the kernel takes ports for outgoing connections,
+ * because a connection of another process could take a port of that range before the test does. */
 static uint16_t free_port(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     static unsigned next;
@@ -64,7 +65,7 @@ static int is_open(uint16_t port) {
 struct agent {
     struct rendezvous *r;
     int in_call; /* upcalls from inside a call are a bug */
-    int fail_rounds; /* this many rounds fail, then one succeeds */
+    int fail_rounds; /* how many rounds fail before one succeeds */
     int rounds, stops, ends, closed;
     int leave_at_round, close_in_round;
     void (*on_round)(struct agent *a, const struct rendezvous_round *round);
@@ -391,10 +392,10 @@ START_TEST(two_nodes_share_a_failure_and_a_success) {
     struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
     struct rendezvous_options o = node_of(free_port(), 2, 2);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o); /* gets the port: hosts */
+    open_node(&loop, &a, &o); /* gets the port, so it hosts */
     o.local_world_size = 2;
     o.role = "other";
-    open_node(&loop, &b, &o); /* does not: connects */
+    open_node(&loop, &b, &o); /* finds the port taken, so it connects */
     agent_join(&b);
     agent_join(&a);
     run_all(&loop);
@@ -413,7 +414,7 @@ START_TEST(two_nodes_share_a_failure_and_a_success) {
         ck_assert_uint_eq(ra->role_world_size, 4);
         ck_assert_uint_eq(rb->role_world_size, 2);
         ck_assert_uint_eq(ra->group_rank + rb->group_rank, 1);
-        ck_assert_uint_eq(ra->group_rank, a.seen[0].group_rank); /* sticky */
+        ck_assert_uint_eq(ra->group_rank, a.seen[0].group_rank); /* a node keeps its group rank */
         ck_assert_uint_eq(ra->restart_count, (unsigned) i);
         ck_assert_uint_eq(rb->restart_count, (unsigned) i);
         ck_assert_uint_eq(ra->master_port, rb->master_port);
@@ -432,7 +433,7 @@ START_TEST(static_nodes_share_the_endpoint_with_their_store) {
     o.node_rank = 1;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_node(&loop, &b, &o);
-    agent_join(&b); /* the host is not there yet: it tries again */
+    agent_join(&b); /* no coordinator yet, so b connects again and again */
     o.node_rank = 0;
     open_node(&loop, &a, &o);
     agent_join(&a);
@@ -483,7 +484,7 @@ static void tell_other(struct agent *a, const struct rendezvous_round *round) {
     if (a->other->rounds > 0) leave_when_both_run(a->other, round);
 }
 
-/* The first gets the port: it hosts. */
+/* Runs both nodes on one loop until the end. Node a opens first and gets the port, so it hosts. */
 static void run_both(struct agent *a, struct agent *b, const struct rendezvous_options *o) {
     uv_loop_t loop;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -508,11 +509,11 @@ START_TEST(when_the_host_leaves_the_others_get_the_reason) {
 }
 END_TEST
 
-/* Its own time may be up first, on a slow machine; the reason is the same. */
+/* On a slow machine, node b's own join timeout may expire first; it gives the same reason. */
 START_TEST(when_the_host_gives_up_the_others_get_the_reason) {
     struct agent a = {0}, b = {0};
     struct rendezvous_options o = node_of(free_port(), 3, 3);
-    o.join_timeout_ms = 2000; /* b has to have come by then */
+    o.join_timeout_ms = 2000; /* time for b to connect */
     run_both(&a, &b, &o);
     ck_assert_int_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(b.error.text, "the rendezvous timed out after 2 s"));
@@ -594,7 +595,8 @@ struct stranger {
     int eof;
 };
 
-/* The stranger speaks blocking, on a thread; the loop serves it meanwhile. */
+/* Runs in a thread of its own, because its socket calls block, while the loop serves the
+ * stranger. */
 static void stranger_speaks(void *arg) {
     struct stranger *s = arg;
     ssize_t n;

@@ -1,5 +1,6 @@
-/* The blocking client against scripted peers: what it sends, byte for byte, and what it makes of
- * every kind of answer: in pieces, wrong, late, cut off, too long. */
+/* Tests the store's blocking client against servers that follow a script
+ * (tests/lib/store_script.h): each byte that the client sends, and what it returns for answers that
+ * are split, wrong, late, cut off or too long. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/client/tcp_client_internal.h"
@@ -18,7 +19,7 @@
 
 /* ---- the client under test ---- */
 
-/* A client in order on one end of a socket pair, the peer on the other. */
+/* Makes a client on one end of a socket pair; a scripted server has the other end. */
 static struct store_client *client_with(struct peer *p, enum store_handshake how,
                                         const char *const *script) {
     int pair[2];
@@ -69,7 +70,7 @@ START_TEST(test_modern_set_get) {
     ck_assert_int_eq(store_set(s, B("k"), B("v1"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_get(s, B("k"), LONG_MS, &value, &len, &err), 0);
     ck_assert_uint_eq(len, 2);
-    ck_assert_str_eq(value, "v1"); /* the NUL behind it */
+    ck_assert_str_eq(value, "v1"); /* the client adds a NUL */
     free(value);
     ck_assert_int_eq(store_set(s, B(""), B(""), LONG_MS, &err), 0);
     ck_assert_int_eq(store_get(s, B(""), LONG_MS, &value, &len, &err), 0);
@@ -161,7 +162,7 @@ START_TEST(test_modern_lists) {
     store_list_done(&list);
     ck_assert_int_eq(store_multi_set(s, keys, values, 2, LONG_MS, &err), 0);
     ck_assert_int_eq(store_list_keys(s, LONG_MS, &list, &err), 0);
-    ck_assert_uint_eq(list.count, 2); /* init/ is not the user's */
+    ck_assert_uint_eq(list.count, 2); /* the client's own init/ is left out */
     ck_assert_str_eq(list.items[0].data, "k");
     ck_assert_str_eq(list.items[1].data, "");
     store_list_done(&list);
@@ -175,7 +176,7 @@ START_TEST(test_modern_queue_and_barrier) {
         &p, STORE_SHAKE_PING,
         SCRIPT("> 09 0200000000000000 2f6b 0200000000000000 7879",   /* M17 */
                "> 0e 0200000000000000 2f71 0300000000000000 6a6f62", /* M20 */
-               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* M23: taken by another */
+               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* M23: it is taken */
                "> 06 0100000000000000 0200000000000000 2f71", "< 00", "> 0f 0200000000000000 2f71",
                "<1 0100000000000000 0300000000000000 6a6f62", /* M22 */
                "> 0f 0200000000000000 2f71", "< 0000000000000000",
@@ -231,7 +232,8 @@ START_TEST(test_legacy_numbers) {
 }
 END_TEST
 
-/* An old server has no append and no queue: the one is made of compare_set, the other refused. */
+/* An old server has neither append nor queues. The client makes append from compare_set, and
+ * refuses queue operations with -ENOTSUP. */
 START_TEST(test_legacy_lacks) {
     struct peer p;
     struct store_client *c =
@@ -258,7 +260,7 @@ static void wait_times_out(const char *const *script) {
     int64_t n = 0;
     ck_assert_int_eq(store_wait(s, keys, 1, 50, &err), -ETIMEDOUT);
     ck_assert_str_eq(err.text, "wait for 'gone' at store peer:1: timed out after 50 ms");
-    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0); /* still in step */
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0); /* the client can go on */
     ck_assert_int_eq(n, 4);
     finish(&p, c);
 }
@@ -286,7 +288,8 @@ START_TEST(test_cancel_answered_wrongly) {
 }
 END_TEST
 
-/* Without time it looks once, and asks by CHECK. */
+/* With a timeout of 0, the client checks once, by CHECK, whether the key exists, and never
+ * waits. */
 START_TEST(test_no_time_looks_once) {
     struct peer p;
     struct store_client *c =
@@ -333,7 +336,7 @@ static void get_fails(const char *const *script, int code, const char *text) {
     ck_assert_int_eq(store_get(s, B("k\n"), LONG_MS, &value, &len, &err), code);
     ck_assert_str_eq(err.text, text);
     ck_assert_ptr_null(value);
-    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), code); /* broken for good */
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), code); /* each later call fails, too */
     finish(&p, c);
 }
 
@@ -368,8 +371,8 @@ START_TEST(test_reply_cut_off) {
 }
 END_TEST
 
-/* Nobody confirms a SET; a dead server is found by the next call that gets an answer, and never by
- * a signal. */
+/* A SET has no reply, so a client detects a dead server only in the next call that has a reply. The
+ * SET to the dead server must not raise SIGPIPE, which would end the process. */
 START_TEST(test_dead_server_found_without_signal) {
     (void) signal(SIGPIPE, SIG_DFL);
     struct peer p;
@@ -384,7 +387,8 @@ START_TEST(test_dead_server_found_without_signal) {
 }
 END_TEST
 
-/* What a server would hang up on is refused here, and the client stays in order. */
+/* A request over a limit would make the server close the connection. The client refuses it without
+ * sending anything, so the connection can still be used. */
 START_TEST(test_over_limit_is_refused) {
     struct peer p;
     struct store_client *c =
@@ -399,7 +403,7 @@ START_TEST(test_over_limit_is_refused) {
         store_set(s, B("k"), (struct store_bytes){"", STORE_VALUE_MAX + 1}, LONG_MS, &err),
         -EMSGSIZE);
     ck_assert_str_eq(err.text, "set 'k': the value is longer than 67108864");
-    struct store_bytes keys[5], values[5]; /* each may be sent, all of them are too much for one */
+    struct store_bytes keys[5], values[5]; /* together too much for one request */
     for (int i = 0; i < 5; i++) keys[i] = B("k"), values[i] = (struct store_bytes){"", 60 << 20};
     ck_assert_int_eq(store_multi_set(s, keys, values, 5, LONG_MS, &err), -EMSGSIZE);
     ck_assert_str_eq(err.text,
@@ -430,7 +434,8 @@ START_TEST(test_connect_modern) {
 }
 END_TEST
 
-/* A listen queue that overflows shows as a reset in the handshake: again, not an error. */
+/* When a server's listen queue overflows, the client's connection is reset during the handshake.
+ * The client must connect again and not return an error. */
 START_TEST(test_connect_retries_reset) {
     char want[64], echo[64];
     connects(SCRIPTS(SCRIPT("x!"), SCRIPT("> 00 cef7853c 0d", "x!"),
@@ -445,14 +450,14 @@ START_TEST(test_probe_finds_no_ping) {
 }
 END_TEST
 
-/* An old server is silent; it does not know CANCEL_WAIT. */
+/* An old server sends no answer to VALIDATE and PING, and closes the connection on CANCEL_WAIT. */
 START_TEST(test_probe_finds_legacy) {
     connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "x"), SCRIPT(LEGACY_ANSWER)),
              STORE_PROTOCOL_PROBE, "legacy");
 }
 END_TEST
 
-/* What answers CANCEL_WAIT otherwise is nothing we know: it is tried anew. */
+/* No known server sends the byte 07 as the answer to CANCEL_WAIT, so the probe starts again. */
 START_TEST(test_probe_refuses_nonsense) {
     char want[64], echo[64];
     connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "< 07"),
@@ -461,7 +466,8 @@ START_TEST(test_probe_refuses_nonsense) {
 }
 END_TEST
 
-/* A modern server that was too busy for PING and speaks legacy too must not be taken for old. */
+/* A modern server that also speaks legacy may be too busy to answer PING in time. Its answer to
+ * CANCEL_WAIT shows that it is modern, so the client must not treat it as an old server. */
 START_TEST(test_probe_is_patient_with_ours) {
     char want[64], echo[64];
     connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "< 01"),
@@ -472,7 +478,7 @@ END_TEST
 
 static void *listen_later(void *arg) {
     struct listener *l = arg;
-    struct timespec t = {0, 150 * 1000000}; /* the clients' refused tries fall into it */
+    struct timespec t = {0, 150 * 1000000}; /* the client is refused meanwhile */
     (void) nanosleep(&t, NULL);
     if (listen(l->fd, 8) < 0) return NULL;
     return listener_accept_all(l);
@@ -497,7 +503,7 @@ START_TEST(test_connect_gives_up) {
     struct listener l = {0};
     struct store_client *c = NULL;
     char text[256];
-    listener_bind(&l); /* bound, not listening: refused, and nobody else can take the port */
+    listener_bind(&l); /* not listening yet, so connections are refused */
     int64_t start = cr_monotonic_ms();
     ck_assert_int_eq(store_client_connect("127.0.0.1", l.port, STORE_PROTOCOL_PROBE, 200, &c, &err),
                      -ETIMEDOUT);

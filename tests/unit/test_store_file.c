@@ -1,5 +1,5 @@
-/* The file store: every operation, the bytes of the file (torch's), and processes that share
- * one. */
+/* Tests the file store: each operation, the bytes of the file, which must be those that torch's
+ * FileStore writes, and several processes that share one file. */
 #include "base/clock.h"
 #include "store/store.h"
 #include "tests/lib/run_suite.h"
@@ -112,7 +112,7 @@ static void exercise_lists(struct store *s) {
     ck_assert_int_eq(store_multi_set(s, keys, values, 3, LONG_MS, &err), 0);
     ck_assert_int_eq(store_multi_get(s, keys, 2, LONG_MS, &list, &err), 0);
     ck_assert_uint_eq(list.count, 2);
-    ck_assert_str_eq(list.items[0].data, "333"); /* the later one won */
+    ck_assert_str_eq(list.items[0].data, "333"); /* the later record counts */
     ck_assert_str_eq(list.items[1].data, "22");
     store_list_done(&list);
     ck_assert_int_eq(store_check(s, keys, 3, LONG_MS, &present, &err), 0);
@@ -176,7 +176,8 @@ static size_t read_file(uint8_t *out, size_t max) {
     return n;
 }
 
-/* Seen with torch 2.15: FileStore(path, 2), set, add, compare_set, two deletions, closing. */
+/* `want` is the file that torch 2.15 writes for FileStore(path, 2), set, add, compare_set, two
+ * deletions and closing. Our store must write the same bytes. */
 START_TEST(file_is_torchs) {
     static const char want[] = "\x09\0\0\0refcount/\x01\0\0\0"
                                "1"
@@ -199,7 +200,7 @@ START_TEST(file_is_torchs) {
     swap_is(s, "q", "", "1", "1");
     ck_assert_int_eq(store_delete(s, B("k"), LONG_MS, &deleted, &err), 0);
     ck_assert_int_eq(store_delete(s, B("never"), LONG_MS, &deleted, &err), 0);
-    ck_assert_int_eq(deleted, 1); /* it cannot tell */
+    ck_assert_int_eq(deleted, 1); /* 1 even for a key that never existed */
     store_close(s);
     uint8_t got[512];
     ck_assert_uint_eq(read_file(got, sizeof(got)), sizeof(want) - 1);
@@ -225,7 +226,7 @@ static void write_file(const void *data, size_t len) {
     (void) close(fd);
 }
 
-/* Somebody's shopping list is no store, and stays as it is. */
+/* The store refuses a file that is not a store, here a shopping list, and does not change it. */
 START_TEST(other_files_are_refused) {
     static const char text[] = "milk, bread, 2 GiB of rice";
     struct store *s = NULL;
@@ -267,7 +268,7 @@ START_TEST(file_store_counts_across_processes) {
         ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
         ck_assert_int_eq(status, 0);
     }
-    ck_assert_int_eq(access(path, F_OK), -1); /* the last one removed it */
+    ck_assert_int_eq(access(path, F_OK), -1); /* the last user removed the file */
 }
 END_TEST
 

@@ -1,5 +1,6 @@
-/* store/keyspace: what every operation answers, byte for byte, and whom it wakes; what leaves
- * leaves nothing behind. Whole requests go in and reply bytes come out, as on a connection. */
+/* Tests store/keyspace: the reply bytes of each operation, which waiting clients it wakes, and that
+ * a client which disconnects leaves nothing in memory. The tests send whole requests and read reply
+ * bytes, as on a connection. */
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
@@ -35,7 +36,7 @@ static void teardown(void) {
     store_keyspace_done(&keys);
 }
 
-/* ---- saying and hearing ---- */
+/* ---- sending requests and receiving replies ---- */
 
 static struct cr_buffer request;
 static const struct store_encoder encoder = {&request, STORE_DIALECT_MODERN, {"/", 1}};
@@ -143,7 +144,8 @@ static struct peer *peer_called(struct named_peer *peers, const char *name) {
     return &p->peer;
 }
 
-/* Plays the file; every request in pieces of `step` bytes. */
+/* Sends the requests of a golden file in pieces of `step` bytes and compares the replies with
+ * it. */
 static int play(const char *path, size_t step) {
     struct named_peer peers[4] = {0};
     char line[1024], id[16], name[16], req[512], first[512], second[512];
@@ -266,7 +268,8 @@ START_TEST(test_add_refuses_what_is_no_number) {
 }
 END_TEST
 
-/* To look through the most that a value may be would keep the others waiting. */
+/* ADD parses only the first 64 KiB of a value as a number, because parsing a value of maximal
+ * length would keep the other clients waiting. */
 START_TEST(test_add_looks_at_so_much_text_only) {
     static char text[(64 << 10) + 2];
     memset(text, ' ', sizeof(text) - 1);
@@ -299,10 +302,10 @@ START_TEST(test_add_wraps_and_creates) {
 END_TEST
 
 START_TEST(test_compare_set) {
-    compare_set(&a, "k", "x", "y"); /* absent, something expected: nothing happens */
+    compare_set(&a, "k", "x", "y"); /* no such key but a value is expected: no change */
     hear_value(&a, "x");
     assert_num_keys(0);
-    compare_set(&a, "k", "", ""); /* absent, nothing expected: created, though empty */
+    compare_set(&a, "k", "", ""); /* no key, none expected: creates it, empty */
     hear_value(&a, "");
     assert_num_keys(1);
     compare_set(&a, "k", "", "v"); /* stored empty equals expected empty */
@@ -332,7 +335,7 @@ START_TEST(test_append_and_multi_set) {
 }
 END_TEST
 
-/* Half a multi_set has no effect at all. */
+/* A multi_set that has arrived only in part has no effect. */
 START_TEST(test_multi_set_is_applied_whole) {
     struct store_bytes names[2] = {STORE_BYTES("x"), STORE_BYTES("y")};
     struct store_bytes values[2] = {STORE_BYTES("1"), STORE_BYTES("2")};
@@ -362,7 +365,8 @@ START_TEST(test_list_keys_counts_what_num_keys_counts) {
 }
 END_TEST
 
-/* A long list is made in pieces while others change the keys: those that stay are listed, once. */
+/* Adds 1,000 keys. The test of long lists calls it between two pieces of a list of keys: a key that
+ * exists during the whole listing must be listed exactly once. */
 static void grow(int round) {
     char key[32];
     for (int i = 0; i < 1000; i++) {
@@ -425,7 +429,8 @@ START_TEST(test_a_long_list_in_pieces) {
 }
 END_TEST
 
-/* Values shared with a reply that was not sent yet stay what they were. */
+/* A reply that is not sent yet shares a big value with the key. A change of the key must not change
+ * the value in that reply. */
 START_TEST(test_big_values_are_shared_not_changed) {
     char *big = malloc(100001);
     memset(big, 'x', 100000);
@@ -440,7 +445,7 @@ START_TEST(test_big_values_are_shared_not_changed) {
 }
 END_TEST
 
-/* A value that is gone but not sent yet still counts, until it is. */
+/* A deleted value counts as used memory as long as an unsent reply still contains it. */
 START_TEST(test_unsent_values_stay_counted) {
     size_t size = 100000;
     char *big = malloc(size + 1);
@@ -450,7 +455,7 @@ START_TEST(test_unsent_values_stay_counted) {
     size_t one = keys.memory;
     say_key(&a, STORE_OP_GET, "k");
     say_key(&b, STORE_OP_GET, "k");
-    ck_assert_uint_eq(keys.memory, one); /* shared: costs nothing */
+    ck_assert_uint_eq(keys.memory, one); /* the reply shares the value */
     set("k", big);
     ck_assert_uint_gt(keys.memory, one + size);
     say_key(&c, STORE_OP_DELETE, "k");
@@ -458,7 +463,7 @@ START_TEST(test_unsent_values_stay_counted) {
     ck_assert_uint_gt(keys.memory, size);
     hear_value(&a, big);
     ck_assert_uint_gt(keys.memory, size);
-    peer_close(&b); /* gone without having read */
+    peer_close(&b); /* b disconnects without reading */
     peer_open(&b, &keys, &peer_limits);
     ck_assert_uint_eq(keys.memory, 0);
     say_value(&c, STORE_OP_QUEUE_PUSH, "q", big);
@@ -491,7 +496,7 @@ START_TEST(test_check_and_wait_at_once) {
 }
 END_TEST
 
-/* Every operation that makes a key exist ends a wait for it. */
+/* Creates a key by the operation number `way`; each of these operations must end a wait for it. */
 static void create(const char *key, int way) {
     struct store_bytes name = STORE_BYTES(key), value = STORE_BYTES("1");
     if (way == 0) say_value(&c, STORE_OP_SET, key, "1");
@@ -518,7 +523,7 @@ START_TEST(test_wait_ends_with_the_last_key) {
         hear_nothing(&b);
         create(order ? k0 : k1, _i);
         hear_byte(&a, STORE_STOP_WAITING);
-        if (_i == 5) { /* one element of the second queue: one waiter */
+        if (_i == 5) { /* queues: one element wakes one waiter */
             hear_nothing(&b);
             continue;
         }
@@ -566,12 +571,12 @@ START_TEST(test_cancel) {
     say_keys(&a, STORE_OP_WAIT, "again", NULL);
     set("again", "v");
     hear_byte(&a, STORE_STOP_WAITING);
-    say(&a, STORE_OP_CANCEL_WAIT); /* too late: the stream is 00 01 */
+    say(&a, STORE_OP_CANCEL_WAIT); /* too late: a receives 00, then 01 */
     hear_byte(&a, STORE_WAIT_CANCELED);
 }
 END_TEST
 
-/* A modern client may do other things while it waits; a second wait takes the first one's place. */
+/* A modern client may send other requests while it waits. A second wait replaces the first wait. */
 START_TEST(test_other_requests_while_waiting) {
     say_keys(&a, STORE_OP_WAIT, "k", NULL);
     say(&a, STORE_OP_NUM_KEYS);
@@ -584,7 +589,7 @@ START_TEST(test_other_requests_while_waiting) {
 }
 END_TEST
 
-/* A legacy client cannot cancel: its next request says that it gave the wait up. */
+/* A legacy client has no CANCEL_WAIT. If it sends another request while it waits, its wait ends. */
 START_TEST(test_a_legacy_client_gives_up_by_going_on) {
     struct peer old;
     peer_open(&old, &keys, &peer_limits);
@@ -686,13 +691,14 @@ START_TEST(test_one_push_wakes_one_waiter) {
     hear_byte(&b, STORE_STOP_WAITING);
     pop(&a, 2, "1");
     pop(&b, 1, "2");
-    say_keys(&a, STORE_OP_WAIT, "other", NULL); /* no stale registration on q */
+    say_keys(&a, STORE_OP_WAIT, "other", NULL); /* a must no longer wait for q */
     say_value(&c, STORE_OP_QUEUE_PUSH, "q", "3");
     hear_nothing(&a);
 }
 END_TEST
 
-/* Whoever misses another name too is not the one that a push is meant for. */
+/* A push wakes a client that waits only for this queue, not a client that misses another name,
+ * too. */
 START_TEST(test_push_wakes_one_who_can_go) {
     say_keys(&a, STORE_OP_WAIT, "q", "later");
     say_keys(&b, STORE_OP_WAIT, "q", NULL);
@@ -714,7 +720,7 @@ START_TEST(test_queues_are_not_keys) {
     assert_num_keys(0);
     say_key(&a, STORE_OP_DELETE, "q");
     hear_number(&a, 0);
-    set("q", "plain"); /* both live under one name */
+    set("q", "plain"); /* a key and a queue of one name */
     say_key(&a, STORE_OP_DELETE, "q");
     hear_number(&a, 1);
     pop(&a, 1, "1");
@@ -733,7 +739,7 @@ START_TEST(test_barrier) {
     hear_byte(&a, STORE_STOP_WAITING);
     hear_byte(&b, STORE_STOP_WAITING);
     hear_byte(&c, STORE_STOP_WAITING);
-    say_number(&a, STORE_OP_BARRIER, "b", 3); /* late: passes */
+    say_number(&a, STORE_OP_BARRIER, "b", 3); /* a late arrival passes */
     hear_byte(&a, STORE_STOP_WAITING);
     assert_holds("b", "4");
     say_number(&a, STORE_OP_BARRIER, "alone", 1);
@@ -752,7 +758,8 @@ START_TEST(test_barrier_cancelled_stays_counted) {
 }
 END_TEST
 
-/* An arrival that is not the last wakes no plain waiter, though it creates the key. */
+/* The first arrival at a barrier creates the barrier's key, but only the last arrival wakes the
+ * clients that wait for the key. */
 START_TEST(test_barrier_arrival_wakes_no_waiter) {
     say_keys(&a, STORE_OP_WAIT, "b", NULL);
     say_number(&b, STORE_OP_BARRIER, "b", 2);
@@ -786,7 +793,7 @@ START_TEST(test_memory_limit) {
     ck_assert_int_eq(a.error, -ENOSPC);
     ck_assert_str_eq(a.reason, "memory limit of the store reached");
     assert_num_keys(2);
-    set("k", "w"); /* what needs no more memory goes on */
+    set("k", "w"); /* needs no more memory, so it succeeds */
     say_key(&b, STORE_OP_DELETE, "l");
     hear_number(&b, 1);
     say_value(&b, STORE_OP_APPEND, "k", big);
@@ -826,7 +833,8 @@ START_TEST(test_a_wait_counts_all_its_memory) {
 }
 END_TEST
 
-/* Who watches and never reads is given up within the request that goes too far. */
+/* A client that watches keys and never reads is closed as soon as its unsent bytes exceed the
+ * limit, even in the middle of another client's request. */
 START_TEST(test_pushes_are_held_to_the_limits) {
     keys.reply_max = 1000;
     a.parser.dialect = STORE_DIALECT_LEGACY;
@@ -841,7 +849,8 @@ START_TEST(test_pushes_are_held_to_the_limits) {
 }
 END_TEST
 
-/* Whatever it is that does not fit by a few bytes: it is refused, and leaves nothing half done. */
+/* Sends the request number `which`. If the memory limit is a few bytes too low for it, the key
+ * space must refuse it and must not execute a part of it. */
 static void say_one_that_needs_memory(int which) {
     static char large[200001];
     memset(large, 'x', sizeof(large) - 1);
@@ -890,7 +899,7 @@ static void clear(void) {
     setup_peers();
 }
 
-/* Names with values small and large, one with a queue of its own length. */
+/* Fills the key space with `count` names that have small and large values, and with a queue. */
 static void fill(int count) {
     char key[32], *large = malloc(100001);
     memset(large, 'x', 100000);
@@ -917,10 +926,10 @@ START_TEST(test_cleared_at_once_freed_in_pieces) {
         size_t before = keys.memory;
         more = store_keyspace_free_some(&keys);
         ck_assert_uint_le(keys.memory, before);
-        ck_assert_uint_le(before - keys.memory, 256 * 200 + 10 * 110000); /* a piece is a piece */
+        ck_assert_uint_le(before - keys.memory, 256 * 200 + 10 * 110000); /* at most one piece */
         say_number(&b, STORE_OP_ADD, "n", 1);
         hear_number(&b, (int64_t) pieces + 1);
-        if (pieces == 20) { /* once more, with the first only begun */
+        if (pieces == 20) { /* clears again before all is freed */
             teardown_peers();
             store_keyspace_clear(&keys, (const uint64_t[2]){5, 6});
             setup_peers();
@@ -936,7 +945,8 @@ START_TEST(test_cleared_at_once_freed_in_pieces) {
 }
 END_TEST
 
-/* A space that was full can be filled again at once, and never holds more than it may. */
+/* A full key space can be filled again directly after clearing, although the cleared entries are
+ * freed piece by piece, and its memory never exceeds the limit. */
 START_TEST(test_what_was_cleared_is_in_nobodys_way) {
     fill(5000);
     keys.memory_max = keys.memory;
@@ -969,7 +979,7 @@ START_TEST(test_reply_limit) {
 }
 END_TEST
 
-/* A key costs at most 200 bytes beside its own bytes and its value's. */
+/* A key uses less than 200 bytes of memory in addition to the bytes of the key and of its value. */
 START_TEST(test_overhead_of_a_key) {
     char key[32];
     size_t n = 100000;
@@ -983,7 +993,7 @@ START_TEST(test_overhead_of_a_key) {
 }
 END_TEST
 
-/* What the table needs of its hash: low bits spread, length and seed count. */
+/* The table needs a hash whose low bits are evenly spread and which depends on length and seed. */
 START_TEST(test_hash_spreads) {
     const uint64_t seed[2] = {1, 2};
     size_t used[256] = {0};

@@ -1,7 +1,7 @@
-/* store/keyspace against a model so simple that it can be read at a glance: a few hundred thousand
- * random requests by many clients; every byte that every client receives is what the model says.
+/* Compares store/keyspace with a much simpler model of it. Many clients send a few hundred thousand
+ * random requests, and each byte that a client receives must be the byte that the model predicts.
  *
- *     test_store_model [SEED [REQUESTS]]  the seed of a run is printed: give it to see it again */
+ *     test_store_model [SEED [REQUESTS]]  each run prints its seed; give that seed to repeat it */
 #include "tests/lib/store_peer.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define CLIENTS   24
-#define NAMES     12 /* few, so that they meet */
+#define NAMES     12 /* few, so that clients often use the same name */
 #define TEXT_MAX  200
 #define QUEUE_MAX 64
 
@@ -26,7 +26,8 @@ struct model_name {
     size_t queue_count;
 };
 
-/* A waiting client: the names not yet seen, and when it began to wait (queues: the first first). */
+/* A client: whether it waits, for which names, and since when; a push to a queue wakes the client
+ * that has waited longest. */
 struct model_client {
     bool waiting, barrier, legacy;
     bool misses[NAMES];
@@ -74,7 +75,7 @@ static bool misses_any(const struct model_client *m) {
     return false;
 }
 
-/* The name was seen by this client; true if that set it free. */
+/* Notes that a name for which the client waits exists now. Returns true if its wait has ended. */
 static bool model_seen(struct model_client *m, int name) {
     m->misses[name] = false;
     if (misses_any(m)) return false;
@@ -89,7 +90,7 @@ static void model_wake_all(int name) {
     }
 }
 
-/* In order of arrival, until one is free to go. */
+/* Gives the name to the waiting clients, longest wait first, until the wait of one of them ends. */
 static void model_wake_one(int name) {
     for (;;) {
         struct model_client *first = NULL;
@@ -114,7 +115,7 @@ static void model_drop_wait(struct model_client *m) {
     memset(m->misses, 0, sizeof(m->misses));
 }
 
-/* ---- one random request: said to the key space, and answered by the model ---- */
+/* ---- one random request, sent to the key space and executed by the model ---- */
 
 static const char *const spelled[NAMES] = {"a", "b",     "c",         "d",  "e",  "f",
                                            "",  "init/", "long name", "q0", "q1", "n"};
@@ -174,7 +175,7 @@ static void turn_delete(struct turn *t) {
     names[t->name].exists = false;
 }
 
-/* The number in front; false where there is none. */
+/* Parses the number at the beginning of the name's value. Returns false if there is no number. */
 static bool model_number(int name, int64_t *out) {
     *out = 0;
     if (!names[name].exists) return true;
@@ -198,7 +199,7 @@ static int64_t model_count(int name, int64_t delta, bool wake) {
 
 static void turn_add(struct turn *t) {
     int64_t delta = (int64_t) pick(20) - 10, number;
-    if (!model_number(t->name, &number)) { /* would close the connection: another test's matter */
+    if (!model_number(t->name, &number)) { /* would close the connection; tested elsewhere */
         turn_get(t);
         return;
     }
@@ -227,7 +228,7 @@ static void turn_compare_set(struct turn *t) {
     }
 }
 
-/* A list of up to five names, with repetition. */
+/* Draws a list of up to five names; a name may occur twice. */
 static size_t random_list(int list[5], struct store_bytes keys_out[5]) {
     size_t n = pick(6);
     if (n > 5) n = 5;
@@ -399,7 +400,7 @@ static void one_turn(void) {
     bool modern_only =
         run == turn_push || run == turn_pop || run == turn_len || run == turn_barrier;
     if (model[i].legacy && modern_only) run = turn_add;
-    if (model[i].legacy) model_drop_wait(&model[i]); /* going on is giving up */
+    if (model[i].legacy) model_drop_wait(&model[i]); /* a request ends a legacy wait */
     run(&t);
     size_t cut = pick((uint32_t) request.len + 1);
     peer_send(&peers[i], request.data, cut);
@@ -407,7 +408,7 @@ static void one_turn(void) {
     cr_buffer_clear(&request);
 }
 
-/* Nothing may be left when everybody and everything is gone. */
+/* Disconnects all clients and deletes all keys; the key space must then use no memory. */
 static int clean_up(void) {
     for (int i = 0; i < CLIENTS; i++) {
         peer_close(&peers[i]);

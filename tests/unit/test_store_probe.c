@@ -1,4 +1,5 @@
-/* What a server is, by what it answered: every way through the probe, and what is asked of whom. */
+/* Tests the probe, which finds the protocol generation of a server from its answers: each path
+ * through the probe, the pauses between attempts, and which operations it asks a server about. */
 #include "base/clock.h"
 #include "store/client/probe.h"
 #include "tests/lib/run_suite.h"
@@ -10,7 +11,8 @@
 
 /* ---- trying ---- */
 
-/* A failed attempt leads to `how`, at once or later. */
+/* Reports a failed attempt to the probe; `next` (at once or later) and handshake `how` must
+ * follow. */
 static void fails(struct store_probe *p, int code, int connected, enum store_probe_next next,
                   enum store_handshake how) {
     ck_assert_int_eq(store_probe_failed(p, code, connected), next);
@@ -37,7 +39,7 @@ START_TEST(without_ping) {
     struct store_probe p = store_probe_new(STORE_PROTOCOL_PROBE);
     fails(&p, -ECONNRESET, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_FOUND);
-    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* a round is over */
+    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* starts over */
     fails(&p, -EPROTO, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     fails(&p, -ETIMEDOUT, 1, STORE_PROBE_AGAIN, STORE_SHAKE_LEGACY);
 }
@@ -59,7 +61,7 @@ START_TEST(an_old_one_hangs_up_and_is_connected_to_afresh) {
     p = answered_legacy();
     ck_assert_int_eq(store_probe_confirmed(&p, -EPIPE, 0), STORE_PROBE_AGAIN);
     fails(&p, -ECONNREFUSED, 0, STORE_PROBE_LATER, STORE_SHAKE_LEGACY);
-    ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM); /* it may be another one now */
+    ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM); /* may be another server */
 }
 END_TEST
 
@@ -122,7 +124,7 @@ START_TEST(addresses_share_the_time) {
 }
 END_TEST
 
-/* ---- what the server knows ---- */
+/* ---- which operations the server has ---- */
 
 START_TEST(what_is_asked) {
     int8_t known[STORE_OP_COUNT] = {0};
@@ -139,7 +141,7 @@ START_TEST(what_is_asked) {
 }
 END_TEST
 
-/* An old server is never asked: 1.13.1's operations are known. */
+/* The probe asks an old server nothing, because the operations of torch 1.13.1 are known. */
 START_TEST(what_an_old_one_has) {
     int8_t known[STORE_OP_COUNT] = {0};
     enum store_op has[] = {STORE_OP_SET,   STORE_OP_COMPARE_SET, STORE_OP_GET,

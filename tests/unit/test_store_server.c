@@ -1,6 +1,6 @@
-/* store/server as a library: spaces on one thread, clearing one, other rooms' connections, and the
- * calls from several threads at once. Real sockets on loopback; everything else about the server is
- * tested from outside, in tests/integration and tests/fault. */
+/* Tests the functions of store/server with real sockets on loopback: several key spaces on one
+ * thread, clearing, connections that the server hands to other rooms, and calls from several
+ * threads at once. Tests in tests/integration and tests/fault cover the rest of the server. */
 #include "base/clock.h"
 #include "store/server/server_internal.h"
 #include "store/store.h"
@@ -108,8 +108,9 @@ START_TEST(test_clear_forgets_and_goes_on) {
 }
 END_TEST
 
-/* A process that forks has all descriptors open twice until its child execs, and epoll goes by
- * what is open: a client that was cleared away must not be heard of again. */
+/* After a fork, the child has all descriptors open until it execs. epoll reports a connection until
+ * all its descriptors are closed, so it could still report a client that was cleared and closed.
+ * The server must ignore such events. */
 START_TEST(test_clearing_while_a_child_has_all_open) {
     uint16_t port;
     struct store_space *space = open_space(&port);
@@ -127,7 +128,7 @@ START_TEST(test_clearing_while_a_child_has_all_open) {
     for (int i = 0; i < 3; i++) {
         char byte;
         ck_assert_int_eq(recv(fds[i], &byte, 1, 0), 0);
-        say(fds[i], "\x06", 1); /* arrives at what the child still has open */
+        say(fds[i], "\x06", 1); /* arrives: the child's copy is open */
     }
     for (int i = 0; i < 3; i++) ck_assert_uint_eq(count_keys(port), 0);
     (void) kill(child, SIGKILL);
@@ -206,7 +207,7 @@ START_TEST(test_a_registered_magic_gets_the_connection) {
 }
 END_TEST
 
-/* ---- a great many keys, on a loop that goes on only when the test says so ---- */
+/* ---- many keys, with a server whose loop runs only when the test calls turn() ---- */
 
 static int turning;
 
@@ -222,7 +223,7 @@ static void teardown_stepped(void) {
     (void) close(turning);
 }
 
-/* A turn or two of the loop: what asks it to stop is there from the beginning. */
+/* Runs the loop for one or two turns only, because the eventfd that stops it is always readable. */
 static void turn(void) { ck_assert_int_eq(store_server_run(server, turning), 0); }
 
 static void fill(struct store_space *space, int count) {
@@ -243,7 +244,7 @@ static void fill(struct store_space *space, int count) {
     cr_buffer_done(&out);
 }
 
-/* One GETNUMKEYS; the loop turns until its answer is here. */
+/* Sends GETNUMKEYS and runs the loop until the reply has arrived. Returns the number of keys. */
 static uint64_t count_keys_stepped(int fd) {
     uint8_t raw[8];
     say(fd, "\x06", 1);
@@ -258,7 +259,7 @@ START_TEST(test_clients_are_served_between_two_pieces) {
     fill(space, 200000);
     size_t all = space->keys.memory;
     store_space_clear(space);
-    ck_assert_uint_eq(space->keys.memory, all); /* in truth it is all there still */
+    ck_assert_uint_eq(space->keys.memory, all); /* nothing is freed yet */
     int elsewhere = dial(other), here = dial(port), served = 0;
     while (space->keys.remains != NULL) {
         ck_assert_uint_eq(count_keys_stepped(elsewhere), 0);
@@ -267,7 +268,7 @@ START_TEST(test_clients_are_served_between_two_pieces) {
     }
     ck_assert_int_gt(served, 10);
     ck_assert_uint_eq(space->keys.memory, 0);
-    ck_assert(!uv_is_active((uv_handle_t *) &server->clearing)); /* and nothing goes on turning */
+    ck_assert(!uv_is_active((uv_handle_t *) &server->clearing)); /* the loop can sleep */
     (void) close(elsewhere);
     (void) close(here);
 }
@@ -289,7 +290,8 @@ START_TEST(test_clearing_again_before_all_is_freed) {
 }
 END_TEST
 
-/* A closed space's port is free at once; its memory is freed later, or when the server stops. */
+/* When a key space is closed, its port is free at once, but its memory is freed piece by piece, or
+ * when the server stops (_i is 0). */
 START_TEST(test_a_closed_space_is_gone_before_its_keys) {
     uint16_t port, again;
     struct store_space *space = open_space(&port), *second = NULL;
@@ -369,7 +371,8 @@ static struct store_client *connect_to(uint16_t port) {
     return c;
 }
 
-/* Two connections, two threads: one waits, the other goes on, and in the end releases it. */
+/* One thread waits for a key on its connection. The requests of a second thread are served
+ * meanwhile, and the last of them sets the key. */
 START_TEST(test_a_wait_holds_up_nobody_else) {
     uint16_t port;
     struct store_space *space = open_space(&port);

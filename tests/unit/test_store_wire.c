@@ -1,5 +1,6 @@
-/* store/wire: the numbering of each generation; requests parse the same in whatever pieces they
- * come; what the encoders write the parser reads; every length is refused before it is believed. */
+/* Tests store/wire: the numbers of the operations in each dialect; requests in any pieces give
+ * equal parsed requests; the parser reads what the encoders write; a length over its limit is
+ * refused before memory is allocated for it. */
 #include "store/keyspace/value.h"
 #include "store/wire/wire.h"
 #include "tests/lib/run_suite.h"
@@ -77,7 +78,7 @@ START_TEST(test_first_bytes) {
     ck_assert_int_eq(dialect, STORE_DIALECT_MODERN);
     ck_assert_uint_eq(consumed, 5);
 
-    /* A wrong magic is the length of a legacy SET's key: far over the limit. */
+    /* With a wrong magic number, the bytes are a legacy SET whose key is longer than the limit. */
     ck_assert_int_eq(detect("\x00\xce\xf7\x85\x3d", 5, &dialect, &consumed), 1);
     ck_assert_int_eq(dialect, STORE_DIALECT_LEGACY);
     ck_assert_uint_eq(consumed, 0);
@@ -97,7 +98,7 @@ END_TEST
 
 /* ---- parsing ---- */
 
-/* One request of each kind, as the encoders write it. */
+/* Encodes one request of each operation of the dialect. */
 static size_t encode_all(struct cr_buffer *out, enum store_dialect dialect) {
     struct store_encoder e = {out, dialect, STORE_BYTES("/")};
     struct store_bytes keys[3] = {STORE_BYTES("a"), STORE_BYTES(""), {"x\0y", 3}};
@@ -152,8 +153,9 @@ static void assert_decoded(const struct store_request *r) {
     }
 }
 
-/* Feeds `step` bytes at a time from a buffer of exactly the bytes seen so far, which moves each
- * time, so that the sanitizers catch any look beyond or behind. */
+/* Parses the requests with `step` more bytes in each call. Each call gets a new block of exactly
+ * the bytes that have arrived, so that the sanitizers detect a read outside the block or of an old
+ * one. */
 static size_t parse_in_steps(enum store_dialect dialect, const struct cr_buffer *wire,
                              size_t step) {
     struct store_parser p = parser_of(dialect);
@@ -224,12 +226,12 @@ START_TEST(test_absurd_lengths) {
     }
     ck_assert_int_eq(parse_error("\x63", 1, &reason), -EPROTO);
     ck_assert_str_eq(reason, "unknown operation");
-    ck_assert_int_eq(parse_error(STORE_VALIDATE_BYTES, 5, &reason), -EPROTO); /* a second one */
+    ck_assert_int_eq(parse_error(STORE_VALIDATE_BYTES, 5, &reason), -EPROTO); /* sent twice */
 }
 END_TEST
 
-/* The limits themselves are allowed, one more is not. A key of STORE_KEY_MAX bytes has torch's
- * '/' in front of it on the wire. */
+/* A length equal to its limit is allowed, a greater one is refused. A key of STORE_KEY_MAX bytes
+ * has torch's '/' in front of it on the wire. */
 START_TEST(test_limits_are_inclusive) {
     const char *reason;
     uint8_t head[18] = {3};
@@ -268,7 +270,8 @@ START_TEST(test_whole_request_is_bounded) {
 }
 END_TEST
 
-/* A big value can be received into its own memory; a small one, or one that is not last, cannot. */
+/* A big value at the end of the received bytes can be received directly into its own memory block;
+ * a small value, or a value that is followed by other bytes, cannot. */
 START_TEST(test_big_value_has_its_block) {
     struct cr_buffer wire = {0};
     struct store_encoder e = {&wire, STORE_DIALECT_MODERN, STORE_BYTES("/")};

@@ -1,4 +1,5 @@
-/* agent/watchdog: what a line of the timer pipe means, and which timer expires next. */
+/* Tests agent/watchdog: the parser for lines of the timer pipe, and the set of timers, which
+ * returns the timer that expires next. */
 #include "agent/watchdog/timers.h"
 #include "base/cleanup.h"
 #include "tests/lib/run_suite.h"
@@ -92,7 +93,7 @@ START_TEST(test_what_expires_first) {
     apply(&t, "{\"pid\": 4, \"scope_id\": \"early\", \"expiration_time\": 2, \"signal\": 9}");
     ck_assert_int_eq(timers_next_ms(&t), 1000);
     check_expires(&t, 999, NULL);
-    check_expires(&t, 3000, "early"); /* signals before what is only logged */
+    check_expires(&t, 3000, "early"); /* timers with a signal come before timers that only log */
     check_expires(&t, 3000, "late");
     check_expires(&t, 3000, "log");
     check_expires(&t, INT64_MAX, NULL);

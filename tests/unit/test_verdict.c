@@ -1,5 +1,5 @@
-/* agent/report: which worker failed first and of what, the report about it, what error files may
- * hold, and how the last lines of a stream are shown. */
+/* Tests agent/report: the choice of the worker that failed first and of the cause, the text of the
+ * failure report, the contents of error files, and the display of a stream's last lines. */
 #include "agent/report/error_file.h"
 #include "agent/report/last_lines.h"
 #include "agent/report/verdict.h"
@@ -30,7 +30,7 @@ static struct verdict_worker with_file(struct verdict_worker w, int64_t stated_s
     return w;
 }
 
-/* The worker with this rank failed first. */
+/* Checks that the verdict names the worker with this rank as the first that failed. */
 static void first_is(const struct verdict_worker *w, size_t count, uint32_t rank) {
     ck_assert_uint_eq(w[verdict_first(w, count)].rank, rank);
 }
@@ -39,7 +39,7 @@ START_TEST(test_kernel_order_decides) {
     const struct verdict_worker w[] = {worker(0, 3, NOW + 9, 1), worker(1, 1, NOW + 9, 1),
                                        worker(2, 2, NOW + 9, 1)};
     first_is(w, 3, 1);
-    /* The wall clock was set back between two deaths. */
+    /* The wall clock was set back between two deaths, so the order of the deaths decides. */
     const struct verdict_worker back[] = {worker(0, 2, NOW + 1 * S, 1),
                                           worker(1, 1, NOW + 9 * S, 1)};
     first_is(back, 2, 1);
@@ -70,7 +70,8 @@ START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
         with_file(worker(0, 2, at_2 + 700 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 600 * CR_NS_PER_MS),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
     first_is(agree, 2, 1);
-    /* The file was written again later, so only the stated second is known: its end counts. */
+    /* The file was written again later, so its time is useless and only the second that the record
+     * states is known. The verdict uses the end of that second. */
     const struct verdict_worker apart[] = {
         with_file(worker(0, 2, at_2 + 4 * S, 1), at_2 / S, at_2 + 4 * S),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
@@ -119,13 +120,13 @@ START_TEST(test_crash_seen_after_the_peer_that_noticed) {
     struct verdict_worker w[] = {worker(0, 1, NOW + 1 * S, 7),
                                  worker(1, 2, NOW + 1 * S + 15 * CR_NS_PER_MS, -11)};
     first_is(w, 2, 1);
-    w[1].exit_code = -6; /* an abort may be the consequence of a lost peer */
+    w[1].exit_code = -6; /* SIGABRT may be the consequence of a lost peer */
     first_is(w, 2, 0);
     w[1].exit_code = -11;
     w[1].died_ns = NOW + 1 * S + 25 * CR_NS_PER_MS; /* too late to be the cause of the exit */
     first_is(w, 2, 0);
     w[1].died_ns = NOW + 1 * S;
-    w[1].signal_sent = 15; /* it crashed because crun stopped it */
+    w[1].signal_sent = 15; /* crun's SIGTERM caused the crash */
     first_is(w, 2, 0);
 }
 END_TEST
@@ -247,13 +248,13 @@ START_TEST(test_report_watchdogs) {
     free(got);
     w.hung_ms = 0;
     w.timer_expired = 1;
-    w.exit_code = -9; /* out-of-memory kills in the cgroup are not the reason then */
+    w.exit_code = -9; /* the watchdog killed it, not the OOM killer */
     got = report_of(&v);
     ck_assert_ptr_nonnull(
         strstr(got, "killed by signal 9 (SIGKILL, killed), sent by crun's timer watchdog: a "
                     "timer that it had set had expired\n"));
     free(got);
-    w.exit_code = 3; /* it handled the signal and exited */
+    w.exit_code = 3; /* it handled the watchdog's signal and exited */
     got = report_of(&v);
     ck_assert_ptr_nonnull(strstr(got, "failed first: exit code 3\n"));
     free(got);

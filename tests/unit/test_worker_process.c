@@ -1,9 +1,11 @@
-/* agent/process/nursery.h: a worker that cannot be started is reported at once; no exit is lost,
- * however late we look; deaths come in the kernel's order; the end of a nursery leaves no process,
- * whatever session it hides in; our own death ends all of them, too.
+/* Tests agent/process/nursery.h: a worker that cannot be started is reported at once; no exit is
+ * lost, even if the nursery learns of it late; deaths are reported in the order in which they
+ * happened; when a nursery ends or this process dies, no process of the nursery is left, even if it
+ * has moved to another Unix session.
  *
- * Where the way of starting matters, a test runs three times: with borrowed memory, with fork, and
- * with fork on a kernel without pidfds. Where containment matters, with and without a cgroup. */
+ * A test for which the way of starting matters runs three times: with a child that shares our
+ * memory until it execs (as vfork), with fork, and with fork on a kernel without pidfds. A test for
+ * which containment matters runs with and without a cgroup. */
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
 #include "base/cleanup.h"
@@ -29,7 +31,7 @@
 
 #define WORKERS_MAX 512
 #define PATIENCE_MS 30000
-#define CATCH_MS    5000 /* how long to try what needs luck */
+#define CATCH_MS    5000 /* for how long catch_in_execve() tries */
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
@@ -258,7 +260,7 @@ START_TEST(test_a_worker_starts_clean) {
     (void) sigprocmask(SIG_BLOCK, &block, NULL);
     struct rlimit files = {.rlim_cur = 500, .rlim_max = 600};
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
-    ck_assert_int_eq(dup2(0, 57), 57); /* not close-on-exec; still the worker must not have it */
+    ck_assert_int_eq(dup2(0, 57), 57); /* not close-on-exec, but the worker must not inherit it */
     place_open(&p);
     CR_AUTO_FD int in =
         start_talking(&p,
@@ -273,10 +275,10 @@ START_TEST(test_a_worker_starts_clean) {
     (void) snprintf(expected, sizeof expected, "%d %d %d", worker_pid(w), worker_pid(w),
                     worker_pid(w));
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, expected); /* leads its group and its session */
+    ck_assert_str_eq(line, expected); /* leads its Unix process group and session */
     ck_assert_int_eq(read_pid(in), getpid());
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "500"); /* while ours is 600 */
+    ck_assert_str_eq(line, "500"); /* our own value is 600 */
     (void) getrlimit(RLIMIT_NOFILE, &files);
     ck_assert_uint_eq(files.rlim_cur, 600);
     read_line(in, line, sizeof line);
@@ -516,8 +518,8 @@ START_TEST(test_grace_then_kill) {
 }
 END_TEST
 
-/* A kept worker and its child live on; the child of a worker that was ended does not, although it
- * is in another session. */
+/* A kept worker and its child stay alive. The child of an ended worker is killed, although that
+ * child is in a Unix session of its own. */
 START_TEST(test_a_kept_worker_survives_the_others) {
     struct place p;
     struct worker_process *kept, *other;
@@ -577,16 +579,16 @@ END_TEST
 /* Scripts that leave a process behind; each prints the pid of that process, which must not outlive
  * the nursery. */
 static const char *const hostile[] = {
-    /* a child in the process group of a worker that is gone */
+    /* a child in the Unix process group of a worker that has exited */
     "sleep 1000 & echo $!",
-    /* the same, ignoring SIGTERM */
+    /* a child in that process group which ignores SIGTERM */
     "(trap '' TERM; echo $(exec sh -c 'echo $PPID'); exec sleep 1000) &",
-    /* in a session of its own */
+    /* a child in a Unix session of its own */
     "setsid sh -c 'echo $$; exec sleep 1000' &",
-    /* forked twice, in a session of its own, streams closed, ignoring signals */
+    /* a grandchild in a Unix session of its own, with closed streams, which ignores signals */
     ("setsid sh -c '(trap \"\" TERM HUP INT; sh -c \"echo \\$PPID\"; exec sleep 1000 <&- >&- 2>&-) "
      "&' &"),
-    /* without our environment */
+    /* a child without the environment variable that marks the nursery's processes */
     "env -i setsid sh -c 'echo $$; exec sleep 1000 <&- >&- 2>&-' &",
 };
 #define HOSTILE ((int) CR_ARRAY_LEN(hostile))
@@ -629,7 +631,7 @@ START_TEST(test_adopted_zombies_are_reaped) {
     CR_AUTO_FD int in =
         start_talking(&p, "setsid sh -c 'sleep 0.1 & echo $!' & wait; exec sleep 1000", &w);
     pid_t adopted = read_pid(in);
-    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE); /* until it was reaped */
+    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE); /* until we have reaped it */
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
 }
@@ -641,7 +643,7 @@ START_TEST(test_children_of_others_are_spared) {
     char path[PROC_PATH_MAX];
     int gate[2];
     ck_assert_int_eq(pipe(gate), 0);
-    pid_t before = fork(); /* a child from before the claim, in a session of its own */
+    pid_t before = fork(); /* started before the claim, in a Unix session of its own */
     if (before == 0) {
         (void) setsid();
         (void) !write(gate[1], "x", 1);
@@ -672,7 +674,7 @@ END_TEST
 
 /* ---- orphans whose nursery is not known yet ---- */
 
-static bool in_execve; /* the orphans have no environment now */
+static bool in_execve; /* true: the orphans have no environment */
 
 static int environ_has(pid_t pid, const char *token) {
     return in_execve ? -EAGAIN : proc_environ_has(pid, token);
@@ -691,8 +693,9 @@ static void on_tick(uv_timer_t *timer) {
 }
 
 /* With two nurseries in the process, an orphan is recognised by its environment, which it does not
- * have in the middle of execve. The loop must run on meanwhile (here: 50 ticks of a timer), and the
- * orphan must get its signal then. _i == 1: also while a worker lives. */
+ * have in the middle of execve. The event loop must continue to run during execve (here for 50
+ * ticks of a timer), and the orphan must get its signal after execve. If _i is 1, a worker lives
+ * meanwhile. */
 START_TEST(test_the_loop_runs_while_an_orphan_executes) {
     struct place p, other;
     struct ticker t = {.timer = {.data = &t}};
@@ -717,7 +720,7 @@ START_TEST(test_the_loop_runs_while_an_orphan_executes) {
         (void) uv_run(&p.loop, UV_RUN_ONCE);
     }
     ck_assert_int_eq(t.ticks, 50);
-    while (is_alive(left)) (void) uv_run(&p.loop, UV_RUN_ONCE); /* it got its signal */
+    while (is_alive(left)) (void) uv_run(&p.loop, UV_RUN_ONCE); /* until the signal has ended it */
     ck_assert_uint_eq(p.ended_count, _i == 0 ? 2 : 1);
     end_all(&p, SIGKILL, 0);
     place_close(&p);
@@ -740,7 +743,8 @@ static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
         while (p.n->warden.pid == first) (void) uv_run(&p.loop, UV_RUN_ONCE);
     }
     for (int i = 0; i < HOSTILE; i++) {
-        /* Without a cgroup, only a sub-reaper can find the last one, and the sub-reaper dies. */
+        /* Without a cgroup, only a sub-reaper can find the last hostile process, because it has no
+         * environment. The sub-reaper is this process, which dies; so leave that process out. */
         if (i == HOSTILE - 1 && p.n->cgroup.fd < 0) continue;
         int in = start_talking(&p, hostile[i], &w);
         (void) dprintf(tell, "%d\n", read_pid(in));
@@ -759,7 +763,7 @@ START_TEST(test_our_death_takes_all_along) {
     choose_containment(_i & 1);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1),
-                     0); /* dead processes stay zombies of ours: no pid is used again */
+                     0); /* the dead stay our zombies, so no pid is reused */
     pid_t launcher = fork();
     if (launcher == 0) {
         (void) setpgid(0, 0);
@@ -782,8 +786,8 @@ START_TEST(test_our_death_takes_all_along) {
 }
 END_TEST
 
-/* Asks again while the process is in the middle of execve: it may be any process of the machine, and
- * its environment decides whether it is ours. */
+/* Returns whether the process has the mark in its environment. During execve a process has no
+ * environment, so the function tries again until the process has one. */
 static int is_marked(pid_t pid, const char *mark) {
     for (;;) {
         int has = proc_environ_has(pid, mark);
@@ -835,7 +839,7 @@ START_TEST(test_killed_at_any_moment) {
         (void) nanosleep(&moment, NULL);
         ck_assert_int_eq(kill(launcher, SIGKILL), 0);
         ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
-        while (waitpid(-1, NULL, 0) > 0) continue; /* all are our children now */
+        while (waitpid(-1, NULL, 0) > 0) continue; /* orphans, too: we are a sub-reaper */
         ck_assert_int_eq(count_marked(mark), 0);
     }
 }
@@ -845,7 +849,7 @@ END_TEST
 struct hog {
     pid_t pid;
     int bell;
-    int *spins; /* shared */
+    int *spins; /* in memory shared with the process */
 };
 
 static struct hog hog_start(const cpu_set_t *there) {
@@ -910,7 +914,7 @@ static _Noreturn void leave_one_that_executes(int tell) {
 }
 
 /* A process in the middle of execve has no environment, so the warden cannot know yet whether it
- * belongs to the nursery. It must wait until it can. */
+ * belongs to the nursery. The warden must wait until the process has an environment. */
 START_TEST(test_killed_while_a_child_executes) {
     int ends[2];
     cpu_set_t all, there;
@@ -931,7 +935,7 @@ START_TEST(test_killed_while_a_child_executes) {
     ck_assert_int_eq(kill(launcher, SIGKILL), 0);
     ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
     struct pollfd dead = {.fd = (int) syscall(SYS_pidfd_open, warden, 0), .events = POLLIN};
-    (void) poll(&dead, 1, 500); /* the process stays in execve for so long */
+    (void) poll(&dead, 1, 500); /* keeps the process in execve for 500 ms */
     hog_spin(&hog, 0);
     (void) sched_setaffinity(left, sizeof all, &all);
     (void) sched_setscheduler(left, SCHED_OTHER, &none); /* on a busy machine, too */
