@@ -67,7 +67,10 @@ for how, first, second in (
         or "nothing orders them" not in lines[0]
     ):
         fail(workers, f"{how}: {lines}")
-expect_all(model(1, "race", "kernel", HOST_NCCL_RACE="report"), 1, "RACE: cudaMemcpy")
+if os.path.basename(BUILD) == "tsan":
+    print("left out: a race that the program survives; ThreadSanitizer would report it, too")
+else:
+    expect_all(model(1, "race", "kernel", HOST_NCCL_RACE="report"), 1, "RACE: cudaMemcpy")
 
 # Faults at the call that they are ordered for.
 expect_all(model(2, "fault", HOST_NCCL_FAULT="ncclAllReduce:2:ncclSystemError"), 0, "fault right")
