@@ -1,11 +1,11 @@
-/* The nccl backend: collectives on GPU memory. This file has its table of functions.
+/* The nccl backend: collectives on GPU memory. This file contains its table of functions.
  *
- *   nccl_open.c    making a communicator: probe, exchange of ids, initialisation
- *   nccl_split.c   making it by a split of another one
+ *   nccl_open.c    makes a communicator: probe, exchange of ids, initialisation
+ *   nccl_split.c   makes a communicator by splitting another
  *   nccl_ops.c     operations
- *   nccl_state.c   its device, and ending it: finalize, destroy, abort
+ *   nccl_state.c   a communicator's device and its end: finalize, destroy, abort
  *   nccl_wait.c    waits, and errors as texts
- *   nccl_api.c     loading NCCL and the CUDA runtime */
+ *   nccl_api.c     loads NCCL and the CUDA runtime */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 static void *nccl_native(void *arg) { return ((struct nccl_state *) arg)->comm; }

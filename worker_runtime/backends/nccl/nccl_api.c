@@ -1,5 +1,6 @@
-/* Loading the two libraries. Each is looked for at the path in the environment; or else where the
- * dynamic loader looks, and then beside the headers with which this was built. */
+/* Loads NCCL and the CUDA runtime. If the environment has a library's path, only this path is
+ * tried. Otherwise the dynamic loader's own places are tried, and after them the folders beside the
+ * headers with which this module was built. */
 #include "worker_runtime/backends/nccl/nccl_api.h"
 
 #include "base/cleanup.h"
@@ -29,7 +30,8 @@ static void *try_open(const char *path, char reason[512]) {
     return handle;
 }
 
-/* `hints` are folders separated by ':'. */
+/* Opens a library. `hints` is a list of folders, separated by ':', which are tried after the
+ * dynamic loader's own places. */
 static void *open_library(const char *variable, const char *soname, const char *hints) {
     char reason[512] = "";
     const char *given = getenv(variable);
@@ -54,7 +56,9 @@ static void *open_library(const char *variable, const char *soname, const char *
     return handle;
 }
 
-/* Copies the address to a function pointer: POSIX allows that, but C has no cast for it. */
+/* Finds a symbol and stores its address in the function pointer `slot`. memcpy() is used because C
+ * has no cast from an object pointer to a function pointer, although POSIX allows the conversion.
+ */
 static bool find(void *library, const char *name, void *slot) {
     void *symbol = dlsym(library, name);
     memcpy(slot, &symbol, sizeof(symbol));

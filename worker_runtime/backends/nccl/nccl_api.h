@@ -1,6 +1,6 @@
-/* The functions of NCCL and the CUDA runtime, as one table. The libraries are loaded when the first
- * group needs them. Nothing is linked with them, so that a program with libcrunrt also starts on a
- * machine without a GPU. */
+/* A table with the functions of NCCL and the CUDA runtime. Both libraries are loaded when the first
+ * group needs them. They are not linked, so that a program with libcrunrt also starts on a machine
+ * without a GPU. */
 #ifndef BACKENDS_NCCL_API_H
 #define BACKENDS_NCCL_API_H
 
@@ -65,10 +65,10 @@ struct nccl_api {
 #endif
 };
 
-/* Loads the table, once per process. CRUNRT_NCCL_LIBRARY and CRUNRT_CUDART_LIBRARY name other files
- * to load. A fake for tests, which exports the symbol fake_nccl, is refused unless
- * CRUNRT_ALLOW_FAKE_NCCL is "1". 0, or -ENOENT with a text that names the library, the places and
- * the loader's reason. */
+/* Loads both libraries, once per process, and sets *out to the table. CRUNRT_NCCL_LIBRARY and
+ * CRUNRT_CUDART_LIBRARY may give other paths. The fake for tests, which exports the symbol
+ * fake_nccl, is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1". Returns 0; or -ENOENT, and sets err
+ * to a text that names the library, the places and the loader's reason. */
 int nccl_api_load(const struct nccl_api **out, struct cr_error *err);
 
 #endif

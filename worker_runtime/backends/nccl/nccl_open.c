@@ -1,10 +1,12 @@
-/* Making a communicator, in phases that each have the group's timeout:
+/* Makes a communicator, in four phases, each with the group's timeout:
  *
- *   probe     libraries, driver, device: a rank without a usable GPU fails before any rank waits
- *   arrival   all ranks meet in the store; the group does that. Only then are ids made, because an
- *             id that is never used leaves a thread and a socket behind
- *   ids       each root makes 128 bytes and sets "nccl/<root>"; the other ranks read them
- *   init      a nonblocking call, which is polled until it is done, has failed, or is late */
+ *   probe     checks libraries, driver and device, so that a rank without a usable GPU fails before
+ *             any rank waits
+ *   arrival   all ranks report in the store; the group does this. Ids are made only after it,
+ *             because an id that is not used leaves a thread and a socket behind
+ *   ids       each root makes an id of 128 bytes and sets "nccl/<root>"; the other ranks read it
+ *   init      a nonblocking call, which is polled until it is done, has failed, or its time is over
+ */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/memory.h"
@@ -16,13 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS_PER_ROOT 128 /* torch's rule */
+#define RANKS_PER_ROOT 128 /* the same as in torch */
 
 /* ---- probing ---- */
 
 static int probe_device(const struct nccl_api *api, int device, struct cr_error *err) {
     int driver = 0, count = 0;
-    (void) api->cudaDriverGetVersion(&driver); /* 0: no driver; the next call has the reason */
+    /* 0 means that there is no driver; the next call returns the reason */
+    (void) api->cudaDriverGetVersion(&driver);
     cudaError_t e = api->cudaGetDeviceCount(&count);
     if (e == 35 || e == 34 || e == 100) {
         char what[96];
@@ -87,8 +90,9 @@ static int root_count(const struct nccl_api *api, int size) {
 #endif
 }
 
-/* NCCL's own rule: the ranks are divided into as many blocks as there are roots, the first size %
- * roots blocks have one rank more, and each block's first rank is its root. */
+/* Returns the rank of a root, by NCCL's rule: the ranks are divided into as many blocks as there
+ * are roots, the first size % roots blocks have one rank more, and the first rank of each block is
+ * its root. */
 static int rank_of_root(int root, int roots, int size) {
     int q = size / roots, m = size % roots;
     return root < m ? root * (q + 1) : m * (q + 1) + (root - m) * q;
@@ -128,7 +132,8 @@ static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots
     return s->api->ncclCommInitRankConfig(&s->comm, s->size, ids[0], s->rank, &config);
 }
 
-/* The last rank that is initialised deletes the ids, so that they do not fill the store. */
+/* Deletes the ids if this rank is the last to be initialised, so that they do not fill the store.
+ */
 static void delete_ids(const struct backend_group *g, int roots) {
     int64_t through = 0;
     if (g->store.add(g->store.arg, "nccl/through", 1, &through, NULL) < 0 || through < g->size)
@@ -151,7 +156,7 @@ static int connect_comm(struct nccl_state *s, const struct backend_group *g, str
     ncclResult_t r = init_comm(s, ids, roots);
     if (r != ncclSuccess && r != ncclInProgress) {
         int rc = fail_nccl(s->api, r, err, "initialise the communicator");
-        s->comm = NULL; /* NCCL may have written anything to it */
+        s->comm = NULL; /* NCCL may have written an invalid pointer to it */
         repair_group_depth(s->api);
         return rc;
     }

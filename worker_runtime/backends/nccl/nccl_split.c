@@ -1,6 +1,6 @@
-/* Making a communicator by splitting its parent with ncclCommSplit (NCCL 2.18), without ids. First
- * the parent must leave "in progress", then the child's handle appears, then the child is
- * initialised; all three are polled with the group's timeout. */
+/* Makes a communicator by splitting its parent with ncclCommSplit (NCCL 2.18), which needs no ids.
+ * It waits for three events, each with the group's timeout: the parent leaves the state "in
+ * progress", the child's handle appears, the child is initialised. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ int nccl_can_split(void *arg, const struct backend_group *g) {
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
 
-/* NCCL writes the child's handle in a thread of its own; in the releases so far it may do so a
- * moment after the parent has left "in progress". */
+/* Waits until NCCL has written the child's handle. NCCL writes it in a separate thread, and up to
+ * now may do this a moment after the parent has left "in progress". */
 static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeout_ms,
                           struct cr_error *err) {
     struct wait w = wait_begin(&s->store, timeout_ms);
@@ -36,7 +36,8 @@ static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeo
     return wait_for_comm(s, "initialise the communicator", timeout_ms, err);
 }
 
-/* Called on every rank of the parent. On a rank outside the new group only s->store is set. */
+/* Splits the parent. Called on every rank of the parent; on a rank outside the new group only
+ * s->store is set. */
 static int split_off(struct nccl_state *parent, struct nccl_state *s, const struct backend_group *g,
                      ncclComm_t *child, struct cr_error *err) {
     const struct nccl_api *api = parent->api;
@@ -57,12 +58,12 @@ static int split_off(struct nccl_state *parent, struct nccl_state *s, const stru
     return rc < 0 || !is_member ? rc : wait_for_child(s, child, g->timeout_ms, err);
 }
 
-/* Aborts both. The parent comes first: its abort also ends the child's initialisation, and
- * afterwards NCCL does not write the child's handle any more. */
+/* Aborts parent and child. The parent is aborted first: this also ends the child's initialisation,
+ * and after it NCCL does not write the child's handle any more. */
 static void abort_split(struct nccl_state *parent, struct nccl_state *s, ncclComm_t *child) {
     nccl_abort(parent);
     if (parent->is_wedged) {
-        s->is_wedged = true; /* NCCL may still use it and `child`: neither is freed */
+        s->is_wedged = true; /* NCCL may still use s and `child`, so neither is freed */
         return;
     }
     s->comm = *child;
@@ -73,7 +74,8 @@ static void abort_split(struct nccl_state *parent, struct nccl_state *s, ncclCom
 int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_error *err) {
     struct nccl_state *parent = arg;
     *out = NULL;
-    /* In memory of its own, because NCCL may still write to it when this function has given up. */
+    /* The handle is in separately allocated memory, because NCCL may still write to it after this
+     * function has failed. */
     ncclComm_t *child = calloc(1, sizeof(ncclComm_t));
     struct nccl_state *s = child == NULL ? NULL : state_new(g, err);
     if (s == NULL) {

@@ -1,7 +1,7 @@
 /* The state of one communicator: its device, and its end.
  *
- * A communicator that has failed is aborted, never finalized or destroyed. An abort may itself
- * hang, so it has a deadline. */
+ * A communicator that has failed is aborted, not finalized or destroyed, because these wait for
+ * peers. An abort may hang too, so it has a deadline. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ABORT_TIMEOUT_MS    INT64_C(30000) /* unless CRUNRT_NCCL_ABORT_TIMEOUT_MS is set */
+#define ABORT_TIMEOUT_MS    INT64_C(30000) /* default; CRUNRT_NCCL_ABORT_TIMEOUT_MS replaces it */
 #define FINALIZE_TIMEOUT_MS INT64_C(60000)
 #define GROUP_DEPTH_REPAIRS 8
 
 static atomic_int wedged_comms; /* communicators of this process whose abort did not return */
-static atomic_int aborts;       /* aborts of this process so far */
+static atomic_int aborts;       /* number of aborts in this process so far */
 
 /* ---- making ---- */
 
@@ -47,7 +47,8 @@ int prepare_device(struct nccl_state *s, struct cr_error *err) {
     const struct nccl_api *api = s->api;
     cudaError_t e = api->cudaSetDevice(s->device);
     if (e == cudaSuccess)
-        e = api->cudaFree(NULL); /* makes the context, so that a fault shows here and not in NCCL */
+        /* creates the CUDA context, so that a fault appears here and not inside NCCL */
+        e = api->cudaFree(NULL);
     if (e == cudaSuccess && s->stream == NULL) {
         e = api->cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking);
         s->owns_stream = e == cudaSuccess;
@@ -99,7 +100,8 @@ static void leave_live(struct nccl_state *s) {
     s->next_live = NULL;
 }
 
-/* The states to abort with s, as a list: all that live if s does, or s alone. They live no more. */
+/* Removes from the live states, and returns as a list, the states that must be aborted with s: all
+ * live states if s is live, else s alone. */
 static struct nccl_state *take_with(struct nccl_state *s) {
     (void) pthread_mutex_lock(&live_lock);
     struct nccl_state *at = live, *taken = s;
@@ -114,8 +116,8 @@ static struct nccl_state *take_with(struct nccl_state *s) {
 
 /* ---- ending ---- */
 
-/* The aborts of some communicators, on a thread of their own: the call may never return, and the
- * caller must. The side that finishes last frees this. */
+/* A job that aborts some communicators. It runs in a separate thread, because ncclCommAbort() may
+ * never return. The side that finishes last, thread or caller, frees the job. */
 struct abort_job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -132,7 +134,8 @@ static void abort_job_free(struct abort_job *j) {
     free(j);
 }
 
-/* In one group, where NCCL can (2.22), so that all of them are flagged before the first waits. */
+/* Aborts the communicators, with NCCL 2.22 and later in one group, so that all of them are marked
+ * as aborted before the first abort waits. */
 static void abort_comms(const struct abort_job *j) {
     bool grouped = j->count > 1 && j->api->nccl_version >= 22200;
     (void) j->api->cudaSetDevice(j->device);
@@ -150,12 +153,13 @@ static void *run_abort(void *arg) {
     (void) pthread_cond_signal(&j->changed);
     (void) pthread_mutex_unlock(&j->lock);
     if (!is_abandoned) return NULL;
-    (void) atomic_fetch_sub(&wedged_comms, j->count); /* late, but the device is free again */
+    /* the abort has returned late, so the device is usable again */
+    (void) atomic_fetch_sub(&wedged_comms, j->count);
     abort_job_free(j);
     return NULL;
 }
 
-/* Takes the communicators out of the states: whatever happens, they are not used again. */
+/* Makes the job. It copies the communicators from the states. */
 static struct abort_job *abort_job_new(struct nccl_state *states) {
     struct abort_job *j = calloc(1, sizeof(*j));
     int count = 0;
@@ -186,8 +190,8 @@ static int64_t abort_timeout_ms(void) {
     return ms;
 }
 
-/* The program's signals must not be delivered to this thread, so it is started with all of them
- * blocked. */
+/* Starts a thread with all signals blocked, so that the program's signals are not delivered to it.
+ */
 static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *arg) {
     sigset_t all, before;
     (void) sigfillset(&all);
@@ -197,8 +201,8 @@ static int start_without_signals(pthread_t *thread, void *(*run)(void *), void *
     return rc;
 }
 
-/* States whose abort did not return. They are never freed, and CUDA is not asked to free what
- * belongs to them: that would wait for the kernel that the abort waits for. The list makes them
+/* The states whose abort has not returned. They are never freed, and their CUDA objects neither,
+ * because cudaFree() would wait for the kernel for which the abort waits. The list keeps them
  * reachable for a debugger and a leak checker. */
 static _Atomic(struct nccl_state *) last_wedged;
 
@@ -209,7 +213,8 @@ static void give_up_on(struct nccl_state *states) {
     }
 }
 
-/* Waits for the job, which frees itself if it comes too late. Returns whether it was in time. */
+/* Waits until the job is done or the timeout of aborts has passed. Returns whether it is done; a
+ * job that is not done frees itself later. */
 static bool await_abort(struct abort_job *j, pthread_t thread) {
     int64_t until = cr_monotonic_ns() + abort_timeout_ms() * CR_NS_PER_MS;
     struct timespec ts = {until / CR_NS_PER_S, until % CR_NS_PER_S};
@@ -254,9 +259,10 @@ void nccl_abort(void *arg) {
     }
 }
 
-/* Ends a communicator that has not failed: finalize, with a deadline, then destroy. It is aborted
- * instead if finalize does not succeed, or if another communicator of this process has been aborted
- * since this one was made: then a peer may be gone, and finalize would wait for it. */
+/* Ends a communicator that has not failed: finalizes it, with a deadline, and destroys it. If
+ * finalize does not succeed, the communicator is aborted. It is also aborted if any communicator of
+ * this process has been aborted since this one was made, because in that case a peer may be gone
+ * and finalize would wait for it. */
 static void end_comm(struct nccl_state *s) {
     if (atomic_load(&aborts) != s->aborts_before) {
         nccl_abort(s);
@@ -279,7 +285,7 @@ void nccl_close(void *arg) {
         free(s);
         return;
     }
-    leave_live(s); /* what fails to end now takes no other communicator with it */
+    leave_live(s); /* so that a failure below does not abort the other communicators */
     if (s->comm != NULL) end_comm(s);
     if (s->is_wedged) return;
     if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);

@@ -1,9 +1,9 @@
-/* Waits of the nccl backend, and CUDA's and NCCL's errors as texts.
+/* The waits of the nccl backend, and errors of CUDA and NCCL as texts.
  *
- * NCCL has no descriptor to sleep on, so a wait looks again and again: at the CUDA event or the
- * communicator's asynchronous error, at its deadline, and now and then at the store. There another
- * rank may have reported a failure that this rank cannot see: when a peer dies that is connected by
- * NVLink, the kernel on this GPU just goes on spinning. */
+ * NCCL has no descriptor on which a wait could sleep. So a wait repeatedly checks the CUDA event or
+ * the communicator's asynchronous error, and its deadline. Every 100 ms it also checks the store,
+ * where another rank may have reported a failure that this rank cannot see: when a peer that is
+ * connected by NVLink dies, the kernel on this GPU does not end. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -21,7 +21,8 @@ int fail_cuda(const struct nccl_api *api, cudaError_t e, int code, struct cr_err
                    api->cudaGetErrorString(e));
 }
 
-/* Errors after which the CUDA context is lost: no CUDA call of this process will succeed again. */
+/* Returns whether the CUDA context is lost after this error, so that no CUDA call of this process
+ * will succeed again. */
 static bool is_sticky(cudaError_t e) {
     return (e >= 700 && e <= 720 && e != 708 && e != 709 && e != 713) || e == 214 || e == 220;
 }
@@ -32,9 +33,9 @@ static const char *sticky_note(const struct nccl_api *api) {
                : "";
 }
 
-/* NCCL's own "invalid argument" is -EIO, too: on a non-blocking communicator it stays the state of
- * the communicator (NCCL 2.28.9 and 2.30.7, enqueue.cc, ncclEnqueueCheck), so that no later call
- * succeeds, and the group is broken. -EINVAL is what this library has checked itself. */
+/* NCCL's own "invalid argument" becomes -EIO, not -EINVAL: a non-blocking communicator keeps it as
+ * its state (NCCL 2.28.9 and 2.30.7, enqueue.cc, ncclEnqueueCheck), so no later call succeeds and
+ * the group must be broken. -EINVAL is reserved for arguments that this library has refused. */
 int fail_nccl(const struct nccl_api *api, ncclResult_t r, struct cr_error *err, const char *what) {
     int code = r == ncclRemoteError ? -ECONNRESET : -EIO;
     const char *detail = api->ncclGetLastError(NULL);
@@ -104,7 +105,8 @@ int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
 }
 
 int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_error *err) {
-    /* First: an abort lets the kernels end, so their events complete, and the data is garbage. */
+    /* This check comes first, because an abort ends the kernels, so their events complete although
+     * the data is invalid. */
     if (s->comm == NULL) return cr_fail(err, -ECONNRESET, "the communicator was aborted");
     cudaError_t e = s->api->cudaEventQuery(event);
     if (e == cudaSuccess) return 0;
