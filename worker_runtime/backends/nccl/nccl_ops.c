@@ -1,5 +1,5 @@
-/* Operations on a communicator. Each is put on the stream, followed by a CUDA event. The operation
- * is done when the event has completed. */
+/* Operations on a communicator: each is put on the stream with an event behind it, and is done when
+ * the event is. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -36,7 +36,7 @@ struct call {
     const crunrt_op *op;
     ncclDataType_t type;
     ncclRedOp_t reduction;
-    size_t element; /* bytes of one element */
+    size_t element; /* bytes */
     cudaStream_t stream;
 };
 
@@ -58,8 +58,8 @@ static ncclResult_t recv_from(const struct call *c, size_t at, size_t count, int
     return c->s->api->ncclRecv(recv_at(c, at), count, c->type, peer, c->s->comm, c->stream);
 }
 
-/* Runs gather, scatter or all-to-all as one group of sends and receives, because NCCL before 2.28
- * has no such operations. */
+/* Gather, scatter and all-to-all, which NCCL before 2.28 does not have: one group of sends and
+ * receives. */
 static ncclResult_t exchange(const struct call *c) {
     const crunrt_op *op = c->op;
     int root = op->root, rank = c->s->rank;
@@ -159,8 +159,8 @@ static int describe(struct nccl_state *s, const struct backend_call *call, struc
     return 0;
 }
 
-/* Puts the operations on the stream, and after them the event, before the deadline. If there are
- * several operations, they are sends and receives, which NCCL runs together as one group. */
+/* Puts the operations on the stream, and after them the event, by the deadline. Several operations
+ * are sends and receives, which NCCL runs together as one group. */
 static int put_on_stream(struct nccl_state *s, const struct backend_call *calls, size_t count,
                          cudaEvent_t event, int64_t deadline_ms, struct cr_error *err) {
     struct call c;
@@ -168,7 +168,8 @@ static int put_on_stream(struct nccl_state *s, const struct backend_call *calls,
         return cr_fail(err, -ECONNRESET, "the communicator was aborted when another group failed");
     cudaError_t e = s->api->cudaSetDevice(s->device);
     if (e != cudaSuccess) return fail_cuda(s->api, e, -EIO, err, "use the GPU");
-    for (size_t i = 0; i < count; i++) { /* refuse all before any operation is started */
+    for (size_t i = 0; i < count; i++) { /* refuse before anything is started */
+        const crunrt_op *op = calls[i].op;
         int rc = describe(s, &calls[i], &c, err);
         if (rc == 0 && uses_send(s, op)) rc = refuse_host_memory(s, "send", op->send, err);
         if (rc == 0 && uses_recv(s, op)) rc = refuse_host_memory(s, "receive", op->recv, err);
@@ -205,7 +206,7 @@ int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
     return nccl_batch(arg, call, 1, err);
 }
 
-/* ---- works: each is on the stream, followed by its own event ---- */
+/* ---- works: each is on the stream, with an event of its own ---- */
 
 struct nccl_work {
     struct nccl_state *s;
