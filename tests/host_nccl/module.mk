@@ -1,9 +1,12 @@
 # The host NCCL: libcudart.so and libnccl.so.2 for machines without a GPU, and the programs that the
 # tests run on them. Left out, with one line, where CUDA's or NCCL's headers are missing.
 host_nccl      := $(BUILD)/tests/host_nccl
-host_cuda_SRCS := $(addprefix tests/host_nccl/,counters.c faults.c races.c memory.c streams.c capture.c cuda_calls.c cuda_memory.c)
-host_nccl_SRCS := $(addprefix tests/host_nccl/,arithmetic.c peers.c kernels.c group.c comm.c descend.c collectives.c)
-host_programs  := $(patsubst tests/host_nccl/findings/%.c,$(host_nccl)/findings/%,$(wildcard tests/host_nccl/findings/*.c)) \
+host_cuda_SRCS := $(addprefix tests/host_nccl/,counters.c faults.c races.c memory.c streams.c \
+                    capture.c cuda_calls.c cuda_memory.c)
+host_nccl_SRCS := $(addprefix tests/host_nccl/,arithmetic.c peers.c kernels.c group.c comm.c \
+                    descend.c collectives.c)
+host_findings  := $(wildcard tests/host_nccl/findings/*.c)
+host_programs  := $(patsubst tests/host_nccl/%.c,$(host_nccl)/%,$(host_findings)) \
                   $(host_nccl)/model
 
 ifneq ($(HAVE_NCCL),)
@@ -18,7 +21,9 @@ say-no-host-nccl:
 test_programs += $(host_nccl_built)
 test-workers: $(host_nccl_built)
 
-$(call objects,$(host_cuda_SRCS) $(host_nccl_SRCS) $(wildcard tests/host_nccl/findings/*.c) tests/host_nccl/model.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS)
+host_nccl_objects := $(call objects,$(host_cuda_SRCS) $(host_nccl_SRCS) $(host_findings) \
+                       tests/host_nccl/model.c)
+$(host_nccl_objects): extra_CPPFLAGS = $(NCCL_CPPFLAGS)
 
 # Programs find it under the names of every release.
 $(host_nccl)/libcudart.so: $(call objects,$(host_cuda_SRCS))
@@ -29,16 +34,20 @@ $(host_nccl)/libcudart.so: $(call objects,$(host_cuda_SRCS))
 
 $(host_nccl)/libnccl.so.2: $(call objects,$(host_nccl_SRCS)) $(host_nccl)/libcudart.so
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(@D) -lcudart -lm $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 \
+	    -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(@D) -lcudart -lm $(LDLIBS)
 	$(Q)ln -sf libnccl.so.2 $(@D)/libnccl.so
 
 # Programs on the two libraries alone, and programs on libcrunrt beside them.
 $(host_nccl)/model: $(call objects,tests/host_nccl/model.c) $(host_nccl)/libnccl.so.2
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $< -L$(host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN' -o $@ $< \
+	    -L$(host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)
 
-$(host_nccl)/findings/%: $(BUILD)/obj/tests/host_nccl/findings/%.o $(host_nccl)/libnccl.so.2 $(BUILD)/lib/libcrunrt.so
+$(host_nccl)/findings/%: $(BUILD)/obj/tests/host_nccl/findings/%.o $(host_nccl)/libnccl.so.2 \
+                         $(BUILD)/lib/libcrunrt.so
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../../../lib' -o $@ $< -L$(BUILD)/lib -lcrunrt -L$(host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../../../lib' \
+	    -o $@ $< -L$(BUILD)/lib -lcrunrt -L$(host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)

@@ -16,7 +16,8 @@ HELLO, READY, REJOIN, DUMPED, LIMIT = 1, 2, 3, 4, 5
 WELCOME, CHANGE, STOP_AT, OVER, ROUND, REFUSED = 65, 66, 67, 68, 69, 70
 PACKET, ROOM, TEXT = 400, 128, 256
 # offsets in the page
-STEP, STEPPED, LIMIT_MS, NEEDS_MS, ANSWER, CAN_REJOIN, STOPPED_FOR, BELL, DUMP_ID = 0, 8, 16, 24, 32, 36, 40, 48, 56
+STEP, STEPPED, LIMIT_MS, NEEDS_MS, ANSWER = 0, 8, 16, 24, 32
+CAN_REJOIN, STOPPED_FOR, BELL, DUMP_ID = 36, 40, 48, 56
 
 
 def address():
@@ -67,8 +68,9 @@ class Link:
         elif kind == STOP_AT:
             out["step"], out["left_ms"] = struct.unpack_from("=Qq", room)
         elif kind == ROUND:
-            names = ("round rank world_size local_rank local_world_size group_rank group_world_size "
-                     "role_rank role_world_size restart_count master_port").split()
+            names = ("round rank world_size local_rank local_world_size "
+                     "group_rank group_world_size role_rank role_world_size "
+                     "restart_count master_port").split()
             out.update(zip(names, struct.unpack_from("=Q10I", room)))
             out["master_addr"] = room[48:112].split(b"\0")[0].decode()
         return out

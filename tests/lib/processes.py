@@ -83,13 +83,14 @@ def cgroup_delegated():
 
 
 class Crun:
-    """`with Crun("--nproc-per-node=2", …) as crun`: leaves nothing behind, even when the test fails."""
+    """`with Crun("--nproc-per-node=2", …) as crun`: crun is ended even when the test fails."""
 
     def __init__(self, *args, env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="crun-test-")
         self.path = pathlib.Path(self.folder.name)
         self.err_path = self.path / "crun.stderr"
-        # crun's arguments are templates, as torchrun's: $$ is one $, and a shell's own pid needs two.
+        # crun's arguments are templates, as torchrun's are: $$ means one $, so a shell's own pid,
+        # $$, is written with four.
         words = [str(a).replace("$$", "$$$$") for a in args]
         with open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
@@ -148,7 +149,8 @@ sh -c 'echo $$ >"$0.group.pid"; exec sleep 1000' $me &
 setsid sh -c 'echo $$ >"$0.session.pid"; exec sleep 1000' $me &
 setsid sh -c '(sh -c "echo \$PPID" >"$0.double.pid"; exec sleep 1000 <&- >&- 2>&-) &' $me &
 if [ -n "$CLEARED" ]; then
-    setsid sh -c '(sh -c "echo \$PPID" >"$0.cleared.pid"; exec env -i sleep 1000 <&- >&- 2>&-) &' $me &
+    setsid sh -c '(sh -c "echo \$PPID" >"$0.cleared.pid"
+                   exec env -i sleep 1000 <&- >&- 2>&-) &' $me &
 fi
 echo $$ >$me.leader.pid
 while :; do sleep 1; done

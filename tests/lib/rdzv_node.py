@@ -14,7 +14,8 @@ import time
 from crun_test import BUILD, TIMEOUT_S, clean_env
 
 PROGRAM = BUILD / "tests" / "nodes" / "rdzv_node"
-ROUND = re.compile(r"round (?P<round>\d+) restart (?P<restart>\d+) group (?P<group>\d+) of (?P<groups>\d+) "
+ROUND = re.compile(r"round (?P<round>\d+) restart (?P<restart>\d+) "
+                   r"group (?P<group>\d+) of (?P<groups>\d+) "
                    r"rank (?P<rank>\d+) of (?P<world>\d+) role (?P<role>\d+) of (?P<roles>\d+) "
                    r"store (?P<addr>\S+) (?P<port>\d+)")
 

@@ -140,8 +140,8 @@ def need_backend():
 
 
 def known(finding, check, *args):
-    """A check that fails today, on nccl alone, because of a finding of tests/host_nccl/findings. When
-    it passes, the test fails: the mark is to be taken away then."""
+    """Runs a check that fails today on nccl, because of a finding of tests/host_nccl/findings. If
+    it passes, the test fails, so that the mark is removed."""
     if BACKEND != "nccl":
         check(*args)
         return

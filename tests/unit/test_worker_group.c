@@ -58,7 +58,7 @@ static void play(const struct scene *scenes, size_t count, enum group_ending end
 #define ONE_BAD                                                                                    \
     {                                                                                              \
         E(EXIT_BAD), 0, 0, GROUP_STOPPING, {                                                       \
-            .report_failed = 1, .stop_signal = SIGTERM, .stop_grace_ms = STOP_MS                       \
+            .report_failed = 1, .stop_signal = SIGTERM, .stop_grace_ms = STOP_MS                   \
         }                                                                                          \
     }
 #define VICTIM    {E(EXIT_BAD), 1, 0, GROUP_STOPPING, {0}}
@@ -67,12 +67,12 @@ static void play(const struct scene *scenes, size_t count, enum group_ending end
 #define ENDS(sig, ms) {.stop_signal = (sig), .stop_grace_ms = (ms)}
 #define SIGNALLED(n, sig)                                                                          \
     {                                                                                              \
-        E(SIGNAL), n, 0, GROUP_STOPPING, { .stop_signal = sig, .stop_grace_ms = SHUTDOWN_MS }        \
+        E(SIGNAL), n, 0, GROUP_STOPPING, { .stop_signal = sig, .stop_grace_ms = SHUTDOWN_MS }      \
     }
 #define FIRST_SIGNAL(n)                                                                            \
     {                                                                                              \
         E(SIGNAL), n, 0, GROUP_STOPPING, {                                                         \
-            .leave = 1, .stop_signal = (int) (n), .stop_grace_ms = SHUTDOWN_MS                       \
+            .leave = 1, .stop_signal = (int) (n), .stop_grace_ms = SHUTDOWN_MS                     \
         }                                                                                          \
     }
 
@@ -104,11 +104,11 @@ END_TEST
 
 START_TEST(test_peer_stops_us) {
     PLAY(GROUP_GOES_ON, START,
-         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, {.stop_signal = SIGTERM, .stop_grace_ms = STOP_MS}},
+         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
          VICTIM, VICTIM, JOIN, START);
     /* … while we wait for the others to end well: everybody runs again */
     PLAY(GROUP_GOES_ON, START, ONE_OK, LAST_OK,
-         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, {.stop_signal = SIGTERM, .stop_grace_ms = STOP_MS}},
+         {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
          JOIN, START);
 }
 END_TEST
@@ -171,8 +171,8 @@ START_TEST(test_lost_while_running) {
 END_TEST
 
 START_TEST(test_a_parked_worker_is_there_in_the_next_round) {
-    PLAY(GROUP_SUCCEEDED, START, ONE_BAD, {E(PARKED), 0, 0, GROUP_STOPPING, {0}}, JOIN, START, ONE_OK,
-         LAST_OK, {E(END_OK), 0, 0, GROUP_STOPPING, ENDS(SIGTERM, SHUTDOWN_MS)}, FINISH);
+    PLAY(GROUP_SUCCEEDED, START, ONE_BAD, {E(PARKED), 0, 0, GROUP_STOPPING, {0}}, JOIN, START,
+         ONE_OK, LAST_OK, {E(END_OK), 0, 0, GROUP_STOPPING, ENDS(SIGTERM, SHUTDOWN_MS)}, FINISH);
 }
 END_TEST
 
@@ -206,7 +206,8 @@ START_TEST(test_leaving) {
          {E(LEAVE), 0, CR_FOREVER, GROUP_STOPPING,
           {.leave = 1, .stop_signal = SIGTERM, .stop_grace_ms = STOP_MS}},
          VICTIM, VICTIM, FINISH);
-    PLAY(GROUP_LEFT, START, ONE_BAD, VICTIM, {E(LEAVE), 0, CR_FOREVER, GROUP_STOPPING, {.leave = 1}}, FINISH);
+    PLAY(GROUP_LEFT, START, ONE_BAD, VICTIM,
+         {E(LEAVE), 0, CR_FOREVER, GROUP_STOPPING, {.leave = 1}}, FINISH);
     PLAY(GROUP_LEFT, START, ONE_BAD, VICTIM, JOIN,
          {E(LEAVE), 0, CR_FOREVER, GROUP_ENDED, {.leave = 1, .finish = 1}});
 }

@@ -1,5 +1,6 @@
-/* H4: rank 0's communicator reports an error (ordered by HOST_NCCL_FAULT) while all ranks live: none
- * of them is called silent, though the others hear of it only when they look into the store. */
+/* H4: rank 0's communicator reports an error (HOST_NCCL_FAULT orders it) while all ranks live. No
+ * error text calls a rank silent, although the others learn of the failure only when they look into
+ * the store. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {
