@@ -1,7 +1,7 @@
 # The control plane under a seeded simulator; see world.h. SEED= replays one schedule step by step.
 sim_rendezvous := $(BUILD)/tests/sim/sim_rendezvous
-$(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c))
-$(sim_rendezvous): $(call rooms,agent rendezvous store base)
+$(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c)) \
+                   $(call rooms,agent rendezvous store base)
 	$(call link,$(UV_LIBS) $(JANSSON_LIBS) -lm)
 
 sim: $(sim_rendezvous) ## millions of simulated schedules; SEED=, SECONDS_MAX=
