@@ -138,8 +138,7 @@ START_TEST(exclusive_cores_are_whole_and_disjoint) {
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 2, 0, 0, 0), "3,19");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 3, 1, 0, 1, 0), "2-3,18-19");
     /* Of core 0 only CPU 16 is allowed, but core 0 is still the first one. */
-    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0),
-                     "1,16-17");
+    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0), "1,16-17");
     ck_assert_ptr_nonnull(
         strstr(BOUND(NUMA_EXCLUSIVE, "0-1,16", 0, 0, 0, 0), "2 physical core(s)"));
 }
@@ -151,8 +150,7 @@ START_TEST(core_complexes_in_turn) {
     /* 2 complexes for 3 GPUs: GPU 2 gets the first one */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17");
     /* The complex with the most allowed CPUs comes first. */
-    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0),
-                     "2-3,18-19");
+    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0), "2-3,18-19");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,17-19", 1, 0, 0), "1,17");
 }
 END_TEST
