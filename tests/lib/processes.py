@@ -1,6 +1,6 @@
 """Runs crun in the background of a test, and checks which of its processes are left.
 
-A test never sleeps and hopes: `until` waits for a condition, with a deadline."""
+A test must not sleep for a fixed time: `until` waits for a condition, with a deadline."""
 import os
 import pathlib
 import signal
@@ -141,8 +141,8 @@ class Crun:
         return self.process.wait(timeout=PATIENCE)
 
 
-# A worker that ignores every polite signal and starts children: in its Unix process group, in a Unix
-# session of their own, and with closed streams as orphans. Each process writes its pid to $PIDS.
+# A worker that ignores every polite signal and starts children: in its Unix process group, in a
+# Unix session of their own, and as orphans with closed streams. Each writes its pid to $PIDS.
 HOSTILE = r"""
 trap '' TERM INT HUP QUIT
 me=$PIDS/$LOCAL_RANK

@@ -10,8 +10,8 @@ import struct
 
 from crun_test import BUILD, CRUN_STORE, TIMEOUT_S, start, wait_for
 
-# Factor for the memory limits of tests: sanitizers keep shadow memory and freed blocks, so with them
-# the resident memory of the server is much larger.
+# Factor for the memory limits of tests: sanitizers keep shadow memory and freed blocks, so with
+# them the resident memory of the server is much larger.
 SHADOW = 50 if BUILD.name in ("asan", "tsan") else 1
 
 VALIDATE = bytes.fromhex("00cef7853c")

@@ -107,7 +107,7 @@ START_TEST(test_who_drains_is_not_heard) {
 }
 END_TEST
 
-/* ---- a stderr that is full ---- */
+/* ---- a full stderr ---- */
 
 /* Makes stderr a pipe; returns the reading end. */
 static int pipe_for_stderr(void) {
@@ -190,7 +190,7 @@ START_TEST(test_reader_that_has_gone) {
 }
 END_TEST
 
-/* ---- many threads ---- */
+/* ---- logging from many threads ---- */
 
 enum { THREADS = 4, LINES = 200 };
 

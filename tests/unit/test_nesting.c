@@ -104,8 +104,8 @@ START_TEST(another_within_it) {
 }
 END_TEST
 
-/* All processes run in an emulator, so the emulator is the executable of each of them, and of this
- * process. */
+/* Under an emulator, /proc/PID/exe is the emulator for every process, ours too. So a process counts
+ * as a crun only if both its executable and its name are ours. */
 START_TEST(not_every_process_is_a_crun) {
     PROCESS("20", 1, "crun", "bash", "here", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), 0);

@@ -116,7 +116,7 @@ static void on_broken(void *arg, const char *why) {
 static const struct member_session_actions node_actions = {
     .on_welcome = on_welcome, .on_message = on_node_message, .on_broken = on_broken, .log = on_log};
 
-/* ---- the transport ---- */
+/* ---- copying bytes between the two ends ---- */
 
 static void setup(void) {
     now = 1000;

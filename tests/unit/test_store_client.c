@@ -250,7 +250,7 @@ START_TEST(test_legacy_lacks) {
 }
 END_TEST
 
-/* ---- time ---- */
+/* ---- time limits ---- */
 
 static void wait_times_out(const char *const *script) {
     struct peer p;

@@ -478,7 +478,7 @@ START_TEST(test_unsent_values_stay_counted) {
 }
 END_TEST
 
-/* ---- waiting ---- */
+/* ---- waits ---- */
 
 START_TEST(test_check_and_wait_at_once) {
     const enum store_op ops[] = {STORE_OP_CHECK, STORE_OP_WAIT};
@@ -780,7 +780,7 @@ START_TEST(test_set_releases_a_barrier) {
 }
 END_TEST
 
-/* ---- limits ---- */
+/* ---- limits of memory and of unsent bytes ---- */
 
 START_TEST(test_memory_limit) {
     set("k", "v");
@@ -892,7 +892,7 @@ START_TEST(test_memory_limit_is_met_to_the_byte) {
 }
 END_TEST
 
-/* ---- clearing ---- */
+/* ---- clearing a key space ---- */
 
 static void clear(void) {
     teardown_peers();

@@ -100,7 +100,7 @@ START_TEST(who_is_told_does_not_probe) {
 }
 END_TEST
 
-/* ---- back-off ---- */
+/* ---- pauses between attempts ---- */
 
 START_TEST(pauses_grow_and_differ) {
     struct store_backoff a = store_backoff_new(1), b = store_backoff_new(99);

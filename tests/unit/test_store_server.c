@@ -336,7 +336,7 @@ START_TEST(test_many_clients_take_leave_in_pieces) {
 }
 END_TEST
 
-/* ---- threads ---- */
+/* ---- calls from several threads ---- */
 
 static void *open_clear_close(void *arg) {
     (void) arg;

@@ -131,7 +131,7 @@ START_TEST(test_crash_seen_after_the_peer_that_noticed) {
 }
 END_TEST
 
-/* ---- text ---- */
+/* ---- the text of the failure report ---- */
 
 static char *cause_of(int code, int core) {
     struct cr_buffer b = {0};
@@ -366,7 +366,7 @@ START_TEST(test_error_file_deep_and_huge) {
 }
 END_TEST
 
-/* ---- last lines ---- */
+/* ---- the last lines of a stream ---- */
 
 static char *shown(const char *data, size_t len) {
     struct cr_buffer b = {0};

@@ -193,7 +193,7 @@ static void choose_containment(int way) {
     ck_assert_int_eq(setenv("CRUN_CGROUP", way ? "1" : "0", 1), 0);
 }
 
-/* ---- starting ---- */
+/* ---- starting workers ---- */
 
 static void write_file(const char *path, const char *text, mode_t mode) {
     FILE *f = fopen(path, "w");
@@ -436,7 +436,7 @@ START_TEST(test_a_cgroup_that_kills_at_birth) {
 }
 END_TEST
 
-/* ---- no exit is lost ---- */
+/* ---- reports of exits: none is lost ---- */
 
 START_TEST(test_exit_before_the_pid_is_noted) {
     struct place p;
@@ -496,7 +496,7 @@ START_TEST(test_the_dead_are_no_victims) {
 }
 END_TEST
 
-/* ---- ending ---- */
+/* ---- ending a nursery ---- */
 
 START_TEST(test_grace_then_kill) {
     struct place p;
