@@ -8,7 +8,7 @@ For each K: from starting K launchers (one worker each) until the last worker ru
 last node is killed: until the workers of all other nodes are gone, and until all run again; a
 launcher is killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the
 smaller group runs. Milliseconds, median of three. torchrun is measured for the start only, once,
-and only if K torchruns fit into memory; its other times depend only on its polling intervals.
+and only if K torchruns fit into memory; its other times depend mostly on its polling.
 """
 import os
 import pathlib
