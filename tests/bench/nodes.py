@@ -8,7 +8,7 @@ For each K: from starting K launchers (one worker each) until the last worker ru
 last node is killed: until the workers of all other nodes are gone, and until all run again; a
 launcher is killed (elastic job, last call 0.1 s): until the others' workers are gone, and until the
 smaller group runs. Milliseconds, median of three. torchrun is measured for the start only, once,
-and where K of it fit into memory: the rest takes it its polling intervals.
+and only if K torchruns fit into memory; its other times depend mostly on its polling.
 """
 import os
 import pathlib
@@ -140,8 +140,8 @@ def torchrun(tmp, k, python):
 
 
 def fits(k):
-    """Returns whether k torchruns fit into the free memory. One needs about 240 MiB; 300 MiB are
-    reckoned."""
+    """Returns whether k torchruns fit into the free memory. One needs about 240 MiB; this
+    function assumes 300 MiB."""
     lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     kib = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     return k * 300 * 1024 < kib

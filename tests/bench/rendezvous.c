@@ -223,7 +223,7 @@ static void make_nodes(uint16_t port, const char *job) {
     }
 }
 
-/* ---- phases ---- */
+/* ---- the measured phases ---- */
 
 static double run_phase(void) {
     (void) uv_run(&loop, UV_RUN_DEFAULT);

@@ -314,7 +314,7 @@ static void bench_pipeline(void) {
     stop_all(peers);
 }
 
-/* ---- beside idle connections ---- */
+/* ---- CPU time per request beside idle connections ---- */
 
 /* Waits until the server is idle, that is, until it has handled all earlier connects and closes. */
 static void settle(const struct peer *p) {
@@ -428,7 +428,7 @@ static void bench_storm(void) {
     stop_all(peers);
 }
 
-/* ---- joining: everybody connects, sets a key, and waits for all the others ---- */
+/* ---- joining: each client adds to a counter and waits for all the others ---- */
 
 /* Measures a barrier as torch makes it from store calls: each client adds 1 to a counter and waits
  * for a key, which the last client to arrive sets. */
@@ -548,7 +548,7 @@ static void bench_multiget(void) {
     bench_multiget_one(PEER_REDIS);
 }
 
-/* ---- waking: everybody waits for one key ---- */
+/* ---- waking: all clients wait for one key ---- */
 
 static double wake_once(const struct peer *p, int epoll, int setter, size_t waiters,
                         const void *set, size_t set_len) {

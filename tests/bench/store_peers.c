@@ -23,7 +23,7 @@ void pin_to_core(int core) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t) core, &set);
-    (void) sched_setaffinity(0, sizeof(set), &set); /* may fail: runs unpinned */
+    (void) sched_setaffinity(0, sizeof(set), &set); /* on failure, the process runs unpinned */
 }
 
 /* ---- the floor: an epoll loop that sends back what it received ---- */
@@ -78,7 +78,7 @@ static int listen_anywhere(uint16_t *port) {
     return fd;
 }
 
-/* ---- starting ---- */
+/* ---- starting a server ---- */
 
 /* Forks a child on the server's core, with its stdout in a pipe whose reading end is stored in
  * *out. The kernel kills the child when this process dies. Returns 0 in the child. */

@@ -19,7 +19,7 @@ struct peer {
 struct peer peer_start(enum peer_kind kind);
 void peer_stop(struct peer *p);
 
-int64_t peer_cpu_ns(const struct peer *p); /* user and system time of all its threads */
+int64_t peer_cpu_ns(const struct peer *p); /* user and system time of all threads of the server */
 long peer_resident_kib(const struct peer *p);
 void pin_to_core(int core);
 

@@ -1,12 +1,12 @@
 /* libFuzzer target: a hostile coordinator against one member. The coordinator sends any messages
  * that the codec can carry, in any order; connections are made and lost; the agent calls the
  * member's functions, also from inside the member's upcalls. The target checks that the member uses
- * a connection only while there is one, makes no upcall after it has reported the end, and, once
- * it has got the current time, has no deadline that is already over.
+ * a connection only while there is one, makes no upcall after it has reported the end, and, once it
+ * has got the current time, has no deadline that is already over.
  *
  * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then a
- * sequence of steps: u8 what, and an argument for some of them. what % 8 is 0: the time advances to
- * the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: the connection is
+ * sequence of events: u8 what, and an argument for some of them. what % 8 is 0: the time advances
+ * to the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: the connection is
  * made; 3: the connection is lost; 4: the agent makes the call that a u8 selects; 5 to 7: the
  * coordinator sends a message. Each upcall reads one byte, which selects the call that the agent
  * makes inside. */
@@ -63,7 +63,7 @@ static void agent_calls(struct node *n) {
     n->calling--;
 }
 
-/* ---- what the member does ---- */
+/* ---- the member's upcalls ---- */
 
 static void on_connect(void *arg) {
     struct node *n = arg;
@@ -103,7 +103,7 @@ static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct node *n = arg;
     CR_ASSERT(grace_max_ms >= 0 && strlen(why) < RDZV_TEXT_MAX);
     if (!n->leaving) upcall(n);
-    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* shortens the grace */
+    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* the member shortens the grace */
 }
 
 static void on_end(void *arg, int outcome, const char *why) {
@@ -144,7 +144,7 @@ static const struct member_actions actions = {
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
 
-/* ---- what happens to it ---- */
+/* ---- events: time, connections, messages ---- */
 
 static void link_up(struct node *n) {
     if (!n->connecting) return;

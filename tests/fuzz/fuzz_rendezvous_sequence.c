@@ -4,7 +4,7 @@
  * round gives each rank to one node, that there are no more restarts than the budget allows, and
  * that the coordinator, once it has got the current time, has no deadline that is already over.
  *
- * Input: a sequence of steps: u8 what, and an argument for some of them. what % 8 is the node;
+ * Input: a sequence of events: u8 what, and an argument for some of them. what % 8 is the node;
  * what / 8 % 8 is what happens: 0: the time advances to the coordinator's deadline; 1: the time
  * advances by a u8 (see rdzv_input.h); 2: the node's connection is lost; 3: the node's shell does
  * what a u8 selects in shell_acts(); 4 to 7: the node sends a message. */
@@ -42,7 +42,7 @@ struct world {
     int store_fails;
 };
 
-/* ---- what the coordinator does ---- */
+/* ---- what the coordinator sends ---- */
 
 static void check_complete(const struct told *t) {
     CR_ASSERT(t->nodes == t->first.group_world_size && t->workers == t->first.world_size);
@@ -116,7 +116,7 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 static const struct coordinator_actions actions = {
     .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
 
-/* ---- what the nodes do ---- */
+/* ---- what the nodes send and do ---- */
 
 static void lose(struct world *w, struct node *n, const char *why) {
     struct coordinator_seat *seat = n->seat;
@@ -188,7 +188,7 @@ static void step(struct world *w, struct input *in) {
     }
 }
 
-/* ---- what must be true between the steps ---- */
+/* ---- invariants, checked after each event ---- */
 
 static void check(const struct world *w) {
     struct coordinator_view v;

@@ -3,7 +3,7 @@
  * connects again while it handles a message.
  *
  * Input: u8 end (even: the coordinator's, odd: the member's), u8 epoch of this end, then a sequence
- * of steps: u8 what, u8 n. what % 8 is 0 to 4: the next n bytes of the input arrive; 5: n * 100 ms
+ * of events: u8 what, u8 n. what % 8 is 0 to 4: the next n bytes of the input arrive; 5: n * 100 ms
  * pass; 6: the owner acts; 7: the connection is lost, or opens again. */
 #include "base/assert.h"
 #include "base/clock.h"
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define STEPS_MAX 4096
 
-/* ---- what an end sends is always whole frames, and nothing follows REFUSED ---- */
+/* ---- checks of what an end sends: whole messages, and none after REFUSED ---- */
 
 static void check_out(const struct cr_buffer *out, size_t at, bool may_refuse) {
     struct rdzv_message m = {.type = RDZV_HELLO};
@@ -37,7 +37,7 @@ struct host {
     struct host_session session;
     struct host_session_terms terms;
     int64_t now_ms;
-    bool seated; /* as the actions show it */
+    bool seated; /* whether the session has called on_join() and the JOIN was accepted */
     uint32_t messages;
 };
 

@@ -12,7 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define ROOM_MAX (((size_t) 4 << 20)) /* bytes that it may hold beyond those received */
+/* bytes of memory that the decoder may hold besides those received */
+#define ROOM_MAX (((size_t) 4 << 20))
 
 struct story {
     int end; /* result of the last store_answer_put() */

@@ -123,7 +123,7 @@ static void list_all_on(struct store_keyspace *keys, struct peer *peers) {
     begin_lists(keys, peers);
 }
 
-/* ---- coming, going, clearing ---- */
+/* ---- connecting, disconnecting, clearing ---- */
 
 static void reopen(struct peer *p, struct store_keyspace *keys) {
     peer_close(p);
@@ -144,7 +144,7 @@ static void free_some(struct store_keyspace *keys) {
     CR_ASSERT(keys->memory <= before && more == (keys->remains != NULL));
 }
 
-/* ---- at the end ---- */
+/* ---- the end of an input ---- */
 
 static void collect_entry(void *arg, struct store_entry *e) {
     struct cr_buffer *names = arg;
@@ -184,7 +184,7 @@ static void delete_everything(struct store_keyspace *keys) {
     cr_buffer_done(&names);
 }
 
-/* Executes one step of the input; the head of this file describes the bits of `what`. */
+/* Executes one element of the input; the head of this file describes the bits of `what`. */
 static void step(struct store_keyspace *keys, struct peer *peers, uint8_t what,
                  const uint8_t *bytes, size_t len) {
     struct peer *p = &peers[what % CLIENTS];
@@ -192,7 +192,7 @@ static void step(struct store_keyspace *keys, struct peer *peers, uint8_t what,
     if (what & 0x10) free_some(keys);
     if (what & 0x40) clear(keys, peers, len);
     if (what & 0x80 || p->error != 0) reopen(p, keys);
-    begin_lists(keys, peers); /* some are over */
+    begin_lists(keys, peers); /* a new list for each client whose list is complete */
     p->session.lists_in_pieces = what & 0x20;
     peer_send(p, bytes, len);
     begin_lists(keys, peers);

@@ -7,9 +7,9 @@
 
 The programs in build/tests/failing/ have the allocator of tests/failing_allocator/, which writes
 down every call and lets one fail. A first run without a failure counts the calls; then call 1, 2,
-3, … fails. Each run must end as usual, or with a documented status and a line which says that
-memory was short: no signal, no failed assertion, no deadline missed, no process left, no leak
-(under ASan).
+3, … fails. Each run must end with status 0, or with a documented status and a line on stderr which
+says that memory was short. No run may die of a signal, fail an assertion, exceed its deadline,
+leave a process, or leak memory (under ASan).
 
 By default a scenario with more than LIMIT calls runs only those calls whose stack of callers is
 new, thinned out to LIMIT if there are still more; CRUN_TEST_EVERY_ALLOCATION=1 runs all of them.
@@ -28,8 +28,8 @@ from crun_test import BUILD, SCALE, clean_env, wait_for
 FAILING = BUILD / "tests" / "failing"
 EVERY = bool(os.environ.get("CRUN_TEST_EVERY_ALLOCATION"))
 LIMIT = 1000
-DEADLINE_S = 20 * SCALE  # for a run that takes well under a second
-PROBLEMS_MAX = 12  # then the rest of the scenario is left out
+DEADLINE_S = 20 * SCALE  # for one run, which usually takes less than a second
+PROBLEMS_MAX = 12  # after so many problems, the rest of the scenario is skipped
 PARALLEL = 4 * (os.cpu_count() or 1)  # most of the time of a run is spent waiting
 SANITIZER_STATUS = 99
 BUG = re.compile(r"assertion failed|AddressSanitizer|LeakSanitizer|runtime error:|terminate called")
@@ -49,14 +49,14 @@ class Case:
         folder.mkdir()
 
     def environment(self, **more):
-        """For the program whose allocator fails."""
+        """Returns the environment of the program whose allocator fails."""
         sanitizer = f"exitcode={SANITIZER_STATUS}"
         return self.plain_environment(
             CRUN_TEST_FAIL_ALLOCATION=self.wish, CRUN_TEST_ALLOCATION_LOG=self.log,
             ASAN_OPTIONS=f"{os.environ.get('ASAN_OPTIONS', '')}:{sanitizer}", **more)
 
     def plain_environment(self, **more):
-        """For the programs around it."""
+        """Returns the environment of all other programs of the case."""
         return clean_env(OMP_NUM_THREADS=1, TMPDIR=self.folder, CRUN_TEST_CASE=self.mark, **more)
 
     def start(self, argv, env=None, **how):
@@ -69,7 +69,7 @@ class Case:
         return self.finish(self.start(argv, env, **how))
 
     def finish(self, process, timeout=DEADLINE_S):
-        """Waits for the end; returns (status, stderr), and keeps stdout in self.out."""
+        """Waits until the process ends. Returns (status, stderr), and stores stdout in self.out."""
         try:
             self.out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -87,11 +87,12 @@ class Case:
                     if needle in pathlib.Path(entry.path, "environ").read_bytes().split(b"\0"):
                         found.append(int(entry.name))
                 except OSError:
-                    continue  # it has ended, or is another user's
+                    continue  # the process has ended, or belongs to another user
         return found
 
     def end_processes(self):
-        """Fails if a process of the case is still there; kills it."""
+        """Waits 10 s for the end of all processes of the case. Kills those that are left, and
+        fails if there are any."""
         try:
             wait_for(lambda: not self.processes(), "the end of all processes", 10)
         finally:
@@ -107,7 +108,7 @@ class Case:
 
 
 def judge(status, err, statuses):
-    """What is wrong with this end of a program, or None."""
+    """Returns what is wrong with the way in which a program ended, or None."""
     found = BUG.search(err)
     if found:
         return f"'{found.group()}' on stderr"
@@ -123,7 +124,7 @@ def judge(status, err, statuses):
 
 
 def run_case(folder, scenario, wish, statuses):
-    """Returns (what is wrong or None, stderr, the calls, the exit status)."""
+    """Runs the scenario once. Returns (what is wrong or None, stderr, the calls, the status)."""
     case = Case(folder, wish, f"{scenario.__name__}-{wish}")
     status, err, wrong = None, "", None
     try:
@@ -139,7 +140,7 @@ def run_case(folder, scenario, wish, statuses):
 
 
 def choose(calls):
-    """The numbers of the calls that are to fail."""
+    """Returns the numbers of the calls that are to fail, one run for each."""
     if EVERY or len(calls) <= LIMIT:
         return [c.number for c in calls]
     first = {}
@@ -151,7 +152,7 @@ def choose(calls):
 
 
 def callers(program, call):
-    """The stack of a call in words."""
+    """Returns the stack of a call as a list of function names with their source lines."""
     done = subprocess.run(["addr2line", "-fpse", str(program), *call.stack], capture_output=True,
                           text=True, check=False)
     lines = [line.split(" at ") for line in done.stdout.splitlines()]

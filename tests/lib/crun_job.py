@@ -15,10 +15,10 @@ from crun_test import CRUN, DEBIAN_PYTHON, SCALE, clean_env
 
 TIMEOUT_S = 180 * SCALE
 
-# Writes what it sees to $DUMP_DIR, one file a process.
+# A worker; each process writes its arguments and environment to a file of its own in $DUMP_DIR.
 DUMP = str(pathlib.Path(__file__).resolve().parent / "dump_worker.py")
 
-# What the workers' environment is computed from, besides what clean_env() takes out.
+# Variables that crun uses for the workers' environment; clean_env() does not remove these.
 _INPUTS = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
            "NCCL_ASYNC_ERROR_HANDLING", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT")
 
@@ -43,7 +43,8 @@ def read_dumps(folder):
 
 
 class Job:
-    """One finished launch; `launcher` is what stands in front of the arguments."""
+    """One finished launch. `launcher` is the command line of the launcher (default: crun), to
+    which the arguments are appended."""
 
     def __init__(self, *args, env=None, cwd=None, stdin="", launcher=None):
         with tempfile.TemporaryDirectory(prefix="crun-dump-") as dumps, \

@@ -30,7 +30,8 @@ TIMEOUT_S = 60 * SCALE
 
 DEBIAN_PYTHON = "/usr/bin/python3"
 
-# Under nohup crun would leave SIGHUP ignored, as it should; the tests want to see it handled.
+# Under nohup SIGHUP is ignored, and crun would rightly leave it so. The tests check how crun
+# handles SIGHUP, so they must not inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -40,7 +41,7 @@ def skip(reason):
 
 
 def torch_python():
-    """A Python that can import torch, or None. CRUN_TEST_TORCH_PYTHON names another one."""
+    """Returns a Python that can import torch, or None. CRUN_TEST_TORCH_PYTHON overrides it."""
     for python in (os.environ.get("CRUN_TEST_TORCH_PYTHON"), DEBIAN_PYTHON,
                    shutil.which("python3")):
         if python and os.path.exists(python):
@@ -51,7 +52,8 @@ def torch_python():
 
 
 def clean_env(**more):
-    """Our environment without what a launcher around the tests may have left; None removes."""
+    """Returns our environment without the variables that a launcher around the tests may have
+    set, and with those of `more`; the value None removes a variable."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("PET_", "TORCHELASTIC_", "CRUN_")) or k == "CRUN_TEST_RUN"}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "LOGLEVEL"):
@@ -71,7 +73,7 @@ class Finished(subprocess.CompletedProcess):
 
 
 def run(argv, timeout=TIMEOUT_S, env=None, **how):
-    """Runs to the end with output captured as text."""
+    """Runs a program to its end. The result has stdout and stderr as text."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, errors="replace",
                           timeout=timeout, env=env or clean_env(),
                           stdin=how.pop("stdin", subprocess.DEVNULL),
@@ -84,7 +86,7 @@ def crun(*args, **how):
 
 
 def start(argv, env=None, **how):
-    """Starts with stdout and stderr as text pipes (unless told otherwise)."""
+    """Starts a program. Unless `how` says otherwise, stdout and stderr are pipes of text."""
     how.setdefault("stdout", subprocess.PIPE)
     how.setdefault("stderr", subprocess.PIPE)
     how.setdefault("stdin", subprocess.DEVNULL)
@@ -93,7 +95,7 @@ def start(argv, env=None, **how):
 
 
 def wait_for(condition, what, timeout=TIMEOUT_S):
-    """Calls condition() until it gives something true, and returns that."""
+    """Calls condition() until it returns something true, and returns that."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -105,7 +107,7 @@ def wait_for(condition, what, timeout=TIMEOUT_S):
 
 
 def alive(pid):
-    """Whether the process is there and not a zombie."""
+    """Returns whether the process exists and is not a zombie."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")",
                                                                     1)[1].split()[0] not in "ZX"
@@ -114,7 +116,7 @@ def alive(pid):
 
 
 def read_text(path):
-    """The file's text, or "" while it is not there."""
+    """Returns the file's text, or "" if there is no such file."""
     try:
         return pathlib.Path(path).read_text(errors="replace")
     except OSError:
@@ -130,7 +132,7 @@ def script(folder, name, text):
 
 
 def run_tests(names):
-    """Runs every test_* function of a module; the exit status says whether all passed."""
+    """Runs every test_* function of a module, and exits with status 0 if all have passed."""
     failed = 0
     for name, test in list(names.items()):
         if not name.startswith("test_") or not callable(test):
@@ -142,11 +144,11 @@ def run_tests(names):
         try:
             test(pathlib.Path(tmp))
             print(f"ok     {name} ({time.monotonic() - begin:.2f} s)", flush=True)
-        except SystemExit:  # skip(): the rest of the file, but never what has failed already
+        except SystemExit:  # skip() skips the rest of the file, but hides no failure
             if failed:
                 sys.exit(1)
             raise
-        except Exception:  # every other test of the file still runs
+        except Exception:  # the other tests of the file still run
             failed += 1
             print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
         finally:

@@ -16,7 +16,8 @@ def command_line():
 
 
 def count_in_store():
-    """ADD 1 to a key, in torch's wire protocol since 2.5: proves that the store answers."""
+    """Adds 1 to a key by the modern protocol (torch 2.5 or later), to prove that the store
+    answers."""
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     with socket.create_connection(address, timeout=60) as s:
         key = b"/dump"

@@ -44,7 +44,8 @@ class FakeAgent:
 
 
 class WorkerLink:
-    """One worker. `hello` is its first packet; `welcome=False` leaves the answer to the test."""
+    """The connection of one worker. `hello` is the worker's first packet. If `welcome` is False,
+    the test itself must answer it."""
 
     def __init__(self, connection, welcome=True):
         self.socket = connection
@@ -61,7 +62,7 @@ class WorkerLink:
         os.close(fd)
 
     def receive(self):
-        """The next packet, or None when the worker has hung up."""
+        """Returns the next packet, or None if the worker has closed its end."""
         data = self.socket.recv(PACKET + 1)
         if not data:
             return None
@@ -74,7 +75,7 @@ class WorkerLink:
             out["token"] = data[24:24 + 33].split(b"\0")[0].decode()
         return out
 
-    # The lock makes a full fence of every access, as the agent's own are.
+    # Taking a lock is a full memory fence, and each access of the real agent is one, too.
     def _get(self, form, at):
         with threading.Lock():
             return struct.unpack_from(form, self.page, at)[0]
@@ -135,4 +136,4 @@ class WorkerLink:
         self.socket.close()
 
 
-assert TEXT == 256  # what packet() pads with
+assert TEXT == 256  # packet() pads texts to 256 bytes

@@ -1,10 +1,10 @@
 """A TCP port for a server that a test is about to start.
 
 Port 0 is of no use where several programs must know the port before one of them listens: the kernel
-would choose it from the range of outgoing connections, and between asking and listening a
-connection of another test could take it, for a minute with TIME_WAIT. So the port comes from below
-that range. Two tests that run at the same time must not get the same one either: each port has a
-lock file, held by the process that asked for it until that process ends."""
+would choose it from the range of outgoing connections, and a connection of another test could take
+the port before the server listens, and hold it for a minute in TIME_WAIT. So the port comes from
+below that range. Two tests that run at the same time must get different ports: each port has a lock
+file, which the process that has got the port keeps locked until it ends."""
 import fcntl
 import os
 import pathlib
@@ -13,13 +13,13 @@ import socket
 import tempfile
 
 LOWEST = 15000
-DEFAULTS = (29400, 29500)  # where a job listens that was given no port
+DEFAULTS = (29400, 29500)  # default ports of a job
 LOCKS = pathlib.Path(tempfile.gettempdir(), "crun-test-ports")
 held = []  # descriptors of the lock files
 
 
 def reserve(port):
-    """Whether no other test has the port."""
+    """Locks the port for this process. Returns False if another test has it."""
     LOCKS.mkdir(exist_ok=True)
     fd = os.open(LOCKS / str(port), os.O_CREAT | os.O_RDWR, 0o666)
     try:

@@ -1,8 +1,8 @@
 """The worker's end of a channel (contract/channel.h) without libcrunrt: a test's worker sends and
 receives single packets with it.
 
-    link = Link()                       # connects as CRUN_AGENT says, HELLO, WELCOME
-    link.step()                         # counts one, as crunrt_step does; returns the bell
+    link = Link()                       # connects to $CRUN_AGENT; HELLO, WELCOME
+    link.step()                         # counts a step, as crunrt_step() does; returns the bell
     link.send(REJOIN); link.recv()      # one packet as a dict
 """
 import array

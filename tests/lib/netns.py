@@ -3,9 +3,9 @@ its own and can be cut off from the others without a FIN or RST.
 
     with Net(3) as net:
         start([*net.hosts[1].run, "program"])     # runs on 10.x.0.2
-        net.hosts[1].cut(); net.hosts[1].heal()   # no FIN, no RST: packets just do not arrive
+        net.hosts[1].cut(); net.hosts[1].heal()   # packets are lost, without FIN or RST
 
-Needs root and namespaces; Net() skips the test file where the machine has none.
+This needs root and network namespaces; without them, Net() skips the test file.
 """
 import itertools
 import os
@@ -26,14 +26,16 @@ class Host:
         self.run = ["ip", "netns", "exec", name]
 
     def cut(self):
-        """The switch forwards nothing to or from this host any more; its own link stays up."""
+        """From now on the switch forwards no packet to or from this host. The host's own network
+        interface stays up."""
         ip("-n", self.port[0], "link", "set", self.port[1], "nomaster")
 
     def heal(self):
         ip("-n", self.port[0], "link", "set", self.port[1], "master", "br0")
 
     def lose(self, percent):
-        """Drops that share of the packets that this host sends; False where the kernel cannot."""
+        """Drops `percent` of the packets that this host sends. Returns False if the kernel cannot
+        do so."""
         rules = (f"table inet t {{\n chain c {{\n type filter hook output priority 0;\n"
                  f" numgen random mod 100 < {percent} drop\n }}\n}}\n")
         try:

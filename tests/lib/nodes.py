@@ -98,8 +98,7 @@ class Nodes:
         return found
 
     def round(self, workers, timeout=TIMEOUT_S):
-        """The workers of a round not seen before, by rank, once `workers` of them are alive in
-        it."""
+        """Waits until a new round has `workers` living workers. Returns them, sorted by rank."""
         def look():
             groups = {}
             for w in self.workers():

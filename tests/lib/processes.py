@@ -1,6 +1,6 @@
-"""Processes in tests: a crun that runs in the background, and whether anything of it is left.
+"""Runs crun in the background of a test, and checks which of its processes are left.
 
-A test never sleeps and hopes: `until` waits for a condition, with a deadline."""
+A test must not sleep for a fixed time: `until` waits for a condition, with a deadline."""
 import os
 import pathlib
 import signal
@@ -24,7 +24,7 @@ def until(condition, what):
 
 
 def stat(pid):
-    """The fields of /proc/PID/stat from the state on, or None."""
+    """Returns the fields of /proc/PID/stat from the state on, or None if there is no process."""
     try:
         text = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -59,15 +59,15 @@ def cgroup_root():
 
 
 def cgroups_of(pid):
-    """The folders of the cgroups that the nurseries of a crun made."""
+    """Returns the folders of the cgroups that the nurseries of the crun `pid` made."""
     root = cgroup_root()
-    # os.walk passes over a folder that another test removes meanwhile; Path.rglob raises.
+    # os.walk skips a folder that another test removes meanwhile; Path.rglob would raise an error.
     return [os.path.join(folder, name) for folder, names, _ in os.walk(root or "")
             for name in names if name.startswith(f"crun-{pid}-")]
 
 
 def cgroup_delegated():
-    """Whether we may make a cgroup beneath our own, with Linux 5.14's cgroup.kill in it."""
+    """Returns whether we may make a cgroup below our own, and it has cgroup.kill (Linux 5.14)."""
     own = next((line[4:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::/")),
                None)
     if own is None or cgroup_root() is None:
@@ -83,14 +83,15 @@ def cgroup_delegated():
 
 
 class Crun:
-    """`with Crun("--nproc-per-node=2", …) as crun`: crun is ended even when the test fails."""
+    """A crun in the background: `with Crun("--nproc-per-node=2", …) as crun`. At the end of the
+    block crun is killed, even if the test fails."""
 
     def __init__(self, *args, env=None):
         self.folder = tempfile.TemporaryDirectory(prefix="crun-test-")
         self.path = pathlib.Path(self.folder.name)
         self.err_path = self.path / "crun.stderr"
-        # crun's arguments are templates, as torchrun's are: $$ means one $, so a shell's own pid,
-        # $$, is written with four.
+        # In crun's arguments, as in torchrun's, $$ stands for one $. So the $$ of a shell script,
+        # the shell's pid, must be written as $$$$.
         words = [str(a).replace("$$", "$$$$") for a in args]
         with open(self.err_path, "wb") as err:
             self.process = subprocess.Popen(
@@ -118,7 +119,7 @@ class Crun:
         return self.err_path.read_text(errors="replace")
 
     def pid_of(self, who):
-        """The pid that a worker wrote to $PIDS/<who>, once it has."""
+        """Waits until a worker has written a pid to $PIDS/<who>, and returns this pid."""
         path = self.path / who
 
         def told():
@@ -140,8 +141,8 @@ class Crun:
         return self.process.wait(timeout=PATIENCE)
 
 
-# A worker that is deaf to every polite signal and scatters children: in its group, in a session of
-# their own, orphaned twice over with closed streams. Each writes its pid to $PIDS.
+# A worker that ignores every polite signal and starts children: in its Unix process group, in a
+# Unix session of their own, and as orphans with closed streams. Each writes its pid to $PIDS.
 HOSTILE = r"""
 trap '' TERM INT HUP QUIT
 me=$PIDS/$LOCAL_RANK
@@ -159,7 +160,8 @@ HOSTILE_KINDS = ("group", "session", "double", "leader")
 
 
 def start_hostile(*options, workers=2, cleared=False, env=None):
-    """A crun with hostile workers, all of them and their children running; and all the pids."""
+    """Starts a crun with hostile workers, and waits until all of them and their children run.
+    Returns the crun and all these pids."""
     extra = {"CLEARED": "1"} if cleared else {}
     crun = Crun(*options, f"--nproc-per-node={workers}", "--no-python", "/bin/sh", "-c", HOSTILE,
                 env={**extra, **(env or {})})

@@ -51,8 +51,8 @@ class Node:
             raise AssertionError(f"nothing heard from {self.argv}") from None
 
     def expect(self, kind, timeout=TIMEOUT_S):
-        """The next line, which must be of that kind: a dictionary for a round, else the text behind
-        it."""
+        """Reads the next line, which must be of this kind. Returns the round as a dictionary, or,
+        for any other kind, the text behind the kind."""
         text = self.next(timeout)
         assert text is not None and text.startswith(kind + " "), (kind, text)
         if kind != "round":

@@ -1,5 +1,5 @@
-"""The rendezvous protocol spoken by hand, from docs/rendezvous.md: a second implementation, so that
-the wire does not change unseen."""
+"""A second implementation of the rendezvous protocol, written from docs/rendezvous.md: its tests
+fail if the bytes of the protocol change."""
 import os
 import socket
 import struct
@@ -75,7 +75,7 @@ def decode(name, body):
 
 
 class Member:
-    """One node; nothing is sent but what the test says."""
+    """One node's side of the protocol. It sends only the messages that the test requests."""
 
     def __init__(self, address, run_id="job", host="raw", timeout=60, **join):
         ip, port = address.rsplit(":", 1)
@@ -99,7 +99,7 @@ class Member:
         self.send("JOIN", **self.join)
 
     def receive(self):
-        """The next message, or None at the end of the stream."""
+        """Returns the next message, or None at the end of the stream."""
         head = self.exactly(5)
         if head is None:
             return None

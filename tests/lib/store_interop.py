@@ -1,4 +1,4 @@
-"""What our stores and torch's must do with each other, whichever release torch is."""
+"""Tests that our stores and those of any release of torch work with each other."""
 import json
 import os
 import subprocess
@@ -32,7 +32,8 @@ def refused(call, *codes):
 
 
 def exercise_client(make_server, protocol, has):
-    """Our client, by probing, against a fresh server that has the operations that `has` names."""
+    """Tests our client with a new server. The client's probe must find `protocol`; `has` names the
+    operations that not every server has, but this one."""
     with make_server() as server:
         exercise_client_on(server.port, protocol, has)
 
@@ -48,7 +49,7 @@ def exercise_client_on(port, protocol, has):
         odd = bytes(range(256))
         store.set(odd, odd)
         assert store.get(odd) == odd
-        big = odd * 32768  # 8 MiB: as much as torch takes in one request
+        big = odd * 32768  # 8 MiB: the limit of torch for one request
         store.set("big", big)
         assert store.get("big") == big
         assert (store.add("ctr", 5), store.add("ctr", -7)) == (5, -2)
@@ -75,8 +76,8 @@ def waits_and_gives_up(store, port):
     refused(lambda: store.get("never", timeout_ms=0), -110)
     with Driver("tcp", port) as other:
         other.set("never", "x")
-        seen = other.num_keys()  # and with that reply the SET is there for everybody
-        assert store.num_keys() == seen  # in step, although the key came afterwards
+        seen = other.num_keys()  # after this reply, the SET is done
+        assert store.num_keys() == seen  # a right reply, although the key came late
         store.send("wait", *map(to_hex, ["late 1", "late 2"]))
         other.set("late 2", "")
         other.add("late 1", 1)
@@ -102,7 +103,7 @@ def optional(store, port, has):
         assert b"init/" not in store.list_keys()
     else:
         assert lacks in refused(store.list_keys, -95)
-    with Driver("tcp", port) as other:  # natively or made of add and wait: all must do the same
+    with Driver("tcp", port) as other:  # by BARRIER, or by ADD and WAIT
         refused(lambda: other.barrier("alone", 2, timeout_ms=200), -110)
         assert other.num_keys() > 0
         store.send("barrier", 2, to_hex("meet"))
@@ -111,7 +112,7 @@ def optional(store, port, has):
 
 
 def run_group(python, script, port, size, *args, attempt=0, **more):
-    """`size` ranks of a torch script, by the environment that an agent gives them."""
+    """Runs `size` ranks of a torch script with the environment that an agent would give them."""
     def env(rank):
         return clean_env(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=rank, WORLD_SIZE=size,
                          LOCAL_RANK=rank, TORCHELASTIC_USE_AGENT_STORE="True",
@@ -130,7 +131,8 @@ def run_group(python, script, port, size, *args, attempt=0, **more):
 
 
 def share_file(python, path, torch_ranks, c_ranks):
-    """Torch and C processes in one group through one file; the last one removes it."""
+    """Runs processes of torch and of C as one group with one file store. The last process that
+    closes the store must remove the file."""
     size = torch_ranks + c_ranks
     torches = [subprocess.Popen([python, torch_script("torch_file_store.py"), path, str(size),
                                  str(r)],
@@ -150,7 +152,7 @@ def share_file(python, path, torch_ranks, c_ranks):
                 store.wait("all", timeout_ms=120000)
                 assert store.add("sum", 0) == 100 * size
                 assert store.compare_set("first", "", "c") in (b"c", b"torch")
-        except Exception as e:  # shown by the main thread
+        except Exception as e:  # the main thread reports it
             failures.append(e)
 
     threads = [threading.Thread(target=c_rank, args=(r,)) for r in range(torch_ranks, size)]
@@ -176,8 +178,9 @@ def unhex(text):
 
 
 def replay(port, vectors, before=b""):
-    """Sends each (name, request, reply) on one connection; returns those answered otherwise. A
-    request without a reply is proved by the answers of the next ones."""
+    """Sends each request of the list of (name, request, reply) on one connection. Returns the name
+    and the bytes of each reply that is another one. If a request has no reply, only the replies
+    to later requests show that the server has executed it."""
     wrong = []
     with Raw(port) as raw:
         raw.send(before)

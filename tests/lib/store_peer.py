@@ -1,4 +1,4 @@
-"""Stores of C (store_driver on a pipe), our server and torch's, for the store's tests.
+"""Runs stores for tests: our client (store_driver, through pipes), our server and torch's.
 
     with Server() as server, Driver("tcp", server.port) as store:
         store.set("k", "v1")
@@ -33,7 +33,7 @@ def from_hex(word):
 
 
 class Driver:
-    """One store of C. Methods return bytes, numbers or lists, or raise StoreError."""
+    """One store of our client. Methods return bytes, numbers or lists, or raise StoreError."""
 
     def __init__(self, kind, *args, protocol="probe", timeout_ms=TIMEOUT_MS):
         if kind == "tcp":
@@ -70,7 +70,7 @@ class Driver:
         return words[1:]
 
     def send(self, op, *fields, timeout_ms=TIMEOUT_MS):
-        """Starts a command; answer() ends it."""
+        """Sends a command to the driver; answer() waits for its result."""
         self.process.stdin.write(" ".join([op, str(timeout_ms), *map(str, fields)]) + "\n")
         self.process.stdin.flush()
 
@@ -163,7 +163,7 @@ class Server(Process):
 
 
 class TorchServer(Process):
-    """torch's server, of any release; use_libuv picks the backend where there are two."""
+    """torch's server, of any release. If the release has two backends, use_libuv selects one."""
 
     def __init__(self, python, use_libuv=None):
         words = [] if use_libuv is None else [str(int(use_libuv))]
@@ -171,7 +171,7 @@ class TorchServer(Process):
 
 
 class Raw:
-    """A bare connection, for bytes."""
+    """A connection on which the test sends and receives bytes."""
 
     def __init__(self, port, timeout_s=30):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
@@ -195,8 +195,9 @@ class Raw:
         return data
 
     def is_silent(self, seconds=0.3):
-        """True if nothing comes, not even the end. Only for servers that have answered a later
-        request on another connection meanwhile."""
+        """Returns whether neither a byte nor the end of the stream comes within `seconds`. The
+        result is certain only if the server has meanwhile answered a later request on another
+        connection."""
         self.socket.settimeout(seconds)
         try:
             return self.socket.recv(1, socket.MSG_PEEK) == b"never"

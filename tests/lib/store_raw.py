@@ -1,4 +1,4 @@
-"""A store's server as a process, and raw sockets that say exactly the bytes that a test wants.
+"""Runs our store's server as a process, and talks to it with clients that send given bytes.
 
     with Server("--max-clients", "5") as server:
         c = Modern(server)
@@ -10,7 +10,8 @@ import struct
 
 from crun_test import BUILD, CRUN_STORE, TIMEOUT_S, start, wait_for
 
-# Sanitizers keep shadow memory and quarantines: resident memory says nothing about the store then.
+# Factor for the memory limits of tests: sanitizers keep shadow memory and freed blocks, so with
+# them the resident memory of the server is much larger.
 SHADOW = 50 if BUILD.name in ("asan", "tsan") else 1
 
 VALIDATE = bytes.fromhex("00cef7853c")
@@ -25,7 +26,7 @@ CODES = {
 
 
 class Server:
-    """crun-store serve on a free port; ends with the block."""
+    """`crun-store serve` on a free port, until the end of the `with` block."""
 
     def __init__(self, *options, host="127.0.0.1", program=(), **how):
         argv = [*program, CRUN_STORE, "serve"] + (["--host", host] if host else []) + list(options)
@@ -102,11 +103,11 @@ class Raw:
         return self.receive(1)[0]
 
     def push(self):
-        """A change of a watched key: the code, the key, the old and the new value."""
+        """Receives a push. Returns its bytes: the code, the key, the old and the new value."""
         return self.receive(1) + self.value() + self.value() + self.value()
 
     def silent(self):
-        """Nothing has arrived, although a round trip was made since."""
+        """Makes a round trip to the server. Returns whether only its reply has arrived."""
         self.num_keys()
         self.socket.setblocking(False)
         try:
@@ -117,8 +118,8 @@ class Raw:
             self.socket.settimeout(TIMEOUT_S)
 
     def closed(self):
-        """Waits for the end; what arrived before it does not matter. True if by FIN, else by
-        RST."""
+        """Discards all bytes until the connection ends. Returns True if it ended by FIN, False if
+        by RST."""
         try:
             while self.socket.recv(65536):
                 pass
@@ -132,13 +133,13 @@ class Raw:
     def say(self, op, *fields):
         self.send(bytes([CODES[self.dialect][op]]) + b"".join(fields))
 
-    # what a torch client would do
+    # operations as a torch client would send them
     def set(self, key, value):
         self.say("set", text("/" + key), text(value))
 
     def set_for_all(self, key, value):
-        """SET has no reply: what follows on this connection proves that others see the value,
-        too."""
+        """Sets the key and makes a round trip, because SET has no reply: after it, other clients
+        see the value, too."""
         self.set(key, value)
         self.num_keys()
 
@@ -175,7 +176,7 @@ class Legacy(Raw):
 
 
 def stat(server):
-    """What the server says about itself."""
+    """Returns the server's figures, by `crun-store stat`."""
     import json
     with server.connect() as s:
         s.sendall(b"CRS1S")

@@ -1,10 +1,17 @@
 /* Servers that follow a script, for the tests of the store's clients. A script fixes each byte that
  * the client must send, and the answers, which may be split, wrong, late, cut off or too long.
  *
- * A script is a list of lines. "> HEX": the server expects these bytes. "< HEX": it sends these
- * bytes. "<1 HEX": it sends them one by one. "e": it expects the client to close the connection.
- * "~": it reads anything and sends nothing until the client closes. "x": it closes the connection.
- * "x!": it resets the connection. If other bytes arrive, the field `wrong` describes them. */
+ * A script is a list of lines, and each line is one command for the server:
+ *
+ *     > HEX     receive exactly these bytes
+ *     < HEX     send these bytes
+ *     <1 HEX    send these bytes one by one
+ *     e         wait until the client closes the connection; no byte may arrive before
+ *     ~         discard all bytes and send nothing until the client closes the connection
+ *     x         close the connection
+ *     x!        reset the connection
+ *
+ * If other bytes arrive, the server stops, and the field `wrong` describes them. */
 #ifndef TESTS_STORE_SCRIPT_H
 #define TESTS_STORE_SCRIPT_H
 
@@ -21,7 +28,7 @@
 #define SCRIPT(...)  ((const char *const[]){__VA_ARGS__, NULL})
 #define SCRIPTS(...) ((const char *const *const[]){__VA_ARGS__, NULL})
 
-/* ---- one connection ---- */
+/* ---- the server's end of one connection ---- */
 
 struct peer {
     pthread_t thread;
@@ -95,7 +102,8 @@ static inline void *peer_play(void *arg) {
     return NULL;
 }
 
-/* ---- a server: connections in the order of their scripts, each played at once ---- */
+/* ---- a listener: it plays its scripts, one per connection, each from the moment of accept()
+ * ---- */
 
 #define SCRIPTS_MAX 8
 
@@ -103,7 +111,7 @@ struct listener {
     pthread_t thread;
     int fd;
     uint16_t port;
-    const char *const *const *scripts; /* one script per connection */
+    const char *const *const *scripts; /* script i is for connection i, in the order of accept() */
     char wrong[256];
 };
 
@@ -141,7 +149,7 @@ static inline void serve(struct listener *l, const char *const *const *scripts) 
     ck_assert_int_eq(pthread_create(&l->thread, NULL, listener_accept_all, l), 0);
 }
 
-/* Waits for the server, and checks that every script was played to its end without deviation. */
+/* Waits until all scripts have ended, and checks that no client deviated from its script. */
 static inline void end_serving(struct listener *l) {
     ck_assert_int_eq(pthread_join(l->thread, NULL), 0);
     (void) close(l->fd);
@@ -154,7 +162,8 @@ static inline void end_serving(struct listener *l) {
 #define LEGACY_ANSWER "> 06", "< 0000000000000000"
 #define NOPING_ANSWER "> " VALIDATE " 07", "< 0000000000000000"
 
-/* Writes `prefix` and, in hex, the nonce that a client sends: its process id. */
+/* Writes into `text` the prefix and, in hex, the nonce of a client of this process, which is the
+ * process id. */
 static inline const char *with_nonce(char text[64], const char *prefix) {
     uint32_t pid = (uint32_t) getpid();
     (void) snprintf(text, 64, "%s %02x%02x%02x%02x", prefix, pid & 255, pid >> 8 & 255,

@@ -1,4 +1,4 @@
-"""A torch process in a group that meets in one file: argv = path, world size, rank. Rank r sets
+"""A torch process of a group that shares one file store. argv: path, world size, rank. Rank r sets
 rank/<r>, counts itself, waits for all the others, and swaps one key."""
 import datetime
 import sys

@@ -1,5 +1,6 @@
-"""One rank: init_process_group("gloo") by its environment, an all-reduce, and (argv[1] "ddp") a few
-steps of DDP whose weights must be the same on all ranks."""
+"""One rank of a torch job: it calls init_process_group("gloo") with its environment and does an
+all-reduce. With argv[1] "ddp", it also trains a few steps with DDP; after them all ranks must have
+equal weights."""
 import os
 import sys
 

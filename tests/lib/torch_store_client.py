@@ -1,5 +1,5 @@
-"""torch's TCPStore against a server at argv[1]:argv[2]: everything of the API that this torch has.
-argv[3], if given, is what the server lacks: "queues"."""
+"""Tests all calls of this torch's TCPStore with a server at argv[1]:argv[2]. If the server has no
+queues, argv[3] is "queues"."""
 import datetime
 import os
 import sys
@@ -19,7 +19,7 @@ def open_store(timeout_s=30):
 
 
 def fails(call, text):
-    """The call raises an error that contains the text; returns how long that took."""
+    """Checks that the call raises an error that contains the text. Returns how long it took."""
     begin = time.monotonic()
     try:
         call()
@@ -82,7 +82,7 @@ def test_waiting(store):
     timeout = datetime.timedelta(milliseconds=300)
     took = fails(lambda: other.wait(["never"], timeout), "timeout")
     assert took >= 0.29, took
-    # After a timed-out wait the connection is in step, even when the key comes then.
+    # After a wait has timed out, the next request gets its own reply, even if the key comes late.
     other.num_keys()
     store.set("never", "x")
     other.set("after", "1")
@@ -149,7 +149,7 @@ def test_barrier(store):
 def test_join(store):
     begin = store.num_keys()
     joined = dist.TCPStore(host, port, 2, False, datetime.timedelta(seconds=30), **backend)
-    assert joined.num_keys() == begin + 1  # the raw key init/
+    assert joined.num_keys() == begin + 1  # the key init/ of torch itself
     del joined
 
 

@@ -1,4 +1,5 @@
-"""A torch TCPStore server: prints its port, ends with its stdin. argv[1]: use_libuv 0 or 1."""
+"""A torch TCPStore server: it prints its port, and ends when its stdin is closed. argv[1] is the
+value of use_libuv, 0 or 1."""
 import datetime
 import sys
 

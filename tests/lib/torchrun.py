@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Starts the installed torch's torchrun. torch 1.13 looks an output mask up by iterating over its
-flag enum; since Python 3.11 that skips the zero member and the combined one, so the defaults do not
-parse. Where that is so, the look-up is replaced by the constructor, and nothing else."""
+"""Starts the installed torch's torchrun. torch 1.13 parses an output mask by iterating over
+its flag enum. Since Python 3.11 this iteration skips the members 0 and 3, so torchrun cannot parse
+its own defaults. In this case, and only then, this file replaces the parser of masks."""
 import re
 import sys
 
@@ -20,7 +20,7 @@ def parse_masks(cls, text):
 if Std.from_str("0") is None:
     Std.from_str = classmethod(parse_masks)
 
-from torch.distributed.run import main  # noqa: E402  (binds the look-up above)
+from torch.distributed.run import main  # noqa: E402  (must come after the parser is replaced)
 
 if __name__ == "__main__":
     sys.exit(main())

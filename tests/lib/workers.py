@@ -1,11 +1,11 @@
-"""Starts a store and N workers with the environment contract, without a launcher.
+"""Starts a store and N workers without a launcher, with the environment that crun would give them.
 
     with Store() as store:
         results = run_workers(store, 4, ["crunrt_worker", "collectives"])
         expect_all(results, 0, "collectives right")
 
-A worker is waited for with a deadline; past it everything is killed and the test fails with all
-that the workers wrote.
+If a worker has not ended at the deadline, all workers are killed, and the test fails and shows what
+they wrote.
 """
 import os
 import signal
@@ -15,13 +15,13 @@ import tempfile
 import time
 
 BUILD = os.environ.get("BUILD", "build")
-# Of the groups: gloo, or nccl on the host NCCL.
+# The backend of the process groups: gloo, or nccl with the host NCCL (see host_nccl()).
 BACKEND = os.environ.get("CRUN_TEST_BACKEND", "gloo")
 DEADLINE_S = float(os.environ.get("CRUN_TEST_DEADLINE", "120"))
 
 
 class Store:
-    """A crun-store on a free port of loopback."""
+    """A `crun-store serve` on a free port of the loopback address."""
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -54,10 +54,11 @@ class Worker:
 
 
 def host_nccl(**extra):
-    """The environment in which the nccl backend runs on the host NCCL, which is no NCCL."""
+    """Returns the variables with which the nccl backend uses the host NCCL, a stand-in for NCCL
+    that needs no GPU."""
     folder = os.path.abspath(f"{BUILD}/tests/host_nccl")
-    # As with NCCL, the thread of a failed init is never joined: ncclCommAbort() is not called for
-    # a communicator that was not made. ThreadSanitizer would report that thread as leaked.
+    # If an init fails, there is no communicator for which ncclCommAbort() could be called, so, as
+    # in NCCL, its thread is never joined. ThreadSanitizer would report this thread as leaked.
     extra.setdefault("TSAN_OPTIONS",
                      f"{os.environ.get('TSAN_OPTIONS', '')} report_thread_leaks=0")
     return dict(CRUNRT_NCCL_LIBRARY=f"{folder}/libnccl.so.2",
@@ -70,14 +71,14 @@ def program(name):
 
 
 def contract(store, rank, world, **extra):
-    """The environment of one worker; None removes a variable."""
+    """Returns the environment of one worker. In `extra`, the value None removes a variable."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("TORCHELASTIC_", "SLURM_", "PMI_", "OMPI_"))}
     env.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank),
                LOCAL_WORLD_SIZE=str(world),
                MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port if store else 1),
                TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
-    if BACKEND == "nccl":  # the programs' buffers are host memory; the death of a peer is noticed
+    if BACKEND == "nccl":  # buffers are in host memory; a rank's death is detected
         env.update(host_nccl(HOST_CUDA_PAGEABLE="1", HOST_NCCL_NET="socket"))
     env.update({k: v for k, v in extra.items() if v is not None})
     for k in [k for k, v in extra.items() if v is None]:
@@ -91,7 +92,7 @@ def start_workers(store, count, argv, world=None, **extra):
 
 
 def wait_for(workers, among=None):
-    """Waits for `among` (default: all), then kills whoever is left."""
+    """Waits for the workers numbered `among` (default: all), then kills all that still live."""
     deadline = time.monotonic() + DEADLINE_S
     late = []
     for w in workers if among is None else [workers[i] for i in among]:
@@ -134,7 +135,7 @@ def expect_all(workers, code, *texts):
 
 
 def need_backend():
-    """Skips the test where the backend of the groups was not built."""
+    """Skips the test if the backend of the process groups was not built."""
     if not os.path.exists(f"{BUILD}/lib/crunrt/{BACKEND}.so"):
         skip(f"the {BACKEND} backend was not built")
 

@@ -85,8 +85,8 @@ START_TEST(test_take_frames) {
 }
 END_TEST
 
-/* `take` ends the connection that the bytes came from, and the owner uses the buffer for a new
- * one. */
+/* A frame handler that connects again while the buffer is read: it puts bytes of the new connection
+ * into the buffer, and these must stay there. */
 static int64_t take_and_reconnect(void *arg, const char *data, size_t len) {
     (void) data, (void) len;
     ck_assert_int_eq(cr_buffer_append(arg, "new", 3), 0);
@@ -126,7 +126,7 @@ START_TEST(test_endpoint) {
     }
     ck_assert_int_eq(cr_endpoint_parse("fd00::abcd", 7, &e, &err), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "IPv6 stands in brackets"));
-    /* as torchrun reads it: the last colon is the port's */
+    /* As in torchrun, the port follows the last colon. */
     ck_assert_int_eq(cr_endpoint_parse("fe80::1%eth0:80", 7, &e, &err), 0);
     ck_assert_str_eq(e.host, "fe80::1%eth0");
     ck_assert_uint_eq(e.port, 80);

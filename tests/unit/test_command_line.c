@@ -1,6 +1,6 @@
-/* base/command_line and base/program by a made-up program: where options may stand, what ends
- * them, how arguments are counted, and what the texts look like. What crun's own grammar needs
- * beyond that is tested in test_options.c. */
+/* Tests base/command_line and base/program with an invented program: where options may stand, what
+ * ends them, how arguments are counted, and the texts of help and errors. test_options.c tests what
+ * crun's own command line has beyond that. */
 #include "base/cleanup.h"
 #include "base/program.h"
 #include "tests/lib/run_suite.h"
@@ -27,7 +27,7 @@ static int run_nothing(const struct cr_command *command, const struct cr_command
     return (void) command, (void) line, 0;
 }
 
-/* Options may stand anywhere; two arguments. */
+/* A command with two arguments, whose options may stand anywhere on the line. */
 static const struct cr_command free_command = {
     .name = "box put",
     .summary = "put a thing into the box",
@@ -40,7 +40,8 @@ static const struct cr_command free_command = {
     .run = run_nothing,
 };
 
-/* The second argument and all that follows may look like options. */
+/* A command whose options must stand before the second argument: this argument and all that follow
+ * are arguments, even if they begin with '-'. */
 static const struct cr_command strict_command = {
     .name = "box get",
     .summary = "get things",
@@ -84,7 +85,7 @@ START_TEST(options_may_stand_between_the_arguments) {
     ck_assert_int_eq(PARSE(free_command, "b", "--json", "-5", "--time_limit=3"), 0);
     ck_assert_int_eq(line.argument_count, 2);
     ck_assert_str_eq(line.arguments[0], "b");
-    ck_assert_str_eq(line.arguments[1], "-5"); /* no letter of an option: an argument */
+    ck_assert_str_eq(line.arguments[1], "-5"); /* an argument, because no option has the letter 5 */
     ck_assert_ptr_null(line.arguments[2]);
     ck_assert_str_eq(value[JSON], "1");
     ck_assert_str_eq(value[TIMEOUT], "3");
@@ -127,7 +128,8 @@ START_TEST(help_needs_nothing_else) {
     ck_assert_int_eq(PARSE(free_command, "-h"), 0);
     ck_assert_int_eq(line.request, HELP);
     ck_assert_int_eq(PARSE(free_command, "--help", "--nonsense"), 0);
-    ck_assert_int_eq(PARSE(strict_command, "a", "b", "--help"), 0); /* a thing */
+    /* --help is the third argument */
+    ck_assert_int_eq(PARSE(strict_command, "a", "b", "--help"), 0);
     ck_assert_int_eq(line.request, -1);
 }
 END_TEST

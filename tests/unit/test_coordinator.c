@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The messages that the coordinator has sent to one node: counts, and the last of each kind. */
+/* One node of a test: what the coordinator has sent to it (counts, and the last message of each
+ * kind). */
 struct peer {
     struct coordinator_seat *seat;
     int rounds, stops, ends, refused, hung_up;
@@ -162,7 +163,8 @@ START_TEST(min_equal_max_starts_at_the_last_join) {
     ck_assert_int_eq(a.rounds, 0);
     join(&b, "n2");
     ck_assert_int_eq(a.rounds + b.rounds, 2);
-    ck_assert_uint_eq(b.round.group_rank, 0); /* n2 before n10 */
+    /* numbers in host names compare as numbers: n2 comes before n10 */
+    ck_assert_uint_eq(b.round.group_rank, 0);
     ck_assert_uint_eq(a.round.group_rank, 1);
     ck_assert_uint_eq(a.round.first_rank, 2);
     ck_assert_uint_eq(a.round.world_size, 4);
@@ -218,8 +220,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ck_assert_int_eq(b.stops, 0); /* it has sent FAILED, and stops by itself */
-    say(&a, RDZV_FAILED, 0); /* a victim of the same failure: not charged */
+    ck_assert_int_eq(b.stops, 0); /* b has sent FAILED and stops by itself, so it gets no STOP */
+    say(&a, RDZV_FAILED, 0); /* round 0 is charged already, so a's FAILED costs no restart */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 1);
     say(&a, RDZV_JOIN, 0);
@@ -227,8 +229,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     ck_assert_uint_eq(a.round.restart_count, 1);
     ck_assert_uint_eq(b.round.restart_count, 1);
     ck_assert_uint_eq(b.round.round, 1);
-    ck_assert_uint_eq(a.round.master_port, 7002); /* a store of its own */
-    say(&a, RDZV_FAILED, 0); /* round 0 is over: this costs no restart */
+    ck_assert_uint_eq(a.round.master_port, 7002); /* each round has a store on a port of its own */
+    say(&a, RDZV_FAILED, 0); /* round 0 is over, so this FAILED costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
@@ -264,7 +266,7 @@ START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
     for (uint32_t round = 0; round < 2; round++) {
         budget_begin_round(&b);
         ck_assert(budget_charge(&b));
-        ck_assert(budget_charge(&b)); /* the same round */
+        ck_assert(budget_charge(&b)); /* a second charge in one round costs nothing */
         ck_assert_uint_eq(b.restart_count, round + 1);
     }
     budget_begin_round(&b);
@@ -294,7 +296,7 @@ END_TEST
 
 START_TEST(losses_and_leaving_cost_no_restart) {
     struct peer a = {0}, b = {0}, spare = {0}, late = {0};
-    setup(2, 2, 0); /* one charge would end the job */
+    setup(2, 2, 0); /* no restart is allowed: one charge would end the job */
     join(&a, "a");
     join(&b, "b");
     join(&spare, "s");
@@ -351,7 +353,8 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
     ck_assert_int_eq(a.stops, 1);
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds, 2);
-    ck_assert_uint_eq(a.round.group_rank, 0); /* as before */
+    /* Node a keeps its group rank, although its host name "b" sorts after "a". */
+    ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(a.round.restart_count, 0);
 }
@@ -363,9 +366,9 @@ START_TEST(a_spare_steps_in_without_moving_ranks) {
     join(&p[0], "a");
     join(&p[1], "b");
     join(&p[2], "d");
-    join(&spare, "0"); /* would sort first */
+    join(&spare, "0"); /* this host name would sort first if ranks were assigned anew */
     ck_assert_int_eq(spare.rounds + p[0].stops, 0);
-    for (int i = 0; i < 100; i++) { /* a spare has no time limit */
+    for (int i = 0; i < 100; i++) { /* 1000 s: a spare may wait without limit */
         pass(10000);
         for (int k = 0; k < 3; k++) beat(&p[k]);
         beat(&spare);
@@ -384,8 +387,8 @@ START_TEST(a_spare_steps_in_without_moving_ranks) {
 }
 END_TEST
 
-/* All nodes are back at the same time, and the spare joined first: the nodes of the round go
- * first. */
+/* After the failure both nodes of the round join again. They are taken before the spares, although
+ * the spares have joined earlier. */
 START_TEST(after_a_failure_the_spare_stays_the_spare) {
     struct peer a = {0}, b = {0}, spare = {0}, second_spare = {0};
     setup(2, 2, 1);
@@ -396,13 +399,13 @@ START_TEST(after_a_failure_the_spare_stays_the_spare) {
     join(&second_spare, "00");
     say(&b, RDZV_FAILED, 0);
     say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds + spare.rounds, 1); /* no new round yet: b may come back */
+    ck_assert_int_eq(a.rounds + spare.rounds, 1); /* no new round yet: b may join again */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds + b.rounds, 4);
     ck_assert_int_eq(spare.rounds + second_spare.rounds, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(b.round.restart_count, 1);
-    lose(&b); /* the spare steps in */
+    lose(&b); /* the first spare takes b's place */
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(spare.rounds, 1);
     ck_assert_int_eq(second_spare.rounds, 0);
@@ -421,8 +424,8 @@ START_TEST(a_node_that_returns_gets_its_rank_back) {
     pass(14000); beat(&b); beat(&d); pass(14000); beat(&b); beat(&d); pass(2000);
     ck_assert_uint_eq(b.round.group_world_size, 2);
     ck_assert_uint_eq(b.round.group_rank, 1);
-    ck_assert_uint_eq(d.round.group_rank,
-                      0); /* rank 2 does not exist any more: it gets the free one */
+    /* Two nodes have no group rank 2, which d had, so d gets the free group rank 0. */
+    ck_assert_uint_eq(d.round.group_rank, 0);
     join(&a, "a");
     say(&b, RDZV_JOIN, 0);
     say(&d, RDZV_JOIN, 0);
@@ -440,7 +443,7 @@ START_TEST(success_needs_all_nodes_and_is_sent_to_spares) {
     join(&spare, "s");
     say(&a, RDZV_SUCCEEDED, 0);
     ck_assert_int_eq(a.ends, 0);
-    lose(&a); /* its workers ended well; it is not missed */
+    lose(&a); /* a's workers have ended well, so its loss ends no round */
     ck_assert_int_eq(b.stops, 0);
     say(&b, RDZV_SUCCEEDED, 0);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
@@ -514,12 +517,12 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
     say(&a, RDZV_JOIN, 0);
     for (int i = 0; i < 23; i++) pass(5000), beat(&a), beat(&b);
     ck_assert_int_eq(b.ends + a.ends, 0);
-    pass(5000); /* two minutes */
+    pass(5000); /* in all 120 s, the limit for stopping workers */
     ck_assert_int_eq(b.ends, 1);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_str_eq(b.why, "its workers could not be stopped for 120 s");
     ck_assert_int_eq(b.hung_up, 1);
-    ck_assert_uint_eq(a.round.group_world_size, 1); /* the other node goes on */
+    ck_assert_uint_eq(a.round.group_world_size, 1); /* node a goes on alone */
     ck_assert_uint_eq(a.round.restart_count, 1);
 }
 END_TEST
@@ -533,7 +536,7 @@ START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     beat(&a);
     pass(4999);
     ck_assert_int_eq(b.hung_up, 0);
-    pass(1); /* the lease of b is over: a look */
+    pass(1); /* b's lease is over: b is suspected, and lost only if it stays silent for 2 s more */
     ck_assert_int_eq(b.hung_up, 0);
     beat(&a);
     pass(2000);
@@ -549,14 +552,15 @@ START_TEST(a_coordinator_that_was_stopped_gives_up_no_node) {
     join(&a, "a");
     join(&b, "b");
     now += 3600000;
-    coordinator_tick(c, now); /* a timer runs before the waiting messages are read */
+    /* as after a SIGSTOP: the timer runs before the waiting messages are read */
+    coordinator_tick(c, now);
     beat(&a);
     beat(&b);
     pass(14000);
     ck_assert_int_eq(a.hung_up + b.hung_up + a.stops + b.stops, 0);
-    now += 1000; /* both are over the lease: suspected */
+    now += 1000; /* the leases of both nodes are over: both are suspected */
     coordinator_tick(c, now);
-    now += 3600000; /* the process is stopped again between the two ticks */
+    now += 3600000; /* the coordinator's process is stopped again between the two ticks */
     coordinator_tick(c, now);
     ck_assert_int_eq(a.hung_up + b.hung_up, 0);
 }
@@ -571,7 +575,7 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     say(&b, RDZV_LEAVE, 0);
     ck_assert_ptr_nonnull(strstr(a.why, "node 'b' (b, process 0) leaves: signal 15"));
     say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(spare.rounds, 0); /* b's workers may still run */
+    ck_assert_int_eq(spare.rounds, 0); /* no new round yet: b's workers may still run */
     lose(&b);
     ck_assert_int_eq(spare.rounds, 1);
     ck_assert_int_eq(a.rounds, 2);
@@ -658,7 +662,8 @@ START_TEST(fixed_ranks_need_one_number_of_nodes) {
     j.min_nodes = j.max_nodes = 1;
     join_as(&a, &j);
     ck_assert_str_eq(a.why, "cannot join as node rank 65535: the job has node ranks 0 to 0");
-    ck_assert_int_eq(phase(), COORDINATOR_EMPTY); /* its settings are not the job's */
+    /* the settings of a refused node do not become the job's */
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
     j.node_rank = 0;
     join_as(&b, &j);
     ck_assert_int_eq(b.rounds, 1);
@@ -698,7 +703,7 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     coordinator_look(c, &v);
     ck_assert_uint_eq(v.awaited, 1);
     defaults.min_nodes = 1, defaults.max_nodes = 9, defaults.max_restarts = 7;
-    join(&b, "b"); /* the first node's settings count */
+    join(&b, "b"); /* the job keeps the settings of its first node, not b's */
     coordinator_look(c, &v);
     ck_assert_uint_eq(v.min_nodes, 2);
     ck_assert_uint_eq(v.max_nodes, 2);
@@ -713,7 +718,7 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     say(&a, RDZV_FAILED, 0);
     say(&b, RDZV_JOIN, 0);
     coordinator_look(c, &v);
-    ck_assert_uint_eq(v.awaited, 1); /* a stops its workers */
+    ck_assert_uint_eq(v.awaited, 1); /* node a, which still stops its workers */
 }
 END_TEST
 
@@ -765,11 +770,12 @@ START_TEST(memories_of_no_possible_job_are_refused) {
     join_as(&b, &j);
     ck_assert_uint_eq(b.round.round, UINT64_C(1) << 32);
     ck_assert_uint_eq(b.round.restart_count, 5);
-    j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9; /* its own budget does not count */
+    /* the job's limit of 5 restarts counts, not this node's 9 */
+    j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9;
     join_as(&far, &j);
     ck_assert_int_eq(far.refused, 1);
     j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
-    join_as(&a, &j); /* this coordinator has counted as many itself */
+    join_as(&a, &j); /* accepted: this coordinator has counted 5 restarts itself */
     ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
 }
 END_TEST
@@ -834,7 +840,7 @@ START_TEST(a_joining_node_is_announced_and_all_stop_after_the_agreed_step) {
     ck_assert_int_eq(a.change.left_ms, 10000);
     ck_assert_str_eq(a.why, "1 more node(s) joined");
     answer(&a, 41, 0);
-    ck_assert_int_eq(a.sets, 0); /* b may be further */
+    ck_assert_int_eq(a.sets, 0); /* no agreed step yet: b may have made more steps than a */
     pass(100);
     answer(&b, 42, 0);
     ck_assert_int_eq(a.sets + b.sets, 2);
@@ -956,7 +962,7 @@ START_TEST(a_node_with_notice_costs_no_restart) {
     ck_assert_uint_eq(a.change.kind, RENDEZVOUS_CHANGE_PREEMPTION);
     ck_assert_int_eq(a.change.left_ms, 5000);
     ck_assert_ptr_nonnull(strstr(a.why, "node 'd' (d, process 0) leaves: spot"));
-    answer(&a, 3, 60000); /* a node leaves: no more time */
+    answer(&a, 3, 60000); /* a needs 60 s, but nothing extends the time of a node that leaves */
     answer(&b, 3, 0);
     answer(&d, 4, 0);
     ck_assert_int_eq(d.at.left_ms, 5000);
@@ -993,7 +999,7 @@ START_TEST(a_notice_only_shortens_the_change_for_a_joining_node) {
     answer(&a, 5, 0);
     give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 2000);
     ck_assert_int_eq(a.changes, 1);
-    answer(&b, 5, 30000); /* too late for more time */
+    answer(&b, 5, 30000); /* b needs 30 s, but the notice leaves only 2 s */
     ck_assert_int_eq(a.at.left_ms, 2000);
     pass(1999);
     ck_assert_int_eq(a.stops, 0);
@@ -1036,7 +1042,7 @@ START_TEST(a_joining_node_that_goes_again_does_not_leave_the_change_open) {
     lose(&d);
     ready(&a), ready(&b);
     say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds, 2); /* at once: no other node is expected */
+    ck_assert_int_eq(a.rounds, 2); /* at once, because no other node is expected */
     ck_assert_uint_eq(a.round.group_world_size, 2);
 }
 END_TEST
@@ -1070,7 +1076,7 @@ START_TEST(answers_to_another_change_do_not_count) {
     answer(&a, -1, 0), answer(&b, -1, 0);
     ck_assert_int_eq(a.stops, 0);
     b.change.id = 1;
-    answer(&d, 99, 0); /* is not in the round */
+    answer(&d, 99, 0); /* ignored: d is not in the round */
     answer(&b, -1, 0);
     ck_assert_int_eq(a.stops, 1);
 }
@@ -1082,9 +1088,11 @@ START_TEST(notices_from_outside_the_round_change_nothing) {
     defaults.change_notice_ms = 10000;
     struct peer d = {0};
     join(&a, "a"), join(&b, "b"), join(&d, "d");
-    give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000); /* a spare */
+    /* d is a spare, so its notice makes no change */
+    give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000);
     say(&b, RDZV_SUCCEEDED, 0);
-    give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000); /* its workers have ended well */
+    /* b's workers have ended, so its notice makes no change */
+    give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000);
     ck_assert_int_eq(a.changes + b.changes + d.changes, 0);
     say(&a, RDZV_SUCCEEDED, 0);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_SUCCEEDED);
@@ -1096,10 +1104,10 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
     run_two(&a, &b);
     join(&d, "d");
     answer(&a, 5, 0);
-    say(&b, RDZV_SUCCEEDED, 0); /* crossed with CHANGE */
+    say(&b, RDZV_SUCCEEDED, 0); /* sent before b has received CHANGE */
     ck_assert_uint_eq(a.at.step, 6);
     ck_assert_int_eq(b.sets, 0);
-    say(&a, RDZV_SUCCEEDED, 0); /* its last step came first */
+    say(&a, RDZV_SUCCEEDED, 0); /* a's last step came before the agreed step */
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_uint_eq(d.outcome, RENDEZVOUS_SUCCEEDED);
 }
@@ -1115,7 +1123,7 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
     ck_assert_int_eq(b.notices, 1);
     ck_assert_int_eq(b.notice.left_ms, 7000);
     ck_assert_uint_eq(b.notice.kind, RENDEZVOUS_CHANGE_MAINTENANCE);
-    ck_assert_int_eq(b.changes, 0); /* the node gives its notice itself */
+    ck_assert_int_eq(b.changes, 0); /* no change yet: b itself must give the notice */
     o = (struct rdzv_operate){.run_id = "job", .host = "", .why = "slow"};
     ck_assert_uint_eq(coordinator_operate(c, &o), 2);
     ck_assert_int_eq(a.dumps + b.dumps, 2);

@@ -125,7 +125,7 @@ START_TEST(nvml_decides) {
     ck_assert_uint_eq(count(NULL), 4);
     (void) setenv("FAKE_GPUS", "0", 1);
     ck_assert_uint_eq(count(NULL), 0);
-    (void) setenv("FAKE_INIT", "9", 1); /* NVML fails: no driver; /dev is used */
+    (void) setenv("FAKE_INIT", "9", 1); /* nvmlInit() fails as without a driver, so /dev is used */
     ck_assert_uint_eq(count(NULL), 1);
     (void) setenv("FAKE_INIT", "18", 1);
     uint32_t n = 99;
@@ -209,7 +209,8 @@ START_TEST(places_that_the_driver_tells) {
     touch(dev, "nvidia1");
     ck_assert_str_eq(bus_ids(NULL), "0000:3b:00.0,0000:af:00.0");
     ck_assert_str_eq(bus_ids("1"), "0000:af:00.0");
-    touch(gpus, "0000:d8:00.0"); /* more than are ours: which are? */
+    /* Three GPUs for two device files, so nobody knows which two GPUs are ours. */
+    touch(gpus, "0000:d8:00.0");
     ck_assert_str_eq(bus_ids(NULL), ",");
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* Tests of job_build(): from a command line and environment variables to the job, with every
+/* Tests of job_build(), which makes the job from the command line and environment variables: every
  * grammar, every default and every rule of torchrun. A job_world of the test's own replaces the
  * environment and the machine. */
 #include "launcher/job.h"
@@ -162,13 +162,14 @@ END_TEST
 
 START_TEST(job_ids) {
     ck_assert_int_eq(BUILD("--rdzv-id=mine"), 0);
-    ck_assert_str_eq(R.run_id, "mine"); /* kept, though nothing else was said */
+    ck_assert_str_eq(R.run_id, "mine"); /* kept without any other option of the rendezvous */
     ck_assert_int_eq(BUILD("--standalone", "--rdzv-id=mine", "--rdzv-backend=static"), 0);
     ck_assert_str_eq(R.run_id, "00112233-4455-4677-8899-aabbccddeeff");
     ck_assert(warned("--rdzv-id='mine' has no effect"));
     ck_assert(warned("--rdzv-backend='static' has no effect"));
     ck_assert_int_eq(BUILD("--rdzv-id=", "--rdzv-backend=c10d"), 0);
-    ck_assert_str_eq(R.run_id, "88962710305976587138789898786303743"); /* the same 128 bits */
+    /* the 128 bits of the UUID above, in decimal */
+    ck_assert_str_eq(R.run_id, "88962710305976587138789898786303743");
     ck_assert(warned("--rdzv-id is empty"));
 }
 END_TEST
@@ -207,7 +208,7 @@ START_TEST(threads_rule) {
     ck_assert(warned("OMP_NUM_THREADS"));
     WITH_ENV("OMP_NUM_THREADS=");
     ck_assert_int_eq(BUILD("--nproc-per-node=2"), 0);
-    ck_assert_int_eq(job.agent.set_omp_num_threads, 0); /* set, if empty */
+    ck_assert_int_eq(job.agent.set_omp_num_threads, 0); /* an empty variable counts as set */
     ck_assert_uint_eq(job.warning_count, 0);
 }
 END_TEST
@@ -233,7 +234,8 @@ START_TEST(nodes) {
     ck_assert_uint_eq(R.max_nodes, 4);
     ck_assert_int_eq(R.node_rank, -1);
     ck_assert_int_eq(R.standalone, 0);
-    ck_assert_int_eq(BUILD("--nnodes=1:3", "--node-rank=2"), 0); /* static is not elastic */
+    /* the backend static waits for all 3 nodes */
+    ck_assert_int_eq(BUILD("--nnodes=1:3", "--node-rank=2"), 0);
     ck_assert_str_eq(R.backend, "static");
     ck_assert_uint_eq(R.min_nodes, 3);
     ck_assert_int_eq(R.node_rank, 2);
@@ -244,7 +246,8 @@ START_TEST(nodes) {
         ck_assert_int_eq(R.node_rank, 1);
         ck_assert_int_eq(BUILD("--nnodes=3", "--rdzv-backend=c10d", "--node-rank=2"), 0);
         ck_assert_int_eq(R.node_rank, 2);
-        ck_assert_int_eq(BUILD("--nnodes=1", "--rdzv-backend=c10d"), 0); /* no such rank: no wish */
+        /* one node has no rank 1, so no rank is requested */
+        ck_assert_int_eq(BUILD("--nnodes=1", "--rdzv-backend=c10d"), 0);
         ck_assert_int_eq(R.node_rank, -1);
     }
     FAILS("--node-rank: 3 is not below the number of nodes", "--nnodes=3", "--node-rank=3");
@@ -325,7 +328,7 @@ START_TEST(stream_masks) {
     for (int i = 0; i < 12; i++) ck_assert_uint_eq(job.agent.redirects[i], 3);
     ck_assert_uint_eq(job.agent.tee[0], 1);
     ck_assert_uint_eq(job.agent.tee[1], 0);
-    ck_assert_uint_eq(job.agent.tee[11], 2); /* torchrun stops at one digit */
+    ck_assert_uint_eq(job.agent.tee[11], 2); /* torchrun accepts only local ranks of one digit */
     static const char *const wrong[] = {"4",    "",    "-1",      "33",
                                         "0:4",  "0:",  ":1",      "0:1,",
                                         "0 :1", "a:1", "0:1;1:1", "99999999999999999999:1"};
@@ -340,7 +343,8 @@ START_TEST(local_ranks_filter) {
     ck_assert_uint_eq(job.agent.console[0], 1);
     ck_assert_uint_eq(job.agent.console[1], 0);
     ck_assert_uint_eq(job.agent.console[2], 1);
-    ck_assert_int_eq(BUILD("--nproc-per-node=3", "--local-ranks-filter="), 0); /* as without it */
+    /* an empty list is no filter */
+    ck_assert_int_eq(BUILD("--nproc-per-node=3", "--local-ranks-filter="), 0);
     ck_assert_ptr_null(job.agent.console);
     FAILS("--local-ranks-filter: 'a'", "--local-ranks-filter=a");
     FAILS("--local-ranks-filter", "--local-ranks-filter=0,");
@@ -373,7 +377,8 @@ START_TEST(duplicate_filters) {
     ck_assert_str_eq(job.agent.duplicate_stdout_filters[0], "apple");
     ck_assert_str_eq(job.agent.duplicate_stdout_filters[1], "a,b");
     ck_assert_ptr_null(job.agent.duplicate_stdout_filters[2]);
-    ck_assert_str_eq(job.agent.duplicate_stderr_filters[0], ""); /* fits every line */
+    /* the empty text is in every line */
+    ck_assert_str_eq(job.agent.duplicate_stderr_filters[0], "");
     ck_assert_ptr_null(job.agent.duplicate_stderr_filters[1]);
     ck_assert_int_eq(BUILD("--duplicate-stdout-filters=,,,a,"), 0);
     ck_assert_str_eq(job.agent.duplicate_stdout_filters[0], ",");

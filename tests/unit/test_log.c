@@ -62,7 +62,8 @@ START_TEST(test_kept_until_taken) {
 }
 END_TEST
 
-/* If there are too many lines, the first ones are kept, because they usually name the cause. */
+/* If more lines come than the log may keep, it keeps the first ones, because they usually name the
+ * cause, and counts the others. */
 START_TEST(test_what_is_too_much_is_counted) {
     enum { ALL = 20000 };
     struct reader r = {.takes = 0};
@@ -106,7 +107,7 @@ START_TEST(test_who_drains_is_not_heard) {
 }
 END_TEST
 
-/* ---- a stderr that is full ---- */
+/* ---- a full stderr ---- */
 
 /* Makes stderr a pipe; returns the reading end. */
 static int pipe_for_stderr(void) {
@@ -146,11 +147,12 @@ START_TEST(test_full_stderr_is_not_waited_for) {
     char start[70000];
     ssize_t n = read(fd, start, sizeof(start));
     ck_assert_int_gt(n, 1000);
-    cr_info("%d", 1000); /* also writes waiting lines that fit */
+    cr_info("%d", 1000); /* writes also the waiting lines that fit into the pipe */
     struct reader r = {.takes = 1};
     ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
     pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, flush, NULL), 0); /* waits for us */
+    /* blocks until this thread has emptied the pipe */
+    ck_assert_int_eq(pthread_create(&thread, NULL, flush, NULL), 0);
     while (memmem(r.got.data, r.got.len, " 1000\n", 6) == NULL) {
         n = read(fd, start, sizeof(start));
         ck_assert_int_gt(n, 0);
@@ -188,7 +190,7 @@ START_TEST(test_reader_that_has_gone) {
 }
 END_TEST
 
-/* ---- many threads ---- */
+/* ---- logging from many threads ---- */
 
 enum { THREADS = 4, LINES = 200 };
 

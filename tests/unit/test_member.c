@@ -122,7 +122,7 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
     int64_t acked = now;
     pass(12499);
     ck_assert_int_eq(stops, 0);
-    pass(1); /* five sixths of 15 s */
+    pass(1); /* the fence: 12.5 s, five sixths of the lease of 15 s */
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(last_grace, acked + 15000 - now);
     ck_assert_int_eq(hang_ups, 1);
@@ -137,7 +137,7 @@ START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
     int64_t sent = now;
-    pass(4000); /* the answer takes long */
+    pass(4000); /* the answer comes 4 s after the beat */
     hear_ack();
     pass(sent + 12500 - now - 1);
     ck_assert_int_eq(stops, 0);
@@ -161,7 +161,7 @@ START_TEST(an_old_or_future_ack_does_not_extend_the_lease) {
     pass(5000);
     hear_ack();
     pass(1000);
-    msg.beat_ack.sent_ms = now + 100000; /* a broken coordinator */
+    msg.beat_ack.sent_ms = now + 100000; /* a time in the future, from a faulty coordinator */
     hear(&msg);
     msg.beat_ack.sent_ms = 0;
     hear(&msg);
@@ -189,7 +189,7 @@ START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(ends, 0);
     member_join(m, now);
-    ck_assert_int_eq(connects, 2); /* one try is always made */
+    ck_assert_int_eq(connects, 2); /* one try is made even without coordinator_wait */
     member_disconnected(m, now, "connection refused");
     ck_assert_int_eq(ends, 1);
     ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);
@@ -240,7 +240,7 @@ START_TEST(a_black_hole_is_an_attempt_without_answer) {
     member_join(m, now);
     pass(2999);
     ck_assert_int_eq(ends, 0);
-    pass(1); /* the limit, not the lease of 15 s */
+    pass(1); /* the time limit of a try is 3 s, not the lease of 15 s */
     ck_assert_int_eq(ends, 1);
     ck_assert_int_ge(hang_ups, 1);
     ck_assert_ptr_nonnull(strstr(why, "no answer"));
@@ -250,7 +250,7 @@ END_TEST
 START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     setup(0);
     member_join(m, now);
-    for (int i = 0; i < 5; i++) { /* another program has the port */
+    for (int i = 0; i < 5; i++) { /* another program has the port: it accepts and closes */
         member_connected(m, now);
         member_disconnected(m, now, "the connection was closed");
         ck_assert_int_eq(connects, i + 1);
@@ -326,7 +326,7 @@ static void hear_change_at(void) {
 
 START_TEST(a_change_of_the_running_round_is_passed_on_and_answered) {
     start(0);
-    hear_change(1); /* another round */
+    hear_change(1); /* a CHANGE of another round is ignored */
     ck_assert_int_eq(changes, 0);
     hear_change(0);
     ck_assert_int_eq(changes, 1);
@@ -382,7 +382,7 @@ START_TEST(an_order_is_passed_on_unless_the_node_leaves) {
 END_TEST
 
 START_TEST(a_refusal_ends_the_member_with_its_reason) {
-    setup(60000); /* a refusal is final: it does not wait */
+    setup(60000); /* coordinator_wait is 60 s, but a refusal is final */
     member_join(m, now);
     member_connected(m, now);
     struct rdzv_message msg = {.type = RDZV_REFUSED};

@@ -1,5 +1,5 @@
-/* Tests of nesting_check(): which cruns may run inside which. The test writes a /proc of its own
- * with made-up processes. */
+/* Tests of nesting_check(), which decides whether a crun may run inside another crun. The test
+ * writes a /proc of its own with invented processes. */
 #include "launcher/nesting.h"
 #include "tests/lib/run_suite.h"
 
@@ -83,7 +83,8 @@ START_TEST(itself_within_itself) {
     ck_assert_int_eq(check(), -ELOOP);
     ck_assert_ptr_nonnull(strstr(err.text, "cannot run 'pkg': a crun with the same arguments"));
     ck_assert_ptr_nonnull(strstr(err.text, "(pid 20)"));
-    PROCESS("self", 20, "crun", "crun", "here", "crun\0-m\0pkg\0a"); /* by exec: no shell between */
+    /* started by exec, without a shell between */
+    PROCESS("self", 20, "crun", "crun", "here", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), -ELOOP);
 }
 END_TEST
@@ -97,12 +98,14 @@ START_TEST(another_within_it) {
     ck_assert_int_eq(check(), 0);
     PROCESS("20", 1, "crun", "crun", "here", "crun\0-m\0pkga");
     ck_assert_int_eq(check(), 0);
-    PROCESS("20", 1, "crun", "crun", "there", "crun\0-m\0pkg\0a"); /* ./prog is another there */
+    /* in another folder, the same words may name another program */
+    PROCESS("20", 1, "crun", "crun", "there", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), 0);
 }
 END_TEST
 
-/* The emulator is the executable of all processes, ours too. */
+/* Under an emulator, /proc/PID/exe is the emulator for every process, ours too. So a process counts
+ * as a crun only if both its executable and its name are ours. */
 START_TEST(not_every_process_is_a_crun) {
     PROCESS("20", 1, "crun", "bash", "here", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), 0);

@@ -17,14 +17,14 @@
 #define SHUTDOWN_MS 7000
 #define WORKERS     3
 
-/* ---- a node, and what it asked for ---- */
+/* ---- the fixture: a node, and the actions that it has requested ---- */
 
 static struct fixture {
     struct node node;
     int64_t now;
     struct channel_page pages[WORKERS];
     bool has_channel[WORKERS], is_dead[WORKERS], step_on_send[WORKERS];
-    uint32_t cannot_start; /* how many of the next new workers fail to start */
+    uint32_t cannot_start; /* how many of the workers that are started next fail to start */
     struct cr_buffer asked;
 } f;
 
@@ -87,7 +87,8 @@ static bool do_is_dead(void *arg, uint32_t w) {
     return f.is_dead[w];
 }
 
-/* Simulates a fast worker: it makes a step just before it receives the announcement. */
+/* Records a packet that the node sends. If step_on_send is set for the worker, the worker makes a
+ * step just before it receives the packet. */
 static int do_send_packet(void *arg, uint32_t w, const struct channel_packet *p) {
     static const char *const names[] = {"CHANGE", "STOP_AT", "OVER"};
     (void) arg;
@@ -164,7 +165,7 @@ static void fixture_close(void) {
     cr_buffer_done(&f.asked);
 }
 
-/* ---- what happens ---- */
+/* ---- events, as the node receives them ---- */
 
 static void round_begins(uint64_t round) {
     struct rendezvous_round r = {.round = round, .first_rank = 10};
@@ -205,7 +206,7 @@ static void can_rejoin(uint32_t w) {
 
 static void stops_for(uint32_t w, uint64_t change) { f.pages[w].stopped_for = change; }
 
-/* Round 0 runs. */
+/* Brings the node to this state: all workers run in round 0. */
 static void running(void) {
     round_begins(0);
     ASKED("start 0 1 2");
@@ -233,7 +234,7 @@ START_TEST(test_all_workers_end_well) {
     exits(1, 0);
     ASKED("succeeded 0");
     job_ends(RENDEZVOUS_SUCCEEDED);
-    ASKED("stop 15 7000"); /* of what the workers left behind */
+    ASKED("stop 15 7000"); /* ends processes that the workers left behind */
     processes_are_gone();
     ASKED("finish");
     ck_assert_int_eq(f.node.group.ending, GROUP_SUCCEEDED);
@@ -259,7 +260,7 @@ START_TEST(test_a_worker_that_dies_of_our_signal_is_no_failure) {
     dies_of_our_signal(0);
     dies_of_our_signal(1);
     ck_assert_uint_eq(f.node.group.failures, 0);
-    exits(2, 3); /* of itself, while the stop ran */
+    exits(2, 3); /* worker 2 fails by itself while the stop runs */
     ck_assert_uint_eq(f.node.group.failures, 1);
 }
 END_TEST
@@ -268,7 +269,7 @@ START_TEST(test_nothing_joins_before_all_processes_are_gone) {
     running();
     round_is_over();
     for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
-    ASKED("stop 15 30000"); /* a grandchild may still live */
+    ASKED("stop 15 30000"); /* no join yet: a process that a worker started may still live */
     processes_are_gone();
     ASKED("join");
 }
@@ -300,8 +301,9 @@ END_TEST
 
 /* ---- a change: freeze, agree, ready ---- */
 
-/* The worker makes a step between the first look at its page and the packet. The answer has to
- * count that step, otherwise the agreed step could be one that the worker has made already. */
+/* The worker makes a step just before it receives CHANGE. The node must read the worker's page
+ * after it has sent CHANGE, so that its answer counts that step; otherwise the agreed step could be
+ * one that the worker has made already. */
 START_TEST(test_freezing_sends_first_and_reads_after) {
     running();
     is_at_step(0, 7);
@@ -344,7 +346,7 @@ START_TEST(test_the_node_is_ready_when_its_last_worker_is) {
     node_worker_ready(&f.node, f.now, 1, 1);
     ASKED("ready 1");
     node_worker_ready(&f.node, f.now, 1, 1);
-    ASKED(""); /* once */
+    ASKED(""); /* the node reports only once that it is ready */
 }
 END_TEST
 
@@ -361,8 +363,8 @@ START_TEST(test_reports_on_another_change_do_not_count) {
 }
 END_TEST
 
-/* Ending with status 0 at the agreed step is an answer to the change, not the end of the
- * training. */
+/* A worker that exits with status 0 at the agreed step has stopped for the change. It has not
+ * completed its program, so the node must not report success. */
 START_TEST(test_ending_for_a_change_is_no_success) {
     running();
     for (uint32_t w = 0; w < WORKERS; w++) is_at_step(w, 5);
@@ -380,7 +382,7 @@ START_TEST(test_ending_for_a_change_is_no_success) {
 }
 END_TEST
 
-/* The process that is frozen ends instead: no report may wait for it. */
+/* Worker 1 ends before the agreed step. The node must be ready without a report of worker 1. */
 START_TEST(test_a_worker_that_ends_is_not_awaited) {
     running();
     is_at_step(0, 5);
@@ -404,7 +406,8 @@ START_TEST(test_a_worker_that_parks_for_a_change_is_ready) {
     forget_what_it_asked();
     rejoins(0);
     ASKED("keep 0; ready 1");
-    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER); /* it did what it was asked to do */
+    /* a worker that has parked for a change may wait without limit */
+    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
 }
 END_TEST
 
@@ -417,7 +420,7 @@ START_TEST(test_a_change_ends_with_its_round) {
     processes_are_gone();
     round_begins(1);
     forget_what_it_asked();
-    agreed_step_is(1, 6); /* late */
+    agreed_step_is(1, 6); /* for the change of round 0, which is over */
     ASKED("");
 }
 END_TEST
@@ -439,7 +442,7 @@ START_TEST(test_a_worker_that_can_rejoin_is_kept) {
     dies_of_our_signal(0);
     dies_of_our_signal(2);
     processes_are_gone();
-    ASKED(""); /* it lives and has not parked yet */
+    ASKED(""); /* no join yet: worker 1 lives and has not parked */
     rejoins(1);
     ASKED("join");
 }
@@ -455,13 +458,14 @@ START_TEST(test_the_grace_of_a_kept_worker_ends) {
     ASKED("");
     time_passes(1);
     ASKED("do not keep 1; stop 9 0");
-    rejoins(1); /* too late */
+    rejoins(1); /* after worker 1's grace is over */
     ASKED("");
     ck_assert_int_eq(f.node.workers[1].state, WORKER_STOPPING);
 }
 END_TEST
 
-/* This node is cut off: what is left of its lease limits kept workers as well. */
+/* The node is cut off while it stops its workers: what is left of its lease is shorter than the
+ * grace, and limits kept workers as well. */
 START_TEST(test_a_shorter_grace_holds_for_kept_workers) {
     running();
     can_rejoin(1);
@@ -482,7 +486,8 @@ START_TEST(test_no_worker_is_kept_when_the_job_ends) {
 }
 END_TEST
 
-/* The end comes while the others are being stopped: the stop that runs covers the kept worker. */
+/* The job ends while the other workers are being stopped. No second stop is requested: the kept
+ * worker only gets the signal that the others have got. */
 START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
     running();
     can_rejoin(0);
@@ -493,8 +498,8 @@ START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
 }
 END_TEST
 
-/* The grace of the others may be over by then: the kept worker has none left, and no other timer
- * ends it. */
+/* The job ends 10 ms before the grace of the other workers is over. The kept worker gets only these
+ * 10 ms; after them the node requests SIGKILL, because no other timer would end this worker. */
 START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
     running();
     can_rejoin(0);
@@ -509,7 +514,8 @@ START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
 }
 END_TEST
 
-/* The others are gone already: a stop of its own, with what is left of the grace. */
+/* All other workers are gone when the job ends. The kept worker gets a stop of its own, with what
+ * is left of the grace. */
 START_TEST(test_a_late_kept_worker_gets_the_rest_of_the_grace) {
     running();
     can_rejoin(0);
@@ -543,7 +549,7 @@ START_TEST(test_a_parked_worker_is_handed_the_next_round) {
     ASKED("start 1 2; do not keep 0; hand over 0");
     exits(1, 0);
     exits(2, 0);
-    ASKED(""); /* a worker that was handed the round counts as living */
+    ASKED(""); /* worker 0 runs in the round that it was handed */
     exits(0, 0);
     ASKED("succeeded 1");
 }
@@ -566,7 +572,8 @@ START_TEST(test_a_parked_worker_that_died_is_started_again) {
 }
 END_TEST
 
-/* Its death is not reported yet, but the kernel knows: it cannot be in the next round. */
+/* Parked worker 0 is dead, but its exit is not reported yet. The node must wait for that report
+ * before it joins, because a dead worker cannot be in the next round. */
 START_TEST(test_a_dead_parked_worker_is_awaited) {
     running();
     can_rejoin(0);
@@ -593,7 +600,7 @@ START_TEST(test_parked_workers_are_stopped_when_the_job_ends_between_rounds) {
 }
 END_TEST
 
-/* ---- patience ---- */
+/* ---- a worker parks although the round goes on (NODE_PATIENCE_MS) ---- */
 
 START_TEST(test_parking_without_a_failure_breaks_the_round) {
     running();
@@ -618,12 +625,13 @@ START_TEST(test_a_failure_that_comes_in_time_is_the_reason) {
     ASKED("failed 0; stop 15 30000");
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
     time_passes(NODE_PATIENCE_MS);
-    ASKED(""); /* one failure, reported once */
+    ASKED(""); /* the failure was reported already */
     ck_assert(!f.node.is_broken);
 }
 END_TEST
 
-/* It gave up the round and then died. The others end well: that is no success. */
+/* Worker 1 gives up the round and exits; all others end well. The node must report a failure,
+ * because worker 1 has not completed its program. */
 START_TEST(test_a_round_without_its_parked_worker_does_not_succeed) {
     running();
     can_rejoin(1);
@@ -663,7 +671,7 @@ START_TEST(test_a_hung_worker_has_a_second_for_its_record) {
     time_passes(1);
     ASKED("kill hung 1");
     time_passes(NODE_DUMP_MS);
-    ASKED(""); /* once */
+    ASKED(""); /* the worker is killed only once */
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
 }
 END_TEST
@@ -675,7 +683,8 @@ START_TEST(test_a_hung_worker_without_a_handler_is_killed_at_once) {
 }
 END_TEST
 
-/* Its SIGKILL comes within the second, not after the grace of the stop. */
+/* A hung worker is killed NODE_DUMP_MS after the request for its flight record, even if a stop with
+ * a longer grace runs. */
 START_TEST(test_a_stop_does_not_lengthen_the_life_of_a_hung_worker) {
     running();
     can_rejoin(1);
@@ -705,7 +714,7 @@ START_TEST(test_an_operator_gets_the_records_of_all) {
     node_dump(&f.node, f.now, "an operator asks");
     ASKED("ask dump 0 1; ask dump 2 1");
     node_worker_dumped(&f.node, f.now, 0, 1, "");
-    ASKED(""); /* nothing is killed for it */
+    ASKED(""); /* a dump for an operator kills no worker */
 }
 END_TEST
 
@@ -738,8 +747,8 @@ START_TEST(test_a_leaving_node_keeps_no_worker_and_does_not_come_back) {
 }
 END_TEST
 
-/* Something fails before the others have stopped together: this node ends what it has, and
- * leaves. */
+/* A worker fails after this node has given notice and before the round is over. The node stops its
+ * workers, and leaves instead of joining again. */
 START_TEST(test_a_leaving_node_whose_worker_fails_leaves) {
     running();
     can_rejoin(0);
@@ -796,7 +805,8 @@ START_TEST(test_a_notice_during_a_stop_is_obeyed_when_it_is_complete) {
 }
 END_TEST
 
-/* The lease of a node that is cut off ends, whether it was about to leave or not. */
+/* A node that is cut off has only what is left of its lease, even if it has given notice of a later
+ * time. */
 START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
     running();
     notice(9000);
@@ -808,7 +818,8 @@ START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
 }
 END_TEST
 
-/* Nor has one whose user presses ^C: the next round may begin elsewhere when the lease is over. */
+/* A signal such as ^C gives a node that is cut off no more time than its lease, because the next
+ * round may begin on other nodes when the lease is over. */
 START_TEST(test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off) {
     running();
     node_stop(&f.node, f.now, 150);
@@ -827,7 +838,7 @@ START_TEST(test_a_signal_is_passed_on_and_kept_workers_get_it_too) {
     node_signal(&f.node, f.now, SIGINT);
     ASKED("leave; stop 2 7000");
     node_signal(&f.node, f.now, SIGINT);
-    ASKED("stop 15 7000"); /* the second one hastens */
+    ASKED("stop 15 7000"); /* a second SIGINT makes the node send SIGTERM */
 }
 END_TEST
 
@@ -838,7 +849,7 @@ START_TEST(test_a_signal_between_rounds_ends_parked_workers) {
 }
 END_TEST
 
-/* ---- the lists ---- */
+/* ---- the tables of states ---- */
 
 START_TEST(test_every_state_names_its_limit) {
     for (int s = 0; s < GROUP_STATE_COUNT; s++) {

@@ -132,12 +132,13 @@ START_TEST(exclusive_cores_are_whole_and_disjoint) {
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 0, 0), "0-3,16-19");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 0, 0, 0), "0-1,16-17");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 1, 0, 0), "2-3,18-19");
-    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 0, 0, 0, 0), "0-1,16-17"); /* one core more */
+    /* 4 cores for 3 GPUs: GPU 0 gets 2 */
+    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 0, 0, 0, 0), "0-1,16-17");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 1, 0, 0, 0), "2,18");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 2, 0, 0, 0), "3,19");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 3, 1, 0, 1, 0), "2-3,18-19");
-    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0),
-                     "1,16-17"); /* cores by name: 0 first */
+    /* Of core 0 only CPU 16 is allowed, but core 0 is still the first one. */
+    ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0), "1,16-17");
     ck_assert_ptr_nonnull(
         strstr(BOUND(NUMA_EXCLUSIVE, "0-1,16", 0, 0, 0, 0), "2 physical core(s)"));
 }
@@ -146,9 +147,10 @@ END_TEST
 START_TEST(core_complexes_in_turn) {
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 0, 0, 0), "0-1,16-17");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 1, 0, 0), "2-3,18-19");
-    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17"); /* round again */
-    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0),
-                     "2-3,18-19"); /* the largest complex comes first */
+    /* 2 complexes for 3 GPUs: GPU 2 gets the first one */
+    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17");
+    /* The complex with the most allowed CPUs comes first. */
+    ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0), "2-3,18-19");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,17-19", 1, 0, 0), "1,17");
 }
 END_TEST
@@ -175,7 +177,8 @@ START_TEST(nodes_of_devices) {
         put(node == 3 ? "0-31" : "", "devices/system/node/node%u/cpulist", node);
     }
     ck_assert_int_eq(read_for(NUMA_NODE, "0-3"), 0);
-    ck_assert_int_eq(numa_node_of_device(root, &t, "0000:5e:00.0"), 3); /* the only one there is */
+    /* the only node with CPUs */
+    ck_assert_int_eq(numa_node_of_device(root, &t, "0000:5e:00.0"), 3);
 }
 END_TEST
 

@@ -88,7 +88,8 @@ START_TEST(values_may_be_joined_or_apart) {
     ck_assert_int_eq(PARSE("--rdzv-conf=a=b,c=d", "--log-dir", "", "--max-restarts", "-1", "x"), 0);
     ck_assert_str_eq(o.value[OPTION_RDZV_CONF], "a=b,c=d");
     ck_assert_str_eq(o.value[OPTION_LOG_DIR], "");
-    ck_assert_str_eq(o.value[OPTION_MAX_RESTARTS], "-1"); /* a value, if not a good one */
+    /* taken as the value; its range is not checked here */
+    ck_assert_str_eq(o.value[OPTION_MAX_RESTARTS], "-1");
 }
 END_TEST
 
@@ -125,10 +126,11 @@ START_TEST(defaults_then_variables_then_the_line) {
     ck_assert_int_eq(o.source[OPTION_NPROC], CR_FROM_VARIABLE);
     ck_assert_str_eq(o.value[OPTION_STANDALONE], "1");
     ck_assert_ptr_null(o.value[OPTION_MODULE]);
-    ck_assert_str_eq(o.value[OPTION_NNODES], ""); /* set, if empty */
+    ck_assert_str_eq(o.value[OPTION_NNODES], ""); /* an empty variable counts as set */
     ck_assert_int_eq(PARSE("--nproc-per-node=3", "-m", "x"), 0);
     ck_assert_str_eq(o.value[OPTION_NPROC], "3");
-    ck_assert_str_eq(o.value[OPTION_MODULE], "1"); /* a flag on the line is on */
+    /* a flag on the command line overrides PET_MODULE=0 */
+    ck_assert_str_eq(o.value[OPTION_MODULE], "1");
 }
 END_TEST
 
@@ -136,9 +138,10 @@ START_TEST(flags_from_the_environment_are_integers) {
     WITH_ENV("PET_STANDALONE=true");
     ck_assert_int_lt(PARSE("x"), 0);
     EXPECT_FAILURE("PET_STANDALONE='true'");
-    ck_assert_int_lt(PARSE("--standalone", "x"), 0); /* even if it does not matter */
+    /* an error, although the command line sets the flag, too */
+    ck_assert_int_lt(PARSE("--standalone", "x"), 0);
     WITH_ENV("PET_LOGS_SPECS=x", "PET_NUMA_BINDING=x");
-    ck_assert_int_eq(PARSE("x"), 0); /* these two have no variable */
+    ck_assert_int_eq(PARSE("x"), 0); /* these two options have no variable */
     ck_assert_ptr_null(o.value[OPTION_LOGS_SPECS]);
     ck_assert_ptr_null(o.value[OPTION_NUMA_BINDING]);
 }
@@ -200,7 +203,8 @@ START_TEST(help_and_version_need_nothing_else) {
     ck_assert_int_eq(o.wanted, OPTIONS_COMPLETION);
     ck_assert_int_lt(PARSE("--print-completion", "fish"), 0);
     EXPECT_FAILURE("there is none for 'fish'");
-    ck_assert_int_eq(PARSE("prog", "--help"), -EINVAL); /* the program's; PET_ is still wrong */
+    /* --help belongs to prog; PET_STANDALONE is still wrong */
+    ck_assert_int_eq(PARSE("prog", "--help"), -EINVAL);
 }
 END_TEST
 

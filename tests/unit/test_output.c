@@ -31,7 +31,7 @@ START_TEST(test_last_bytes) {
 }
 END_TEST
 
-/* ---- lines ---- */
+/* ---- the splitter of lines ---- */
 
 static int collect(void *arg, const char *line, size_t len) {
     struct cr_buffer *b = arg;

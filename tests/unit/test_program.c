@@ -56,7 +56,7 @@ static int resolve(const char *program, struct program_request r) {
 #define RESOLVE(program, ...)                                                                      \
     resolve(program, (struct program_request){.args = NULL, ##__VA_ARGS__})
 
-/* argv in one line */
+/* Returns the resolved argv as one line. */
 static const char *line(void) {
     static char text[4096];
     text[0] = '\0';
@@ -84,11 +84,13 @@ START_TEST(python_scripts) {
     MAKE("train.py", "print(1)\n", 0644);
     MAKE("trainx.py", "#!/bin/sh\n", 0755);
     RUNS("train.py", "bin/python3 -u train.py a -b");
-    RUNS("trainx.py", "bin/python3 -u trainx.py a -b"); /* the suffix decides, as in torchrun */
+    /* as in torchrun, the suffix counts, not the #! line */
+    RUNS("trainx.py", "bin/python3 -u trainx.py a -b");
     ck_assert_str_eq(p.title, "trainx.py");
     MAKE("script", "#!/usr/bin/env -S python3 -O\n", 0755);
     RUNS("script", "bin/python3 -u script a -b");
-    MAKE("script2", "#! /usr/bin/python3.11\n", 0644); /* needs no x bit */
+    /* Python runs it, so it needs no execute permission */
+    MAKE("script2", "#! /usr/bin/python3.11\n", 0644);
     RUNS("./script2", "bin/python3 -u ./script2 a -b");
     MAKE("text", "print(2)\n", 0644);
     RUNS("text", "bin/python3 -u text a -b");
@@ -101,7 +103,7 @@ START_TEST(python_scripts) {
     ck_assert_int_eq(mkdir("package", 0755), 0);
     MAKE("package/__main__.py", "", 0644);
     RUNS("package", "bin/python3 -u package a -b");
-    RUNS("-", "bin/python3 -u - a -b"); /* reads its program from stdin */
+    RUNS("-", "bin/python3 -u - a -b"); /* Python reads the program from stdin */
 }
 END_TEST
 
@@ -115,7 +117,7 @@ START_TEST(executables) {
     RUNS("env.pl", "env.pl a -b");
     MAKE("foreign", "MZ\0\0\0\0", 0755);
     RUNS("foreign", "foreign a -b");
-    RUNS("tool", "bin/tool a -b"); /* found through PATH */
+    RUNS("tool", "bin/tool a -b"); /* tool is found through PATH */
     MAKE("-x", "#!/bin/sh\n", 0755);
     RUNS("-x", "./-x a -b");
     MAKE("-y", "print(1)\n", 0644);
@@ -143,7 +145,7 @@ START_TEST(scripts_that_start_the_launcher) {
         ck_assert_msg(RESOLVE("train", .self = "own") == 0, "%s: %s", heads[i], err.text);
         ck_assert_msg(strcmp(line(), "bin/python3 -u train a -b") == 0, "%s: %s", heads[i], line());
     }
-    MAKE("bin/tool-of-crun", "#!/usr/bin/env crun\n", 0755); /* through PATH */
+    MAKE("bin/tool-of-crun", "#!/usr/bin/env crun\n", 0755); /* in a folder of PATH */
     RUNS("tool-of-crun", "bin/python3 -u bin/tool-of-crun a -b");
     ck_assert_int_lt(RESOLVE("tool-of-crun", .no_python = 1), 0);
     FAILS(-ELOOP, "cannot run 'tool-of-crun' as an executable: its #! line starts the launcher");
@@ -163,7 +165,8 @@ START_TEST(scripts_that_only_look_like_it) {
         ck_assert_msg(RESOLVE("tool", .self = "own") == 0, "%s: %s", heads[i], err.text);
         ck_assert_msg(strcmp(line(), "tool a -b") == 0, "%s: %s", heads[i], line());
     }
-    ck_assert_int_eq(RESOLVE("own", .self = "own"), 0); /* crun as the program: is meant */
+    /* the user names the launcher itself as PROGRAM: allowed */
+    ck_assert_int_eq(RESOLVE("own", .self = "own"), 0);
     ck_assert_str_eq(line(), "own a -b");
 }
 END_TEST
@@ -204,7 +207,8 @@ START_TEST(a_script_without_its_interpreter) {
     MAKE("moved", "#! /no/such/interpreter -x\n", 0755);
     ck_assert_int_lt(RESOLVE("./moved"), 0);
     FAILS(-ENOENT, "cannot run './moved': the interpreter '/no/such/interpreter' that its #! line");
-    MAKE("bin/venv-tool", "#!/no/such/venv/bin/python\n", 0755); /* through PATH: run itself */
+    /* Found through PATH, so it is executed and not given to Python. */
+    MAKE("bin/venv-tool", "#!/no/such/venv/bin/python\n", 0755);
     ck_assert_int_lt(RESOLVE("venv-tool"), 0);
     FAILS(-ENOENT, "cannot run 'venv-tool': the interpreter '/no/such/venv/bin/python'");
     ck_assert_int_lt(RESOLVE("venv-tool", .no_python = 1), 0);
@@ -213,11 +217,11 @@ START_TEST(a_script_without_its_interpreter) {
     ck_assert_int_lt(RESOLVE("./windows"), 0);
     FAILS(-ENOENT, "its #! line, '/bin/sh', ends in a carriage return, as on Windows; try: sed -i");
     MAKE("data", "", 0644);
-    MAKE("by-data", "#!data\n", 0755); /* from the current folder, as the kernel does */
+    MAKE("by-data", "#!data\n", 0755); /* the kernel, too, takes "data" from the current folder */
     ck_assert_int_lt(RESOLVE("./by-data"), 0);
     FAILS(-EACCES, "'data'");
     MAKE("bare", "#!\n", 0755);
-    RUNS("bare", "bare a -b"); /* the kernel's to refuse */
+    RUNS("bare", "bare a -b"); /* crun tries to execute it; the kernel refuses */
 }
 END_TEST
 
@@ -241,7 +245,8 @@ START_TEST(which_python) {
     ck_assert_int_eq(RESOLVE("train.py", .path = "empty:old"), 0);
     ck_assert_str_eq(p.argv[0], "old/python");
     MAKE("python3", "", 0755);
-    ck_assert_int_eq(RESOLVE("train.py", .path = "x::bin"), 0); /* an empty entry: here */
+    /* an empty entry of PATH is the current folder */
+    ck_assert_int_eq(RESOLVE("train.py", .path = "x::bin"), 0);
     ck_assert_str_eq(p.argv[0], "./python3");
 }
 END_TEST
@@ -252,7 +257,8 @@ START_TEST(modes) {
     ck_assert_int_eq(RESOLVE("tool", .no_python = 1), 0);
     ck_assert_str_eq(line(), "bin/tool a -b");
     MAKE("here", "\177ELF", 0755);
-    ck_assert_int_lt(RESOLVE("here", .no_python = 1), 0); /* PATH only, like execvp */
+    /* "here" is not in PATH, and only PATH counts, as for execvp() */
+    ck_assert_int_lt(RESOLVE("here", .no_python = 1), 0);
     FAILS(-ENOENT, "cannot find 'here' in PATH");
     ck_assert_int_eq(RESOLVE("./here", .no_python = 1), 0);
     MAKE("train.py", "", 0644);

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- ports ---- */
+/* ---- free ports ---- */
 
 static int listener(uint16_t *port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -64,7 +64,7 @@ static int is_open(uint16_t port) {
 
 struct agent {
     struct rendezvous *r;
-    int in_call; /* upcalls from inside a call are a bug */
+    int in_call; /* not 0 during a call of the agent; an upcall at that time is a bug */
     int fail_rounds; /* how many rounds fail before one succeeds */
     int rounds, stops, ends, closed;
     int leave_at_round, close_in_round;
@@ -148,10 +148,10 @@ static void run(struct agent *a, const struct rendezvous_options *o) {
     ck_assert_int_eq(a->rounds, 0);
     ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
     ck_assert_int_eq(a->closed, 1);
-    ck_assert_int_eq(uv_loop_close(&loop), 0); /* no handle is left */
+    ck_assert_int_eq(uv_loop_close(&loop), 0); /* fails if a handle is left in the loop */
 }
 
-/* ---- a change with notice, through memory ---- */
+/* ---- a change with notice, of one node without sockets ---- */
 
 static uint64_t set_to;
 
@@ -234,7 +234,7 @@ START_TEST(success_is_one_round) {
     ck_assert_uint_eq(r->role_world_size, 4);
     ck_assert_str_eq(r->master_addr, "127.0.0.1");
     ck_assert_uint_ne(r->master_port, 0);
-    ck_assert(!is_open(r->master_port)); /* closed with the rendezvous */
+    ck_assert(!is_open(r->master_port)); /* the store was closed with the rendezvous */
 }
 END_TEST
 
@@ -513,7 +513,7 @@ END_TEST
 START_TEST(when_the_host_gives_up_the_others_get_the_reason) {
     struct agent a = {0}, b = {0};
     struct rendezvous_options o = node_of(free_port(), 3, 3);
-    o.join_timeout_ms = 2000; /* time for b to connect */
+    o.join_timeout_ms = 2000; /* long enough for b to connect */
     run_both(&a, &b, &o);
     ck_assert_int_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(b.error.text, "the rendezvous timed out after 2 s"));
@@ -534,7 +534,8 @@ START_TEST(the_other_node_never_came) {
 }
 END_TEST
 
-/* The kernel may have given the endpoint's port to a connection of any process. */
+/* The port of the endpoint is taken by an outgoing connection of some program, so neither node can
+ * listen there at first. */
 START_TEST(a_passing_connection_has_the_port) {
     uv_loop_t loop;
     struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
@@ -549,7 +550,7 @@ START_TEST(a_passing_connection_has_the_port) {
     ck_assert_int_eq(connect(passing, (struct sockaddr *) &to, sizeof(to)), 0);
     ck_assert_int_eq(setsockopt(passing, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o); /* both assume that the coordinator has it */
+    open_node(&loop, &a, &o); /* both find the port taken, so both try to connect */
     open_node(&loop, &b, &o);
     (void) close(passing);
     agent_join(&a);

@@ -20,7 +20,7 @@ static struct host_session host;
 static struct host_session_terms terms;
 static int hellos, joins, messages, losses, statuses, operates, transitions;
 static int hello_rc, join_rc, message_rc, operate_rc;
-static int end_at_join; /* the coordinator answers a JOIN with END */
+static int end_at_join; /* if not 0, the coordinator answers a JOIN with END */
 static char lost_why[300], last_transition[300];
 
 static int on_hello(void *arg, const struct rdzv_hello *h, struct cr_error *err) {
@@ -86,7 +86,7 @@ static const struct host_session_actions host_actions = {
 
 static struct member_session node;
 static int welcomes, heard, breaks;
-static int reopen_at_message; /* the member connects again while it handles a message */
+static int reopen_at_message; /* if not 0, the member connects again while it handles a message */
 static unsigned last_heard;
 static char broken_why[RDZV_TEXT_MAX + 200];
 
@@ -116,7 +116,7 @@ static void on_broken(void *arg, const char *why) {
 static const struct member_session_actions node_actions = {
     .on_welcome = on_welcome, .on_message = on_node_message, .on_broken = on_broken, .log = on_log};
 
-/* ---- the transport ---- */
+/* ---- copying bytes between the two ends ---- */
 
 static void setup(void) {
     now = 1000;
@@ -279,7 +279,8 @@ START_TEST(a_closing_host_refuses_with_its_reason) {
     to_host();
     to_node();
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSING);
-    ck_assert_uint_eq(last_heard, RDZV_REFUSED); /* final: the member reports it */
+    /* the member gets the message, not a broken session */
+    ck_assert_uint_eq(last_heard, RDZV_REFUSED);
     ck_assert_int_eq(breaks, 0);
 }
 END_TEST
@@ -303,7 +304,8 @@ START_TEST(an_older_coordinator_refuses_by_number) {
     to_host();
     struct rdzv_message m = host_sent();
     ck_assert_int_eq(m.type, RDZV_REFUSED);
-    ck_assert_uint_eq(m.refused.epoch, 7); /* the node looks for this one, or a later one */
+    /* the node needs a coordinator of this epoch or a later one */
+    ck_assert_uint_eq(m.refused.epoch, 7);
     ck_assert_str_eq(m.refused.why, "this coordinator has epoch 5, the node has obeyed epoch 7");
     ck_assert_int_eq(hellos, 0);
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSING);
@@ -316,7 +318,7 @@ START_TEST(a_coordinator_that_is_not_elected_any_more_names_the_epoch_that_is_ne
     terms.epoch = 5;
     to_host();
     ck_assert_uint_eq(host_sent().refused.epoch, 6);
-    setup(); /* one that never was elected */
+    setup(); /* a coordinator that never was elected, so it has epoch 0 */
     terms.leads = false;
     to_host();
     ck_assert_uint_eq(host_sent().refused.epoch, 1);
@@ -344,7 +346,7 @@ START_TEST(a_refusal_by_epoch_is_not_final) {
     to_host();
     to_node();
     ck_assert_int_eq(breaks, 1);
-    ck_assert_int_eq(heard, 0); /* the member would end */
+    ck_assert_int_eq(heard, 0); /* the member does not get REFUSED, because it would end */
     ck_assert_int_eq(node.state, MEMBER_SESSION_CLOSED);
     ck_assert_ptr_nonnull(strstr(broken_why, "a coordinator of epoch 7 or later is needed"));
     ck_assert_uint_eq(node.epoch, 7);
@@ -364,23 +366,23 @@ START_TEST(the_member_does_not_obey_an_older_coordinator_either) {
 }
 END_TEST
 
-/* ---- time ---- */
+/* ---- time limits ---- */
 
 START_TEST(a_greeting_takes_ten_seconds_at_most) {
     setup();
     pass(SESSION_GREETING_MS - 1);
-    to_host(); /* HELLO without JOIN does not give more time */
+    to_host(); /* the arrival of HELLO does not extend the limit */
     ck_assert_int_eq(host.state, HOST_SESSION_JOIN);
     pass(1);
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSED);
-    ck_assert_int_eq(losses, 0); /* there was no seat */
+    ck_assert_int_eq(losses, 0); /* the node had no seat that could be lost */
 }
 END_TEST
 
 START_TEST(a_seated_node_has_no_limit_here) {
     seat();
     ck_assert_int_eq(host_session_deadline(&host), CR_FOREVER);
-    pass(SESSION_GREETING_MS + 1); /* the greeting's limit is over and done with */
+    pass(SESSION_GREETING_MS + 1); /* the greeting's limit no longer applies */
     pass(100 * LEASE_MS);
     ck_assert_int_eq(host.state, HOST_SESSION_SEATED);
     ck_assert_int_eq(losses, 0);
@@ -391,7 +393,7 @@ START_TEST(after_the_end_of_the_job_the_node_has_the_close_timeout) {
     seat();
     send_end();
     ck_assert_int_eq(host.state, HOST_SESSION_ENDING);
-    node_sends(RDZV_BEAT); /* it crossed the END */
+    node_sends(RDZV_BEAT); /* sent before the node has received END */
     to_host();
     ck_assert_int_eq(messages, 1);
     pass(29999);
@@ -412,7 +414,7 @@ START_TEST(after_our_last_message_the_other_end_has_two_seconds) {
     ck_assert_int_eq(messages, 0);
     pass(SESSION_LINGER_MS);
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSED);
-    ck_assert_int_eq(losses, 0); /* the coordinator knows: it hung up */
+    ck_assert_int_eq(losses, 0); /* no on_lost(): the coordinator itself has hung up */
 }
 END_TEST
 
@@ -426,7 +428,7 @@ START_TEST(in_one_process_nothing_has_a_limit) {
 }
 END_TEST
 
-/* ---- the end ---- */
+/* ---- the end of a session ---- */
 
 START_TEST(a_lost_connection_vacates_the_seat_once) {
     seat();
@@ -522,8 +524,9 @@ END_TEST
 
 START_TEST(each_change_of_state_is_one_log_line) {
     seat();
-    ck_assert_int_eq(transitions,
-                     4 + 2); /* NEW MAGIC HELLO JOIN SEATED; CLOSED GREETING WELCOMED */
+    /* 4 at the coordinator's end (NEW MAGIC HELLO JOIN SEATED), 2 at the member's (CLOSED GREETING
+     * WELCOMED). */
+    ck_assert_int_eq(transitions, 4 + 2);
     host_session_hang_up(&host, now);
     ck_assert_str_eq(last_transition, "session: SEATED -> CLOSING (hung up)");
 }

@@ -52,14 +52,14 @@ static int compare_set(struct store *s, const char *key, const char *expected, c
     return store_compare_set(s, &swap, LONG_MS, value, len, &err);
 }
 
-/* ---- requests and replies, modern: the golden vectors ---- */
+/* ---- modern requests and replies; M03 etc. are lines of tests/golden/store_modern.txt ---- */
 
 START_TEST(test_modern_set_get) {
     struct peer p;
     struct store_client *c = client_with(
         &p, STORE_SHAKE_PING,
         SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 7631",       /* M03 */
-               "> 06 0100000000000000 0200000000000000 2f6b", "< 00",    /* M05: never a bare GET */
+               "> 06 0100000000000000 0200000000000000 2f6b", "< 00",    /* M05: WAIT before GET */
                "> 03 0200000000000000 2f6b", "<1 0200000000000000 7631", /* M06 */
                "> 01 0100000000000000 2f 0000000000000000",              /* M04 */
                "> 06 0100000000000000 0100000000000000 2f", "< 00", "> 03 0100000000000000 2f",
@@ -70,7 +70,7 @@ START_TEST(test_modern_set_get) {
     ck_assert_int_eq(store_set(s, B("k"), B("v1"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_get(s, B("k"), LONG_MS, &value, &len, &err), 0);
     ck_assert_uint_eq(len, 2);
-    ck_assert_str_eq(value, "v1"); /* the client adds a NUL */
+    ck_assert_str_eq(value, "v1"); /* the client adds a NUL behind the value */
     free(value);
     ck_assert_int_eq(store_set(s, B(""), B(""), LONG_MS, &err), 0);
     ck_assert_int_eq(store_get(s, B(""), LONG_MS, &value, &len, &err), 0);
@@ -176,7 +176,7 @@ START_TEST(test_modern_queue_and_barrier) {
         &p, STORE_SHAKE_PING,
         SCRIPT("> 09 0200000000000000 2f6b 0200000000000000 7879",   /* M17 */
                "> 0e 0200000000000000 2f71 0300000000000000 6a6f62", /* M20 */
-               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* M23: it is taken */
+               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* M23: the queue is empty */
                "> 06 0100000000000000 0200000000000000 2f71", "< 00", "> 0f 0200000000000000 2f71",
                "<1 0100000000000000 0300000000000000 6a6f62", /* M22 */
                "> 0f 0200000000000000 2f71", "< 0000000000000000",
@@ -196,14 +196,14 @@ START_TEST(test_modern_queue_and_barrier) {
 }
 END_TEST
 
-/* ---- legacy ---- */
+/* ---- legacy requests; L02 etc. are lines of tests/golden/store_legacy.txt ---- */
 
 START_TEST(test_legacy_numbers) {
     struct peer p;
     struct store_client *c = client_with(
         &p, STORE_SHAKE_LEGACY,
         SCRIPT("> 00 0200000000000000 2f6b 0200000000000000 7631",       /* L02 */
-               "> 04 0100000000000000 0200000000000000 2f6b", "< 00",    /* looks before it waits */
+               "> 04 0100000000000000 0200000000000000 2f6b", "< 00",    /* CHECK: no WAIT needed */
                "> 02 0200000000000000 2f6b", "<1 0200000000000000 7631", /* L04 */
                "> 03 0400000000000000 2f637472 0500000000000000", "< 0500000000000000", /* L07 */
                "> 01 0300000000000000 2f6373 0000000000000000 0100000000000000 61",
@@ -250,7 +250,7 @@ START_TEST(test_legacy_lacks) {
 }
 END_TEST
 
-/* ---- time ---- */
+/* ---- time limits ---- */
 
 static void wait_times_out(const char *const *script) {
     struct peer p;
@@ -260,7 +260,8 @@ static void wait_times_out(const char *const *script) {
     int64_t n = 0;
     ck_assert_int_eq(store_wait(s, keys, 1, 50, &err), -ETIMEDOUT);
     ck_assert_str_eq(err.text, "wait for 'gone' at store peer:1: timed out after 50 ms");
-    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0); /* the client can go on */
+    /* the connection can still be used */
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), 0);
     ck_assert_int_eq(n, 4);
     finish(&p, c);
 }
@@ -320,7 +321,8 @@ START_TEST(test_late_reply_breaks) {
     ck_assert_str_eq(err.text, "num_keys at store peer:1: the connection was lost before: add 'c' "
                                "at store peer:1: timed out after 50 ms");
     store_client_close(c);
-    ck_assert_int_eq(pthread_join(p.thread, NULL), 0); /* its last line was never meant to be met */
+    /* without a check of p.wrong, as the script was not played to its end */
+    ck_assert_int_eq(pthread_join(p.thread, NULL), 0);
 }
 END_TEST
 
@@ -403,7 +405,7 @@ START_TEST(test_over_limit_is_refused) {
         store_set(s, B("k"), (struct store_bytes){"", STORE_VALUE_MAX + 1}, LONG_MS, &err),
         -EMSGSIZE);
     ck_assert_str_eq(err.text, "set 'k': the value is longer than 67108864");
-    struct store_bytes keys[5], values[5]; /* together too much for one request */
+    struct store_bytes keys[5], values[5]; /* together they exceed the limit of one request */
     for (int i = 0; i < 5; i++) keys[i] = B("k"), values[i] = (struct store_bytes){"", 60 << 20};
     ck_assert_int_eq(store_multi_set(s, keys, values, 5, LONG_MS, &err), -EMSGSIZE);
     ck_assert_str_eq(err.text,
@@ -478,7 +480,7 @@ END_TEST
 
 static void *listen_later(void *arg) {
     struct listener *l = arg;
-    struct timespec t = {0, 150 * 1000000}; /* the client is refused meanwhile */
+    struct timespec t = {0, 150 * 1000000}; /* meanwhile the client's connections are refused */
     (void) nanosleep(&t, NULL);
     if (listen(l->fd, 8) < 0) return NULL;
     return listener_accept_all(l);

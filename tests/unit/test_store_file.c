@@ -37,7 +37,7 @@ static struct store *open_file(int64_t world_size) {
     return s;
 }
 
-/* ---- every operation ---- */
+/* ---- operations ---- */
 
 static void get_is(struct store *s, const char *key, const char *value) {
     void *got = NULL;
@@ -166,7 +166,7 @@ START_TEST(file_store_does_it_all) {
 }
 END_TEST
 
-/* ---- the file ---- */
+/* ---- the bytes of the file ---- */
 
 static size_t read_file(uint8_t *out, size_t max) {
     FILE *f = fopen(path, "rb");

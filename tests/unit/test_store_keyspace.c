@@ -1,6 +1,6 @@
 /* Tests store/keyspace: the reply bytes of each operation, which waiting clients it wakes, and that
- * a client which disconnects leaves nothing in memory. The tests send whole requests and read reply
- * bytes, as on a connection. */
+ * a session that leaves leaves no waits or watches behind. The tests send whole requests and read
+ * reply bytes, as on a connection. */
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
@@ -478,7 +478,7 @@ START_TEST(test_unsent_values_stay_counted) {
 }
 END_TEST
 
-/* ---- waiting ---- */
+/* ---- waits ---- */
 
 START_TEST(test_check_and_wait_at_once) {
     const enum store_op ops[] = {STORE_OP_CHECK, STORE_OP_WAIT};
@@ -571,7 +571,8 @@ START_TEST(test_cancel) {
     say_keys(&a, STORE_OP_WAIT, "again", NULL);
     set("again", "v");
     hear_byte(&a, STORE_STOP_WAITING);
-    say(&a, STORE_OP_CANCEL_WAIT); /* too late: a receives 00, then 01 */
+    /* a's wait has ended before CANCEL_WAIT, so a receives 00, then 01 */
+    say(&a, STORE_OP_CANCEL_WAIT);
     hear_byte(&a, STORE_WAIT_CANCELED);
 }
 END_TEST
@@ -779,7 +780,7 @@ START_TEST(test_set_releases_a_barrier) {
 }
 END_TEST
 
-/* ---- limits ---- */
+/* ---- limits of memory and of unsent bytes ---- */
 
 START_TEST(test_memory_limit) {
     set("k", "v");
@@ -891,7 +892,7 @@ START_TEST(test_memory_limit_is_met_to_the_byte) {
 }
 END_TEST
 
-/* ---- clearing ---- */
+/* ---- clearing a key space ---- */
 
 static void clear(void) {
     teardown_peers();

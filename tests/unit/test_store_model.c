@@ -349,7 +349,7 @@ static void (*const turns[])(struct turn *) = {
     turn_pop,    turn_pop,    turn_len,         turn_barrier,
 };
 
-/* ---- the run ---- */
+/* ---- running the comparison ---- */
 
 static void open_client(int i) {
     peer_open(&peers[i], &keys, &peer_limits);

@@ -1,5 +1,5 @@
 /* Tests the probe, which finds the protocol generation of a server from its answers: each path
- * through the probe, the pauses between attempts, and which operations it asks a server about. */
+ * through the probe, the pauses between attempts, and which operations of a server it tests. */
 #include "base/clock.h"
 #include "store/client/probe.h"
 #include "tests/lib/run_suite.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- trying ---- */
+/* ---- attempts ---- */
 
 /* Reports a failed attempt to the probe; `next` (at once or later) and handshake `how` must
  * follow. */
@@ -39,7 +39,7 @@ START_TEST(without_ping) {
     struct store_probe p = store_probe_new(STORE_PROTOCOL_PROBE);
     fails(&p, -ECONNRESET, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_FOUND);
-    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* starts over */
+    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* begins again with PING */
     fails(&p, -EPROTO, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     fails(&p, -ETIMEDOUT, 1, STORE_PROBE_AGAIN, STORE_SHAKE_LEGACY);
 }
@@ -61,7 +61,8 @@ START_TEST(an_old_one_hangs_up_and_is_connected_to_afresh) {
     p = answered_legacy();
     ck_assert_int_eq(store_probe_confirmed(&p, -EPIPE, 0), STORE_PROBE_AGAIN);
     fails(&p, -ECONNREFUSED, 0, STORE_PROBE_LATER, STORE_SHAKE_LEGACY);
-    ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM); /* may be another server */
+    /* another server may have the address now */
+    ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM);
 }
 END_TEST
 
@@ -70,7 +71,8 @@ START_TEST(a_busy_modern_one_gets_all_the_time) {
     ck_assert_int_eq(store_probe_confirmed(&p, 0, STORE_WAIT_CANCELED), STORE_PROBE_AGAIN);
     ck_assert_int_eq(p.how, STORE_SHAKE_PING);
     ck_assert_int_eq(store_probe_limit_ms(&p), CR_FOREVER);
-    fails(&p, -ETIMEDOUT, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* never legacy again */
+    /* it has answered as a modern one, so legacy is not tried again */
+    fails(&p, -ETIMEDOUT, 1, STORE_PROBE_LATER, STORE_SHAKE_PING);
 }
 END_TEST
 
@@ -98,7 +100,7 @@ START_TEST(who_is_told_does_not_probe) {
 }
 END_TEST
 
-/* ---- back-off ---- */
+/* ---- pauses between attempts ---- */
 
 START_TEST(pauses_grow_and_differ) {
     struct store_backoff a = store_backoff_new(1), b = store_backoff_new(99);
@@ -111,7 +113,7 @@ START_TEST(pauses_grow_and_differ) {
     }
     ck_assert_int_eq(a.interval_ms, 5000);
     ck_assert_int_gt(differ, 30);
-    struct store_backoff zero = store_backoff_new(0); /* any seed serves */
+    struct store_backoff zero = store_backoff_new(0); /* 0 is a valid seed */
     ck_assert_int_gt(store_backoff_next_ms(&zero), 0);
 }
 END_TEST
@@ -131,7 +133,7 @@ START_TEST(what_is_asked) {
     int asked = 0;
     for (int op = 0; op < STORE_OP_COUNT; op++)
         asked += store_server_has(STORE_SHAKE_PING, known, (enum store_op) op) < 0;
-    ck_assert_int_eq(asked, 5); /* three of queues, list_keys, barrier */
+    ck_assert_int_eq(asked, 5); /* three queue operations, list_keys, barrier */
     known[STORE_OP_QUEUE_LEN] = -1;
     known[STORE_OP_BARRIER] = 1;
     ck_assert_int_eq(store_server_has(STORE_SHAKE_NOPING, known, STORE_OP_QUEUE_PUSH), 0);
@@ -141,7 +143,8 @@ START_TEST(what_is_asked) {
 }
 END_TEST
 
-/* The probe asks an old server nothing, because the operations of torch 1.13.1 are known. */
+/* The probe sends an old server no request to learn its operations, because those of torch 1.13.1
+ * are known. */
 START_TEST(what_an_old_one_has) {
     int8_t known[STORE_OP_COUNT] = {0};
     enum store_op has[] = {STORE_OP_SET,   STORE_OP_COMPARE_SET, STORE_OP_GET,

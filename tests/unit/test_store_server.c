@@ -62,7 +62,7 @@ static uint64_t count_keys(uint16_t port) {
     return store_load_u64(raw);
 }
 
-/* Sets /k and makes sure that it was applied. */
+/* Connects a client, sets /k and waits until the server has done so. Returns the descriptor. */
 static int client_with_key(uint16_t port) {
     int fd = dial(port);
     uint8_t raw[8];
@@ -151,7 +151,7 @@ START_TEST(test_port_in_use) {
 }
 END_TEST
 
-/* ---- other rooms' connections ---- */
+/* ---- connections that the server hands to other rooms ---- */
 
 static struct {
     pthread_mutex_t lock;
@@ -196,7 +196,8 @@ START_TEST(test_a_registered_magic_gets_the_connection) {
         ck_assert_int_eq(poll(&ready, 1, -1), 1);
         ck_assert_int_gt(recv(handed.got.fd, rest, sizeof(rest), 0), 0);
     }
-    say(handed.got.fd, "welcome", 7); /* it is ours alone now */
+    /* the server has given the connection up; only this test uses it */
+    say(handed.got.fd, "welcome", 7);
     hear(fd, rest, 7);
     ck_assert_mem_eq(rest, "welcome", 7);
     store_space_close(space);
@@ -315,7 +316,8 @@ START_TEST(test_many_clients_take_leave_in_pieces) {
     int fds[CLIENTS], elsewhere = dial(other), turns = 0;
     for (int i = 0; i < CLIENTS; i++) fds[i] = dial(port);
     while (space->connection_count < CLIENTS) turn();
-    say(fds[0], "\x06\x06\x06", 3); /* unread: they get a FIN all the same, no RST */
+    /* The server must close with FIN, not RST, although it has not read these bytes. */
+    say(fds[0], "\x06\x06\x06", 3);
     store_space_clear(space);
     ck_assert_uint_eq(space->connection_count, 0);
     for (; !LIST_EMPTY(&server->left); turns++) turn();
@@ -334,7 +336,7 @@ START_TEST(test_many_clients_take_leave_in_pieces) {
 }
 END_TEST
 
-/* ---- threads ---- */
+/* ---- calls from several threads ---- */
 
 static void *open_clear_close(void *arg) {
     (void) arg;

@@ -17,7 +17,7 @@ static struct store_parser parser_of(enum store_dialect dialect) {
     return (struct store_parser){.limits = &limits, .dialect = dialect};
 }
 
-/* ---- numbering ---- */
+/* ---- the numbers of the operations ---- */
 
 START_TEST(test_numbers_of_the_generations) {
     const struct {
@@ -60,7 +60,7 @@ START_TEST(test_numbers_turn_round) {
 }
 END_TEST
 
-/* ---- the first bytes ---- */
+/* ---- finding the dialect from the first bytes ---- */
 
 static int detect(const char *data, size_t len, enum store_dialect *dialect, size_t *consumed) {
     *dialect = STORE_DIALECT_NONE;
@@ -96,7 +96,7 @@ START_TEST(test_first_bytes) {
 }
 END_TEST
 
-/* ---- parsing ---- */
+/* ---- parsing requests ---- */
 
 /* Encodes one request of each operation of the dialect. */
 static size_t encode_all(struct cr_buffer *out, enum store_dialect dialect) {

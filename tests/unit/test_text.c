@@ -1,4 +1,4 @@
-/* base/text: which bytes are UTF-8, and how bytes from outside are shown. */
+/* Tests base/text: which bytes are UTF-8, and how bytes from outside are shown. */
 #include "base/text.h"
 #include "tests/lib/run_suite.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Encodes one code point without looking at whether it is a valid one. */
+/* Encodes one code point as UTF-8, even if it is not a valid code point. */
 static size_t encode(unsigned long c, char out[4]) {
     if (c < 0x80) return out[0] = (char) c, 1;
     size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
@@ -15,7 +15,7 @@ static size_t encode(unsigned long c, char out[4]) {
     return n;
 }
 
-/* 0, or the first code point for which the decoder's answer is wrong. */
+/* Returns the first code point for which base/text gives a wrong answer, or 0 if there is none. */
 static unsigned long first_wrong_code_point(void) {
     char text[4];
     for (unsigned long c = 0; c < 0x1FFFFF; c++) {
@@ -24,15 +24,17 @@ static unsigned long first_wrong_code_point(void) {
         int printable = valid && c >= 0x20 && (c < 0x7F || c > 0x9F);
         if (cr_utf8_len(text, n) != (valid ? n : 0)) return c;
         if (cr_text_printable_len(text, n) != (printable ? n : 0)) return c;
-        if (n > 1 && cr_utf8_len(text, n - 1) != 0) return c; /* cut off */
+        if (n > 1 && cr_utf8_len(text, n - 1) != 0) return c; /* incomplete */
     }
     return 0;
 }
 
-/* One assertion for all of them: Check writes to a pipe for each one, which is slow. */
+/* One assertion for all code points, because Check writes to a pipe for each assertion, which is
+ * slow. */
 START_TEST(test_every_code_point) {
     ck_assert_uint_eq(first_wrong_code_point(), 0);
-    ck_assert_uint_eq(cr_utf8_len("", 1), 1); /* U+0000, which 0 above would hide */
+    /* U+0000, which first_wrong_code_point() cannot report */
+    ck_assert_uint_eq(cr_utf8_len("", 1), 1);
 }
 END_TEST
 
@@ -55,7 +57,7 @@ static const struct {
     {"a\nb\tc\x7f", "a\\x0ab\\x09c\\x7f"},
     {"\x1b[31m", "\\x1b[31m"},
     {"gr\xC3\xBC\xC3\x9F \xE2\x82\xAC", "gr\xC3\xBC\xC3\x9F \xE2\x82\xAC"},
-    {"\xC2\x9B" "31m", "\\xc2\\x9b31m"}, /* CSI as one C1 character */
+    {"\xC2\x9B" "31m", "\\xc2\\x9b31m"}, /* U+009B, the C1 control character CSI */
     {"caf\xE9", "caf\\xe9"},             /* Latin-1 */
     {"\xE2\x82", "\\xe2\\x82"},
     {"", ""},
@@ -85,7 +87,8 @@ START_TEST(test_kept_bytes) {
 }
 END_TEST
 
-/* A short array cuts between two pieces, never inside one. */
+/* A text that is too long for the array is cut between two characters, never inside the escape
+ * sequence of one. */
 START_TEST(test_cut) {
     char out[16];
     ck_assert_uint_eq(cr_text_copy(out, 6, "ab\n", 3), 2);

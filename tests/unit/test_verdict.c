@@ -120,10 +120,10 @@ START_TEST(test_crash_seen_after_the_peer_that_noticed) {
     struct verdict_worker w[] = {worker(0, 1, NOW + 1 * S, 7),
                                  worker(1, 2, NOW + 1 * S + 15 * CR_NS_PER_MS, -11)};
     first_is(w, 2, 1);
-    w[1].exit_code = -6; /* SIGABRT may be the consequence of a lost peer */
+    w[1].exit_code = -6; /* SIGABRT may be the consequence of another worker's death */
     first_is(w, 2, 0);
     w[1].exit_code = -11;
-    w[1].died_ns = NOW + 1 * S + 25 * CR_NS_PER_MS; /* too late to be the cause of the exit */
+    w[1].died_ns = NOW + 1 * S + 25 * CR_NS_PER_MS; /* after rank 0's exit, so not its cause */
     first_is(w, 2, 0);
     w[1].died_ns = NOW + 1 * S;
     w[1].signal_sent = 15; /* crun's SIGTERM caused the crash */
@@ -131,7 +131,7 @@ START_TEST(test_crash_seen_after_the_peer_that_noticed) {
 }
 END_TEST
 
-/* ---- text ---- */
+/* ---- the text of the failure report ---- */
 
 static char *cause_of(int code, int core) {
     struct cr_buffer b = {0};
@@ -331,7 +331,7 @@ START_TEST(test_error_file_forms) {
         struct verdict_worker w = worker(0, 1, NOW + 1, 1);
         w.error = e;
         struct verdict v = {.title = "p", .host = "h", .workers = &w, .count = 1};
-        free(report_of(&v)); /* there is a report for every record */
+        free(report_of(&v)); /* must not crash, whatever the record contains */
         error_record_done(&e);
     }
 }
@@ -351,7 +351,7 @@ START_TEST(test_error_file_deep_and_huge) {
     char path[] = "/tmp/test_error_file_XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(ftruncate(fd, (off_t) 3 << 30), 0); /* sparse */
+    ck_assert_int_eq(ftruncate(fd, (off_t) 3 << 30), 0); /* 3 GiB without data blocks */
     error_file_read(&e, path);
     ck_assert_int_eq(e.present, 1);
     ck_assert_str_eq(e.flaw, "it is larger than 1 MiB");
@@ -366,7 +366,7 @@ START_TEST(test_error_file_deep_and_huge) {
 }
 END_TEST
 
-/* ---- last lines ---- */
+/* ---- the last lines of a stream ---- */
 
 static char *shown(const char *data, size_t len) {
     struct cr_buffer b = {0};

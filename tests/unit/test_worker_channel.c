@@ -1,5 +1,6 @@
-/* A worker's channel and crunrt_step(), with an agent that this test plays in a thread: which
- * agents the worker accepts, what a change does, and that no worker passes the agreed step. */
+/* Tests a worker's channel and crunrt_step() with an agent that a thread of the test simulates:
+ * which agents the worker accepts, what a change does, and that no worker passes the agreed
+ * step. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -23,7 +24,7 @@
 #define TOKEN   "0123456789abcdef0123456789abcdef"
 #define CHANGES 4000
 
-/* ---- an agent ---- */
+/* ---- the simulated agent ---- */
 
 struct agent {
     int listener, fd, hello_signal;
@@ -118,7 +119,7 @@ static void expect_no_channel(const char *variable, const char *why) {
     ck_assert_ptr_null(rt.channel.page);
     ck_assert_msg(strstr(rt.channel_error.text, why) != NULL, "'%s' lacks '%s'",
                   rt.channel_error.text, why);
-    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* the worker goes on without an agent */
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* a worker without a channel goes on */
     ck_assert_int_eq(crunrt_can_rejoin(&rt, 1), 0);
     ck_assert_int_eq(crunrt_watch_steps(&rt, 100), 0);
     ck_assert_int_eq(crunrt_answer_changes(&rt, CRUNRT_NEEDS, 100), 0);
@@ -170,8 +171,8 @@ END_TEST
 
 /* ---- changes ---- */
 
-/* What the agent does for the protocol to be correct: announce, ring the bell, then read the step.
- * */
+/* Announces many changes in the order that the protocol requires: the agent reads the worker's step
+ * only after it has sent CHANGE; the step after that is the agreed step. */
 static void announce_many(struct agent *a) {
     unsigned seed = 7;
     welcome(a);
@@ -207,12 +208,13 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
         ck_assert_str_eq(change.reason, "more nodes");
         ck_assert_uint_eq(change.step, rt.channel.round.steps);
         ck_assert_uint_eq(rt.channel.round.steps, rt.channel.round.stop_at);
-        rt.channel.round.change = (struct channel_packet){0}; /* as at the beginning of a round */
+        /* cleared as at the beginning of a round */
+        rt.channel.round.change = (struct channel_packet){0};
         rt.channel.round.stop_at = 0;
         ck_assert_int_eq(worker_channel_send(&rt.channel, CHANNEL_READY, changes), 0);
     }
     join_agent();
-    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* the agent is gone */
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* the worker goes on without its agent */
     worker_channel_close(&rt.channel);
 }
 END_TEST
@@ -273,7 +275,8 @@ static void ask_for_record(struct agent *a) {
     struct channel_packet p = receive_packet(a);
     ck_assert_uint_eq(p.type, CHANNEL_DUMPED);
     ck_assert_uint_eq(p.id, 5);
-    ck_assert_ptr_nonnull(strstr(p.text, "nowhere")); /* no launcher has set a path */
+    /* no launcher has set a path, so the record is saved nowhere */
+    ck_assert_ptr_nonnull(strstr(p.text, "nowhere"));
 }
 
 START_TEST(test_the_flight_record_on_request) {
@@ -281,7 +284,8 @@ START_TEST(test_the_flight_record_on_request) {
     ck_assert_int_eq(crunrt_step(&rt, NULL), 0);
     join_agent();
     worker_channel_close(&rt.channel);
-    ck_assert_int_eq(kill(getpid(), the_agent.hello_signal), 0); /* a late one does no harm */
+    /* a dump signal after the channel is closed does no harm */
+    ck_assert_int_eq(kill(getpid(), the_agent.hello_signal), 0);
 }
 END_TEST
 

@@ -11,7 +11,7 @@
 #define STOP_MS     30000
 #define SHUTDOWN_MS 7000
 
-/* One step of a test: an event, and the state and the actions of the group that must follow. */
+/* One line of a test: an event, and the state and the actions of the group that must follow. */
 struct scene {
     enum group_event_type event;
     uint32_t count;
@@ -106,7 +106,8 @@ START_TEST(test_peer_stops_us) {
     PLAY(GROUP_GOES_ON, START,
          {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
          VICTIM, VICTIM, JOIN, START);
-    /* … while we wait for the others to end well: everybody runs again */
+    /* A STOP comes while the group waits for other nodes after all its workers ended well: it
+     * starts all workers again in the next round. */
     PLAY(GROUP_GOES_ON, START, ONE_OK, LAST_OK,
          {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
          JOIN, START);
@@ -225,8 +226,8 @@ START_TEST(test_start_failed) {
 }
 END_TEST
 
-/* Random orders of whatever can happen: the group always ends, tells each round at most once, and
- * never joins or finishes while a worker lives. The model is the nursery and the rendezvous. */
+/* A model of the nursery and the rendezvous, which makes random events. The group must always reach
+ * its end, report each round at most once, and never join or finish while a worker lives. */
 struct model {
     struct worker_group g;
     unsigned seed;
@@ -266,7 +267,7 @@ static void feed(struct model *m, enum group_event_type type, uint32_t count, in
     }
 }
 
-/* Workers that stay, and those that make way for a change. */
+/* Makes one random event of kept and parked workers, or of workers that end for a change. */
 static void one_event_of_stayers(struct model *m) {
     int running = m->g.state == GROUP_RUNNING;
     int may_park = running || (m->g.state == GROUP_STOPPING && m->g.ending == GROUP_GOES_ON);

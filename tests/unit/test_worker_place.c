@@ -1,5 +1,5 @@
-/* Reading a worker's place: which variables are taken, in which order of precedence, what the error
- * names if none are set; and the place that the agent sends for the next round. */
+/* Tests how a worker's place is read: from which variables, in which order of precedence, and what
+ * the error names if none are set; also the place that the agent sends for the next round. */
 #include "base/cleanup.h"
 #include "tests/lib/run_suite.h"
 #include "worker_runtime/runtime/worker_place.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "NAME=value" texts, NULL-terminated. */
+/* Returns the value of the variable `name` in `arg`, a NULL-terminated list of "NAME=value"
+ * texts. */
 static const char *from_list(void *arg, const char *name) {
     const char *const *list = arg;
     size_t n = strlen(name);
@@ -76,7 +77,7 @@ START_TEST(other_launchers_in_order) {
     ck_assert_str_eq(p.source, "Slurm");
     ck_assert_int_eq(p.rank, 5);
     ck_assert_int_eq(p.local_rank, 1);
-    ck_assert_int_eq(p.local_world_size, -1); /* it was not a number */
+    ck_assert_int_eq(p.local_world_size, -1); /* "2(x3)" is not a number */
     ck_assert_int_eq(
         READ(&p, NULL, ADDRESS, "SLURM_PROCID=5", "SLURM_NTASKS=6", "PMI_RANK=1", "PMI_SIZE=2"), 0);
     ck_assert_str_eq(p.source, "PMI");
@@ -88,7 +89,7 @@ START_TEST(other_launchers_in_order) {
                           "RANK=0", "WORLD_SIZE=1"),
                      0);
     ck_assert_str_eq(p.source, "torchrun");
-    /* An incomplete or empty pair does not count. */
+    /* A source of which the rank or the size is missing or empty is skipped. */
     ck_assert_int_eq(READ(&p, NULL, ADDRESS, "RANK=", "WORLD_SIZE=4", "PMI_RANK=1", "PMI_SIZE=2"),
                      0);
     ck_assert_str_eq(p.source, "PMI");
@@ -149,9 +150,9 @@ START_TEST(tcp_url) {
     ck_assert_int_eq(p.world_size, 4);
     ck_assert_int_eq(p.agent_hosts_store, 0);
     ck_assert_int_eq(TCP(none, "tcp://a:1", 0, 2), 0);
-    ck_assert_int_eq(TCP(list, "tcp://a:1", -1, -1), 0); /* rank and size from the environment */
+    ck_assert_int_eq(TCP(list, "tcp://a:1", -1, -1), 0); /* rank and size are in the environment */
     ck_assert_int_eq(p.rank, 3);
-    ck_assert_int_eq(p.agent_hosts_store, 0); /* it is not the agent's store */
+    ck_assert_int_eq(p.agent_hosts_store, 0); /* the URL names another store than the agent's */
     ck_assert_int_eq(TCP(list, "tcp://node7:29500", -1, -1), 0);
     ck_assert_int_eq(p.agent_hosts_store, 1);
     ck_assert_int_eq(TCP(none, "tcp://a:1?rank=1&world_size=4", 2, 4), -EINVAL);

@@ -31,7 +31,7 @@
 
 #define WORKERS_MAX 512
 #define PATIENCE_MS 30000
-#define CATCH_MS    5000 /* for how long catch_in_execve() tries */
+#define CATCH_MS    5000 /* time limit of catch_in_execve() */
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
@@ -98,7 +98,7 @@ static void run_until_ended(struct place *p, size_t count) {
 static void end_all(struct place *p, int signum, int64_t grace_ms) {
     int before = p->empty;
     nursery_end(p->n, signum, grace_ms);
-    ck_assert_int_eq(p->empty, before); /* never from inside the call */
+    ck_assert_int_eq(p->empty, before); /* no callback runs inside nursery_end() */
     ck_assert_int_eq(try_start(p, "/bin/true", NULL), -EBUSY);
     while (p->empty == before) (void) uv_run(&p->loop, UV_RUN_DEFAULT);
 }
@@ -143,7 +143,7 @@ static void read_line(int fd, char *line, size_t size) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     while (len + 1 < size) {
         int answer = poll(&ready, 1, PATIENCE_MS);
-        if (answer < 0 && errno == EINTR) continue; /* SIGCHLD */
+        if (answer < 0 && errno == EINTR) continue; /* interrupted by SIGCHLD */
         ck_assert_int_eq(answer, 1);
         ck_assert_int_eq(read(fd, line + len, 1), 1);
         if (line[len] == '\n') break;
@@ -193,7 +193,7 @@ static void choose_containment(int way) {
     ck_assert_int_eq(setenv("CRUN_CGROUP", way ? "1" : "0", 1), 0);
 }
 
-/* ---- starting ---- */
+/* ---- starting workers ---- */
 
 static void write_file(const char *path, const char *text, mode_t mode) {
     FILE *f = fopen(path, "w");
@@ -223,7 +223,7 @@ START_TEST(test_failures_to_start_are_reported) {
     ck_assert_int_eq(try_start(&p, dir, &err), -EACCES);
     (void) unlink(path);
     (void) rmdir(dir);
-    end_all(&p, SIGTERM, PATIENCE_MS); /* none of them has become a worker */
+    end_all(&p, SIGTERM, PATIENCE_MS); /* no program could be started, so no worker ends */
     ck_assert_uint_eq(p.ended_count, 0);
     place_close(&p);
 }
@@ -268,17 +268,17 @@ START_TEST(test_a_worker_starts_clean) {
                       "cut -d' ' -f1,5,6 /proc/$$/stat; echo $PPID; ulimit -Sn; echo $CRUN_NURSERY",
                       &w);
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "2"); /* nothing blocked, nothing ignored */
+    ck_assert_str_eq(line, "2"); /* no signal is blocked, none ignored */
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "0, 1, 2"); /* ls -m, since a pipe to tr would be in the list */
+    ck_assert_str_eq(line, "0, 1, 2"); /* by ls -m, because a pipe to tr would be listed, too */
     char expected[64];
     (void) snprintf(expected, sizeof expected, "%d %d %d", worker_pid(w), worker_pid(w),
                     worker_pid(w));
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, expected); /* leads its Unix process group and session */
+    ck_assert_str_eq(line, expected); /* the worker leads its Unix process group and session */
     ck_assert_int_eq(read_pid(in), getpid());
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "500"); /* our own value is 600 */
+    ck_assert_str_eq(line, "500"); /* the worker's limit; our own is raised to 600 */
     (void) getrlimit(RLIMIT_NOFILE, &files);
     ck_assert_uint_eq(files.rlim_cur, 600);
     read_line(in, line, sizeof line);
@@ -436,12 +436,12 @@ START_TEST(test_a_cgroup_that_kills_at_birth) {
 }
 END_TEST
 
-/* ---- no exit is lost ---- */
+/* ---- reports of exits: none is lost ---- */
 
 START_TEST(test_exit_before_the_pid_is_noted) {
     struct place p;
     choose_way(_i);
-    hooks.after_clone = until_zombie; /* the worker is dead before its pid is registered */
+    hooks.after_clone = until_zombie; /* the worker is dead before the nursery notes its pid */
     place_open(&p);
     for (size_t i = 0; i < 20; i++) (void) start_shell(&p, "exit 3", -1, NULL);
     run_until_ended(&p, 20);
@@ -462,7 +462,8 @@ START_TEST(test_order_of_death_when_we_are_late) {
     for (size_t i = 0; i < 100; i++) w[i] = start_shell(&p, "exec sleep 1000", -1, (void *) i);
     pid_t pid[100];
     for (size_t i = 0; i < 100; i++) pid[i] = worker_pid(w[i]);
-    for (size_t i = 0; i < 100; i++) { /* more than one batch of events, in a mixed order */
+    /* more exits than one batch of events holds, in a mixed order */
+    for (size_t i = 0; i < 100; i++) {
         pid_t victim = pid[i * 37 % 100];
         ck_assert_int_eq(kill(victim, SIGKILL), 0);
         until_zombie(victim);
@@ -484,7 +485,7 @@ START_TEST(test_the_dead_are_no_victims) {
     struct worker_process *second = start_shell(&p, "exec sleep 1000", -1, (void *) 2);
     (void) second;
     until_zombie(worker_pid(first));
-    worker_signal(first, SIGTERM); /* dead, although on_exit has not run */
+    worker_signal(first, SIGTERM); /* the worker is dead, although on_exit has not run */
     end_all(&p, SIGTERM, PATIENCE_MS);
     ck_assert_uint_eq(p.ended_count, 2);
     ck_assert_int_eq(p.ended[0].signal_sent, 0);
@@ -495,7 +496,7 @@ START_TEST(test_the_dead_are_no_victims) {
 }
 END_TEST
 
-/* ---- ending ---- */
+/* ---- ending a nursery ---- */
 
 START_TEST(test_grace_then_kill) {
     struct place p;
@@ -643,7 +644,7 @@ START_TEST(test_children_of_others_are_spared) {
     char path[PROC_PATH_MAX];
     int gate[2];
     ck_assert_int_eq(pipe(gate), 0);
-    pid_t before = fork(); /* started before the claim, in a Unix session of its own */
+    pid_t before = fork(); /* started before the nursery was made, in a Unix session of its own */
     if (before == 0) {
         (void) setsid();
         (void) !write(gate[1], "x", 1);
@@ -651,7 +652,7 @@ START_TEST(test_children_of_others_are_spared) {
     }
     ck_assert_int_eq(read(gate[0], path, 1), 1);
     place_open(&p);
-    pid_t ours = fork(); /* a child in our session, as popen(3) makes it */
+    pid_t ours = fork(); /* a child in our own Unix session, as popen(3) makes it */
     if (ours == 0)
         for (;;) (void) pause();
     place_open(&q);
@@ -674,7 +675,7 @@ END_TEST
 
 /* ---- orphans whose nursery is not known yet ---- */
 
-static bool in_execve; /* true: the orphans have no environment */
+static bool in_execve; /* true: each orphan seems to be in the middle of execve */
 
 static int environ_has(pid_t pid, const char *token) {
     return in_execve ? -EAGAIN : proc_environ_has(pid, token);
@@ -729,10 +730,10 @@ START_TEST(test_the_loop_runs_while_an_orphan_executes) {
 }
 END_TEST
 
-/* ---- our own death ---- */
+/* ---- the death of the launcher ---- */
 
-/* Runs in a process of its own: fills a nursery with every hostile worker, writes the pids to
- * `tell`, and dies by SIGKILL. */
+/* Runs in a process of its own: fills a nursery with every hostile worker, writes the pids to the
+ * descriptor `tell`, and dies by SIGKILL. */
 static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
     static struct place p;
     struct worker_process *w;
@@ -753,7 +754,7 @@ static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
     (void) dprintf(tell, "%d\n", worker_pid(w));
     (void) dprintf(tell, "%d\n", p.n->warden.pid);
     (void) dprintf(tell, "%s\n", p.n->cgroup.fd >= 0 ? p.n->cgroup.path : "");
-    (void) kill(0, SIGKILL); /* the whole process group, as kill -9 -PGID does */
+    (void) kill(0, SIGKILL); /* the whole Unix process group, as kill -9 -PGID does */
     abort();
 }
 
@@ -809,7 +810,7 @@ static int count_marked(const char *mark) {
     return count;
 }
 
-/* Starts workers that leave children in other sessions, in four batches, and then waits. */
+/* Starts workers that leave children in other Unix sessions, in four batches, and then waits. */
 static _Noreturn void start_without_end(char *mark) {
     static struct place p;
     char *envp[] = {mark, (char *) "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
@@ -897,8 +898,8 @@ static int catch_in_execve(pid_t pid, struct hog *h) {
     return 0;
 }
 
-/* Runs in a process of its own: a worker, dead by now, has left a process that executes itself
- * again and again. */
+/* Runs in a process of its own: starts a worker that dies and leaves a process behind, which
+ * executes itself again and again. */
 static _Noreturn void leave_one_that_executes(int tell) {
     static struct place p;
     struct worker_process *w;
@@ -938,7 +939,8 @@ START_TEST(test_killed_while_a_child_executes) {
     (void) poll(&dead, 1, 500); /* keeps the process in execve for 500 ms */
     hog_spin(&hog, 0);
     (void) sched_setaffinity(left, sizeof all, &all);
-    (void) sched_setscheduler(left, SCHED_OTHER, &none); /* on a busy machine, too */
+    /* lets the process run on a busy machine, too */
+    (void) sched_setscheduler(left, SCHED_OTHER, &none);
     (void) kill(hog.pid, SIGKILL);
     await_death(warden);
     await_death(left);
