@@ -160,7 +160,7 @@ class Parity(unittest.TestCase):
         names = {name.replace("_", "-") for name in theirs.stdout.split() if name.startswith("--")}
         ours = subprocess.run([CRUN, "--print-completion=bash"], stdout=subprocess.PIPE, text=True,
                               check=True).stdout
-        known = set(re.search(r'_crun_options="(.*)"', ours).group(1).split())
+        known = set(re.search(r'^ +options="(.*)"', ours, re.M).group(1).split())
         self.assertGreater(len(names), 20)
         self.assertEqual(names - known, set())
 
