@@ -99,7 +99,7 @@ static void on_timer(uv_timer_t *timer) {
     arm_timer(a);
 }
 
-/* ---- the end ---- */
+/* ---- closing the agent's parts after the job's end ---- */
 
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
@@ -132,7 +132,7 @@ static void close_parts(struct agent *a) {
  * it. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
-/* ---- what the node asks for: processes ---- */
+/* ---- the node's actions on processes ---- */
 
 static struct attempt attempt_of(struct agent *a) {
     return (struct attempt){.job = a->job, .round = &a->round, .logs = &a->logs,
@@ -180,7 +180,7 @@ static bool do_is_dead(void *arg, uint32_t worker) {
     return worker_is_dead(a->processes[worker]);
 }
 
-/* ---- what the node asks for: channels ---- */
+/* ---- the node's actions on channels ---- */
 
 static int do_send_packet(void *arg, uint32_t worker, const struct channel_packet *packet) {
     struct agent *a = arg;
@@ -197,7 +197,7 @@ static void do_read_page(void *arg, uint32_t worker, struct worker_progress *out
     worker_channels_read_page(a->channels, worker, out);
 }
 
-/* ---- what the node asks for: the rendezvous ---- */
+/* ---- the node's calls of the rendezvous ---- */
 
 static void do_join(void *arg) {
     struct agent *a = arg;
@@ -240,7 +240,7 @@ static void do_change_ready(void *arg, uint64_t id) {
     rendezvous_change_ready(a->rendezvous, id);
 }
 
-/* ---- what the node asks for: the result ---- */
+/* ---- the node's actions finish and log ---- */
 
 static const enum agent_outcome outcomes[] = {
     [GROUP_GOES_ON] = AGENT_ERROR,   [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
@@ -308,7 +308,7 @@ static const struct node_actions node_actions = {
     .log = do_log,
 };
 
-/* ---- what happens: processes ---- */
+/* ---- events of processes, passed to the node ---- */
 
 static void on_exit_of(void *arg, struct worker_process *process, const struct worker_exit *how) {
     struct agent *a = arg;
@@ -343,7 +343,7 @@ static void on_timer_expired(void *arg, pid_t pid) {
     }
 }
 
-/* ---- what happens: the rendezvous ---- */
+/* ---- events of the rendezvous, passed to the node ---- */
 
 /* Logs a warning that the round is a restart, with this node's first failure if there is one.
  * Without a failure here, the workers of this node are victims of a failure on another node, so the
@@ -408,7 +408,7 @@ static const struct rendezvous_events rendezvous_events = {
     .on_notice = on_notice,       .on_dump = on_dump,
 };
 
-/* ---- what happens: the workers' channels ---- */
+/* ---- events of the workers' channels, passed to the node ---- */
 
 static void on_ready(void *arg, uint32_t local_rank, uint64_t change_id) {
     struct agent *a = arg;

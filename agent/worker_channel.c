@@ -67,7 +67,7 @@ struct worker_channels {
     void (*on_close)(void *arg);
 };
 
-/* ---- one connection ---- */
+/* ---- closing a channel and sending packets ---- */
 
 static void free_if_closed(struct worker_channels *l) {
     if (l->open_handles > 0) return;
@@ -134,7 +134,7 @@ static void refuse(struct channel *k, const char *why) {
     cut_off(k);
 }
 
-/* ---- the limit from step to step ---- */
+/* ---- the step timeout ---- */
 
 static int64_t limit_of(const struct channel *k) {
     int64_t own = atomic_load(&k->page->limit_ms);
@@ -183,7 +183,7 @@ static void on_limit(uv_timer_t *timer) {
     arm_limit(l);
 }
 
-/* ---- packets ---- */
+/* ---- received packets ---- */
 
 static struct slot *slot_of_token(struct worker_channels *l, const char *token) {
     for (uint32_t i = 0; i < l->slot_count; i++) {
@@ -292,7 +292,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     }
 }
 
-/* ---- accepting ---- */
+/* ---- listening and accepting ---- */
 
 static void on_connection(uv_poll_t *poll, int status, int events) {
     struct worker_channels *l = poll->data;

@@ -174,7 +174,7 @@ void cr_log_text(const char *text, size_t len) {
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 
-/* ---- a line ---- */
+/* ---- cr_log(): formatting and writing a line ---- */
 
 void cr_log(enum cr_log_level level, const char *fmt, ...) {
     if (!cr_log_enabled(level) || level >= CR_LOG_OFF) return;

@@ -43,7 +43,7 @@
 enum channel_type {
     /* worker to agent */
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
-    CHANNEL_READY = 2,  /* for change `id`: the worker has saved, its process may be stopped */
+    CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits for ROUND in this process */
     /* flight record `id` was written to the path in `text`; sent from a signal handler */
     CHANNEL_DUMPED = 4,
@@ -110,11 +110,14 @@ enum channel_answer {
  * bytes from a network, because the other process may write any value there. */
 struct channel_page {
     /* the worker's half */
-    _Atomic uint64_t step; /* steps made in this round; 0 = it takes no part in changes (yet) */
+    /* how many steps the worker has made in this round; while it is 0, the agent does not freeze
+     * the worker when a change is announced */
+    _Atomic uint64_t step;
     _Atomic int64_t stepped_ns; /* monotonic time of the last step */
-    /* longest time from step to step, after which the worker counts as hung; 0 = the job's limit */
+    /* the step timeout that the worker has set for itself; 0 = use the job's, --step-timeout */
     _Atomic int64_t limit_ms;
-    _Atomic int64_t needs_ms;   /* time that it needs after the agreed step, for CHANNEL_NEEDS */
+    /* time that the worker needs after the agreed step, in ms; used if answer is CHANNEL_NEEDS */
+    _Atomic int64_t needs_ms;
     _Atomic uint32_t answer;    /* enum channel_answer */
     _Atomic uint32_t can_rejoin;  /* 1: it can go on in its process after the round has ended */
     _Atomic uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */

@@ -39,7 +39,7 @@ static const char run_path_bootstrap[] =
 
 enum program_kind { KIND_EXECUTABLE, KIND_PYTHON, KIND_ABSENT };
 
-/* ---- PATH ---- */
+/* ---- finding an executable in PATH ---- */
 
 static int is_executable_file(const char *path) {
     struct stat st;
@@ -120,7 +120,7 @@ static char *find_python(const struct program_request *r, struct cr_error *err) 
     return file;
 }
 
-/* ---- what kind of file is it? ---- */
+/* ---- classifying the file of the program ---- */
 
 static int ends_with(const char *text, const char *suffix) {
     size_t n = strlen(text), m = strlen(suffix);

@@ -14,7 +14,7 @@
 #define SECONDS_MAX 3.15e9 /* a century; sums of such times in milliseconds cannot overflow */
 #define RANK_MAX    1000000
 
-/* ---- pieces ---- */
+/* ---- splitting a list, and reading digits ---- */
 
 /* Sets *item and *len to the next item of a comma-separated list, without the blanks around it, and
  * moves *at behind it. Returns 1, or 0 at the end of the list. */

@@ -145,7 +145,7 @@ struct node {
 
     struct {
         uint64_t id; /* 0 = no change is announced */
-        bool is_set; /* the agreed step is known */
+        bool is_set; /* whether the agreed step is known */
         bool reported_ready;
     } change;
 
@@ -157,8 +157,10 @@ struct node {
 
     /* when the round counts as broken; CR_FOREVER = no worker has parked without a reason */
     int64_t patience_until_ms;
-    uint32_t gave_up; /* the first worker that parked although no failure was known */
-    bool is_broken;   /* patience_until_ms has passed, so gave_up has broken the round */
+    /* local rank of the worker that was the first in time to park without a reason; valid while
+     * patience_until_ms is not CR_FOREVER, and while is_broken is true */
+    uint32_t gave_up;
+    bool is_broken; /* patience_until_ms has passed: the round counts as broken by gave_up */
 };
 
 /* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */
@@ -194,7 +196,7 @@ void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_
  * that it made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
-/* ---- events: orders ---- */
+/* ---- events: signals, notices and requests for dumps ---- */
 
 /* Call this when the launcher has received a signal: the workers are stopped with it and the job
  * ends on this node. */
@@ -212,7 +214,7 @@ void node_tick(struct node *n, int64_t now_ms);
 /* time of the next node_tick(); CR_FOREVER = none is needed */
 int64_t node_deadline(const struct node *n);
 
-/* ---- names ---- */
+/* ---- names of the states ---- */
 
 const char *worker_state_name(enum worker_state state);
 const char *worker_state_limit(enum worker_state state);

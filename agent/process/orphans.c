@@ -24,7 +24,7 @@
 #define UNDECIDED_MS 1000 /* ms after which a child without an environment counts as not ours */
 #define DEPTH_MAX    64   /* how many generations of descendants one pass signals */
 
-/* ---- whose child is it? ---- */
+/* ---- finding the nursery to which a process belongs ---- */
 
 static bool is_in_foreign_session(pid_t pid) {
     pid_t session = getsid(pid);
@@ -105,7 +105,7 @@ void orphans_reap_hidden(void) {
     free(children);
 }
 
-/* ---- one orphan ---- */
+/* ---- the list of orphans ---- */
 
 static struct orphan *find(struct nursery *n, pid_t pid) {
     struct orphan *o;
@@ -162,7 +162,7 @@ static void send_signal(struct orphan *o, int signum) {
     if (signum != SIGKILL) (void) syscall(SYS_pidfd_send_signal, o->pidfd, SIGCONT, NULL, 0);
 }
 
-/* ---- all of them ---- */
+/* ---- orphans_signal(): signals all orphans and their descendants ---- */
 
 /* The state of one pass over all orphans. */
 struct pass {

@@ -10,7 +10,7 @@
 
 #define PROC_PATH_MAX 64 /* size of a buffer for "/proc/PID/task/PID/children" and its NUL */
 
-/* ---- the names in a folder ---- */
+/* ---- listing a folder ---- */
 
 struct proc_dir {
     int fd;
@@ -22,7 +22,7 @@ int proc_dir_open(struct proc_dir *d, int at_fd, const char *path); /* 0 or a ne
 const char *proc_dir_next(struct proc_dir *d);
 void proc_dir_close(struct proc_dir *d);
 
-/* ---- names and files ---- */
+/* ---- paths and files of a process ---- */
 
 /* Returns the number if `name` consists of digits only, else -1. */
 int proc_parse_pid(const char *name);

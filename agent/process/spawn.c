@@ -234,7 +234,7 @@ static void child_main(struct spawn_slot *slot) {
     child_fail(slot, SPAWN_EXEC, rc);
 }
 
-/* ---- the parent ---- */
+/* ---- the parent: spawn_begin() and spawn_finish() ---- */
 
 static uint64_t block_all_signals(void) {
     uint64_t all = UINT64_MAX, before = 0;

@@ -74,7 +74,7 @@ static void on_timer(uv_timer_t *timer) {
     arm(w);
 }
 
-/* ---- the pipe ---- */
+/* ---- reading requests from the pipe ---- */
 
 static void take_line(struct watchdog *w, const char *line, size_t len) {
     struct timer_request r = {0};

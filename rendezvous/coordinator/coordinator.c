@@ -1,6 +1,6 @@
 /* Implements coordinator.h: the phases, the messages of nodes with a seat, and
- * coordinator_reconcile(), which takes the step that is due after each event.
- * coordinator_internal.h lists what is in the other files. */
+ * coordinator_reconcile(), which after each event begins a round, ends a round or ends the job if
+ * the states of the nodes call for it. coordinator_internal.h lists what is in the other files. */
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
@@ -106,7 +106,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
     }
 }
 
-/* ---- coordinator_reconcile(): the step that is due ---- */
+/* ---- coordinator_reconcile() ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) return;

@@ -161,7 +161,7 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
     free(f.nodes);
 }
 
-/* ---- deciding when the round forms ---- */
+/* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];

@@ -15,7 +15,7 @@ struct elected_way {
     bool waits_for_leader; /* way_connect() was called while no leader was known */
 };
 
-/* ---- the election ---- */
+/* ---- events of the election ---- */
 
 static void follow(struct elected_way *e) {
     struct way *w = &e->remote.way;
@@ -80,7 +80,7 @@ const struct way_kind way_elected = {
     .description = "is elected", .connect = elected_connect, .send = remote_way_send,
     .flush = remote_way_flush, .hang_up = elected_hang_up, .close = elected_close};
 
-/* ---- opening ---- */
+/* ---- opening the way ---- */
 
 static void on_stream_closed(void *arg) { free(arg); }
 

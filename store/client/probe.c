@@ -150,7 +150,8 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
         int code = store_op_code(STORE_DIALECT_LEGACY, op);
-        /* no release of torch had operations with higher codes */
+        /* legacy opcodes above STORE_LEGACY_FIRST_MAX existed only in snapshots of torch, never in
+         * a release, so servers are assumed to lack these operations */
         return code >= 0 && code <= STORE_LEGACY_FIRST_MAX;
     }
     enum store_op q = store_question(op);

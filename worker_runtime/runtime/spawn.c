@@ -39,7 +39,7 @@ struct spawn {
     struct hosted_store store;
 };
 
-/* ---- the child ---- */
+/* ---- the child: run_child() ---- */
 
 static void set_number(const char *name, int n) {
     char text[16];
@@ -71,7 +71,7 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 
-/* ---- the parent ---- */
+/* ---- the parent: crunrt_spawn() ---- */
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();

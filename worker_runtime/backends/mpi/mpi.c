@@ -92,7 +92,7 @@ static int initialise(struct cr_error *err) {
                    "MPI_Init_thread with MPI_THREAD_SERIALIZED");
 }
 
-/* ---- opening and closing ---- */
+/* ---- opening and closing a group ---- */
 
 static int mpi_open(const struct backend_group *group, void **out, struct cr_error *err) {
     struct mpi_state *s = calloc(1, sizeof(*s));

@@ -100,7 +100,7 @@ void join_live(struct nccl_state *s);
 void nccl_abort(void *arg);
 void nccl_close(void *arg);
 
-/* ---- what the backend's table points to ---- */
+/* ---- functions in the backend's table ---- */
 
 int nccl_probe(const struct backend_group *group, struct cr_error *err);
 int nccl_open(const struct backend_group *group, void **out, struct cr_error *err);
