@@ -37,7 +37,7 @@ struct agent {
     struct rendezvous_round round;     /* the current round, or the last one */
     int rounds;                        /* how many rounds have begun so far */
     struct worker_process **processes; /* by local rank; NULL = not started, or ended */
-    struct nursery *nursery;           /* NULL until opened, like the parts below */
+    struct nursery *nursery; /* NULL until it is opened, as are the objects below */
     struct rendezvous *rendezvous;
     struct worker_channels *channels;
     struct log_dir logs;
@@ -50,7 +50,7 @@ struct agent {
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* how many parts are still being closed */
+    int open_parts; /* how many of the objects from nursery to watchdog are still being closed */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;

@@ -219,7 +219,7 @@ enum conf_kind {
 static const struct conf_key {
     const char *name;
     enum conf_kind kind;
-    size_t offset; /* in struct rendezvous_options */
+    size_t offset; /* offset of the field of struct rendezvous_options that gets the value */
 } conf_keys[] = {
     {"join_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, join_timeout_ms)},
     {"timeout", CONF_SECONDS, offsetof(struct rendezvous_options, join_timeout_ms)},

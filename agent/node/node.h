@@ -123,9 +123,9 @@ struct node_worker {
     enum part_state part;
     /* when the time limit of `state` ends; CR_FOREVER if the node does not enforce one itself */
     int64_t until_ms;
-    /* for how many ms it made no step in this round, when it hung; 0 = it did not hang */
+    /* if the worker hung in this round: for how many ms it had made no step; else 0 */
     int64_t hung_ms;
-    uint64_t hung_step; /* if hung_ms > 0: the last step that it made */
+    uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
 };
 
 /* The state of a node. Only node.c writes it. */
@@ -139,8 +139,9 @@ struct node {
     bool *starts; /* argument of the action `start`, by local rank */
 
     uint64_t round; /* number of the current round, or of the last one */
-    uint32_t first_rank;
-    bool processes_gone; /* since the last stop(), all processes but kept workers are gone */
+    uint32_t first_rank; /* rank of the worker with local rank 0 in that round */
+    /* node_processes_gone() was called after the last stop(): only kept workers are alive */
+    bool processes_gone;
     uint64_t dumps;      /* how many flight records were requested so far; also the last dump_id */
 
     struct {

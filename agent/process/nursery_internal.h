@@ -40,8 +40,9 @@ struct worker_process {
      * not end it. */
     bool exiting_before_signal;
     bool kept;              /* a kept worker: nursery_end() spares it */
-    struct worker_exit how; /* pid and signal_sent are set from the start, the rest at its death */
-    TAILQ_ENTRY(worker_process) entry; /* in nursery.living, then in nursery.dead */
+    /* while the worker lives, only pid and signal_sent are set; its death sets the other fields */
+    struct worker_exit how;
+    TAILQ_ENTRY(worker_process) entry; /* links in nursery.living, or after death nursery.dead */
 };
 TAILQ_HEAD(worker_list, worker_process);
 

@@ -26,7 +26,7 @@ struct verdict_worker {
     bool timer_expired; /* the watchdog killed it because a timer that it had set expired */
     /* crun killed it because it had made no step for this many ms; 0 = it did not */
     int64_t hung_ms;
-    uint64_t hung_step;          /* if hung_ms > 0: the last step that it made */
+    uint64_t hung_step;          /* the last step that the worker made; valid if hung_ms > 0 */
     uint64_t order;              /* its number in the kernel's order of deaths: 1, 2, 3 … */
     int64_t started_ns, died_ns; /* wall clock */
     struct error_record error;

@@ -171,7 +171,8 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
 
 enum store_reply store_question_reply(enum store_op question, int nth) {
     if (question != STORE_OP_BARRIER)
-        /* for LIST_KEYS the count of keys, which comes first */
+        /* QUEUE_LEN is answered by a number. LIST_KEYS is answered by the count of keys and the
+         * keys; the count is enough to know that the server has the operation. */
         return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
     return nth == 0 ? STORE_REPLY_BYTE : nth == 1 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
 }

@@ -56,11 +56,12 @@ struct store_connection {
     bool closing; /* the connection has left its space; it is only kept until its memory is freed */
     bool dismissed;   /* closing, and fd is still open: free_left() in close.c closes it */
     bool admin;
-    /* accepted beyond client_max: closed unless the client speaks the administration dialect */
+    /* the space had client_max clients when this connection was accepted, so the server closes it
+     * unless it speaks the administration dialect */
     bool spare;
     struct store_session session;
     struct store_parser parser;
-    /* in space->connections; once `closing` is set, in server->left */
+    /* links of space->connections, or of server->left once `closing` is set */
     LIST_ENTRY(store_connection) next;
     struct store_space *space;
     struct cr_buffer rx;       /* received bytes of a request that is not complete yet */
@@ -74,7 +75,7 @@ struct store_connection {
 
 struct store_space {
     uv_poll_t poll;
-    uv_timer_t resume; /* while `paused`: tries to accept again after RESUME_MS */
+    uv_timer_t resume; /* runs while `paused` is set; accepting is tried again after RESUME_MS */
     uv_idle_t waking;  /* runs while the ready list is not empty, to send to the sessions on it */
     STAILQ_ENTRY(store_space) clearing_next;
     bool clearing; /* the space is in server->cleared: it has cleared keys to free */
@@ -137,7 +138,7 @@ struct store_server {
 
     pthread_mutex_t lock;
     pthread_cond_t done;
-    /* under lock: calls from other threads that wait to be carried out */
+    /* calls from other threads that wait to be carried out; access it only with `lock` held */
     STAILQ_HEAD(, store_call) calls;
 };
 

@@ -8,10 +8,10 @@
 
 enum store_dialect {
     STORE_DIALECT_NONE,    /* not known before the first bytes have arrived */
-    STORE_DIALECT_MODERN,  /* of torch 2.1 and later: the first request is VALIDATE */
-    STORE_DIALECT_LEGACY,  /* of torch 1.9 to 2.0: no handshake, other opcodes */
-    STORE_DIALECT_ADMIN,   /* of 'crun-store stat': begins with STORE_ADMIN_MAGIC */
-    STORE_DIALECT_FOREIGN, /* begins with other bytes: a registered magic, or garbage */
+    STORE_DIALECT_MODERN,  /* spoken by torch 2.1 and later; the first request is VALIDATE */
+    STORE_DIALECT_LEGACY,  /* spoken by torch 1.9 to 2.0; has no handshake, and other opcodes */
+    STORE_DIALECT_ADMIN,   /* spoken by 'crun-store stat'; begins with STORE_ADMIN_MAGIC */
+    STORE_DIALECT_FOREIGN, /* the connection begins with other bytes: a registered magic, or none */
 };
 
 /* The table of operations. The columns are: name; text for messages; opcode in the modern and in

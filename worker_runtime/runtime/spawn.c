@@ -26,7 +26,7 @@
 struct child {
     pid_t pid;
     int pidfd;           /* -1: the child has ended */
-    int status;          /* from waitpid() */
+    int status;          /* exit status as waitpid() stores it; valid once pidfd is -1 */
     bool is_status_lost; /* true: other code in this process has collected the exit status */
 };
 
