@@ -34,8 +34,8 @@ struct agent {
     uv_timer_t timer; /* runs until node_deadline() */
     int64_t timer_ms; /* the deadline for which it is started; CR_FOREVER = it is stopped */
 
-    struct rendezvous_round round;     /* the current round, or the last one */
-    int rounds;                        /* how many rounds have begun so far */
+    struct rendezvous_round round;     /* the current round; after its end, the last round */
+    int rounds;                        /* how many rounds this agent has begun so far */
     struct worker_process **processes; /* by local rank; NULL = not started, or ended */
     struct nursery *nursery; /* NULL until it is opened, as are the objects below */
     struct rendezvous *rendezvous;
@@ -446,7 +446,8 @@ int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err
 void agent_signal(struct agent *a, int signum) {
     if (a->open_parts > 0) return; /* the relay may be gone, and nothing is waited for any more */
     if (a->node.group.state == GROUP_ENDED) {
-        log_relay_give_up(a->relay); /* only the console's output is still awaited */
+        /* only output that the console has not taken yet delays the end, so it is discarded */
+        log_relay_give_up(a->relay);
         return;
     }
     if (a->node.group.signals > 0) log_relay_give_up(a->relay);

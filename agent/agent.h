@@ -70,6 +70,6 @@ void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t
 /* Requests a flight record from each worker that uses the worker runtime. */
 void agent_dump(struct agent *agent, const char *why);
 
-void agent_free(struct agent *agent); /* call it after on_done */
+void agent_free(struct agent *agent); /* frees the agent; call it only after on_done has run */
 
 #endif

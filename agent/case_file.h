@@ -40,7 +40,8 @@ struct case_file {
  * -ENOMEM. */
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs);
-void case_file_done(struct case_file *c); /* also for a zeroed case file */
+/* frees what the case file owns; a zeroed case file is allowed, too */
+void case_file_done(struct case_file *c);
 
 /* Call the first function when a round begins, and the second one for each worker that is started
  * in it, which clears that worker's record. */

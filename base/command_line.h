@@ -75,7 +75,7 @@ struct cr_command_line {
     const char **value;            /* [option_count]: the option's text, "1" for a flag, or NULL */
     enum cr_option_source *source; /* [option_count]: where the option's value came from */
     int request;                   /* index of the is_request option that was given, or -1 */
-    bool dashes_seen;              /* "--" ended the options */
+    bool dashes_seen;              /* the word "--" was given, which ended the options */
     char **arguments;              /* words that are no options; NULL-terminated, inside argv */
     int argument_count;
 };

@@ -275,7 +275,8 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        *kind = KIND_EXECUTABLE; /* it may be executed, but not read */
+        /* the file may be executed but not read, so its kind cannot be found out */
+        *kind = KIND_EXECUTABLE;
         return 0;
     }
     ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);

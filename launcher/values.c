@@ -234,7 +234,7 @@ static const struct conf_key {
     {"keep_alive_max_attempt", CONF_COUNT,
      offsetof(struct rendezvous_options, keep_alive_max_attempt)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
-    {"store_type", CONF_ACCEPTED, 0}, /* only "tcp": see set_conf() */
+    {"store_type", CONF_ACCEPTED, 0}, /* set_conf() accepts only the value "tcp" */
     {"use_libuv", CONF_ACCEPTED, 0},
     {"rank", CONF_ACCEPTED, 0}, /* torchrun overwrites it by --node-rank */
     {"backend", CONF_TAKEN, 0},

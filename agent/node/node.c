@@ -148,7 +148,7 @@ static bool is_awaited(const struct node_worker *w) {
 
 /* Reports the node ready if no worker still has to make the agreed step. */
 static void report_if_ready(struct node *n) {
-    if (n->group.state != GROUP_RUNNING) return; /* the round is ending already */
+    if (n->group.state != GROUP_RUNNING) return; /* a round that is ending needs no report */
     if (!n->change.is_set || n->change.reported_ready) return;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         if (is_awaited(&n->workers[i])) return;

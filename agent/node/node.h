@@ -113,7 +113,7 @@ struct node_actions {
 };
 
 struct node_settings {
-    uint32_t workers; /* 1 or more */
+    uint32_t workers; /* how many workers the node has; at least 1 */
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     enum cr_log_level log_level; /* lines below this level are not formatted */
 };
@@ -136,9 +136,9 @@ struct node {
     struct worker_group group;
     struct node_worker *workers; /* by local rank */
     uint32_t worker_count;
-    bool *starts; /* argument of the action `start`, by local rank */
+    bool *starts; /* array that is passed to the action `start`, by local rank */
 
-    uint64_t round; /* number of the current round, or of the last one */
+    uint64_t round; /* number of the current round; between two rounds, of the last one */
     uint32_t first_rank; /* rank of the worker with local rank 0 in that round */
     /* node_processes_gone() was called after the last stop(): only kept workers are alive */
     bool processes_gone;
@@ -167,7 +167,7 @@ struct node {
 /* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */
 int node_init(struct node *n, const struct node_settings *settings,
               const struct node_actions *actions, void *arg);
-void node_done(struct node *n); /* also for a zeroed node */
+void node_done(struct node *n); /* frees what the node owns; a zeroed node is allowed, too */
 
 /* ---- events: the rendezvous ---- */
 

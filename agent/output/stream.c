@@ -73,7 +73,8 @@ static int on_line(void *arg, const char *line, size_t len) {
     size_t start = lines->len, prefix_len = strlen(s->prefix), whole_len = prefix_len + len + 1;
     int rc = cr_buffer_reserve(lines, whole_len);
     if (rc < 0) return rc;
-    (void) cr_buffer_append(lines, s->prefix, prefix_len); /* cannot fail: the memory is reserved */
+    /* cannot fail, because the memory was reserved above */
+    (void) cr_buffer_append(lines, s->prefix, prefix_len);
     (void) cr_buffer_append(lines, line, len);
     (void) cr_buffer_append(lines, "\n", 1);
     write_filtered(s, line, len, lines->data + start, whole_len);

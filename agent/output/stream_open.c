@@ -98,7 +98,7 @@ static int open_null(int *theirs) {
 }
 
 static int open_untouched(struct stream *s, int *theirs) {
-    /* its last bytes are kept for the failure report */
+    /* stderr passes through this process, which keeps its last bytes for the failure report */
     if (s->which == ERR) return open_through_us(s, theirs);
     return s->hidden ? open_null(theirs) : 0;
 }

@@ -204,7 +204,7 @@ static void on_grace_over(uv_timer_t *timer) {
 
 static void ask_to_end(struct worker_process *w, int signum) {
     worker_send(w, signum);
-    (void) kill(-w->how.pid, SIGCONT); /* a stopped process does not handle the signal */
+    (void) kill(-w->how.pid, SIGCONT); /* a stopped process handles the signal only after SIGCONT */
 }
 
 static void ask_all_to_end(struct nursery *n, int signum) {

@@ -51,7 +51,7 @@ TAILQ_HEAD(worker_list, worker_process);
 struct orphan {
     enum watched watched;
     pid_t pid;
-    int pidfd; /* or -1 */
+    int pidfd; /* pidfd of the process; -1 on a kernel without pidfds */
     int signal_sent;
     LIST_ENTRY(orphan) entry;
 };
@@ -116,7 +116,7 @@ struct nursery {
     bool warden_takes_over;
     uint64_t deaths_seen;
 
-    bool adopts; /* this process is a sub-reaper */
+    bool adopts; /* this process is a sub-reaper, so orphans become its children */
     char token[WARDEN_TOKEN_MAX];
     char *variable; /* "CRUN_NURSERY=…", for the workers' environments */
     struct cgroup cgroup;

@@ -52,7 +52,8 @@ static bool remains_undecided(struct nursery *n, pid_t pid) {
     struct undecided *u = find_undecided(n, pid, stat.start);
     if (u != NULL) return cr_monotonic_ms() < u->until_ms;
     u = malloc(sizeof *u);
-    if (u == NULL) return true; /* out of memory: the next check may succeed */
+    /* memory is short, so the child counts as undecided; it is checked again later */
+    if (u == NULL) return true;
     u->pid = pid;
     u->start = stat.start;
     u->until_ms = cr_monotonic_ms() + UNDECIDED_MS;
@@ -122,7 +123,9 @@ static void forget(struct nursery *n, struct orphan *o) {
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    (void) reap(o->pid); /* succeeds only if it is our child; else its parent reaps it */
+    /* waits for the orphan if it is our child; otherwise it fails, and the orphan's parent reaps
+     * it */
+    (void) reap(o->pid);
     forget(n, o);
 }
 

@@ -241,7 +241,7 @@ int warden_start(struct warden *w, const char *token, const struct cgroup *cgrou
     pid_t pid = fork();
     if (pid == 0) {
         (void) close(ends[1]);
-        warden_main(ends[0], token, *cgroup, roster); /* every signal is still blocked there */
+        warden_main(ends[0], token, *cgroup, roster); /* every signal stays blocked in the warden */
     }
     int rc = pid < 0 ? -errno : 0;
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);

@@ -98,7 +98,7 @@ struct batch {
     void *const *args;
     struct worker_process **out;
     size_t failed; /* index of the first worker that failed to start */
-    int rc;        /* its negative errno, or 0 if no start failed */
+    int rc;        /* negative errno of the first start that failed; 0 if none has failed */
     struct cr_error *err;
 };
 

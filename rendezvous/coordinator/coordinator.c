@@ -172,7 +172,8 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                           struct cr_error *err) {
-    if (c->phase == COORDINATOR_ENDED) return 0; /* the node has sent JOIN before it received END */
+    /* the node sent this message before it received END */
+    if (c->phase == COORDINATOR_ENDED) return 0;
     if (s->state != SEAT_STOPPING) {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));

@@ -22,8 +22,8 @@
 enum seat_change {
     CHANGE_NONE,  /* the node was not sent CHANGE */
     CHANGE_ASKED, /* CHANGE was sent, CHANGE_ANSWER has not come yet */
-    CHANGE_RUNS,  /* has answered; its workers run until the agreed step */
-    CHANGE_READY, /* its workers have made the agreed step, or count no steps */
+    CHANGE_RUNS,  /* the node has answered CHANGE; its workers run until the agreed step */
+    CHANGE_READY, /* the node's workers have made the agreed step, or count no steps */
     SEAT_CHANGE_COUNT
 };
 

@@ -36,7 +36,8 @@ static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
     if (tcp_stream_aim(e->remote.stream, host, port) < 0)
-        return; /* no memory: keep the old address until the next leader */
+        /* memory is short, so the address of the old leader stays until the next election */
+        return;
     follow(e);
 }
 

@@ -149,7 +149,8 @@ struct store_server {
 int store_space_attach(struct store_space *space);
 void store_space_clear_now(struct store_space *space);
 void store_space_close_now(struct store_space *space);
-void store_spaces_init(struct store_server *server);  /* call once the loop exists */
+/* initialises the handles that all spaces share; call it once the loop exists */
+void store_spaces_init(struct store_server *server);
 void store_spaces_close(struct store_server *server); /* closes all spaces and frees cleared keys */
 
 /* ---- listen.c ---- */
@@ -158,7 +159,8 @@ void store_spaces_close(struct store_server *server); /* closes all spaces and f
  * *bound_port to the port in use and `address` to the numeric address. */
 int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
                  struct cr_error *err);
-int store_listener_attach(struct store_space *space); /* starts to accept; 0 or a negative errno */
+/* starts to accept connections; returns 0 or a negative errno */
+int store_listener_attach(struct store_space *space);
 /* Call this when a descriptor has become free. If accepting was paused for want of descriptors, it
  * goes on. */
 void store_listener_resume(struct store_space *space);
@@ -172,7 +174,8 @@ void store_listener_turn_away(struct store_space *space);
  * a negative errno. */
 int store_clients_open(struct store_server *server);
 void store_clients_close(struct store_server *server);
-void store_clients_free(struct store_server *server); /* call once the loop has ended */
+/* frees what store_clients_open() has allocated; call it once the loop has ended */
+void store_clients_free(struct store_server *server);
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer);
 

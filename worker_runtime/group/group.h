@@ -30,7 +30,7 @@ struct crunrt_group {
     /* other ranks may be of another program, which does not use our keys in the store */
     bool is_foreign;
     bool compares_calls;     /* CRUNRT_DEBUG=1 is set: compare each call with the other ranks' */
-    struct cr_error broken;  /* why the group is broken; code 0: it is intact */
+    struct cr_error broken;  /* why the group is broken; code 0 if the group is intact */
 };
 
 /* ---- group_run.c: one call ---- */

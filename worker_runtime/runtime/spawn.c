@@ -25,7 +25,7 @@
 
 struct child {
     pid_t pid;
-    int pidfd;           /* -1: the child has ended */
+    int pidfd;           /* -1 once the child has ended */
     int status;          /* exit status as waitpid() stores it; valid once pidfd is -1 */
     bool is_status_lost; /* true: other code in this process has collected the exit status */
 };
@@ -67,7 +67,7 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) unsetenv(CHANNEL_VARIABLE);
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    /* so that a failure such as 256 does not become exit status 0 */
+    /* an exit status has 8 bits, so a failure such as 256 would become 0 */
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS_PER_ROOT 128 /* the same as in torch */
+#define RANKS_PER_ROOT 128 /* the value that torch uses, too */
 
 /* ---- nccl_probe() ---- */
 

@@ -36,7 +36,7 @@ struct call {
     const crunrt_op *op;
     ncclDataType_t type;
     ncclRedOp_t reduction;
-    size_t element; /* bytes */
+    size_t element; /* size of one element in bytes */
     cudaStream_t stream;
 };
 

@@ -285,7 +285,8 @@ void nccl_close(void *arg) {
         free(s);
         return;
     }
-    leave_live(s); /* so that a failure below does not abort the other communicators */
+    /* leaves the list first, so that an abort below does not abort the other communicators */
+    leave_live(s);
     if (s->comm != NULL) end_comm(s);
     if (s->is_wedged) return;
     if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);
