@@ -444,7 +444,7 @@ static const struct worker_channel_events channel_events = {
 int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) return; /* the relay may be gone, and nothing is waited for any more */
+    if (a->open_parts > 0) return; /* the agent is closing already, and the relay may be freed */
     if (a->node.group.state == GROUP_ENDED) {
         /* only output that the console has not taken yet delays the end, so it is discarded */
         log_relay_give_up(a->relay);

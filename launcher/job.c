@@ -77,7 +77,7 @@ __attribute__((format(printf, 2, 3))) static void warn(struct builder *b, const 
     va_end(ap);
 }
 
-/* ---- options of torchrun that crun cannot offer: an error, never ignored ---- */
+/* ---- refusing options of torchrun that crun does not have ---- */
 
 static int refuse(struct builder *b, enum option_id id, const char *why) {
     return name_option(b, id, cr_fail(b->err, -ENOTSUP, "'%.100s' %s", text_of(b, id), why));

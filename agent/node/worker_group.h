@@ -34,15 +34,15 @@
 
 #define GROUP_EVENTS(X)                                                                            \
     X(ROUND)        /* a round began: `count` workers have to run */                               \
-    X(START_FAILED) /* only `count` workers could be started */                                    \
+    X(START_FAILED) /* some workers could not be started, only `count` were */                     \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
     X(EXIT_BAD)     /* a worker ended in another way; see after_our_signal */                      \
     X(EXIT_READY)   /* a worker ended with status 0, because a change asked it to stop */          \
     X(PARKED)       /* a worker waits in its process for the next round */                         \
-    X(UNPARKED)     /* a parked worker is now stopped like the others */                           \
+    X(UNPARKED)     /* a parked worker is being stopped, as this node does not go on */            \
     X(PARKED_GONE)  /* a parked worker ended by itself */                                          \
     X(BROKEN)       /* a worker gave up its round, although none had failed */                     \
-    X(EMPTY)        /* all processes are gone but parked workers */                                \
+    X(EMPTY)        /* no process of the round is left, except parked workers */                   \
     X(STOP)         /* the rendezvous ended the round; `ms` = longest grace */                     \
     X(END_OK)       /* the rendezvous reports that the job succeeded */                            \
     X(END_FAILED)   /* the rendezvous reports that the job failed and the budget is spent */       \
@@ -90,7 +90,7 @@ struct group_actions {
     bool leave;            /* leave the rendezvous */
     int stop_signal;       /* signal with which to stop the workers; 0 = do not stop them */
     int64_t stop_grace_ms; /* time from stop_signal to SIGKILL, in ms */
-    bool join;             /* ask the rendezvous for the next round */
+    bool join;             /* request a place in the next round from the rendezvous */
     bool start;  /* start the round's workers; if that fails, pass the event START_FAILED */
     bool finish; /* the last action; `ending` is the result */
 };

@@ -37,7 +37,7 @@ bool store_handshake_accepts(enum store_handshake how, uint32_t nonce, int64_t a
     return how == STORE_SHAKE_PING ? answer == nonce : answer >= 0;
 }
 
-/* ---- trying ---- */
+/* ---- choosing the next handshake ---- */
 
 struct store_probe store_probe_new(enum store_protocol protocol) {
     return (struct store_probe){
@@ -118,7 +118,7 @@ int64_t store_address_time_ms(int64_t time_left_ms, size_t addresses_left) {
     return time_left_ms / (int64_t) addresses_left;
 }
 
-/* ---- failing ---- */
+/* ---- error texts ---- */
 
 const char *store_handshake_reason(int code) {
     if (code == -ECONNRESET) return "the server closed the connection in the handshake";
