@@ -1,6 +1,6 @@
 /* The decisions of one node: see node.h. From top to bottom: the two functions that write a
- * worker's state, changes with notice, stopping and keeping workers, starting a round, feed(), which
- * passes an event to the worker group, and the events. */
+ * worker's state, changes with notice, stopping and keeping workers, starting a round, feed()
+ * (passes an event to the worker group), and the events. */
 #include "agent/node/node.h"
 
 #include "base/assert.h"

@@ -98,7 +98,7 @@
     F(i64, left_ms) F(text, why)
 #define RDZV_CHANGE_AT_FIELDS(F) /* names the agreed step of a change; CHANGE_READY answers it */ \
     F(u64, id) F(u64, step) F(i64, left_ms)
-#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* the node shall send NOTICE */
+#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* requests NOTICE */
 #define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the node's workers shall write flight records */
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
@@ -115,7 +115,7 @@
 #define RDZV_STATUS_NODE_FIELDS(F) \
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
-    /* silent_ms: ms since the node's last message; -1 = the node is in this process */ \
+    /* silent_ms: ms since its last message; -1 = the node is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F)   F(u32, nodes) /* how many nodes the order was sent to */
