@@ -70,7 +70,7 @@ enum part_state {
         PART_STATE_COUNT
 };
 
-/* The actions that the node asks for. Strings and packets are valid during the call only. No action
+/* The actions that the node requests. Strings and packets are valid during the call only. No action
  * may call back into the node. `worker` is a local rank. */
 struct node_actions {
     /* Starts each worker i for which starts[i] is true, and sets starts[i] to false for each that
