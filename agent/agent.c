@@ -34,10 +34,10 @@ struct agent {
     uv_timer_t timer; /* runs until node_deadline() */
     int64_t timer_ms; /* the deadline for which it is started; CR_FOREVER = it is stopped */
 
-    struct rendezvous_round round;     /* the current round, or the last one */
-    int rounds;                        /* how many rounds have begun so far */
+    struct rendezvous_round round;     /* the current round; after its end, the last round */
+    int rounds;                        /* how many rounds this agent has begun so far */
     struct worker_process **processes; /* by local rank; NULL = not started, or ended */
-    struct nursery *nursery;           /* NULL until opened, like the parts below */
+    struct nursery *nursery; /* NULL until it is opened, as are the objects below */
     struct rendezvous *rendezvous;
     struct worker_channels *channels;
     struct log_dir logs;
@@ -50,7 +50,7 @@ struct agent {
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* how many parts are still being closed */
+    int open_parts; /* how many of the objects from nursery to watchdog are still being closed */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -99,7 +99,7 @@ static void on_timer(uv_timer_t *timer) {
     arm_timer(a);
 }
 
-/* ---- the end ---- */
+/* ---- closing the agent's parts after the job's end ---- */
 
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
@@ -132,7 +132,7 @@ static void close_parts(struct agent *a) {
  * it. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
-/* ---- what the node asks for: processes ---- */
+/* ---- the node's actions on processes ---- */
 
 static struct attempt attempt_of(struct agent *a) {
     return (struct attempt){.job = a->job, .round = &a->round, .logs = &a->logs,
@@ -180,7 +180,7 @@ static bool do_is_dead(void *arg, uint32_t worker) {
     return worker_is_dead(a->processes[worker]);
 }
 
-/* ---- what the node asks for: channels ---- */
+/* ---- the node's actions on channels ---- */
 
 static int do_send_packet(void *arg, uint32_t worker, const struct channel_packet *packet) {
     struct agent *a = arg;
@@ -197,7 +197,7 @@ static void do_read_page(void *arg, uint32_t worker, struct worker_progress *out
     worker_channels_read_page(a->channels, worker, out);
 }
 
-/* ---- what the node asks for: the rendezvous ---- */
+/* ---- the node's calls of the rendezvous ---- */
 
 static void do_join(void *arg) {
     struct agent *a = arg;
@@ -240,7 +240,7 @@ static void do_change_ready(void *arg, uint64_t id) {
     rendezvous_change_ready(a->rendezvous, id);
 }
 
-/* ---- what the node asks for: the result ---- */
+/* ---- the node's actions finish and log ---- */
 
 static const enum agent_outcome outcomes[] = {
     [GROUP_GOES_ON] = AGENT_ERROR,   [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
@@ -308,7 +308,7 @@ static const struct node_actions node_actions = {
     .log = do_log,
 };
 
-/* ---- what happens: processes ---- */
+/* ---- events of processes, passed to the node ---- */
 
 static void on_exit_of(void *arg, struct worker_process *process, const struct worker_exit *how) {
     struct agent *a = arg;
@@ -343,7 +343,7 @@ static void on_timer_expired(void *arg, pid_t pid) {
     }
 }
 
-/* ---- what happens: the rendezvous ---- */
+/* ---- events of the rendezvous, passed to the node ---- */
 
 /* Logs a warning that the round is a restart, with this node's first failure if there is one.
  * Without a failure here, the workers of this node are victims of a failure on another node, so the
@@ -408,7 +408,7 @@ static const struct rendezvous_events rendezvous_events = {
     .on_notice = on_notice,       .on_dump = on_dump,
 };
 
-/* ---- what happens: the workers' channels ---- */
+/* ---- events of the workers' channels, passed to the node ---- */
 
 static void on_ready(void *arg, uint32_t local_rank, uint64_t change_id) {
     struct agent *a = arg;
@@ -444,9 +444,10 @@ static const struct worker_channel_events channel_events = {
 int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) return; /* the relay may be gone, and nothing is waited for any more */
+    if (a->open_parts > 0) return; /* the agent is closing already, and the relay may be freed */
     if (a->node.group.state == GROUP_ENDED) {
-        log_relay_give_up(a->relay); /* only the console's output is still awaited */
+        /* only output that the console has not taken yet delays the end, so it is discarded */
+        log_relay_give_up(a->relay);
         return;
     }
     if (a->node.group.signals > 0) log_relay_give_up(a->relay);

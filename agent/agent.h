@@ -26,10 +26,11 @@ enum agent_outcome {
 
 struct agent_result {
     enum agent_outcome outcome;
-    int signal;            /* for AGENT_SIGNALED: the signal that ended the job */
+    int signal;            /* the signal that ended the job, if outcome is AGENT_SIGNALED */
     int workers_started;   /* 1 if a worker was started at least once */
-    struct cr_error error; /* for AGENT_ERROR and AGENT_LEFT: the reason */
-    /* for AGENT_FAILED: text for stderr, ends in a newline; valid until agent_free() */
+    struct cr_error error; /* the reason, if outcome is AGENT_ERROR or AGENT_LEFT */
+    /* the failure report for stderr, if outcome is AGENT_FAILED; it ends in a newline and is valid
+     * until agent_free() */
     const char *report;
 };
 
@@ -69,6 +70,6 @@ void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t
 /* Requests a flight record from each worker that uses the worker runtime. */
 void agent_dump(struct agent *agent, const char *why);
 
-void agent_free(struct agent *agent); /* call it after on_done */
+void agent_free(struct agent *agent); /* frees the agent; call it only after on_done has run */
 
 #endif

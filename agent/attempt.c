@@ -14,7 +14,7 @@ static uint32_t worker_count(const struct attempt *a) {
     return a->job->rendezvous.local_world_size;
 }
 
-/* ---- workers that are started ---- */
+/* ---- starting workers ---- */
 
 /* The arguments of worker_spawn_all(), and the memory that they point to until all workers are
  * started. */
@@ -117,7 +117,7 @@ static int launch_workers(const struct attempt *a, const bool *starts, uint32_t 
     return rc;
 }
 
-/* ---- all ---- */
+/* ---- attempt_start() ---- */
 
 /* Begins the attempt's log folder. If all workers are started, the whole folder is emptied;
  * otherwise the files of parked workers stay. */
@@ -151,7 +151,7 @@ int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err) {
     return rc;
 }
 
-/* ---- parked workers ---- */
+/* ---- attempt_hand_over() ---- */
 
 static void write_place(const struct attempt *a, uint32_t local_rank, struct channel_packet *p) {
     const struct rendezvous_round *r = a->round;

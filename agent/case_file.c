@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- noting facts ---- */
+/* ---- recording rounds, starts and ends of workers ---- */
 
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs) {
@@ -47,7 +47,7 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
                     c->first_rank + local_rank, local_rank, c->host);
 }
 
-/* ---- gathering evidence ---- */
+/* ---- gathering the evidence for a verdict ---- */
 
 /* The memory that one struct verdict_worker points to. */
 struct evidence {
@@ -142,7 +142,7 @@ static const struct verdict_worker *first_failure(const struct gathered *g) {
     return &g->workers[verdict_first(g->workers, g->verdict.count)];
 }
 
-/* ---- writing ---- */
+/* ---- writing the report ---- */
 
 /* Copies the error record of the worker that failed first to our own error file, if our parent has
  * given us the path of one. */

@@ -16,10 +16,12 @@ struct case_worker {
     bool has_ended;
     struct worker_exit how; /* set if has_ended */
     uint32_t attempt;       /* the attempt that started its process, which names its log folder */
-    int64_t started_ns;     /* wall clock: when it was started, or got its ranks in a new round */
-    bool timer_expired;     /* its own timer expired (watchdog.h), so it was sent a signal */
-    int64_t hung_ms;    /* it was killed because it made no step for so many ms; 0 = it was not */
-    uint64_t hung_step; /* if hung_ms > 0: the last step that it made */
+    /* when the worker was started, or got its ranks in a later round; wall clock, ns since 1970 */
+    int64_t started_ns;
+    bool timer_expired; /* a timer that the worker had set expired (watchdog.h), which ended it */
+    /* if the worker was killed as hung: for how many ms it had made no step; else 0 */
+    int64_t hung_ms;
+    uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
 };
 
 struct case_file {
@@ -28,7 +30,7 @@ struct case_file {
     const struct log_dir *logs;
     struct log_relay *relay;
     struct case_worker *workers; /* by local rank */
-    uint32_t first_rank, restarts; /* of the current round */
+    uint32_t first_rank, restarts; /* copied from the current round's struct rendezvous_round */
     uint64_t oom_kills;            /* the memory cgroup's count of kills when the round began */
     /* why the round ended, if a worker gave it up although none had failed; else "" */
     char broken[512];
@@ -38,7 +40,8 @@ struct case_file {
  * -ENOMEM. */
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs);
-void case_file_done(struct case_file *c); /* also for a zeroed case file */
+/* frees what the case file owns; a zeroed case file is allowed, too */
+void case_file_done(struct case_file *c);
 
 /* Call the first function when a round begins, and the second one for each worker that is started
  * in it, which clears that worker's record. */

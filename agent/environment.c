@@ -47,7 +47,7 @@ static const char *const shared_names[] = {
 #undef V
 };
 
-/* ---- the launcher's environment ---- */
+/* ---- reading the launcher's environment ---- */
 
 static int is_named(const char *entry, const char *name) {
     size_t len = strlen(name);

@@ -32,7 +32,7 @@ struct channel {
     struct worker_channels *owner;
     uv_poll_t poll;
     int fd;
-    uint32_t local_rank; /* NO_RANK = it has not sent HELLO yet */
+    uint32_t local_rank; /* NO_RANK until the worker has sent HELLO */
     int pidfd;           /* the worker's process, for the dump signal; -1 = none */
     int dump_signal;
     struct channel_page *page; /* NULL until HELLO has come */
@@ -67,7 +67,7 @@ struct worker_channels {
     void (*on_close)(void *arg);
 };
 
-/* ---- one connection ---- */
+/* ---- closing a channel and sending packets ---- */
 
 static void free_if_closed(struct worker_channels *l) {
     if (l->open_handles > 0) return;
@@ -134,7 +134,7 @@ static void refuse(struct channel *k, const char *why) {
     cut_off(k);
 }
 
-/* ---- the limit from step to step ---- */
+/* ---- the step timeout ---- */
 
 static int64_t limit_of(const struct channel *k) {
     int64_t own = atomic_load(&k->page->limit_ms);
@@ -146,7 +146,8 @@ static int64_t limit_of(const struct channel *k) {
 static int64_t due_ns(const struct channel *k) {
     int64_t limit = limit_of(k), last = atomic_load(&k->page->stepped_ns), now = cr_monotonic_ns();
     if (limit <= 0 || k->limit_since_ns == INT64_MAX) return INT64_MAX;
-    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX; /* the worker is saving */
+    /* the worker has stopped for a change and is saving, so no step is due */
+    if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX;
     if (last < k->limit_since_ns || last > now) last = k->limit_since_ns;
     return last + limit * CR_NS_PER_MS;
 }
@@ -183,7 +184,7 @@ static void on_limit(uv_timer_t *timer) {
     arm_limit(l);
 }
 
-/* ---- packets ---- */
+/* ---- received packets ---- */
 
 static struct slot *slot_of_token(struct worker_channels *l, const char *token) {
     for (uint32_t i = 0; i < l->slot_count; i++) {
@@ -232,7 +233,7 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
         refuse(k, "its token belongs to no living worker");
         return;
     }
-    /* a channel from before an exec of the process */
+    /* the process has executed another program, which connects again; the old channel is useless */
     if (slot->channel != NULL) cut_off(slot->channel);
     int page_fd = make_page(&k->page);
     LIST_REMOVE(k, of_strangers);
@@ -292,7 +293,7 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     }
 }
 
-/* ---- accepting ---- */
+/* ---- listening and accepting ---- */
 
 static void on_connection(uv_poll_t *poll, int status, int events) {
     struct worker_channels *l = poll->data;

@@ -21,7 +21,7 @@ struct parser {
     struct cr_error *err;
 };
 
-/* ---- names ---- */
+/* ---- finding options and commands by name ---- */
 
 const char *cr_option_variable(const struct cr_command *command, int option,
                                char out[CR_OPTION_LABEL_MAX]) {
@@ -144,7 +144,7 @@ static int find_letter(const struct cr_command *command, char letter) {
     return -1;
 }
 
-/* ---- options ---- */
+/* ---- reading one option ---- */
 
 /* Returns whether argparse would take this word for an option, so that it cannot be the value of
  * the option before it. A lone "-", a negative number and a word with a blank can be values. */
@@ -203,7 +203,7 @@ static bool is_option(const struct cr_command *command, const char *word) {
     return word[2] == '\0' && find_letter(command, word[1]) >= 0;
 }
 
-/* ---- the words, one after the other ---- */
+/* ---- reading all words of the command line ---- */
 
 /* Appends an argument to line->arguments. That array is the front of argv itself: the words there
  * have been parsed already, so they may be overwritten. */

@@ -25,11 +25,11 @@
 struct cr_option {
     const char *name;          /* long name without "--", with dashes: "log-dir" */
     char letter;               /* letter of the short form, or 0 if there is no short form */
-    bool has_variable;         /* PREFIX_LOG_DIR in the environment replaces the default */
-    bool is_request;           /* as --help: parsing stops here; the program prints a text */
+    bool has_variable;         /* an environment variable such as PET_LOG_DIR sets the default */
+    bool is_request;           /* an option such as --help: parsing ends at it without an error */
     bool is_hidden;            /* not shown by --help, not matched by a prefix, not proposed */
     unsigned group;            /* index of its --help section in the command's `groups` */
-    const char *value_name;    /* placeholder in --help, "SECONDS"; NULL: a flag without value */
+    const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
     const char *default_value; /* value if none is given; --help shows it unless NULL or "" */
     const char *words;         /* values that completion offers, separated by blanks; or NULL */
     const char *help;          /* a sentence that begins in lower case and has no full stop */
@@ -52,13 +52,13 @@ struct cr_command {
 
     const struct cr_option *options;
     size_t option_count;
-    const char *const *groups; /* titles of --help's sections; NULL: one section without title */
+    const char *const *groups; /* titles of --help's sections; if NULL, one without a title */
     size_t group_count;
 
     int min_arguments, max_arguments;
     int options_end_after;       /* words after this many arguments are no options; 0: no limit */
     bool has_short_options;      /* "-5" is an unknown option; if false, it is an argument */
-    const char *variable_prefix; /* prefix of its environment variables, "PET_"; NULL: has none */
+    const char *variable_prefix; /* prefix of its environment variables, "PET_"; NULL = no prefix */
     const char *unknown_option;  /* first words of the error about an unknown option, or NULL */
     const char *unknown_advice;  /* last words of it if no option has a similar name; or NULL */
 
@@ -75,7 +75,7 @@ struct cr_command_line {
     const char **value;            /* [option_count]: the option's text, "1" for a flag, or NULL */
     enum cr_option_source *source; /* [option_count]: where the option's value came from */
     int request;                   /* index of the is_request option that was given, or -1 */
-    bool dashes_seen;              /* "--" ended the options */
+    bool dashes_seen;              /* the word "--" was given, which ended the options */
     char **arguments;              /* words that are no options; NULL-terminated, inside argv */
     int argument_count;
 };

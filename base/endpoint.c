@@ -62,7 +62,7 @@ static int fail_port(const char *text, struct part host, struct cr_error *err) {
                    text, has_colon ? "; IPv6 stands in brackets: [ADDRESS]:PORT" : "");
 }
 
-/* ---- both ---- */
+/* ---- cr_endpoint_parse(): host and port ---- */
 
 static struct part trim(const char *text) {
     struct part p = {text, strlen(text)};

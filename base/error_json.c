@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- text ---- */
+/* ---- writing JSON to a buffer ---- */
 
 /* Appends the character of `len` bytes at `p`, escaped as JSON requires. If `len` is 0, the byte at
  * `p` is not valid UTF-8, and U+FFFD is appended instead. */
@@ -48,7 +48,7 @@ int cr_error_json_append(struct cr_buffer *out, const char *message, const char 
     return rc;
 }
 
-/* ---- the file ---- */
+/* ---- writing the file ---- */
 
 static int write_all(int fd, const char *data, size_t len) {
     while (len > 0) {

@@ -71,7 +71,8 @@ static void write_all(const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, data, len);
         if (n < 0 && errno == EAGAIN) (void) poll_stderr(-1);
-        else if (n < 0 && errno != EINTR) return; /* cannot be reported: stderr itself fails */
+        /* stderr fails, so the error cannot be reported */
+        else if (n < 0 && errno != EINTR) return;
         if (n <= 0) continue;
         data += n;
         len -= (size_t) n;
@@ -174,7 +175,7 @@ void cr_log_text(const char *text, size_t len) {
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 
-/* ---- a line ---- */
+/* ---- cr_log(): formatting and writing a line ---- */
 
 void cr_log(enum cr_log_level level, const char *fmt, ...) {
     if (!cr_log_enabled(level) || level >= CR_LOG_OFF) return;

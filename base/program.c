@@ -47,7 +47,7 @@ static int flush_stdout(const struct cr_program *program, int status) {
     return CR_EXIT_FAILED;
 }
 
-/* ---- texts ---- */
+/* ---- printing help, manual and completion ---- */
 
 static int print_text(const char *name, int rc, struct cr_buffer *b) {
     if (rc < 0) {

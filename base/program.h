@@ -36,7 +36,7 @@ int cr_program_write_man(const struct cr_program *program, struct cr_buffer *b);
 /* Appends the completion script for bash. */
 int cr_program_write_completion(const struct cr_program *program, struct cr_buffer *b);
 
-/* ---- the main of a program with commands ---- */
+/* ---- cr_program_main() and its error messages ---- */
 
 /* Executes the command that argv[1] names and returns the exit status. Besides the commands,
  * argv[1] may be --help, -h, help, --version, --print-completion bash, or --print-manual (which

@@ -43,7 +43,7 @@
 enum channel_type {
     /* worker to agent */
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
-    CHANNEL_READY = 2,  /* for change `id`: the worker has saved, its process may be stopped */
+    CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits for ROUND in this process */
     /* flight record `id` was written to the path in `text`; sent from a signal handler */
     CHANNEL_DUMPED = 4,
@@ -54,7 +54,7 @@ enum channel_type {
     CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; uses `stop_at` */
     CHANNEL_OVER = 68,    /* the round is over without notice; `text` has the reason */
     CHANNEL_ROUND = 69, /* answers REJOIN with the worker's ranks in the next round; uses `place` */
-    /* the agent closes the connection after this packet; `text` has the reason */
+    /* the agent refuses the worker and closes the connection; `text` has the reason */
     CHANNEL_REFUSED = 70,
 };
 
@@ -66,7 +66,7 @@ enum channel_change_kind {
 };
 
 struct channel_packet {
-    uint32_t type;     /* enum channel_type */
+    uint32_t type;     /* the kind of packet, an enum channel_type */
     uint32_t reserved; /* 0 */
     uint64_t id;
     union {
@@ -80,7 +80,7 @@ struct channel_packet {
             uint32_t version;
         } welcome;
         struct {
-            uint32_t kind;   /* enum channel_change_kind */
+            uint32_t kind;   /* why the change comes, an enum channel_change_kind */
             int64_t left_ms; /* ms until the workers are stopped, whether ready or not */
         } change;
         struct {
@@ -101,22 +101,27 @@ struct channel_packet {
 
 /* When a worker can be stopped for a change. */
 enum channel_answer {
-    CHANNEL_AFTER_STEP = 0, /* it can be stopped after the agreed step */
-    CHANNEL_NOW = 1,        /* it can be stopped at any time */
-    CHANNEL_NEEDS = 2,      /* it can be stopped `needs_ms` after the agreed step */
+    CHANNEL_AFTER_STEP = 0, /* the worker can be stopped after the agreed step */
+    CHANNEL_NOW = 1,        /* the worker can be stopped at any time */
+    CHANNEL_NEEDS = 2,      /* the worker can be stopped `needs_ms` after the agreed step */
 };
 
 /* The page. Each side writes only its own half. It checks what it reads from the other half like
  * bytes from a network, because the other process may write any value there. */
 struct channel_page {
     /* the worker's half */
-    _Atomic uint64_t step; /* steps made in this round; 0 = it takes no part in changes (yet) */
+    /* how many steps the worker has made in this round; while it is 0, the agent does not freeze
+     * the worker when a change is announced */
+    _Atomic uint64_t step;
     _Atomic int64_t stepped_ns; /* monotonic time of the last step */
-    /* longest time from step to step, after which the worker counts as hung; 0 = the job's limit */
+    /* the step timeout that the worker has set for itself; 0 = use the job's, --step-timeout */
     _Atomic int64_t limit_ms;
-    _Atomic int64_t needs_ms;   /* time that it needs after the agreed step, for CHANNEL_NEEDS */
-    _Atomic uint32_t answer;    /* enum channel_answer */
-    _Atomic uint32_t can_rejoin;  /* 1: it can go on in its process after the round has ended */
+    /* time that the worker needs after the agreed step, in ms; used if answer is CHANNEL_NEEDS */
+    _Atomic int64_t needs_ms;
+    /* when the worker can be stopped for a change, an enum channel_answer */
+    _Atomic uint32_t answer;
+    /* 1 if the worker can go on in its process after the round has ended */
+    _Atomic uint32_t can_rejoin;
     _Atomic uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
     /* the agent's half */
     _Atomic uint32_t bell;    /* incremented after each packet that the agent sends */

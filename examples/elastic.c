@@ -23,7 +23,7 @@
 struct job {
     crunrt *rt;
     crunrt_group *world;
-    int64_t step, last; /* number of steps made; number of steps to make in all */
+    int64_t step, last; /* steps made so far; step after which the training ends */
     double model[SIZE];
     int pace_ms, kill_rank, start_anew;
     int64_t kill_step;

@@ -78,7 +78,7 @@ static const struct job_world real_world = {
     .random = draw_random,
 };
 
-/* ---- ending ---- */
+/* ---- ending with the job's result ---- */
 
 /* Reports a failure of crun on stderr and, if a launcher runs crun as its worker, in the error file
  * that this launcher reads. Returns `status`. */
@@ -131,7 +131,7 @@ static int conclude(struct agent_result *result) {
     return EXIT_FAILED;
 }
 
-/* ---- running ---- */
+/* ---- running the job ---- */
 
 static void on_signal(uv_signal_t *handle, int signum) {
     struct launcher *l = handle->data;

@@ -32,7 +32,7 @@ struct job_block {
     char bytes[];
 };
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
 static const char *text_of(const struct builder *b, enum option_id id) {
     return b->options->value[id];
@@ -77,7 +77,7 @@ __attribute__((format(printf, 2, 3))) static void warn(struct builder *b, const 
     va_end(ap);
 }
 
-/* ---- options of torchrun that crun cannot offer: an error, never ignored ---- */
+/* ---- refusing options of torchrun that crun does not have ---- */
 
 static int refuse(struct builder *b, enum option_id id, const char *why) {
     return name_option(b, id, cr_fail(b->err, -ENOTSUP, "'%.100s' %s", text_of(b, id), why));
@@ -96,16 +96,20 @@ static int refuse_unavailable(struct builder *b) {
 
 enum grammar { COUNT, SECONDS, SECONDS_OR_ZERO, WORD };
 
-/* The field of struct job that receives a value. NOWHERE: the value is only checked. For a word,
- * the steps below compare the option's text themselves. */
+/* INTO_JOB(field) is the offset of the field of struct job that receives an option's value. NOWHERE
+ * means that read_simple_value() only checks the value and does not store it: either crun does not
+ * use it, or the function that needs the option reads its text itself. */
 #define INTO_JOB(field) offsetof(struct job, field)
 #define NOWHERE         SIZE_MAX
 
 static const struct simple_value {
     enum option_id id;
     enum grammar grammar;
-    size_t offset;    /* of the field: uint32_t for COUNT, int64_t milliseconds for SECONDS… */
-    const char *text; /* for WORD the words, separated by blanks; for COUNT its name in errors */
+    /* INTO_JOB() or NOWHERE; the field is a uint32_t for COUNT, an int64_t in ms for SECONDS… */
+    size_t offset;
+    /* WORD: the words that the option accepts, separated by blanks. COUNT: what error texts call
+     * the value. */
+    const char *text;
 } simple_values[] = {
     {OPTION_MAX_RESTARTS, COUNT, INTO_JOB(agent.max_restarts), "a number of restarts"},
     {OPTION_MONITOR_INTERVAL, SECONDS, NOWHERE, NULL},
@@ -542,7 +546,7 @@ static int build_ending(struct builder *b) {
     return rc < 0 ? rc : build_signals(b);
 }
 
-/* ---- the whole job ---- */
+/* ---- job_build() and job_done() ---- */
 
 static const struct rendezvous_options rendezvous_defaults = {
     .min_nodes = 1,

@@ -49,7 +49,7 @@ static int by_size(const void *a, const void *b) {
     return by_lowest(a, b);
 }
 
-/* ---- the modes ---- */
+/* ---- one function for each mode ---- */
 
 static void bind_node(const struct numa_topology *t, uint32_t node, struct cr_cpu_mask *out) {
     for (uint32_t i = 0; i < t->cpu_count; i++) {
@@ -87,7 +87,7 @@ static void bind_core_complex(const struct numa_topology *t, uint32_t node, uint
     add_group(t, node, cache_of, caches[position % n].lowest, out);
 }
 
-/* ---- choosing by mode ---- */
+/* ---- numa_binding() ---- */
 
 unsigned numa_mode_reads(enum numa_mode mode) {
     switch (mode) {

@@ -40,7 +40,7 @@ static int fail_file(struct cr_error *err, int code, const char *path) {
                    code == -EINVAL ? "it holds something else than was expected" : strerror(-code));
 }
 
-/* ---- one CPU ---- */
+/* ---- reading the place of one CPU ---- */
 
 static int first_of_list(const char *text, uint32_t *out) {
     struct cr_cpu_mask list;
@@ -92,7 +92,7 @@ static int read_cache(const char *sys, struct numa_cpu *c, struct cr_error *err)
     return 0;
 }
 
-/* ---- all CPUs ---- */
+/* ---- reading all CPUs and NUMA nodes ---- */
 
 struct source {
     const char *sys;                   /* "/sys", or another folder in tests */

@@ -24,7 +24,7 @@ struct numa_cpu {
 struct numa_topology {
     struct numa_cpu *cpus; /* sorted by CPU number */
     uint32_t cpu_count;
-    int32_t only_node; /* if only one node has CPUs, the number of this node; else -1 */
+    int32_t only_node; /* the NUMA node that has all the CPUs; -1 = several nodes have CPUs */
 };
 
 /* Reads the topology of the CPUs in `allowed` from <sys>/devices/system; <sys> is "/sys" except in

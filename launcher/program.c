@@ -39,7 +39,7 @@ static const char run_path_bootstrap[] =
 
 enum program_kind { KIND_EXECUTABLE, KIND_PYTHON, KIND_ABSENT };
 
-/* ---- PATH ---- */
+/* ---- finding an executable in PATH ---- */
 
 static int is_executable_file(const char *path) {
     struct stat st;
@@ -120,7 +120,7 @@ static char *find_python(const struct program_request *r, struct cr_error *err) 
     return file;
 }
 
-/* ---- what kind of file is it? ---- */
+/* ---- classifying the file of the program ---- */
 
 static int ends_with(const char *text, const char *suffix) {
     size_t n = strlen(text), m = strlen(suffix);
@@ -275,7 +275,8 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        *kind = KIND_EXECUTABLE; /* it may be executed, but not read */
+        /* the file may be executed but not read, so its kind cannot be found out */
+        *kind = KIND_EXECUTABLE;
         return 0;
     }
     ssize_t len = fd < 0 ? -1 : read(fd, head, HEAD_MAX);

@@ -32,7 +32,7 @@ struct program_request {
 
 struct program {
     char **argv;       /* NULL-terminated; freed by program_done() */
-    const char *title; /* for reports: the pointer `program` of the request */
+    const char *title; /* name of the program in failure reports: request->program, not a copy */
 };
 
 /* Fills in *out. Returns 0; or a negative errno such as -ENOENT, -EACCES, -EISDIR, -EINVAL or

@@ -14,7 +14,7 @@
 #define SECONDS_MAX 3.15e9 /* a century; sums of such times in milliseconds cannot overflow */
 #define RANK_MAX    1000000
 
-/* ---- pieces ---- */
+/* ---- splitting a list, and reading digits ---- */
 
 /* Sets *item and *len to the next item of a comma-separated list, without the blanks around it, and
  * moves *at behind it. Returns 1, or 0 at the end of the list. */
@@ -219,7 +219,7 @@ enum conf_kind {
 static const struct conf_key {
     const char *name;
     enum conf_kind kind;
-    size_t offset; /* in struct rendezvous_options */
+    size_t offset; /* offset of the field of struct rendezvous_options that gets the value */
 } conf_keys[] = {
     {"join_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, join_timeout_ms)},
     {"timeout", CONF_SECONDS, offsetof(struct rendezvous_options, join_timeout_ms)},
@@ -234,7 +234,7 @@ static const struct conf_key {
     {"keep_alive_max_attempt", CONF_COUNT,
      offsetof(struct rendezvous_options, keep_alive_max_attempt)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
-    {"store_type", CONF_ACCEPTED, 0}, /* only "tcp": see set_conf() */
+    {"store_type", CONF_ACCEPTED, 0}, /* set_conf() accepts only the value "tcp" */
     {"use_libuv", CONF_ACCEPTED, 0},
     {"rank", CONF_ACCEPTED, 0}, /* torchrun overwrites it by --node-rank */
     {"backend", CONF_TAKEN, 0},

@@ -24,7 +24,7 @@ struct daemon {
     bool ending;
 };
 
-/* ---- the end ---- */
+/* ---- closing ---- */
 
 static void on_server_closed(void *arg) {
     struct daemon *d = arg;
@@ -48,7 +48,7 @@ static void handle_signal(struct daemon *d, uv_signal_t *handle, int signum) {
     (void) uv_signal_start(handle, on_signal, signum);
 }
 
-/* ---- the beginning ---- */
+/* ---- opening ---- */
 
 static void announce(const struct cr_endpoint *listen, uint16_t port) {
     bool is_v6 = strchr(listen->host, ':') != NULL;

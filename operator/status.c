@@ -71,7 +71,8 @@ static void add_node(void *arg, const struct rdzv_status_node *n) {
         "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
         "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
         (double) n->silent_ms / 1000);
-    json_t *job = json_array_get(a->jobs, json_array_size(a->jobs) - 1); /* NULL if there is none */
+    /* NULL if no job was received before this node */
+    json_t *job = json_array_get(a->jobs, json_array_size(a->jobs) - 1);
     add(a, json_object_get(job, "members"), node);
 }
 

@@ -20,10 +20,11 @@ struct query {
     const struct cr_endpoint *where;
     int64_t deadline_ms;
     struct cr_error *err;
-    /* called with the answer to STATUS; NULL in an order */
+    /* callbacks that receive the answer to STATUS; NULL if this is an order */
     const struct rendezvous_status_events *events;
     void *arg;
-    uint32_t *operated; /* gets the answer to OPERATE; NULL in a status query */
+    /* receives the count in the answer to OPERATE; NULL if this is a question */
+    uint32_t *operated;
 };
 
 static int connect_to(const struct query *q, int *out_fd) {

@@ -52,7 +52,7 @@ struct rendezvous_options {
 /* What a node needs to know to start its workers in one round. The ranks of one node's workers are
  * contiguous. */
 struct rendezvous_round {
-    uint64_t round;                       /* counts from 0 within the job */
+    uint64_t round;                       /* number of the round in the job, counted from 0 */
     /* restarts of the job so far; all nodes get the same number */
     uint32_t restart_count;
     uint32_t group_rank, group_world_size;

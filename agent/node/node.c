@@ -1,6 +1,6 @@
 /* The decisions of one node: see node.h. From top to bottom: the two functions that write a
- * worker's state, changes with notice, stopping and keeping workers, starting a round, the step of
- * the group's table, and the events. */
+ * worker's state, changes with notice, stopping and keeping workers, starting a round, feed()
+ * (passes an event to the worker group), and the events. */
 #include "agent/node/node.h"
 
 #include "base/assert.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names and lines of the log ---- */
+/* ---- names of states, and log lines ---- */
 
 #define X_NAME(name, limit) #name,
 #define X_LIMIT(name, limit) limit,
@@ -43,7 +43,7 @@ static void say(const struct node *n, enum cr_log_level level, const char *fmt, 
     n->actions->log(n->arg, level, text);
 }
 
-/* ---- one worker ---- */
+/* ---- the state of one worker; node_init() and node_done() ---- */
 
 static uint32_t index_of(const struct node *n, const struct node_worker *w) {
     return (uint32_t) (w - n->workers);
@@ -148,7 +148,7 @@ static bool is_awaited(const struct node_worker *w) {
 
 /* Reports the node ready if no worker still has to make the agreed step. */
 static void report_if_ready(struct node *n) {
-    if (n->group.state != GROUP_RUNNING) return; /* the round is ending already */
+    if (n->group.state != GROUP_RUNNING) return; /* a round that is ending needs no report */
     if (!n->change.is_set || n->change.reported_ready) return;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         if (is_awaited(&n->workers[i])) return;
@@ -300,7 +300,7 @@ static bool start_workers(struct node *n, uint32_t *running) {
     return rc == 0 && *running == n->worker_count;
 }
 
-/* ---- the step: an event for the group's table, and the actions that it answers ---- */
+/* ---- feed(): passes an event to the worker group, and carries out its actions ---- */
 
 static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uint32_t count,
                  int64_t ms);
@@ -505,7 +505,7 @@ void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t 
     if (n->actions->ask_dump(n->arg, worker, ++n->dumps) < 0) kill_hung(n, w);
 }
 
-/* ---- events: orders ---- */
+/* ---- events: signals, notices and requests for dumps ---- */
 
 void node_signal(struct node *n, int64_t now_ms, int signum) {
     feed(n, now_ms, GROUP_EVENT_SIGNAL, (uint32_t) signum, CR_FOREVER);

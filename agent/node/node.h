@@ -70,7 +70,7 @@ enum part_state {
         PART_STATE_COUNT
 };
 
-/* The actions that the node asks for. Strings and packets are valid during the call only. No action
+/* The actions that the node requests. Strings and packets are valid during the call only. No action
  * may call back into the node. `worker` is a local rank. */
 struct node_actions {
     /* Starts each worker i for which starts[i] is true, and sets starts[i] to false for each that
@@ -113,7 +113,7 @@ struct node_actions {
 };
 
 struct node_settings {
-    uint32_t workers; /* 1 or more */
+    uint32_t workers; /* how many workers the node has; at least 1 */
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     enum cr_log_level log_level; /* lines below this level are not formatted */
 };
@@ -123,9 +123,9 @@ struct node_worker {
     enum part_state part;
     /* when the time limit of `state` ends; CR_FOREVER if the node does not enforce one itself */
     int64_t until_ms;
-    /* for how many ms it made no step in this round, when it hung; 0 = it did not hang */
+    /* if the worker hung in this round: for how many ms it had made no step; else 0 */
     int64_t hung_ms;
-    uint64_t hung_step; /* if hung_ms > 0: the last step that it made */
+    uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
 };
 
 /* The state of a node. Only node.c writes it. */
@@ -136,16 +136,17 @@ struct node {
     struct worker_group group;
     struct node_worker *workers; /* by local rank */
     uint32_t worker_count;
-    bool *starts; /* argument of the action `start`, by local rank */
+    bool *starts; /* array that is passed to the action `start`, by local rank */
 
-    uint64_t round; /* number of the current round, or of the last one */
-    uint32_t first_rank;
-    bool processes_gone; /* since the last stop(), all processes but kept workers are gone */
+    uint64_t round; /* number of the current round; between two rounds, of the last one */
+    uint32_t first_rank; /* rank of the worker with local rank 0 in that round */
+    /* node_processes_gone() was called after the last stop(): only kept workers are alive */
+    bool processes_gone;
     uint64_t dumps;      /* how many flight records were requested so far; also the last dump_id */
 
     struct {
         uint64_t id; /* 0 = no change is announced */
-        bool is_set; /* the agreed step is known */
+        bool is_set; /* whether the agreed step is known */
         bool reported_ready;
     } change;
 
@@ -157,14 +158,16 @@ struct node {
 
     /* when the round counts as broken; CR_FOREVER = no worker has parked without a reason */
     int64_t patience_until_ms;
-    uint32_t gave_up; /* the first worker that parked although no failure was known */
-    bool is_broken;   /* patience_until_ms has passed, so gave_up has broken the round */
+    /* local rank of the worker that was the first in time to park without a reason; valid while
+     * patience_until_ms is not CR_FOREVER, and while is_broken is true */
+    uint32_t gave_up;
+    bool is_broken; /* patience_until_ms has passed: the round counts as broken by gave_up */
 };
 
 /* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */
 int node_init(struct node *n, const struct node_settings *settings,
               const struct node_actions *actions, void *arg);
-void node_done(struct node *n); /* also for a zeroed node */
+void node_done(struct node *n); /* frees what the node owns; a zeroed node is allowed, too */
 
 /* ---- events: the rendezvous ---- */
 
@@ -194,7 +197,7 @@ void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_
  * that it made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
-/* ---- events: orders ---- */
+/* ---- events: signals, notices and requests for dumps ---- */
 
 /* Call this when the launcher has received a signal: the workers are stopped with it and the job
  * ends on this node. */
@@ -212,7 +215,7 @@ void node_tick(struct node *n, int64_t now_ms);
 /* time of the next node_tick(); CR_FOREVER = none is needed */
 int64_t node_deadline(const struct node *n);
 
-/* ---- names ---- */
+/* ---- names of the states ---- */
 
 const char *worker_state_name(enum worker_state state);
 const char *worker_state_limit(enum worker_state state);

@@ -37,7 +37,7 @@ void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
                                .lease_ms = CR_FOREVER};
 }
 
-/* ---- parts of actions ---- */
+/* ---- helpers of the actions ---- */
 
 /* Sets the group's state; no other function writes it. */
 static void enter(struct step *s, enum group_state next) { s->g->state = next; }
@@ -93,7 +93,7 @@ static void count_exit(struct step *s) {
     s->g->living--;
 }
 
-/* ---- actions ---- */
+/* ---- the actions, to which the table of transitions points ---- */
 
 static void nop(struct step *s) { (void) s; }
 

@@ -34,15 +34,15 @@
 
 #define GROUP_EVENTS(X)                                                                            \
     X(ROUND)        /* a round began: `count` workers have to run */                               \
-    X(START_FAILED) /* only `count` workers could be started */                                    \
+    X(START_FAILED) /* some workers could not be started, only `count` were */                     \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
     X(EXIT_BAD)     /* a worker ended in another way; see after_our_signal */                      \
     X(EXIT_READY)   /* a worker ended with status 0, because a change asked it to stop */          \
     X(PARKED)       /* a worker waits in its process for the next round */                         \
-    X(UNPARKED)     /* a parked worker is now stopped like the others */                           \
+    X(UNPARKED)     /* a parked worker is being stopped, as this node does not go on */            \
     X(PARKED_GONE)  /* a parked worker ended by itself */                                          \
     X(BROKEN)       /* a worker gave up its round, although none had failed */                     \
-    X(EMPTY)        /* all processes are gone but parked workers */                                \
+    X(EMPTY)        /* no process of the round is left, except parked workers */                   \
     X(STOP)         /* the rendezvous ended the round; `ms` = longest grace */                     \
     X(END_OK)       /* the rendezvous reports that the job succeeded */                            \
     X(END_FAILED)   /* the rendezvous reports that the job failed and the budget is spent */       \
@@ -77,19 +77,20 @@ enum group_ending {
 struct group_event {
     enum group_event_type type;
     uint32_t count;
-    bool after_our_signal; /* for EXIT_BAD: we had sent it a signal, so it counts as a victim */
+    /* used by EXIT_BAD: crun had sent the worker a signal, so the worker counts as a victim */
+    bool after_our_signal;
     int64_t ms; /* longest grace; CR_FOREVER = only the group's own stop timeout limits it */
     int64_t now_ms;
 };
 
 /* The actions that the caller has to carry out, in this order. */
 struct group_actions {
-    bool report_failed;    /* to the rendezvous, for this round */
-    bool report_succeeded; /* to the rendezvous, for this round */
+    bool report_failed;    /* report to the rendezvous that a worker failed in this round */
+    bool report_succeeded; /* report to the rendezvous that all workers ended well in this round */
     bool leave;            /* leave the rendezvous */
-    int stop_signal;       /* if not 0: stop the workers, beginning with this signal */
-    int64_t stop_grace_ms; /* time after which SIGKILL follows */
-    bool join;             /* ask the rendezvous for the next round */
+    int stop_signal;       /* signal with which to stop the workers; 0 = do not stop them */
+    int64_t stop_grace_ms; /* time from stop_signal to SIGKILL, in ms */
+    bool join;             /* request a place in the next round from the rendezvous */
     bool start;  /* start the round's workers; if that fails, pass the event START_FAILED */
     bool finish; /* the last action; `ending` is the result */
 };
@@ -107,7 +108,7 @@ struct worker_group {
     uint32_t signals;     /* how many signals the launcher has received */
     int signal;           /* the first signal that the launcher received */
     bool rendezvous_over; /* the rendezvous has ended, or we left it, so it gets no more reports */
-    int64_t kill_at_ms;   /* in STOPPING: when the grace ends */
+    int64_t kill_at_ms;   /* when the grace ends; valid in the state STOPPING */
     /* If this node is cut off: when its lease ends. No grace ends later, because this node's ranks
      * may run on other nodes from then on. CR_FOREVER = it is not cut off. */
     int64_t lease_ms;

@@ -9,12 +9,14 @@
 #include <stdbool.h>
 
 struct worker_progress {
-    bool connected;       /* false = it has no channel (any more); only stopped_for may be set */
-    bool can_rejoin;      /* it can go on in its process after its round has ended */
-    uint64_t step;        /* steps made in this round; 0 = it takes no part in changes (yet) */
-    uint64_t stopped_for; /* id of the change for which it stopped; 0 = none */
+    /* whether the worker has a channel; if it has none, all fields but stopped_for are 0 */
+    bool connected;
+    bool can_rejoin;      /* the worker can go on in its process after its round has ended */
+    uint64_t step;        /* how many steps the worker has made in this round */
+    uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
     enum channel_answer answer;
-    /* for CHANNEL_NEEDS: time that it needs after the agreed step; at most a year */
+    /* if answer is CHANNEL_NEEDS: time that the worker needs after the agreed step, in ms, limited
+     * to a year; else 0 */
     int64_t needs_ms;
 };
 

@@ -14,7 +14,8 @@
 #include <uv.h>
 
 #define CONSOLE_FULL  ((size_t) 1 << 20)  /* the console is full from this many kept bytes on */
-#define CONSOLE_EMPTY ((size_t) 64 << 10) /* it has room again at this many kept bytes or fewer */
+/* a console that was full has room again at this many kept bytes or fewer */
+#define CONSOLE_EMPTY ((size_t) 64 << 10)
 
 struct console {
     int fd;          /* a descriptor that we opened if is_private is true, else 1 or 2 */
@@ -40,7 +41,8 @@ int console_open(struct console *c, uv_loop_t *loop, int stream_fd, void (*on_ro
 void console_write(struct console *c, const char *data, size_t len);
 bool console_is_full(const struct console *c);
 bool console_has_room(const struct console *c);
-bool console_is_flushed(const struct console *c); /* no bytes are kept, or it is dead */
+/* true if no bytes are kept, or if the console is dead */
+bool console_is_flushed(const struct console *c);
 void console_kill(struct console *c);             /* discards the kept bytes and all later output */
 
 /* Closes the console. `on_close` runs on the loop with the handle c->poll, whose `data` the caller

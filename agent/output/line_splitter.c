@@ -36,7 +36,8 @@ int line_splitter_feed(struct line_splitter *s, const char *data, size_t len, li
         int rc = emit(s, data, line, on_line, arg);
         if (rc < 0) return rc;
         data += line, len -= line;
-        if (!is_whole) continue; /* no line end follows: it was a piece of a long line */
+        /* this was a piece of a long line, so no line end follows it in the input */
+        if (!is_whole) continue;
         size_t end = end_len(data, len);
         s->after_cr = data[0] == '\r' && len == 1;
         data += end, len -= end;

@@ -18,7 +18,7 @@
 #define RUN_ID_MAX 180 /* bytes of the encoded run id; a file name has at most 255 bytes */
 #define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
-/* ---- names ---- */
+/* ---- names and paths ---- */
 
 /* Turns any run id into a valid file name. */
 static void encode_run_id(const char *run_id, char out[RUN_ID_MAX + 4]) {
@@ -142,7 +142,7 @@ void log_dir_done(struct log_dir *d) {
     d->path[0] = '\0';
 }
 
-/* ---- attempts ---- */
+/* ---- the folders of an attempt ---- */
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void) st, (void) type, (void) at;

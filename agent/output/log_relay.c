@@ -21,7 +21,7 @@
 
 #define EVENTS_MAX 64 /* how many streams are read in one iteration of the loop */
 
-/* ---- the process's log ---- */
+/* ---- the log lines of this process ---- */
 
 /* Receives the log lines that wait to be written. Runs in the thread that logs, under the log's
  * lock (base/log.h). In the loop's thread it writes the lines to stderr; in any other thread it
@@ -58,7 +58,7 @@ static void give_log_back(struct log_relay *r) {
     if (r->carries_log) cr_log_divert(NULL, NULL);
 }
 
-/* ---- reading ---- */
+/* ---- reading the streams ---- */
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
     (void) status, (void) events;
@@ -95,7 +95,7 @@ static void on_console_room(void *arg) {
     if (r->flushing) (void) uv_idle_start(&r->flush_turn, on_flush_turn);
 }
 
-/* ---- opening ---- */
+/* ---- opening the relay ---- */
 
 static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_options *options) {
     size_t count = (size_t) options->workers * WHICH_COUNT;
@@ -181,7 +181,7 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
     return rc;
 }
 
-/* ---- closing ---- */
+/* ---- closing the relay ---- */
 
 static void relay_free(struct log_relay *r) {
     for (size_t i = 0; i < r->stream_count; i++) stream_clear(&r->streams[i]);
@@ -223,7 +223,7 @@ void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     close_handle(r, (uv_handle_t *) &r->flush_turn);
 }
 
-/* ---- an attempt ---- */
+/* ---- beginning an attempt ---- */
 
 static int open_filtered(struct log_relay *r, enum which w, struct cr_error *err) {
     char *const *texts = w == OUT ? r->options.stdout_filters : r->options.stderr_filters;
@@ -254,7 +254,7 @@ void log_relay_started(int fds[2]) {
     cr_close_fd(&fds[ERR]);
 }
 
-/* ---- a worker's life ---- */
+/* ---- draining, keeping and renaming a worker's streams ---- */
 
 void log_relay_drain(struct log_relay *r, uint32_t local_rank) {
     stream_drain(stream_of(r, local_rank, OUT));
@@ -311,7 +311,7 @@ int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t l
     return read_end_of_file(path, out);
 }
 
-/* ---- the console at the end ---- */
+/* ---- flushing the console at the job's end ---- */
 
 void log_relay_flush(struct log_relay *r) {
     r->flushing = true;

@@ -35,9 +35,11 @@ struct log_relay;
 /* The options of a relay. All pointers must stay valid until the relay is closed. */
 struct log_relay_options {
     uint32_t workers;
-    /* by local rank, masks of LOG_RELAY_STDOUT and _STDERR; NULL = none */
+    /* by local rank: which streams are redirected, and which are teed, as masks of LOG_RELAY_STDOUT
+     * and LOG_RELAY_STDERR; NULL = no stream of any worker */
     const uint8_t *redirects, *tee;
-    const uint8_t *console; /* by local rank; 0 = hidden from the console; NULL = none is hidden */
+    /* by local rank: 0 = the worker's output is not shown on the console; NULL = all is shown */
+    const uint8_t *console;
     const char *role;
     /* template of the prefix of teed lines (base/template.h); NULL or "" = the default */
     const char *prefix_template;

@@ -24,7 +24,7 @@ struct stream {
     int fd;       /* our end of its pipe or terminal, or -1 */
     int file_fd;  /* descriptor of a teed stream's log file, or -1 */
     bool teed;    /* true = goes to the console as lines with a prefix; false = as bytes */
-    bool hidden;  /* it is not shown on the console */
+    bool hidden;  /* the stream is not shown on the console */
     bool kept;    /* stays open when the attempt ends, because its worker is kept */
     char *prefix; /* prefix of the lines of a teed stream */
     struct line_splitter lines;
@@ -44,7 +44,7 @@ struct log_relay {
     int filtered_fds[WHICH_COUNT]; /* descriptors of the attempt's filtered files, or -1 */
     int epoll_fd;                  /* contains all pipes of the workers */
     uv_poll_t poll;
-    bool paused;             /* no pipe is read, because the console is full */
+    bool paused;             /* no pipe is read at present, because the console is full */
     bool warned_of_file;     /* the user was warned that a log file cannot be written */
     bool warned_of_memory;   /* the user was warned that output was lost for lack of memory */
     bool stderr_is_terminal; /* our own stderr is a terminal */

@@ -16,7 +16,7 @@ const char *const stream_file_names[WHICH_COUNT] = {"stdout.log", "stderr.log"};
 const char *const stream_filtered_names[WHICH_COUNT] = {"filtered_stdout.log",
                                                         "filtered_stderr.log"};
 
-/* ---- to files ---- */
+/* ---- writing to files ---- */
 
 static void warn_of_file(struct log_relay *r, const char *name, uint32_t local_rank) {
     if (r->warned_of_file) return;
@@ -64,7 +64,7 @@ static void write_filtered(struct stream *s, const char *line, size_t len, const
     cr_close_fd(&r->filtered_fds[s->which]);
 }
 
-/* ---- to the console ---- */
+/* ---- writing to the console ---- */
 
 static int on_line(void *arg, const char *line, size_t len) {
     struct stream *s = arg;
@@ -73,7 +73,8 @@ static int on_line(void *arg, const char *line, size_t len) {
     size_t start = lines->len, prefix_len = strlen(s->prefix), whole_len = prefix_len + len + 1;
     int rc = cr_buffer_reserve(lines, whole_len);
     if (rc < 0) return rc;
-    (void) cr_buffer_append(lines, s->prefix, prefix_len); /* cannot fail: the memory is reserved */
+    /* cannot fail, because the memory was reserved above */
+    (void) cr_buffer_append(lines, s->prefix, prefix_len);
     (void) cr_buffer_append(lines, line, len);
     (void) cr_buffer_append(lines, "\n", 1);
     write_filtered(s, line, len, lines->data + start, whole_len);
@@ -99,7 +100,7 @@ static void pass_on(struct stream *s, const char *data, size_t len) {
     }
 }
 
-/* ---- from the pipe ---- */
+/* ---- reading from the pipe ---- */
 
 ssize_t stream_read(struct stream *s) {
     for (;;) {

@@ -17,7 +17,7 @@
 
 static const char default_prefix[] = "[${role_name}${local_rank}]:";
 
-/* ---- what the job asks for ---- */
+/* ---- how the job's options apply to a stream ---- */
 
 static bool is_set(const uint8_t *masks, const struct stream *s) {
     unsigned bit = s->which == OUT ? LOG_RELAY_STDOUT : LOG_RELAY_STDERR;
@@ -56,7 +56,7 @@ int stream_make_prefix(struct stream *s, uint32_t rank) {
     return 0;
 }
 
-/* ---- the ways ---- */
+/* ---- the kinds of descriptor that a worker can get for a stream ---- */
 
 /* Opens a pseudo terminal of the size of ours, in raw mode, so that it passes every byte
  * unchanged. */
@@ -98,7 +98,7 @@ static int open_null(int *theirs) {
 }
 
 static int open_untouched(struct stream *s, int *theirs) {
-    /* its last bytes are kept for the failure report */
+    /* stderr passes through this process, which keeps its last bytes for the failure report */
     if (s->which == ERR) return open_through_us(s, theirs);
     return s->hidden ? open_null(theirs) : 0;
 }

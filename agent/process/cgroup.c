@@ -22,7 +22,7 @@
 
 #define NESTING_MAX 16 /* how many levels of cgroups that workers made below ours are removed */
 
-/* ---- where we are ---- */
+/* ---- finding our own cgroup ---- */
 
 /* Writes the path of our cgroup in the v2 hierarchy: "/a/b" if the line is "0::/a/b". Returns 0 or
  * a negative errno. */
@@ -100,7 +100,7 @@ static int own_directory(char out[PATH_MAX]) {
     return rc;
 }
 
-/* ---- removing ---- */
+/* ---- removing cgroups that ended agents have left ---- */
 
 /* Removes the cgroups below the one at `fd`, to at most `depth` levels. Every folder in a cgroup is
  * a cgroup. */
@@ -147,7 +147,7 @@ static void remove_abandoned(const char *parent) {
     proc_dir_close(&dir);
 }
 
-/* ---- making one ---- */
+/* ---- making and opening a cgroup ---- */
 
 void cgroup_open(struct cgroup *g, const char *name) {
     char parent[PATH_MAX];
@@ -181,7 +181,7 @@ void cgroup_renew(struct cgroup *g) {
     cr_close_fd(&g->fd); /* g->path stays set, so that the last cgroup_remove() tries again */
 }
 
-/* ---- ending what is in it ---- */
+/* ---- killing the processes of a cgroup, and removing it ---- */
 
 void cgroup_kill(const struct cgroup *g) {
     if (g->fd < 0) return;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cr_buffer known; /* of pid_t, in no order */
+static struct cr_buffer known; /* the bytes of an unsorted array of pid_t */
 static unsigned nurseries;
 
 static pid_t *known_pids(void) { return (pid_t *) (void *) known.data; }

@@ -15,7 +15,7 @@
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
 
-/* ---- the state ---- */
+/* ---- the state of the nursery ---- */
 
 void nursery_enter(struct nursery *n, enum nursery_state next) {
     static const char *const names[] = {
@@ -44,7 +44,7 @@ void nursery_schedule_turn(struct nursery *n) {
     if (n->state != NURSERY_CLOSING) (void) uv_timer_start(&n->turn, on_turn, 0, 0);
 }
 
-/* ---- what lives in it ---- */
+/* ---- finding and killing processes of the nursery ---- */
 
 static bool has_living(const struct nursery *n, bool kept) {
     const struct worker_process *w;
@@ -125,7 +125,7 @@ static bool has_unknown_processes(struct nursery *n) {
     return true;
 }
 
-/* ---- a turn ---- */
+/* ---- nursery_turn() ---- */
 
 static void become_empty(struct nursery *n) {
     nursery_enter(n, NURSERY_OPEN);
@@ -183,7 +183,7 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     nursery_turn(n);
 }
 
-/* ---- ending ---- */
+/* ---- nursery_end() ---- */
 
 static void kill_all(struct nursery *n) {
     struct worker_process *w;
@@ -204,7 +204,7 @@ static void on_grace_over(uv_timer_t *timer) {
 
 static void ask_to_end(struct worker_process *w, int signum) {
     worker_send(w, signum);
-    (void) kill(-w->how.pid, SIGCONT); /* a stopped process does not handle the signal */
+    (void) kill(-w->how.pid, SIGCONT); /* a stopped process handles the signal only after SIGCONT */
 }
 
 static void ask_all_to_end(struct nursery *n, int signum) {
@@ -229,7 +229,7 @@ void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {
     nursery_schedule_turn(n);
 }
 
-/* ---- workers that live ---- */
+/* ---- the functions for one worker ---- */
 
 pid_t worker_pid(const struct worker_process *w) { return w->how.pid; }
 void *worker_arg(const struct worker_process *w) { return w->arg; }

@@ -54,7 +54,7 @@ struct worker_exit {
     /* when we noticed the death, which may be late; `order` is exact */
     int64_t died_monotonic_ns, died_wall_ns;
     int signal_sent;     /* the last signal that we sent to the worker before it died, or 0 */
-    struct rusage usage; /* of the worker and of the children that it waited for */
+    struct rusage usage; /* resources that the worker and the children it waited for have used */
 };
 
 struct nursery_events {

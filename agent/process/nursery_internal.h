@@ -40,8 +40,9 @@ struct worker_process {
      * not end it. */
     bool exiting_before_signal;
     bool kept;              /* a kept worker: nursery_end() spares it */
-    struct worker_exit how; /* pid and signal_sent are set from the start, the rest at its death */
-    TAILQ_ENTRY(worker_process) entry; /* in nursery.living, then in nursery.dead */
+    /* while the worker lives, only pid and signal_sent are set; its death sets the other fields */
+    struct worker_exit how;
+    TAILQ_ENTRY(worker_process) entry; /* links in nursery.living, or after death nursery.dead */
 };
 TAILQ_HEAD(worker_list, worker_process);
 
@@ -50,7 +51,7 @@ TAILQ_HEAD(worker_list, worker_process);
 struct orphan {
     enum watched watched;
     pid_t pid;
-    int pidfd; /* or -1 */
+    int pidfd; /* pidfd of the process; -1 on a kernel without pidfds */
     int signal_sent;
     LIST_ENTRY(orphan) entry;
 };
@@ -115,7 +116,7 @@ struct nursery {
     bool warden_takes_over;
     uint64_t deaths_seen;
 
-    bool adopts; /* this process is a sub-reaper */
+    bool adopts; /* this process is a sub-reaper, so orphans become its children */
     char token[WARDEN_TOKEN_MAX];
     char *variable; /* "CRUN_NURSERY=…", for the workers' environments */
     struct cgroup cgroup;

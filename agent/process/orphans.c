@@ -24,7 +24,7 @@
 #define UNDECIDED_MS 1000 /* ms after which a child without an environment counts as not ours */
 #define DEPTH_MAX    64   /* how many generations of descendants one pass signals */
 
-/* ---- whose child is it? ---- */
+/* ---- finding the nursery to which a process belongs ---- */
 
 static bool is_in_foreign_session(pid_t pid) {
     pid_t session = getsid(pid);
@@ -52,7 +52,8 @@ static bool remains_undecided(struct nursery *n, pid_t pid) {
     struct undecided *u = find_undecided(n, pid, stat.start);
     if (u != NULL) return cr_monotonic_ms() < u->until_ms;
     u = malloc(sizeof *u);
-    if (u == NULL) return true; /* out of memory: the next check may succeed */
+    /* memory is short, so the child counts as undecided; it is checked again later */
+    if (u == NULL) return true;
     u->pid = pid;
     u->start = stat.start;
     u->until_ms = cr_monotonic_ms() + UNDECIDED_MS;
@@ -105,7 +106,7 @@ void orphans_reap_hidden(void) {
     free(children);
 }
 
-/* ---- one orphan ---- */
+/* ---- the list of orphans ---- */
 
 static struct orphan *find(struct nursery *n, pid_t pid) {
     struct orphan *o;
@@ -122,7 +123,9 @@ static void forget(struct nursery *n, struct orphan *o) {
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    (void) reap(o->pid); /* succeeds only if it is our child; else its parent reaps it */
+    /* waits for the orphan if it is our child; otherwise it fails, and the orphan's parent reaps
+     * it */
+    (void) reap(o->pid);
     forget(n, o);
 }
 
@@ -162,7 +165,7 @@ static void send_signal(struct orphan *o, int signum) {
     if (signum != SIGKILL) (void) syscall(SYS_pidfd_send_signal, o->pidfd, SIGCONT, NULL, 0);
 }
 
-/* ---- all of them ---- */
+/* ---- orphans_signal(): signals all orphans and their descendants ---- */
 
 /* The state of one pass over all orphans. */
 struct pass {

@@ -44,7 +44,7 @@ const char *proc_dir_next(struct proc_dir *d) {
 
 void proc_dir_close(struct proc_dir *d) { cr_close_fd(&d->fd); }
 
-/* ---- names and files ---- */
+/* ---- paths and files of a process ---- */
 
 int proc_parse_pid(const char *name) {
     int value = 0;

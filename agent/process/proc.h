@@ -10,7 +10,7 @@
 
 #define PROC_PATH_MAX 64 /* size of a buffer for "/proc/PID/task/PID/children" and its NUL */
 
-/* ---- the names in a folder ---- */
+/* ---- listing a folder ---- */
 
 struct proc_dir {
     int fd;
@@ -22,7 +22,7 @@ int proc_dir_open(struct proc_dir *d, int at_fd, const char *path); /* 0 or a ne
 const char *proc_dir_next(struct proc_dir *d);
 void proc_dir_close(struct proc_dir *d);
 
-/* ---- names and files ---- */
+/* ---- paths and files of a process ---- */
 
 /* Returns the number if `name` consists of digits only, else -1. */
 int proc_parse_pid(const char *name);
@@ -39,10 +39,12 @@ ssize_t proc_read(const char *path, char *out, size_t size);
 struct proc_stat {
     pid_t parent, group, session;
     bool alive; /* a thread of it still runs, so it is not a zombie, or is one with threads left */
-    bool exiting;          /* its main thread is exiting or is writing its core dump */
+    /* the main thread of the process is exiting or is writing the core dump */
+    bool exiting;
     bool has_memory;       /* alive, not exiting, and not a kernel thread */
-    bool environ_known;    /* false in the middle of execve, and if we may not read it */
-    uint64_t environ_size; /* bytes */
+    /* false if the process is in the middle of execve, or if we may not read its environment */
+    bool environ_known;
+    uint64_t environ_size; /* bytes of the environment; valid if environ_known */
     /* start time in clock ticks since boot; pid and start together identify a process */
     uint64_t start;
 };

@@ -204,7 +204,7 @@ static long leave_shared_files(const int stdio[3]) {
 static void enter_cgroup(int cgroup_fd) {
     long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0) return;
-    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* "0" = the calling process */
+    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* writing "0" moves the calling process */
     (void) kernel_call(SYS_close, fd, 0, 0, 0);
 }
 
@@ -234,7 +234,7 @@ static void child_main(struct spawn_slot *slot) {
     child_fail(slot, SPAWN_EXEC, rc);
 }
 
-/* ---- the parent ---- */
+/* ---- the parent: spawn_begin() and spawn_finish() ---- */
 
 static uint64_t block_all_signals(void) {
     uint64_t all = UINT64_MAX, before = 0;

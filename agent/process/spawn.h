@@ -49,15 +49,16 @@ struct spawn_slot {
     int report_out; /* the child's end of that pipe; else -1 */
 };
 
-/* Whether this kernel and processor let children run on our memory. If not, children are forked. */
+/* Returns whether this kernel and processor let a child run on our memory until it executes its
+ * program. If they do not, children are forked. */
 bool spawn_can_borrow(void);
 
 /* First half of a start: clones the child. Returns 0 and sets slot->child. On error it returns a
  * negative errno and there is no child; -ENOTSUP means that a child cannot be started in this
  * cgroup. The strings of the request must live until spawn_finish() has returned; its descriptors
- * may be closed when spawn_begin() has returned. Pass the same *borrow to all calls: it starts as
- * the result of spawn_can_borrow(), and spawn_begin() sets it to false when the kernel refuses to
- * let children run on our memory. */
+ * may be closed when spawn_begin() has returned. *borrow is whether the child may run on our memory
+ * until it executes its program. The caller initialises it with spawn_can_borrow() and passes the
+ * same variable to all calls; spawn_begin() sets it to false once the kernel refuses that. */
 int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow);
 
 /* Second half of a start: waits until the child has executed the program or has failed. Returns 0.

@@ -52,7 +52,7 @@ struct found {
     size_t ours, undecided;
 };
 
-/* ---- one scan ---- */
+/* ---- finding the processes of the nursery ---- */
 
 static bool in_roster(const struct warden_roster *roster, const struct proc_stat *stat) {
     for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
@@ -108,7 +108,7 @@ static void mark_descendants(struct process *all, size_t count) {
     }
 }
 
-/* ---- one round ---- */
+/* ---- killing them, in passes over /proc ---- */
 
 /* Sleeps. The warden may do that, because it is a process of its own and has no event loop. There
  * is no event to wait for: the kernel reports neither the end of an execve nor, on kernels without
@@ -197,7 +197,7 @@ static void end_everything(const char *token, struct cgroup *cgroup,
     (void) cgroup_remove(cgroup);
 }
 
-/* ---- the process ---- */
+/* ---- starting and ending the warden ---- */
 
 /* Moves the lifeline to LIFELINE_FD, opens /dev/null as 0, 1 and 2, and closes all other
  * descriptors. */
@@ -241,7 +241,7 @@ int warden_start(struct warden *w, const char *token, const struct cgroup *cgrou
     pid_t pid = fork();
     if (pid == 0) {
         (void) close(ends[1]);
-        warden_main(ends[0], token, *cgroup, roster); /* every signal is still blocked there */
+        warden_main(ends[0], token, *cgroup, roster); /* every signal stays blocked in the warden */
     }
     int rc = pid < 0 ? -errno : 0;
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);

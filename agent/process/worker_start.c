@@ -13,7 +13,7 @@
 
 #define NURSERY_VARIABLE "CRUN_NURSERY="
 
-/* ---- one worker ---- */
+/* ---- starting one worker ---- */
 
 /* Returns a copy of the list `envp` in which `variable` replaces CRUN_NURSERY. The list is
  * malloc'ed; its strings are those of the caller and must live as long as the list. Returns NULL if
@@ -88,7 +88,7 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
     return rc < 0 ? rc : finish(w, how, slot, what);
 }
 
-/* ---- many workers ---- */
+/* ---- worker_spawn_all(): starting several workers ---- */
 
 /* The state of one worker_spawn_all(). Up to NURSERY_SLOTS starts are begun and not finished at
  * once. */
@@ -98,7 +98,7 @@ struct batch {
     void *const *args;
     struct worker_process **out;
     size_t failed; /* index of the first worker that failed to start */
-    int rc;        /* its negative errno, or 0 if no start failed */
+    int rc;        /* negative errno of the first start that failed; 0 if none has failed */
     struct cr_error *err;
 };
 

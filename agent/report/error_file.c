@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- reading ---- */
+/* ---- reading an error file ---- */
 
 static size_t read_up_to(int fd, char *data, size_t cap) {
     size_t len = 0;
@@ -39,7 +39,7 @@ void error_file_read(struct error_record *r, const char *path) {
     if (data == NULL) r->flaw = "no memory left to read it";
 }
 
-/* ---- writing ---- */
+/* ---- passing on an error record to crun's own error file ---- */
 
 /* Returns an error record with this message, or NULL if memory is short. */
 static json_t *make_record(const char *message) {

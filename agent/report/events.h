@@ -13,7 +13,7 @@
 /* The fields that all events of an agent have in common. The strings must be valid during each
  * call. */
 struct event_source {
-    bool enabled; /* if false, the functions below do nothing */
+    bool enabled; /* whether events are written; if false, the functions below do nothing */
     const char *run_id, *role, *backend, *entry_point, *host;
 };
 

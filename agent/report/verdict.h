@@ -26,12 +26,13 @@ struct verdict_worker {
     bool timer_expired; /* the watchdog killed it because a timer that it had set expired */
     /* crun killed it because it had made no step for this many ms; 0 = it did not */
     int64_t hung_ms;
-    uint64_t hung_step;          /* if hung_ms > 0: the last step that it made */
-    uint64_t order;              /* its number in the kernel's order of deaths: 1, 2, 3 … */
-    int64_t started_ns, died_ns; /* wall clock */
+    uint64_t hung_step;          /* the last step that the worker made; valid if hung_ms > 0 */
+    /* number of its death in the kernel's order of deaths: 1, 2, 3 … */
+    uint64_t order;
+    int64_t started_ns, died_ns; /* wall clock, in ns since 1970 */
     struct error_record error;
     const char *error_path; /* path of its error file; "" if it was given none */
-    const char *log_folder; /* or NULL */
+    const char *log_folder; /* path of the worker's log folder; NULL if it has none */
     /* its files in log_folder, such as "stdout.log, stderr.log"; "" if there are none */
     const char *log_names;
     const char *last_words; /* the last last_words_len bytes of its stderr; NULL = unknown */

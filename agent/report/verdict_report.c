@@ -43,7 +43,7 @@ static int append_files(struct cr_buffer *out, const struct verdict_worker *w) {
     return cr_buffer_printf(out, " (%s)\n", w->log_names);
 }
 
-/* ---- the others ---- */
+/* ---- the workers that failed later or were stopped ---- */
 
 static int append_later_failures(struct cr_buffer *out, const struct verdict *v, size_t first) {
     size_t shown = 0, more = 0;

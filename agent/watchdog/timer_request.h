@@ -16,8 +16,8 @@
 #include <sys/types.h>
 
 struct timer_request {
-    pid_t pid;          /* at least 2 */
-    char *scope;        /* malloc'ed */
+    pid_t pid;          /* the process whose timer this is; at least 2 */
+    char *scope;        /* name of the timer within its process; malloc'ed */
     bool cancels;       /* the request cancels the timer */
     int64_t expires_ms; /* ms since 1970 (wall clock); INT64_MAX = never; 0 if `cancels` */
     int signum;         /* signal to send; 0 = none */

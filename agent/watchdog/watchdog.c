@@ -54,7 +54,8 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
 }
 
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
-    (void) timers_forget(&w->timers, pid); /* the process gets only one signal */
+    /* removes the other timers of the process, so that it gets only one signal */
+    (void) timers_forget(&w->timers, pid);
     w->on_expired(w->arg, pid);
     if (kill(pid, signum) < 0 && errno != ESRCH) {
         cr_warn("cannot send signal %d to process %d: %s", signum, (int) pid, strerror(errno));
@@ -74,7 +75,7 @@ static void on_timer(uv_timer_t *timer) {
     arm(w);
 }
 
-/* ---- the pipe ---- */
+/* ---- reading requests from the pipe ---- */
 
 static void take_line(struct watchdog *w, const char *line, size_t len) {
     struct timer_request r = {0};
@@ -110,7 +111,7 @@ static void take_lines(struct watchdog *w) {
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct watchdog *w = poll->data;
     (void) status, (void) events;
-    /* out of memory: the loop calls again */
+    /* memory is short; the pipe stays readable, so the loop calls this function again */
     if (cr_buffer_reserve(&w->input, LINE_BYTES_MAX) < 0) return;
     ssize_t n = read(w->fd, w->input.data + w->input.len, LINE_BYTES_MAX);
     if (n <= 0) return;

@@ -59,7 +59,7 @@ static int compare_role(const void *pa, const void *pb) {
 
 /* The group ranks of the round, while they are being assigned. */
 struct slots {
-    unsigned char *taken; /* for each group rank: 1 if a node has it */
+    unsigned char *taken; /* by group rank: 1 if a node has this group rank, else 0 */
     uint32_t count, lowest_free;
 };
 

@@ -18,7 +18,7 @@ struct assignment_node {
     const char *host, *addr, *role;
     uint64_t pid, instance;
     int64_t node_rank; /* node rank that the user requests, or -1 */
-    int64_t kept_rank; /* group rank in the last round, or -1; no two nodes have the same */
+    int64_t kept_rank; /* group rank in the last round, different on every node; -1 = none */
     int64_t old_rank;  /* group rank in an earlier round, as the node remembers it, or -1 */
     uint32_t local_world_size;
     /* output of assignment_make() */

@@ -93,7 +93,7 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
     }
 }
 
-/* ---- the step that is due ---- */
+/* ---- coordinator_reconcile_change() ---- */
 
 /* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
  * that worker may have begun one more step before it was frozen, and no worker can be further. */

@@ -1,6 +1,6 @@
 /* Implements coordinator.h: the phases, the messages of nodes with a seat, and
- * coordinator_reconcile(), which takes the step that is due after each event.
- * coordinator_internal.h lists what is in the other files. */
+ * coordinator_reconcile(), which after each event begins a round, ends a round or ends the job if
+ * the states of the nodes call for it. coordinator_internal.h lists what is in the other files. */
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
@@ -106,7 +106,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
     }
 }
 
-/* ---- coordinator_reconcile(): the step that is due ---- */
+/* ---- coordinator_reconcile() ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) return;
@@ -172,7 +172,8 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                           struct cr_error *err) {
-    if (c->phase == COORDINATOR_ENDED) return 0; /* the node has sent JOIN before it received END */
+    /* the node sent this message before it received END */
+    if (c->phase == COORDINATOR_ENDED) return 0;
     if (s->state != SEAT_STOPPING) {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));

@@ -22,8 +22,8 @@
 enum seat_change {
     CHANGE_NONE,  /* the node was not sent CHANGE */
     CHANGE_ASKED, /* CHANGE was sent, CHANGE_ANSWER has not come yet */
-    CHANGE_RUNS,  /* has answered; its workers run until the agreed step */
-    CHANGE_READY, /* its workers have made the agreed step, or count no steps */
+    CHANGE_RUNS,  /* the node has answered CHANGE; its workers run until the agreed step */
+    CHANGE_READY, /* the node's workers have made the agreed step, or count no steps */
     SEAT_CHANGE_COUNT
 };
 
@@ -73,7 +73,8 @@ struct coordinator {
     struct budget budget;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
-    bool had_stopping;     /* when reconcile last ran, a node was still stopping its workers */
+    /* a node was still stopping its workers when coordinator_reconcile_forming() last ran */
+    bool had_stopping;
     /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */
     int64_t last_call_ms;
     bool members_changed;  /* a node has come or gone since the last round formed */
@@ -88,7 +89,7 @@ struct coordinator {
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
-    /* for each group rank that no node has now: the host that had it last, or NULL */
+    /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
     uint32_t departed_count;
     int64_t wake_ms; /* the next deadline; CR_FOREVER = none */

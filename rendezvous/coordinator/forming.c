@@ -161,7 +161,7 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
     free(f.nodes);
 }
 
-/* ---- deciding when the round forms ---- */
+/* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
@@ -176,7 +176,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
         return;
     }
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + c->last_call_timeout_ms;
-    if (has_stopping) return; /* wait until they have joined again, or left */
+    /* nodes are still stopping their workers; wait until they have joined again or left */
+    if (has_stopping) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
     else coordinator_wake_by(c, c->last_call_ms);

@@ -124,7 +124,8 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
      * node's time to join, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
-        if (i >= c->seat_count) continue; /* a seat was freed, so the table is shorter */
+        /* handling the previous seat has freed several seats, so the table is shorter */
+        if (i >= c->seat_count) continue;
         struct coordinator_seat *s = c->seats[i];
         if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
         else if (now_ms >= state_limit(c, s)) time_is_up(c, now_ms, s);

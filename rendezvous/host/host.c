@@ -39,7 +39,7 @@ void host_end_event(struct coordinator_host *host) {
     else if (LIST_EMPTY(&host->peers)) close_handles(host);
 }
 
-/* ---- opening ---- */
+/* ---- opening a host ---- */
 
 /* Closes all stores and stops the store's thread, so that on_handoff() is not called any more. */
 static void close_stores(struct coordinator_host *host) {

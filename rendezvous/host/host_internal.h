@@ -24,7 +24,7 @@ struct host_job {
     struct coordinator *coordinator;
     struct store_space *space;
     uint32_t peers;    /* number of connections of this job */
-    int64_t forget_ms; /* when peers is 0: time at which the job is freed */
+    int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
 };
 
 /* One connection of a node or an operator to this host. */

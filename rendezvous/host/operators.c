@@ -42,7 +42,7 @@ void host_answer_status(struct host_peer *peer) {
     host_peer_send(peer, &done);
 }
 
-/* ---- orders ---- */
+/* ---- orders of operators ---- */
 
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {

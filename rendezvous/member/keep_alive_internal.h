@@ -12,7 +12,8 @@
 
 struct keep_alive {
     int64_t interval_ms, lease_ms;
-    /* when the newest answered beat was sent; before the first answer, when the node connected */
+    /* time at which the newest answered beat was sent; before the first answer, the time at which
+     * the node connected. The lease is counted from it. */
     int64_t acked_ms;
     int64_t beat_ms;  /* when the next beat is due; CR_FOREVER = no beats are sent */
 };

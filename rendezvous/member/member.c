@@ -99,7 +99,7 @@ void member_free(struct member *m) {
     free(m);
 }
 
-/* ---- the state ---- */
+/* ---- changing the state ---- */
 
 /* Sets the state, and logs the change. No other function writes `state`. */
 static void enter(struct member *m, enum member_state next, const char *why) {
@@ -377,7 +377,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     }
 }
 
-/* ---- time ---- */
+/* ---- beats, the fence and timers ---- */
 
 static void send_beat(struct member *m, int64_t now_ms) {
     struct rdzv_message beat = {.type = RDZV_BEAT};

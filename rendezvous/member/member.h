@@ -93,7 +93,7 @@ void member_disconnected(struct member *m, int64_t now_ms, const char *why);
  * and call member_disconnected(). */
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err);
-void member_tick(struct member *m, int64_t now_ms); /* before the deadline it does nothing */
+void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER = no deadline */
 
 /* clang-format off */

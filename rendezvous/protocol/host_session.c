@@ -224,7 +224,8 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
     case HOST_SESSION_CLOSING:
     case HOST_SESSION_CLOSED: break;
     }
-    return takes_input(s) ? 0 : -ECANCELED; /* discard the rest of the input */
+    /* -ECANCELED ends the reading of input, because the session is closing */
+    return takes_input(s) ? 0 : -ECANCELED;
 }
 
 /* Checks the first bytes of a connection. If they are not RDZV_MAGIC, the other end is neither a

@@ -117,7 +117,7 @@ void host_session_done(struct host_session *s);
 
 void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len);
 void host_session_lost(struct host_session *s, int64_t now_ms, const char *why);
-/* before the deadline it does nothing */
+/* does nothing before host_session_deadline() */
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER = no limit */
 

@@ -39,7 +39,7 @@
 /* F(type, name): one field. The type is u32, u64, i64 or text (const char *; never NULL in a
  * decoded message). */
 
-/* ---- from a member ---- */
+/* ---- messages of a member to the coordinator ---- */
 #define RDZV_HELLO_FIELDS(F) /* first frame of a node; this message never changes */ \
     F(u32, version_min) F(u32, version_max) F(text, software) F(text, run_id) \
     F(u64, epoch)               /* largest epoch that this node has obeyed; 0 = none */
@@ -70,7 +70,7 @@
 #define RDZV_NOTICE_FIELDS(F) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
-/* ---- from an operator, instead of HELLO ---- */
+/* ---- messages of an operator, sent in place of HELLO ---- */
 #define RDZV_OPERATE_FIELDS(F) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
@@ -80,7 +80,7 @@
 #define RDZV_STATUS_FIELDS(F) \
     F(u32, version_min) F(u32, version_max)
 
-/* ---- from the coordinator ---- */
+/* ---- messages of the coordinator to a member ---- */
 #define RDZV_WELCOME_FIELDS(F) /* accepts a node after HELLO */ \
     F(u32, version) F(u64, epoch)
 /* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
@@ -98,14 +98,14 @@
     F(i64, left_ms) F(text, why)
 #define RDZV_CHANGE_AT_FIELDS(F) /* names the agreed step of a change; CHANGE_READY answers it */ \
     F(u64, id) F(u64, step) F(i64, left_ms)
-#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* NOTICE follows */
+#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* requests NOTICE */
 #define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the node's workers shall write flight records */
 #define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
     F(u64, epoch)               /* least epoch of a coordinator to try; 0 = refusal is final */ \
     F(text, why)
 
-/* ---- to an operator ---- */
+/* ---- messages of the coordinator to an operator ---- */
 #define RDZV_STATUS_JOB_FIELDS(F) \
     F(text, run_id) F(u32, phase) /* is an enum coordinator_phase */ \
     F(u64, rounds) F(u32, restart_count) F(u32, max_restarts) F(u32, min_nodes) F(u32, max_nodes) \
@@ -115,7 +115,7 @@
 #define RDZV_STATUS_NODE_FIELDS(F) \
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
-    /* silent_ms: time since its last message; -1 = it is in the coordinator's process */ \
+    /* silent_ms: ms since its last message; -1 = the node is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F)   F(u32, nodes) /* how many nodes the order was sent to */

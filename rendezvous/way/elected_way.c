@@ -15,7 +15,7 @@ struct elected_way {
     bool waits_for_leader; /* way_connect() was called while no leader was known */
 };
 
-/* ---- the election ---- */
+/* ---- events of the election ---- */
 
 static void follow(struct elected_way *e) {
     struct way *w = &e->remote.way;
@@ -36,7 +36,8 @@ static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
     if (tcp_stream_aim(e->remote.stream, host, port) < 0)
-        return; /* no memory: keep the old address until the next leader */
+        /* memory is short, so the address of the old leader stays until the next election */
+        return;
     follow(e);
 }
 
@@ -80,7 +81,7 @@ const struct way_kind way_elected = {
     .description = "is elected", .connect = elected_connect, .send = remote_way_send,
     .flush = remote_way_flush, .hang_up = elected_hang_up, .close = elected_close};
 
-/* ---- opening ---- */
+/* ---- opening the way ---- */
 
 static void on_stream_closed(void *arg) { free(arg); }
 

@@ -15,8 +15,8 @@
 struct local_way {
     struct way way;
     struct host_peer *peer; /* the coordinator's end of the connection; NULL = not connected */
-    bool connecting;        /* way_connect() was called; the next turn connects */
-    bool hanging_up;        /* way_hang_up() was called; the next turn closes */
+    bool connecting;        /* way_connect() was called; the next on_turn() connects */
+    bool hanging_up;        /* way_hang_up() was called; the next on_turn() closes the connection */
     /* why the connection has ended, until on_lost has reported it; no bytes are queued
      * meanwhile; NULL = it has not ended */
     const char *lost;

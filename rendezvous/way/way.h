@@ -42,14 +42,14 @@ struct backend_plan {
     struct cr_endpoint etcd;           /* a member of the etcd cluster, if BACKEND_ELECTS */
     int64_t etcd_lease_ms;
     bool fixed_ranks;                  /* each node's group rank is its node rank */
-    /* The fields below count only if this node hosts or may host. */
+    /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* the job has one node, so no other process connects */
     char store_host[CR_HOST_MAX];      /* where the rounds' stores listen; "" = all interfaces */
     /* port of all rounds' stores; 0 = a new port for each round */
     uint16_t store_port;
     char store_addr[RDZV_ADDR_MAX];    /* numeric address of the store that workers get */
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
-    uint16_t listen_port;              /* port for that; 0 = other nodes cannot connect */
+    uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
 };
 
 /* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets

@@ -12,7 +12,7 @@
 struct store_file_key {
     struct store_bytes key; /* must be the first field: the tree compares entries by it */
     struct store_bytes value;
-    LIST_ENTRY(store_file_key) next; /* in the list of all keys, in any order */
+    LIST_ENTRY(store_file_key) next; /* links of the list store_file_keys.all, which is unsorted */
 };
 
 struct store_file_keys {

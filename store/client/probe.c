@@ -37,7 +37,7 @@ bool store_handshake_accepts(enum store_handshake how, uint32_t nonce, int64_t a
     return how == STORE_SHAKE_PING ? answer == nonce : answer >= 0;
 }
 
-/* ---- trying ---- */
+/* ---- choosing the next handshake ---- */
 
 struct store_probe store_probe_new(enum store_protocol protocol) {
     return (struct store_probe){
@@ -118,7 +118,7 @@ int64_t store_address_time_ms(int64_t time_left_ms, size_t addresses_left) {
     return time_left_ms / (int64_t) addresses_left;
 }
 
-/* ---- failing ---- */
+/* ---- error texts ---- */
 
 const char *store_handshake_reason(int code) {
     if (code == -ECONNRESET) return "the server closed the connection in the handshake";
@@ -150,7 +150,8 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
         int code = store_op_code(STORE_DIALECT_LEGACY, op);
-        /* no release of torch had operations with higher codes */
+        /* legacy opcodes above STORE_LEGACY_FIRST_MAX existed only in snapshots of torch, never in
+         * a release, so servers are assumed to lack these operations */
         return code >= 0 && code <= STORE_LEGACY_FIRST_MAX;
     }
     enum store_op q = store_question(op);
@@ -170,7 +171,8 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
 
 enum store_reply store_question_reply(enum store_op question, int nth) {
     if (question != STORE_OP_BARRIER)
-        /* for LIST_KEYS the count of keys, which comes first */
+        /* QUEUE_LEN is answered by a number. LIST_KEYS is answered by the count of keys and the
+         * keys; the count is enough to know that the server has the operation. */
         return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
     return nth == 0 ? STORE_REPLY_BYTE : nth == 1 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
 }

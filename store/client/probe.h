@@ -48,7 +48,7 @@ int store_handshake_encode(enum store_handshake how, uint32_t nonce, struct cr_b
 enum store_reply store_handshake_reply(enum store_handshake how);
 bool store_handshake_accepts(enum store_handshake how, uint32_t nonce, int64_t answer);
 
-/* ---- trying ---- */
+/* ---- choosing the next handshake ---- */
 
 struct store_probe {
     enum store_protocol protocol;

@@ -101,7 +101,7 @@ static void advance(struct iovec **iov, int *count, size_t n) {
 
 int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
                       int64_t deadline_ms) {
-    advance(&iov, &iov_count, 0); /* skips empty iovecs at the beginning */
+    advance(&iov, &iov_count, 0); /* skips empty iovecs at the beginning of the array */
     while (iov_count > 0) {
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t) iov_count};
         ssize_t n = sendmsg(s->fd, &m, MSG_NOSIGNAL);

@@ -235,7 +235,7 @@ static int client_get(struct store *s, struct store_bytes key, int64_t timeout_m
     return take_value(&a, rc, value, len, err);
 }
 
-/* ---- many at once ---- */
+/* ---- operations on many keys ---- */
 
 static int client_append(struct store *s, struct store_bytes key, struct store_bytes value,
                          int64_t timeout_ms, struct cr_error *err) {

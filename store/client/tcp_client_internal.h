@@ -24,7 +24,7 @@ struct store_client {
     uint16_t port;
     struct cr_error broken;         /* why the client is broken; code 0 if it is usable */
     struct cr_buffer request;       /* the request of the current call */
-    /* per operation: 1 = the server has it, -1 = it lacks it, 0 = not known */
+    /* by operation: 1 = the server has the operation, -1 = it lacks it, 0 = not known */
     int8_t known[STORE_OP_COUNT];
 };
 
@@ -65,20 +65,20 @@ int store_client_connect_until(struct store_client *c, enum store_protocol proto
 
 /* ---- question.c ---- */
 
-/* Returns 1 if the server has the operation, 0 if it lacks it, or a negative errno. Not every
- * release of torch has every operation; if it is not known yet, the server is asked once per
- * operation, over a new connection. */
+/* Returns 1 if the server has the operation, 0 if it lacks it, or a negative errno. Releases of
+ * torch differ in their operations. If c->known does not have the answer, the client tries the
+ * operation over a new connection and stores the result in c->known. */
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err);
 
 /* ---- exchange.c ---- */
 
 struct store_call {
     enum store_op op;
-    const struct store_bytes *keys; /* for error texts: the keys of the request */
+    const struct store_bytes *keys; /* the keys of the request, which error texts name */
     size_t key_count;
     struct store_bytes tail; /* value to send behind c->request; empty if there is none */
     size_t item_count;       /* values in the reply of MULTI_GET */
-    int64_t timeout_ms;      /* timeout that the user gave, for error texts */
+    int64_t timeout_ms;      /* timeout that the user gave, which error texts name */
     int64_t deadline_ms;
 };
 

@@ -94,7 +94,7 @@ static int parse_size(const char *text, int64_t max, int64_t *out) {
  * the exit status. */
 static int read_number(const struct cr_command *command, const struct number *n, const char *text,
                        int64_t *out) {
-    *out = 0; /* stands for the server's default */
+    *out = 0; /* 0 means the server's default, if the option is not given */
     if (text == NULL) return 0;
     int rc = n->is_size ? parse_size(text, n->max, out) : cr_parse_i64(text, n->min, n->max, out);
     if (rc == 0) return 0;

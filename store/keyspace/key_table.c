@@ -8,7 +8,9 @@
 #include <string.h>
 
 #define BUCKETS_MIN      16u
-#define BUCKETS_PER_STEP 4u /* with 2, moving would end just before the table has to grow again */
+/* buckets that one rehash_step() moves; with 2, the move would end only just before the table has
+ * to grow again */
+#define BUCKETS_PER_STEP 4u
 
 /* ---- SipHash-1-3 (Aumasson, Bernstein) ---- */
 

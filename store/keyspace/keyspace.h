@@ -39,7 +39,7 @@ struct store_registration {
 
 /* A WAIT or BARRIER that has not been answered. */
 struct store_wait {
-    TAILQ_ENTRY(store_wait) next; /* in the key space's list of waits, the oldest first */
+    TAILQ_ENTRY(store_wait) next; /* links of the key space's list of waits, oldest first */
     struct store_session *session;
     int64_t since_ms;
     /* keys that have not been written yet; the wait is answered when it drops to 0 */
@@ -70,7 +70,9 @@ struct store_session {
     struct store_output out;
     struct store_wait *wait; /* the wait of this session; NULL if it does not wait */
     SLIST_HEAD(, store_watch) watches;
-    struct store_listing *listing; /* if not NULL, only store_keyspace_list_on() may be called */
+    /* the LIST_KEYS of this session that is made in pieces, or NULL. Until it is complete, the
+     * caller may call no other function for this session than store_keyspace_list_on(). */
+    struct store_listing *listing;
     TAILQ_ENTRY(store_session) ready_next;
     /* NULL, or why a push could not be queued (static text): the caller must close the session */
     const char *lost;

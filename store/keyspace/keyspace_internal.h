@@ -27,7 +27,7 @@ struct store_operation {
     struct store_session *session;
     const struct store_request *request;
     int64_t now_ms;
-    const char *reason; /* on error: why the operation failed, a static text */
+    const char *reason; /* static text that says why the operation failed; set on error */
     /* hashes of the keys that were prefetched last, see look_ahead.c */
     uint32_t hashes[STORE_LOOK_AHEAD];
 };

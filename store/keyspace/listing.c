@@ -12,7 +12,7 @@
  * could prevent the list from ever being complete. */
 #define PIECES_MAX 1024
 
-/* ---- at once ---- */
+/* ---- LIST_KEYS in one piece ---- */
 
 static void put_key(void *arg, struct store_entry *e) {
     struct store_output *out = arg;
@@ -30,7 +30,7 @@ static int list_at_once(struct store_operation *op, size_t size) {
     return 0;
 }
 
-/* ---- in pieces ---- */
+/* ---- LIST_KEYS in several pieces ---- */
 
 static int begin(struct store_operation *op) {
     struct store_listing *l = calloc(1, sizeof(*l));

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- values ---- */
+/* ---- setting and deleting ---- */
 
 static size_t value_cost(struct store_bytes bytes, const struct store_value *block) {
     return block != NULL ? store_value_cost(block) : store_value_cost_of(bytes.len);
@@ -110,8 +110,10 @@ static size_t growth(const struct store_entry *e, size_t len) {
     return new_cost > old_cost ? new_cost - old_cost : 0;
 }
 
-/* Returns a value that is the old value followed by `more`: the old value itself, extended in
- * place, or a new one. Returns NULL if memory is short. The caller updates len and the counts. */
+/* Returns a value that contains the bytes of e->value followed by `more`. It is e->value itself if
+ * that has room and is not shared; the caller must then increase its len and ks->value_bytes.
+ * Otherwise it is a new value, which does not belong to the entry yet. Returns NULL if memory is
+ * short. */
 static struct store_value *grown(struct store_entry *e, struct store_bytes more) {
     struct store_value *old = e->value;
     size_t len = old->len + more.len;

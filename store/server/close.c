@@ -30,7 +30,7 @@ void store_close_softly(int fd) {
     (void) close(fd);
 }
 
-/* ---- freeing what has left ---- */
+/* ---- freeing connections that have left their space ---- */
 
 /* Removes the descriptor from the epoll instance and closes it. close() alone would not remove it
  * if a child process, between fork and exec, has the descriptor open too; events would then refer
@@ -116,7 +116,7 @@ void store_connection_close(struct store_connection *c, const char *reason) {
     store_close_softly(c->fd);
 }
 
-/* ---- memory ---- */
+/* ---- store_connection_charge(): counting a connection's memory ---- */
 
 /* Returns how many bytes the connection's buffers use for incomplete requests and unread replies.
  * Values that keys hold are not included: the key space counts them. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- carrying out ---- */
+/* ---- carrying out one request ---- */
 
 static void apply(struct store_connection *c, const struct store_request *request) {
     struct store_space *space = c->space;
@@ -35,7 +35,7 @@ static void serve_admin(struct store_connection *c, uint8_t request) {
     if (rc < 0) store_connection_close(c, "out of memory");
 }
 
-/* ---- who speaks ---- */
+/* ---- finding the dialect of a connection ---- */
 
 /* Calls the handler of the magic that the client sent, which takes over the descriptor. Closes the
  * connection if no such magic is registered. */

@@ -56,11 +56,12 @@ struct store_connection {
     bool closing; /* the connection has left its space; it is only kept until its memory is freed */
     bool dismissed;   /* closing, and fd is still open: free_left() in close.c closes it */
     bool admin;
-    /* accepted beyond client_max: closed unless the client speaks the administration dialect */
+    /* the space had client_max clients when this connection was accepted, so the server closes it
+     * unless it speaks the administration dialect */
     bool spare;
     struct store_session session;
     struct store_parser parser;
-    /* in space->connections; once `closing` is set, in server->left */
+    /* links of space->connections, or of server->left once `closing` is set */
     LIST_ENTRY(store_connection) next;
     struct store_space *space;
     struct cr_buffer rx;       /* received bytes of a request that is not complete yet */
@@ -74,7 +75,7 @@ struct store_connection {
 
 struct store_space {
     uv_poll_t poll;
-    uv_timer_t resume; /* while `paused`: tries to accept again after RESUME_MS */
+    uv_timer_t resume; /* runs while `paused` is set; accepting is tried again after RESUME_MS */
     uv_idle_t waking;  /* runs while the ready list is not empty, to send to the sessions on it */
     STAILQ_ENTRY(store_space) clearing_next;
     bool clearing; /* the space is in server->cleared: it has cleared keys to free */
@@ -137,7 +138,7 @@ struct store_server {
 
     pthread_mutex_t lock;
     pthread_cond_t done;
-    /* under lock: calls from other threads that wait to be carried out */
+    /* calls from other threads that wait to be carried out; access it only with `lock` held */
     STAILQ_HEAD(, store_call) calls;
 };
 
@@ -148,7 +149,8 @@ struct store_server {
 int store_space_attach(struct store_space *space);
 void store_space_clear_now(struct store_space *space);
 void store_space_close_now(struct store_space *space);
-void store_spaces_init(struct store_server *server);  /* call once the loop exists */
+/* initialises the handles that all spaces share; call it once the loop exists */
+void store_spaces_init(struct store_server *server);
 void store_spaces_close(struct store_server *server); /* closes all spaces and frees cleared keys */
 
 /* ---- listen.c ---- */
@@ -157,7 +159,8 @@ void store_spaces_close(struct store_server *server); /* closes all spaces and f
  * *bound_port to the port in use and `address` to the numeric address. */
 int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
                  struct cr_error *err);
-int store_listener_attach(struct store_space *space); /* starts to accept; 0 or a negative errno */
+/* starts to accept connections; returns 0 or a negative errno */
+int store_listener_attach(struct store_space *space);
 /* Call this when a descriptor has become free. If accepting was paused for want of descriptors, it
  * goes on. */
 void store_listener_resume(struct store_space *space);
@@ -171,7 +174,8 @@ void store_listener_turn_away(struct store_space *space);
  * a negative errno. */
 int store_clients_open(struct store_server *server);
 void store_clients_close(struct store_server *server);
-void store_clients_free(struct store_server *server); /* call once the loop has ended */
+/* frees what store_clients_open() has allocated; call it once the loop has ended */
+void store_clients_free(struct store_server *server);
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer);
 

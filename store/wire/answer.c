@@ -161,7 +161,7 @@ int store_answer_put(struct store_answer *a, size_t n) {
     return 1;
 }
 
-/* ---- taking ---- */
+/* ---- taking values out of a complete reply ---- */
 
 int store_answer_take_value(struct store_answer *a, void **value, size_t *len) {
     if (cr_buffer_reserve(&a->bytes, 1) < 0) return -ENOMEM;

@@ -33,7 +33,7 @@ struct store_answer {
     size_t item_seen;
     size_t item_cap;
     struct store_bytes *items; /* `data` is an offset in `bytes` until store_answer_take_list() */
-    const char *reason;        /* on error: why parsing failed, a static text */
+    const char *reason;        /* static text that says why parsing failed; set on error */
 };
 
 /* Begins to parse a reply and frees what is left of an earlier one. item_count is the number of

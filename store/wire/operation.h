@@ -8,10 +8,10 @@
 
 enum store_dialect {
     STORE_DIALECT_NONE,    /* not known before the first bytes have arrived */
-    STORE_DIALECT_MODERN,  /* of torch 2.1 and later: the first request is VALIDATE */
-    STORE_DIALECT_LEGACY,  /* of torch 1.9 to 2.0: no handshake, other opcodes */
-    STORE_DIALECT_ADMIN,   /* of 'crun-store stat': begins with STORE_ADMIN_MAGIC */
-    STORE_DIALECT_FOREIGN, /* begins with other bytes: a registered magic, or garbage */
+    STORE_DIALECT_MODERN,  /* spoken by torch 2.1 and later; the first request is VALIDATE */
+    STORE_DIALECT_LEGACY,  /* spoken by torch 1.9 to 2.0; has no handshake, and other opcodes */
+    STORE_DIALECT_ADMIN,   /* spoken by 'crun-store stat'; begins with STORE_ADMIN_MAGIC */
+    STORE_DIALECT_FOREIGN, /* the connection begins with other bytes: a registered magic, or none */
 };
 
 /* The table of operations. The columns are: name; text for messages; opcode in the modern and in
@@ -71,10 +71,12 @@ enum store_reply {
 #define STORE_WATCH_DELETED    2
 #define STORE_WATCH_REGISTERED 3
 
-const char *store_op_name(enum store_op op);                     /* its text, such as "set" */
-enum store_reply store_op_reply(enum store_op op);               /* shape of its reply */
-const char *store_op_fields(enum store_op op); /* fields of its request, such as "kv" */
-/* its opcode, or -1 if the dialect lacks it */
+/* text of the operation, such as "set" */
+const char *store_op_name(enum store_op op);
+/* shape of the operation's reply */
+enum store_reply store_op_reply(enum store_op op);
+const char *store_op_fields(enum store_op op); /* fields of the operation's request, such as "kv" */
+/* opcode of the operation, or -1 if the dialect lacks it */
 int store_op_code(enum store_dialect dialect, enum store_op op);
 int store_op_find(enum store_dialect dialect, uint8_t code); /* the operation of an opcode, or -1 */
 

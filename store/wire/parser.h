@@ -59,7 +59,7 @@ struct store_parser {
     size_t span_count;
     struct store_span *items;
     size_t item_count, item_cap;
-    const char *reason; /* on error: why parsing failed, a static text */
+    const char *reason; /* static text that says why parsing failed; set on error */
 };
 
 /* Parses the current request further. data[0] is the first byte of the request; earlier calls may

@@ -57,7 +57,7 @@ struct backend_call {
 };
 
 struct crunrt_backend {
-    uint32_t abi; /* CRUNRT_BACKEND_ABI */
+    uint32_t abi; /* version of this struct, CRUNRT_BACKEND_ABI */
     const char *name;
 
     /* Fails if open() cannot succeed on this machine whatever the peers do, for example because

@@ -82,7 +82,7 @@ static int send_hello(struct worker_channel *c, const char *token) {
     return send(c->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t) sizeof(hello) ? 0 : -errno;
 }
 
-/* ---- the agent's answer ---- */
+/* ---- receiving the agent's answer ---- */
 
 /* Waits until fd is readable or the deadline has passed. A signal that the program handles does not
  * end the wait. */

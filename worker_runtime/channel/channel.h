@@ -14,7 +14,7 @@
 struct worker_channel {
     /* the connection; -1: not connected, so that sending and receiving fail */
     int fd;
-    struct channel_page *page; /* the memory shared with the agent; NULL: not connected */
+    struct channel_page *page; /* memory shared with the agent; NULL if there is no connection */
     bool was_open;             /* true once a connection has been made, also after it is closed */
     uint32_t bell_seen;        /* value of the page's bell when all packets had last been read */
     struct round_state round;

@@ -21,7 +21,7 @@
 #define DUMP_SIGNAL      (SIGRTMIN + 5)
 
 static struct {
-    atomic_int fd;      /* connection for the DUMPED packet; -1: not connected */
+    atomic_int fd;      /* connection for the DUMPED packet; -1 if there is none */
     atomic_int running; /* number of handlers that may be using fd and page at this moment */
     _Atomic(struct channel_page *) page;
 } dump = {.fd = -1};

@@ -15,7 +15,8 @@
 /* What the worker knows about its round. At the beginning of a round every field is zero. */
 struct round_state {
     uint64_t steps;               /* steps that this worker has made in this round */
-    struct channel_packet change; /* the last CHANGE packet; type 0: no change is announced */
+    /* the last CHANGE packet; its type is 0 while no change is announced */
+    struct channel_packet change;
     uint64_t stop_at;         /* the agreed step, after which this worker stops; 0: not known yet */
     int64_t change_until_ms;  /* monotonic time at which the agent ends the round in any case */
     /* the agent has ended the round without an agreed step, for example after a failure */

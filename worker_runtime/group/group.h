@@ -1,6 +1,6 @@
 /* A process group, as the files of this chamber see it. Programs use groups through crunrt.h.
  *
- * Each call on a group has four parts. Prepare checks the arguments, fills in defaults and numbers
+ * Each call on a group has four stages. Prepare checks the arguments, fills in defaults and numbers
  * the call. Begin records the call and, with CRUNRT_DEBUG=1, compares it with the calls of the
  * other ranks. The backend moves the data. Outcome breaks the group if the call has failed. */
 #ifndef RUNTIME_GROUP_H
@@ -30,7 +30,7 @@ struct crunrt_group {
     /* other ranks may be of another program, which does not use our keys in the store */
     bool is_foreign;
     bool compares_calls;     /* CRUNRT_DEBUG=1 is set: compare each call with the other ranks' */
-    struct cr_error broken;  /* why the group is broken; code 0: it is intact */
+    struct cr_error broken;  /* why the group is broken; code 0 if the group is intact */
 };
 
 /* ---- group_run.c: one call ---- */
@@ -71,11 +71,12 @@ void group_limit_store(struct crunrt_group *g, int64_t timeout_ms);
 
 struct backend_store group_backend_store(struct crunrt_group *g);
 
-/* Copies the thread's error to *err after a failed call on the store. Returns rc. */
+/* Call this with the result `rc` of a call on g->store. If rc is an error, it copies the error text
+ * of that call, which crunrt_last_error() returns on this thread, to *err. Returns rc. */
 int group_store_failure(int rc, struct cr_error *err);
 
-/* Waits until the key exists. Ends early, with -ECONNRESET, if another rank has reported that the
- * group failed. */
+/* Waits until the key, below the group's prefix, exists in the store. Returns 0; -ETIMEDOUT;
+ * -ECONNRESET as soon as group_failed() returns it; or the store's failure. */
 int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
                        struct cr_error *err);
 

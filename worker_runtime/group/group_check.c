@@ -90,7 +90,7 @@ static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call
     return rc;
 }
 
-/* ---- the call ---- */
+/* ---- group_check_call() ---- */
 
 static int compare_with_first(struct crunrt_group *g, const struct group_call *call) {
     char key[64], mine[OP_TEXT_MAX], text[OP_TEXT_MAX + 32];

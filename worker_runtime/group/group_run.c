@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the steps of a call ---- */
+/* ---- the stages of a call ---- */
 
 static int read_op(const crunrt_op *given, crunrt_op *out) {
     *out = (crunrt_op) CRUNRT_OP_INIT;
@@ -85,7 +85,7 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
     return group_break(g, call->what, doing, err);
 }
 
-/* ---- one operation ---- */
+/* ---- crunrt_group_run() ---- */
 
 int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
     struct cr_error *err = rt_last_error();
@@ -100,7 +100,7 @@ int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
     return group_outcome(group, &call, rc, err);
 }
 
-/* ---- batches ---- */
+/* ---- crunrt_group_batch() ---- */
 
 /* Prepares each operation of the batch. Operations that have elements are also stored in list[],
  * and *used is their number. */

@@ -133,7 +133,7 @@ struct backend_store group_backend_store(struct crunrt_group *g) {
     return (struct backend_store){g, on_set, on_get, on_wait, on_add, on_remove, on_failed};
 }
 
-/* ---- ranks ---- */
+/* ---- group_absent_ranks() ---- */
 
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size) {
     size_t len = 0;

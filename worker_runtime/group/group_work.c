@@ -13,7 +13,7 @@ struct crunrt_work {
     struct group_call call;
     void *state; /* the backend's handle of the operation; NULL if the operation had no elements */
     bool is_over;
-    struct cr_error outcome; /* result of a work that is over; code 0: success */
+    struct cr_error outcome; /* result of the work once it is over; code 0 means success */
 };
 
 int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out) {

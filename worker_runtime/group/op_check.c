@@ -122,7 +122,7 @@ int op_check(const crunrt_op *op, int rank, int size, struct cr_error *err) {
     return rc;
 }
 
-/* ---- signature ---- */
+/* ---- op_signature() ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);

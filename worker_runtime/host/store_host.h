@@ -13,7 +13,7 @@
 #define STORE_HOST_SYMBOL "crunrt_store_host"
 
 struct store_host {
-    uint32_t abi; /* STORE_HOST_ABI */
+    uint32_t abi; /* version of this struct, STORE_HOST_ABI */
     /* Hosts a store on all interfaces. `port` 0 means any free port; *bound_port is set to the port
      * in use. Returns 0 or a negative errno, and sets err (-EADDRINUSE, …). */
     int (*open)(uint16_t port, void **state, uint16_t *bound_port, struct cr_error *err);

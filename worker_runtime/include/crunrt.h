@@ -72,7 +72,7 @@ typedef struct crunrt_store crunrt_store;
 typedef struct crunrt_init_options {
     size_t size; /* sizeof(crunrt_init_options) */
 
-    /* How this process finds its rank and the store.
+    /* The method by which this process finds its rank and the store.
      * NULL or "env://": rank, world size and the store's address come from the environment, see
      * crunrt_init().
      * "tcp://HOST:PORT": rank 0 hosts the store at this address. Rank and world size come from the
@@ -83,17 +83,19 @@ typedef struct crunrt_init_options {
 
     int rank;       /* this process's rank; -1: taken from the query or the environment */
     int world_size; /* processes in the job; -1: taken from the query or the environment */
-    /* Timeout for connecting, and the default timeout of the store's calls; 0: 300,000 ms. */
+    /* The longest time to connect to the store, and the default timeout of calls on the store, in
+     * ms. 0 means 300,000 ms. */
     int64_t timeout_ms;
 } crunrt_init_options;
 
 #define CRUNRT_INIT_OPTIONS_INIT                                                                   \
     { sizeof(crunrt_init_options), NULL, -1, -1, 0 }
 
-/* Finds out this process's rank and the job's store, and connects to the store.
+/* Makes a runtime: determines this process's rank, the world size and the address of the job's
+ * store, and connects to the store.
  *
- *   options   read during the call; NULL: all defaults
- *   out       the new runtime; the caller destroys it with crunrt_destroy()
+ *   options   read during the call only; NULL means that all options have their defaults
+ *   out       receives the new runtime, which the caller destroys with crunrt_destroy()
  *
  * With env://, rank and size come from the first of these launchers whose variables for both are
  * set:
@@ -134,13 +136,13 @@ CRUNRT_API void crunrt_destroy(crunrt *rt);
 /* Each of these functions returns -1 if rt is NULL. */
 CRUNRT_API int crunrt_rank(const crunrt *rt);             /* 0 … world size - 1 */
 CRUNRT_API int crunrt_world_size(const crunrt *rt);       /* processes in the job, at least 1 */
-CRUNRT_API int crunrt_local_rank(const crunrt *rt);       /* on this node; -1: not known */
-CRUNRT_API int crunrt_local_world_size(const crunrt *rt); /* on this node; -1: not known */
+CRUNRT_API int crunrt_local_rank(const crunrt *rt);       /* rank on this node; -1 if unknown */
+CRUNRT_API int crunrt_local_world_size(const crunrt *rt); /* ranks on this node; -1 if unknown */
 CRUNRT_API int crunrt_restart_count(const crunrt *rt);    /* restarts of the job so far */
 
 typedef struct crunrt_rejoin_options {
     size_t size;        /* sizeof(crunrt_rejoin_options) */
-    /* The longest wait for the next round to begin; 0: wait as long as the agent lives. */
+    /* The longest time to wait for the next round, in ms. 0 means as long as the agent lives. */
     int64_t timeout_ms;
 } crunrt_rejoin_options;
 
@@ -451,26 +453,26 @@ typedef struct crunrt_group_options {
     size_t size; /* sizeof(crunrt_group_options) */
 
     /* "gloo": buffers in host memory. "nccl": buffers in GPU memory. "mpi": buffers in host memory,
-     * in a program that mpirun, mpiexec or srun started. NULL: CRUNRT_BACKEND from the environment,
-     * or else "gloo". If the backend cannot be used, the call fails; it tries no other backend. */
+     * in a program that mpirun, mpiexec or srun started. If this is NULL, the environment variable
+     * CRUNRT_BACKEND names the backend; if that is not set, it is "gloo". If the backend cannot be
+     * used, the call fails; it tries no other backend. */
     const char *backend;
 
-    const char *name; /* the group's name in messages; NULL: "world" or "group <n>" */
-    const int *ranks; /* ranks[rank_count]: ranks of the job, each once; NULL: all ranks */
+    const char *name; /* the group's name in messages; NULL means "world" or "group <n>" */
+    const int *ranks; /* ranks[rank_count]: ranks of the job, each once; NULL means all ranks */
     size_t rank_count;
-    /* Timeout of every operation, and of each of the three phases of crunrt_group_new();
-     * 0: 600,000 ms. */
+    /* Timeout of every operation, and of each of the three phases of crunrt_group_new(), in ms.
+     * 0 means 600,000 ms. */
     int64_t timeout_ms;
-    int device; /* nccl only: number of the CUDA device; -1: the local rank */
+    int device; /* nccl only: number of the CUDA device; -1 means the local rank */
     /* nccl only: the cudaStream_t on which operations run; it must stay valid until the group is
-     * destroyed. NULL: the group makes a stream. */
+     * destroyed. If this is NULL, the group makes a stream of its own. */
     void *stream;
 
-    /* gloo only: set it if some ranks do not use crunrt but another program, such as
-     * torch.distributed. The prefix is that of the other program's keys in the job's store; the
-     * group uses only keys below it. Whatever else the other program expects, such as torch's
-     * barrier key, the caller must do; docs/worker-runtime.md has an example. NULL: all ranks use
-     * crunrt. */
+    /* gloo only: NULL if all ranks use crunrt. If some ranks use another library instead, such as
+     * torch.distributed, this is the prefix of that library's keys in the job's store; the group
+     * uses only keys below it. The caller must do what else that library expects of a rank, such as
+     * setting torch's barrier key; docs/worker-runtime.md has an example. */
     const char *foreign_prefix;
 } crunrt_group_options;
 
@@ -537,8 +539,8 @@ typedef struct crunrt_op {
     /* Only for all-to-all with counts, [group size]: elements sent to and received from each rank.
      */
     const size_t *send_counts, *recv_counts;
-    int64_t timeout_ms; /* CRUNRT_TIMEOUT_DEFAULT: the group's timeout */
-    void *stream;       /* nccl only: cudaStream_t of this operation; NULL: the group's stream */
+    int64_t timeout_ms; /* in ms; CRUNRT_TIMEOUT_DEFAULT means the group's timeout */
+    void *stream; /* nccl only: cudaStream_t of this operation; NULL means the group's stream */
 } crunrt_op;
 
 #define CRUNRT_OP_INIT                                                                             \

@@ -96,7 +96,7 @@ static void on_fatal_signal(int signum, siginfo_t *info, void *context) {
     (void) raise(signum);
 }
 
-/* ---- installing it ---- */
+/* ---- crunrt_report_fatal_signals(): installs the handler ---- */
 
 int crunrt_report_fatal_signals(void) {
     const char *path = error_file_path();

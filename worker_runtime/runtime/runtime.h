@@ -18,9 +18,9 @@ struct crunrt_backend;
 /* The first group in this round that contains all ranks. Later groups may be made by splitting it;
  * see group/group_split.c. */
 struct rt_whole_group {
-    /* backend of that group; NULL: this round has had no such group yet */
+    /* backend of that group; NULL while this round has had no such group */
     const struct crunrt_backend *backend;
-    struct crunrt_group *group;           /* NULL: the group has been destroyed */
+    struct crunrt_group *group;           /* NULL once the group has been destroyed */
     uint64_t number;
 };
 

@@ -25,8 +25,8 @@
 
 struct child {
     pid_t pid;
-    int pidfd;           /* -1: the child has ended */
-    int status;          /* from waitpid() */
+    int pidfd;           /* -1 once the child has ended */
+    int status;          /* exit status as waitpid() stores it; valid once pidfd is -1 */
     bool is_status_lost; /* true: other code in this process has collected the exit status */
 };
 
@@ -39,7 +39,7 @@ struct spawn {
     struct hosted_store store;
 };
 
-/* ---- the child ---- */
+/* ---- the child: run_child() ---- */
 
 static void set_number(const char *name, int n) {
     char text[16];
@@ -67,11 +67,11 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) unsetenv(CHANNEL_VARIABLE);
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    /* so that a failure such as 256 does not become exit status 0 */
+    /* an exit status has 8 bits, so a failure such as 256 would become 0 */
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 
-/* ---- the parent ---- */
+/* ---- the parent: crunrt_spawn() ---- */
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();

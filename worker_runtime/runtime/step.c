@@ -24,7 +24,7 @@ _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
                    (int) CRUNRT_NEEDS == (int) CHANNEL_NEEDS,
                "the answers have the same numbers in crunrt.h and contract/channel.h");
 
-/* ---- the step ---- */
+/* ---- crunrt_step() ---- */
 
 /* Writes only as many bytes of *out as the caller's version of the struct has. */
 static void describe_change(const struct round_state *s, crunrt_change *out) {
@@ -74,7 +74,7 @@ bool rt_round_is_over(const struct crunrt *rt) {
     return rt->channel.page != NULL && atomic_load(&rt->channel.page->over) != 0;
 }
 
-/* ---- how this worker answers changes ---- */
+/* ---- calls that set how this worker takes part in changes ---- */
 
 int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt == NULL) return rt_fail_null("answer changes", "the runtime");

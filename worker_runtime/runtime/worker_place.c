@@ -248,7 +248,7 @@ int worker_place_read(worker_place_get_fn get, void *arg, const char *method, in
     return 0;
 }
 
-/* ---- from the agent ---- */
+/* ---- worker_place_from_packet() ---- */
 
 static bool is_consistent(const struct channel_packet *p) {
     return p->place.world_size > 0 && p->place.world_size <= INT_MAX &&

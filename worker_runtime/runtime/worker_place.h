@@ -16,7 +16,7 @@ typedef const char *(*worker_place_get_fn)(void *arg, const char *name);
 
 struct worker_place {
     int rank, world_size;
-    int local_rank, local_world_size; /* -1: not known */
+    int local_rank, local_world_size; /* rank and count on this node; -1 if they are not known */
     int restart_count;
     bool agent_hosts_store; /* true: the agent hosts the store; false: rank 0 hosts it */
     char master_addr[256];  /* the store's host; "" if the store is a file */

@@ -148,7 +148,7 @@ int key_list_init(struct key_list *list, const struct crunrt_store *store, const
     return 0;
 }
 
-/* ---- turns ---- */
+/* ---- turns (see store_internal.h) ---- */
 
 static void lock_root(struct turn *t, struct crunrt_store *store) {
     while (store->parent != NULL) store = store->parent;

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- values that are sent ---- */
+/* ---- operations that send a value ---- */
 
 typedef int (*send_fn)(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t timeout_ms, struct cr_error *err);
@@ -36,7 +36,7 @@ int crunrt_store_queue_push(crunrt_store *store, const char *name, const void *v
     return send_value(store, name, value, len, store_queue_push);
 }
 
-/* ---- values that are received ---- */
+/* ---- operations that receive a value ---- */
 
 typedef int (*receive_fn)(struct store *s, struct store_bytes key, int64_t timeout_ms, void **value,
                           size_t *len, struct cr_error *err);
@@ -66,7 +66,7 @@ int crunrt_store_queue_pop(crunrt_store *store, const char *name, int64_t timeou
     return receive_value(store, name, timeout_ms, value, len, store_queue_pop);
 }
 
-/* ---- the other calls ---- */
+/* ---- add, compare_set, delete, barrier, queue_len and num_keys ---- */
 
 int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta, int64_t *total) {
     struct turn t;

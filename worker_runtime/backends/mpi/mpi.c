@@ -33,8 +33,8 @@ static int launched_size(void) {
 }
 
 /* Checks that the loaded MPI is the MPI that this module was built for, because MPI's constants
- * differ between implementations. A program that links an MPI brings that one, whatever this module
- * was linked with. */
+ * differ between implementations. If the program itself links an MPI, the dynamic loader uses that
+ * MPI for this module, too. */
 static int check_flavour(struct cr_error *err) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
     int len = 0;
@@ -92,7 +92,7 @@ static int initialise(struct cr_error *err) {
                    "MPI_Init_thread with MPI_THREAD_SERIALIZED");
 }
 
-/* ---- opening and closing ---- */
+/* ---- opening and closing a group ---- */
 
 static int mpi_open(const struct backend_group *group, void **out, struct cr_error *err) {
     struct mpi_state *s = calloc(1, sizeof(*s));

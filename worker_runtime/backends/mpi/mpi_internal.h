@@ -66,7 +66,7 @@ int make_ops(struct cr_error *err);
 MPI_Op operation_of(crunrt_dtype dtype, crunrt_reduce_op reduce);
 MPI_Datatype type_of(crunrt_dtype dtype);
 
-/* ---- mpi_ops.c: what the backend's table points to ---- */
+/* ---- mpi_ops.c: functions in the backend's table ---- */
 
 int mpi_run(void *arg, const struct backend_call *call, struct cr_error *err);
 int mpi_batch(void *arg, const struct backend_call *calls, size_t count, struct cr_error *err);

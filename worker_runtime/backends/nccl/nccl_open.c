@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS_PER_ROOT 128 /* the same as in torch */
+#define RANKS_PER_ROOT 128 /* the value that torch uses, too */
 
-/* ---- probing ---- */
+/* ---- nccl_probe() ---- */
 
 static int probe_device(const struct nccl_api *api, int device, struct cr_error *err) {
     int driver = 0, count = 0;
@@ -68,7 +68,7 @@ int nccl_probe(const struct backend_group *group, struct cr_error *err) {
     return 0;
 }
 
-/* ---- ids ---- */
+/* ---- exchanging ids of communicators ---- */
 
 static int ranks_per_root(void) {
     int64_t n = RANKS_PER_ROOT;
@@ -119,7 +119,7 @@ static int exchange_id(const struct backend_group *g, const struct nccl_api *api
     return 0;
 }
 
-/* ---- init ---- */
+/* ---- connecting a communicator ---- */
 
 static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots) {
     ncclConfig_t config = config_of(s);

@@ -36,7 +36,7 @@ struct call {
     const crunrt_op *op;
     ncclDataType_t type;
     ncclRedOp_t reduction;
-    size_t element; /* bytes */
+    size_t element; /* size of one element in bytes */
     cudaStream_t stream;
 };
 
@@ -131,7 +131,8 @@ static bool uses_recv(const struct nccl_state *s, const crunrt_op *op) {
     return op->kind != CRUNRT_OP_SEND && op->kind != CRUNRT_OP_BARRIER;
 }
 
-/* A kernel that touches memory of the host takes the CUDA context with it, for good. */
+/* Refuses a buffer in host memory that this GPU cannot reach, because a kernel that accesses such
+ * memory fails and makes the CUDA context of this process unusable until the process ends. */
 static int refuse_host_memory(const struct nccl_state *s, const char *which, const void *p,
                               struct cr_error *err) {
     struct cudaPointerAttributes attributes;

@@ -23,7 +23,7 @@
 static atomic_int wedged_comms; /* communicators of this process whose abort did not return */
 static atomic_int aborts;       /* number of aborts in this process so far */
 
-/* ---- making ---- */
+/* ---- making a state ---- */
 
 struct nccl_state *state_new(const struct backend_group *group, struct cr_error *err) {
     struct nccl_state *s = calloc(1, sizeof(*s));
@@ -78,7 +78,7 @@ void repair_group_depth(const struct nccl_api *api) {
 
 bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
 
-/* ---- the states that live ---- */
+/* ---- the list of connected states ---- */
 
 static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nccl_state *live; /* parents before their children */
@@ -114,7 +114,7 @@ static struct nccl_state *take_with(struct nccl_state *s) {
     return taken;
 }
 
-/* ---- ending ---- */
+/* ---- aborting and closing states ---- */
 
 /* A job that aborts some communicators. It runs in a separate thread, because ncclCommAbort() may
  * never return. The side that finishes last, thread or caller, frees the job. */
@@ -285,7 +285,8 @@ void nccl_close(void *arg) {
         free(s);
         return;
     }
-    leave_live(s); /* so that a failure below does not abort the other communicators */
+    /* leaves the list first, so that an abort below does not abort the other communicators */
+    leave_live(s);
     if (s->comm != NULL) end_comm(s);
     if (s->is_wedged) return;
     if (s->scratch != NULL) (void) s->api->cudaFree(s->scratch);

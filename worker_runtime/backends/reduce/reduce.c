@@ -55,7 +55,7 @@ static uint16_t to_bfloat(float f) {
     return (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* ---- the loops ---- */
+/* ---- the loops over the elements ---- */
 
 /* Lets gcc vectorise the loops, which is safe because out is the same as a or b or does not overlap
  * them. clang compares the addresses at run time instead, and would warn about the pragma. */
