@@ -26,7 +26,7 @@ size_t arithmetic_size(ncclDataType_t type) {
 /* ---- half, bfloat16 and fp8, which C lacks ---- */
 
 struct small_float {
-    /* number of bits of the mantissa, bias of the exponent, stored exponent of the largest number */
+    /* bits of the mantissa, bias of the exponent, stored exponent of the largest finite number */
     int mantissa, bias, largest_exponent;
     /* codes of the largest finite number and of infinity; if infinity is 0, the type saturates */
     uint32_t largest, infinity;

@@ -29,9 +29,9 @@ struct ncclComm {
     struct ncclComm *child;      /* the child that is being made, which an abort ends, too */
     struct group_job *group_job; /* the last non-blocking group, whose thread is not joined yet */
     struct peers *peers;
-    struct host_op *last;      /* the last kernel; the next kernel waits for it */
-    struct host_clock clock;   /* what is ordered before the end of the last kernel */
-    pthread_mutex_t running;   /* held by the kernel that runs */
+    struct host_op *last;    /* the last kernel; the next kernel waits for it */
+    struct host_clock clock; /* what is ordered before the end of the last kernel */
+    pthread_mutex_t running; /* held by the kernel that runs */
     /* step: exchanges of data that the kernels have made; calls: collectives that they have run */
     uint64_t step, calls;
     /* connected: all ranks are connected for collectives; sends_to and receives_from: by rank,
