@@ -7,7 +7,7 @@
  * - ncclCommFinalize and commDestroySync wait for the communicator's kernels, and as long as a CUDA
  *   graph contains operations of the communicator.
  * - commFree does not wait for other ranks, but it frees device memory, which waits for the device.
- * - ncclCommAbort sets the abort flag, and after that does the same as ncclCommDestroy.
+ * - ncclCommAbort sets the abort flag, and after that frees the communicator as a destroy does.
  * - ncclCommDestroy always blocks, also for non-blocking communicators.
  * - initTransportsRank: two ranks on one GPU are an error. */
 #include "tests/host_nccl/comm.h"
@@ -234,7 +234,8 @@ static ncclResult_t run_finalize(struct job *job) {
 static ncclResult_t run_reclaim(struct job *job) {
     ncclComm_t c = job->comm;
     if (c->initialised && !c->finalized) (void) wait_for_kernels(c);
-    host_device_wait(c->device, "the end of a communicator"); /* NCCL's commFree() calls cudaFree() */
+    /* as NCCL's commFree() does, because it calls cudaFree() */
+    host_device_wait(c->device, "the end of a communicator");
     host_lock();
     host_op_unref(c->last);
     c->last = NULL;

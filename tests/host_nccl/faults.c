@@ -1,8 +1,8 @@
 /* Faults that the variable HOST_NCCL_FAULT orders for certain calls.
  *
  * The variable is a list of NAME:N:WHAT[@RANK], separated by commas:
- *   NAME   a function of CUDA or NCCL, or "kernel" (a kernel begins to run), "connect" (a kernel's
- *          ranks connect), or "init" (the job that initialises a communicator)
+ *   NAME   a function of CUDA or NCCL, or "kernel" (a kernel begins to run), "connect" (before the
+ *          launch of a kernel, its ranks connect), or "init" (a communicator is initialised)
  *   N      the number of the call in this process, beginning with 1, or "*" for every call
  *   WHAT   the name of an ncclResult_t; "cuda" and a number (cuda700); "async-" and the name of an
  *          ncclResult_t; "hang"; "late" and milliseconds (late50); for kernels "stall" or "wedge"
