@@ -1,7 +1,7 @@
 /* Groups of calls (ncclGroupStart() to ncclGroupEnd()), and the thread that a non-blocking group
  * runs on.
  *
- * Modelled on NCCL 2.28.9 and 2.30.7, group.cc:
+ * Modelled on NCCL 2.28.9 and 2.30.7, group.cc and enqueue.cc:
  * - Every call opens and ends a group (ncclGroupStartInternal, ncclGroupEndInternal). The end of
  *   the outermost group runs the jobs and launches the kernels of all calls in it.
  * - For blocking communicators this happens on the calling thread. For non-blocking ones it happens
@@ -9,9 +9,9 @@
  *   ncclCommGetAsyncError() joins the thread.
  * - Jobs (init, split, abort …) have a thread each (asyncJobLaunch).
  * - A group that destroys a communicator always blocks (ncclAsyncLaunch, destroyFlag).
- * And on enqueue.cc: a kernel runs on the first stream of the group, and waits for the group's other
- * streams and for the communicator's last kernel (ncclLaunchPrepare). After the launch all streams
- * of the group wait for the kernel (ncclLaunchFinish). */
+ * - enqueue.cc: a kernel runs on the first stream of the group, and waits for the group's other
+ *   streams and for the communicator's last kernel (ncclLaunchPrepare). After the launch all
+ *   streams of the group wait for the kernel (ncclLaunchFinish). */
 #include "tests/host_nccl/comm.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
  *
  * If ranks make different calls, a GPU hangs or computes wrong results. Here the kernels of all
  * ranks spin until they are aborted, and a line on stderr reports the difference. A send is done
- * when it has been received, because NCCL's manual allows no program to rely on less; with
+ * when it has been received, which is the strictest behaviour that NCCL's manual allows. With
  * HOST_NCCL_EAGER=1 it is done when its last byte is under way. */
 #include "tests/host_nccl/comm.h"
 

@@ -1,5 +1,5 @@
-/* Tests the host NCCL itself, without crun: what NCCL and CUDA promise, and what happens to programs
- * that use them wrongly.
+/* Tests the host NCCL itself, without crun: what NCCL and CUDA promise, and what happens to
+ * programs that use them wrongly.
  *
  *     model MODE [HOW]
  *
