@@ -207,7 +207,7 @@ struct round_record {
     int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
     uint32_t group, restart_count;
     uint16_t port;
-    int node[NODES_MAX];             /* by group rank: the node, or -1 until the round is sent to it */
+    int node[NODES_MAX];             /* by group rank; -1 until the round is sent to a node */
     struct rdzv_round told[NODES_MAX]; /* by group rank: what was sent, without master_addr */
     unsigned succeeded;              /* bit g is set: the node with group rank g has succeeded */
 };
@@ -369,7 +369,7 @@ void check_step(struct world *w, struct sim_node *touched);
 void check_calm(struct world *w);
 void check_finished(struct world *w);
 
-/* Call these when the coordinator forms and sends a round, handles a change, or charges a restart. */
+/* Call these when the coordinator forms or sends a round, handles a change, or charges a restart. */
 void check_store_opened(struct host *h, uint64_t round);
 void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m);
 void check_round_formed(struct host *h);
