@@ -1,5 +1,5 @@
 # The simulator of the control plane; see world.h. `make sim SEED=n` replays the schedule with this
-# seed and prints each event.
+# seed and prints what happens in it.
 sim_rendezvous := $(BUILD)/tests/sim/sim_rendezvous
 $(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c))
 $(sim_rendezvous): $(call rooms,agent rendezvous store base)

@@ -369,7 +369,7 @@ void check_step(struct world *w, struct sim_node *touched);
 void check_calm(struct world *w);
 void check_finished(struct world *w);
 
-/* Call these when the coordinator forms or sends a round, handles a change, or charges a restart. */
+/* Call these when the coordinator forms or sends a round, handles a change, charges a restart. */
 void check_store_opened(struct host *h, uint64_t round);
 void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m);
 void check_round_formed(struct host *h);
