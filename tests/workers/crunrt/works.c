@@ -162,8 +162,8 @@ static void await_stopped(pid_t pid) {
 }
 
 /* Rank 1 dies in the middle of a message, which is far larger than the socket buffers. Rank 1 stops
- * itself while the message is under way, and after that rank 0 kills rank 1. The argument selects
- * whether rank 0 sends or receives the message. */
+ * itself before it has sent or received the whole message, and after that rank 0 kills rank 1. The
+ * argument selects whether rank 0 sends or receives the message. */
 void mode_lose_message(void) {
     enum { BYTES = 64 << 20 };
     open_world(60000);
