@@ -95,7 +95,7 @@ EXPORT cudaError_t cudaFree(void *p) {
     return free(p), cudaSuccess;
 }
 
-/* ---- NCCL: making and ending ---- */
+/* ---- NCCL: communicators and groups of calls ---- */
 
 EXPORT ncclResult_t ncclGetVersion(int *v) { return *v = 22809, ncclSuccess; }
 
@@ -224,7 +224,7 @@ EXPORT const char *ncclGetErrorString(ncclResult_t r) {
     return r == ncclRemoteError ? "remote error" : "fake error";
 }
 EXPORT const char *ncclGetLastError(ncclComm_t comm) { return (void) comm, ""; }
-/* nccl.h declares these two without a prototype. */
+/* nccl.h declares these functions without prototypes. */
 EXPORT ncclResult_t ncclGroupStart(void);
 EXPORT ncclResult_t ncclGroupEnd(void);
 EXPORT ncclResult_t ncclGroupStart(void) { return group_depth++, ncclSuccess; }

@@ -1,19 +1,21 @@
 /* Reductions in all types of nccl.h, rounded as a GPU rounds them.
  *
- * Modelled on NCCL 2.28/2.30: device/reduce_kernel.h (fp8 is added and multiplied as half, then
- * rounded to fp8; half and bfloat16 in their own precision), enqueue.cc hostToDevRedOp (the average
- * is a sum of inputs that were multiplied by 1/n for floating types, and a sum that is divided
- * afterwards for integers). The order is rank 0, 1, 2 …; NCCL's depends on its algorithm, so the
- * last bit of a sum may differ from a GPU's. fp8 as in the CUDA Math API: e4m3 without infinity,
- * saturating; e5m2 saturating. */
+ * Modelled on NCCL 2.28 and 2.30. device/reduce_kernel.h: fp8 is added and multiplied as half and
+ * the result is rounded to fp8; half and bfloat16 are computed in their own precision. enqueue.cc,
+ * hostToDevRedOp: for floating types the average is the sum of the inputs multiplied by 1/n; for
+ * integers it is the sum divided by n. Values too large for fp8 become its largest value, as in the
+ * CUDA Math API.
+ *
+ * The ranks are reduced in the order 0, 1, 2 …. NCCL's order depends on its algorithm, so the last
+ * bit of a sum may differ from a GPU's. */
 #include "tests/host_nccl/arithmetic.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* ncclBfloat16 and the fp8 types by number: headers of some releases name them for CUDA C++ only.
- */
+/* The numbers of ncclBfloat16 and of the fp8 types, because the nccl.h of some releases defines
+ * their names for CUDA C++ only. */
 enum { BFLOAT16 = 9, FLOAT8_E4M3 = 10, FLOAT8_E5M2 = 11, TYPES = 12 };
 
 size_t arithmetic_size(ncclDataType_t type) {
@@ -21,12 +23,14 @@ size_t arithmetic_size(ncclDataType_t type) {
     return (size_t) type < TYPES ? sizes[type] : 0;
 }
 
-/* ---- floating types that C does not have ---- */
+/* ---- half, bfloat16 and fp8, which C lacks ---- */
 
 struct small_float {
-    int mantissa, bias, largest_exponent; /* of finite numbers, as stored */
-    uint32_t largest, infinity;           /* codes; infinity 0: there is none, saturate */
-    uint32_t nan, sign;
+    /* bits of the mantissa, bias of the exponent, stored exponent of the largest finite number */
+    int mantissa, bias, largest_exponent;
+    /* codes of the largest finite number and of infinity; if infinity is 0, the type saturates */
+    uint32_t largest, infinity;
+    uint32_t nan, sign; /* code of NaN, and the sign bit */
 };
 
 static const struct small_float half = {10, 15, 30, 0x7bff, 0x7c00, 0x7e00, 0x8000};
@@ -49,7 +53,7 @@ static double decode(const struct small_float *f, uint32_t code) {
     return (code & f->sign) != 0 ? -value : value;
 }
 
-/* To the nearest, ties to even. */
+/* Returns the code of the number nearest to `value`; of two equally near ones, the even code. */
 static uint32_t encode(const struct small_float *f, double value) {
     uint32_t sign = signbit(value) ? f->sign : 0;
     int exponent = 0, smallest = 1 - f->bias;
@@ -95,7 +99,7 @@ static void put_code(void *at, size_t size, uint32_t code) {
         memcpy(at, &two, sizeof(two));
 }
 
-/* ---- which reduction ---- */
+/* ---- predefined operators, and reading one element ---- */
 
 static bool is_floating(ncclDataType_t type) {
     return small_float_of(type) != NULL || type == ncclFloat32 || type == ncclFloat64;
@@ -133,9 +137,9 @@ double arithmetic_get(ncclDataType_t type, const void *at) {
     }
 }
 
-/* ---- reducing ---- */
+/* ---- reductions for each type ---- */
 
-/* Integers wrap around: the arithmetic is done without a sign. */
+/* Computes with unsigned types, because integers must wrap around on overflow. */
 #define DEFINE_INTEGER(name, T, U)                                                                 \
     static T combine_##name(const struct arithmetic *how, T a, T b) {                              \
         if (how->kind == ARITHMETIC_PRODUCT) return (T) ((uint64_t) (U) a * (uint64_t) (U) b);     \
@@ -185,7 +189,8 @@ DEFINE_INTEGER(uint64, uint64_t, uint64_t)
 DEFINE_FLOATING(float32, float)
 DEFINE_FLOATING(float64, double)
 
-/* fp8 passes through half at every step, as the GPU's kernels do. */
+/* Rounds an intermediate result to the type. An fp8 result is rounded to half first, because the
+ * GPU's kernels compute fp8 in half precision. */
 static double rounded(const struct small_float *f, size_t size, double value) {
     if (size == 1) value = decode(&half, encode(&half, value));
     return decode(f, encode(f, value));

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of an element; 0 if there is no such type. */
+/* Returns the size of an element in bytes, or 0 if there is no such type. */
 size_t arithmetic_size(ncclDataType_t type);
 
 enum arithmetic_kind {
@@ -14,24 +14,26 @@ enum arithmetic_kind {
     ARITHMETIC_PRODUCT,
     ARITHMETIC_MAX,
     ARITHMETIC_MIN,
-    ARITHMETIC_PRE_MUL_SUM,  /* each input is multiplied by the scalar first */
+    ARITHMETIC_PRE_MUL_SUM,  /* the sum of the inputs, each multiplied by the scalar */
     ARITHMETIC_SUM_POST_DIV, /* the sum is divided by the number of ranks */
 };
 
 struct arithmetic {
     enum arithmetic_kind kind;
     ncclDataType_t type;
-    double scalar; /* of PRE_MUL_SUM, already rounded to the type */
+    double scalar; /* only for ARITHMETIC_PRE_MUL_SUM */
     int ranks;
 };
 
-/* One of NCCL's own reductions; false if there is none of that number. */
+/* Stores in *out how one of NCCL's predefined operators is computed. Returns false if `op` is not a
+ * predefined operator. */
 bool arithmetic_of(ncclRedOp_t op, ncclDataType_t type, int ranks, struct arithmetic *out);
 
+/* Returns the element at an address. */
 double arithmetic_get(ncclDataType_t type, const void *at);
 
-/* to[n] = the reduction of from[0][n] … from[ranks - 1][n], in the order of the ranks, rounded to
- * the type after every step. */
+/* Reduces n elements: to[i] is the reduction of from[0][i] … from[ranks - 1][i] in the order of the
+ * ranks. Each intermediate result is rounded to the type. */
 void arithmetic_reduce(const struct arithmetic *how, void *to, const void *const *from, size_t n);
 
 #endif

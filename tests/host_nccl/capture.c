@@ -1,10 +1,10 @@
-/* Capturing streams into CUDA graphs.
+/* Captures streams into CUDA graphs, and launches graphs.
  *
- * Modelled on the runtime's manual: "Graph Management", cudaStreamBeginCapture,
- * cudaThreadExchangeStreamCaptureMode, cudaEventQuery (cudaErrorCapturedEvent). A graph is the list
- * of its operations in the order of their capture, which is one of the orders that the graph
- * allows; a launch runs them one after the other. A capture is not checked for streams that were
- * never joined back (cudaErrorStreamCaptureUnjoined). */
+ * Modelled on the CUDA Runtime API manual: "Graph Management", cudaStreamBeginCapture,
+ * cudaThreadExchangeStreamCaptureMode, cudaEventQuery (cudaErrorCapturedEvent). A graph is a list
+ * of operations in the order of their capture. A launch runs them one after the other in this
+ * order, although CUDA may run independent ones at the same time. The end of a capture does not
+ * check whether all streams have joined back (cudaErrorStreamCaptureUnjoined). */
 #include "tests/host_nccl/host.h"
 
 #include <pthread.h>
@@ -77,7 +77,7 @@ struct host_op *host_capture_node(struct host_stream *s, const struct host_work 
 
 void host_capture_invalidate(struct host_graph *g) { g->invalid = true; }
 
-/* The stream takes part in the capture, because it waits for an event of it. */
+/* Makes a stream take part in a capture, because it waits for an event that was recorded in it. */
 bool host_capture_joins(struct host_stream *s, struct host_graph *g) {
     if (s->capture != NULL) return s->capture == g;
     s->capture = g;

@@ -1,10 +1,13 @@
-/* The calls that put operations on streams.
+/* The calls of NCCL that put collectives and messages on streams, and those that define reduction
+ * operators and allocate or register memory.
  *
- * Modelled on NCCL 2.28.9/2.30.7: enqueue.cc, ncclEnqueueCheck (an error of a non-blocking
- * communicator's call becomes its state, invalid arguments included, so that every later call
- * fails; the call returns the state, ncclInProgress as a rule), argcheck.cc, ArgsCheck (pointers
- * are checked only with NCCL_CHECK_POINTERS=1), collectives.cc and enqueue.cc, taskAppend (gather,
- * scatter and all-to-all are sends and receives of one group; a count of 0 is nothing). */
+ * Modelled on NCCL 2.28.9 and 2.30.7:
+ * - enqueue.cc, ncclEnqueueCheck: if a call on a non-blocking communicator fails, its error becomes
+ *   the state of the communicator, so that every later call fails; this includes invalid arguments.
+ *   The call returns the state, which usually is ncclInProgress.
+ * - argcheck.cc, ArgsCheck: pointers are checked only with NCCL_CHECK_POINTERS=1.
+ * - collectives.cc, and taskAppend in enqueue.cc: gather, scatter and all-to-all are sends and
+ *   receives in one group; an operation with a count of 0 is ignored. */
 #include "tests/host_nccl/comm.h"
 
 #include <stdlib.h>
@@ -76,7 +79,8 @@ static char *piece(const struct call *c, const void *buffer, int rank) {
     return (char *) (uintptr_t) buffer + (size_t) rank * c->count * arithmetic_size(c->type);
 }
 
-/* Gather, scatter, all-to-all: sends and receives. */
+/* Adds the sends and receives of which a gather, a scatter or, if both flags are false, an
+ * all-to-all consists. */
 static ncclResult_t add_exchange(const struct call *c, bool gathers, bool scatters) {
     ncclResult_t r = ncclSuccess;
     int own = c->comm->rank;
@@ -97,7 +101,7 @@ static ncclResult_t append(const struct call *c, enum kind kind, enum part_kind 
     return add(c, part, c->send, c->recv, c->root);
 }
 
-/* ncclEnqueueCheck(). */
+/* Carries out one call, as NCCL's ncclEnqueueCheck() does: checks it and adds it to the group. */
 static ncclResult_t enqueue(const struct call *c, enum kind kind, enum part_kind part) {
     struct host_fault f = host_call(c->name);
     ncclResult_t r = comm_check(c->comm, c->name);
@@ -187,7 +191,7 @@ ncclResult_t ncclScatter(const void *send, void *recv, size_t count, ncclDataTyp
 }
 #endif
 
-/* ---- reductions of the program, registered memory ---- */
+/* ---- user-defined reduction operators, allocated and registered memory ---- */
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {
@@ -214,7 +218,7 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
     if (r != ncclSuccess) return r;
     if ((size_t) op < (size_t) ncclNumOps || i >= comm->own_op_count)
         return nccl_fail(ncclInvalidArgument, "ncclRedOpDestroy : operation is not of this comm");
-    comm->own_ops[i].ranks = 0; /* numbers are not used again */
+    comm->own_ops[i].ranks = 0; /* marks it as destroyed; its number is never used again */
     return ncclSuccess;
 }
 

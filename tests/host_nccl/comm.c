@@ -1,12 +1,15 @@
-/* The life of a communicator: unique ids, initialisation, its state, finalize, destroy, abort.
+/* Communicators from their unique id to their end: initialisation, state, finalize, destroy, abort.
  *
- * Modelled on NCCL 2.28.9/2.30.7, init.cc: ncclCommInitRankDev (an init that fails before its job
- * leaves the thread inside a group), ncclCommEnsureReady (a call while another is in progress is
- * ncclInvalidArgument), ncclCommGetAsyncError, ncclCommFinalize and commDestroySync (wait for the
- * communicator's kernels, and for ever while a CUDA graph holds operations of it), commFree (no
- * wait among ranks, but frees of device memory, which wait for the whole device), ncclCommAbort
- * (flags first, then the same), ncclCommDestroy (blocks always). Duplicate GPUs: init.cc,
- * initTransportsRank. */
+ * Modelled on init.cc of NCCL 2.28.9 and 2.30.7:
+ * - ncclCommInitRankDev: an init that fails before it makes its job leaves a group open on the
+ *   calling thread.
+ * - ncclCommEnsureReady: a call while another call is in progress fails with ncclInvalidArgument.
+ * - ncclCommFinalize and commDestroySync wait for the communicator's kernels, and as long as a CUDA
+ *   graph contains operations of the communicator.
+ * - commFree does not wait for other ranks, but it frees device memory, which waits for the device.
+ * - ncclCommAbort sets the abort flag, and after that frees the communicator as a destroy does.
+ * - ncclCommDestroy always blocks, also for non-blocking communicators.
+ * - initTransportsRank: two ranks on one GPU are an error. */
 #include "tests/host_nccl/comm.h"
 
 #include <errno.h>
@@ -15,10 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct ncclComm *comms; /* all, freed ones too */
+static struct ncclComm *comms; /* list of all communicators, including freed ones */
 static __thread char last_error[256];
 
-HOST_API extern const char fake_nccl[]; /* the backend loads this library only if asked to */
+/* The nccl backend refuses a library with this symbol unless CRUNRT_ALLOW_FAKE_NCCL=1. */
+HOST_API extern const char fake_nccl[];
 const char fake_nccl[] = "host";
 
 /* ---- errors and state ---- */
@@ -53,8 +57,8 @@ static ncclResult_t state_of(ncclComm_t comm) {
     return state;
 }
 
-/* NCCL returns the state, which may have changed already; here a call that began something always
- * returns ncclInProgress. */
+/* Returns ncclInProgress even if the work that the call began has already succeeded, so that tests
+ * get the same result every time. NCCL may return ncclSuccess in this case. */
 ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end) {
     if (end == ncclInProgress && atomic_load(&comm->async) == ncclSuccess) return ncclInProgress;
     return state_of(comm);
@@ -71,7 +75,7 @@ ncclResult_t comm_ready(ncclComm_t comm) {
                                           "operation returned ncclSuccess");
 }
 
-/* ---- making ---- */
+/* ---- initialisation ---- */
 
 static struct ncclComm *comm_new(int size, int rank, int device) {
     struct ncclComm *c = calloc(1, sizeof(*c));
@@ -140,7 +144,6 @@ static bool is_duplicate(const struct ncclComm *c) {
     return false;
 }
 
-/* The communicator's ranks meet. */
 ncclResult_t comm_connect(ncclComm_t c, const struct peers_address *address) {
     int rc = peers_attach(address, c->rank, c->size, &c->peers);
     if (rc == -ECONNREFUSED)
@@ -167,7 +170,8 @@ static ncclResult_t run_init(struct job *job) {
     return r;
 }
 
-/* Between group_start() and group_end(). */
+/* Makes a communicator and adds its init job to the group. Call it between group_start() and
+ * group_end(). */
 static ncclResult_t begin_init(ncclComm_t *out, int size, const ncclUniqueId *id, int rank,
                                const ncclConfig_t *config) {
     if (out == NULL) return nccl_fail(ncclInvalidArgument, "comm argument is NULL");
@@ -186,7 +190,7 @@ static ncclResult_t begin_init(ncclComm_t *out, int size, const ncclUniqueId *id
         return r;
     }
     comm_set_async(c, c->blocking ? ncclSuccess : ncclInProgress);
-    *out = c; /* stored before the wait, in blocking mode too */
+    *out = c; /* as in NCCL, the handle is stored before the init is complete */
     return ncclSuccess;
 }
 
@@ -195,7 +199,8 @@ static ncclResult_t init_rank(const char *call, ncclComm_t *out, int size, const
     struct host_fault f = host_call(call);
     group_start();
     if (f.kind == HOST_FAULT_CUDA || host_poisoned() != cudaSuccess)
-        return nccl_fail(ncclUnhandledCudaError, "%s: CUDA failure", call); /* and leaves a group */
+        /* leaves the group open, as NCCL does */
+        return nccl_fail(ncclUnhandledCudaError, "%s: CUDA failure", call);
     ncclResult_t r =
         f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code : begin_init(out, size, id, rank, config);
     (void) group_error(r);
@@ -206,7 +211,7 @@ static ncclResult_t init_rank(const char *call, ncclComm_t *out, int size, const
     return (*out)->blocking || group_depth() > 0 ? ncclSuccess : comm_outcome(*out, end);
 }
 
-/* ---- ending ---- */
+/* ---- finalize, destroy, abort ---- */
 
 static ncclResult_t wait_for_kernels(ncclComm_t c) {
     host_lock();
@@ -217,7 +222,7 @@ static ncclResult_t wait_for_kernels(ncclComm_t c) {
     host_lock();
     host_op_unref(last);
     while (atomic_load(&c->graphs) > 0)
-        host_wait_change(); /* commDestroySync: localPersistentRefs */
+        host_wait_change(); /* as NCCL's commDestroySync() waits for localPersistentRefs */
     host_unlock();
     return ncclSuccess;
 }
@@ -229,7 +234,8 @@ static ncclResult_t run_finalize(struct job *job) {
 static ncclResult_t run_reclaim(struct job *job) {
     ncclComm_t c = job->comm;
     if (c->initialised && !c->finalized) (void) wait_for_kernels(c);
-    host_device_wait(c->device, "the end of a communicator"); /* commFree: cudaFree and its like */
+    /* as NCCL's commFree() does, because it calls cudaFree() */
+    host_device_wait(c->device, "the end of a communicator");
     host_lock();
     host_op_unref(c->last);
     c->last = NULL;
@@ -369,7 +375,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     group_start();
     comm->destroying = true;
     r = comm_ready(comm);
-    if (r != ncclSuccess) return r; /* and leaves a group, as NCCL does */
+    if (r != ncclSuccess) return r; /* leaves the group open, as NCCL does */
     group_join(comm);
     (void) group_error(comm_end(comm, run_reclaim));
     return group_end();

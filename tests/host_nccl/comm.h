@@ -1,4 +1,6 @@
-/* Communicators of the host NCCL, and what the files of libnccl.so.2 share about them. */
+/* Communicators, groups of calls, and kernels of the host NCCL: the declarations that the files of
+ * libnccl.so.2 share. In this folder a "group" is a group of calls between ncclGroupStart() and
+ * ncclGroupEnd(). */
 #ifndef HOST_NCCL_COMM_H
 #define HOST_NCCL_COMM_H
 
@@ -15,63 +17,80 @@
 struct group_job;
 
 struct ncclComm {
-    uint64_t magic; /* COMM_ALIVE until it is freed; the memory is kept, so that a late use shows */
+    /* COMM_ALIVE until the communicator is freed. The memory is never reused, so that the use of a
+     * freed communicator can be detected. */
+    uint64_t magic;
     struct ncclComm *next;
     int rank, size, device;
     bool blocking, split_share;
-    _Atomic int async;      /* ncclResult_t, as ncclCommGetAsyncError() reports it */
-    _Atomic int abort_flag; /* NCCL has one on the host and one on the device */
+    _Atomic int async;      /* the ncclResult_t that ncclCommGetAsyncError() reports */
+    _Atomic int abort_flag; /* not 0: kernels and jobs of this communicator must end */
     bool initialised, destroying, finalized, revoked;
-    struct ncclComm *child;      /* being made from this one: aborted with it */
-    struct group_job *group_job; /* the thread of its last non-blocking call, to be joined */
+    struct ncclComm *child;      /* the child that is being made, which an abort ends, too */
+    struct group_job *group_job; /* the last non-blocking group, whose thread is not joined yet */
     struct peers *peers;
-    struct host_op *last;    /* its last kernel: NCCL's "device stream" */
-    struct host_clock clock; /* what that kernel knows */
-    pthread_mutex_t running; /* one kernel at a time */
-    uint64_t step, calls;    /* of the kernels */
+    struct host_op *last;    /* the last kernel; the next kernel waits for it */
+    struct host_clock clock; /* what is ordered before the end of the last kernel */
+    pthread_mutex_t running; /* held by the kernel that runs */
+    /* step: exchanges of data that the kernels have made; calls: collectives that they have run */
+    uint64_t step, calls;
+    /* connected: all ranks are connected for collectives; sends_to and receives_from: by rank,
+     * whether this rank is connected for messages to or from that rank */
     bool connected, *sends_to, *receives_from;
-    _Atomic int graphs;         /* that hold operations of this communicator */
-    struct arithmetic *own_ops; /* made by ncclRedOpCreatePreMulSum */
+    _Atomic int graphs;         /* how many CUDA graphs contain operations of this communicator */
+    struct arithmetic *own_ops; /* the operators that ncclRedOpCreatePreMulSum() made */
     size_t own_op_count;
 };
 
-/* Checks a handle as NCCL's CommCheck() does; a freed one is a misuse, which NCCL cannot see. */
+/* Checks a communicator's handle, as NCCL's CommCheck() does. A freed communicator ends the process
+ * through host_misuse(). `call` is the function that was called, for messages. */
 ncclResult_t comm_check(ncclComm_t comm, const char *call);
 
-/* NCCL's ncclCommEnsureReady(). */
+/* Returns an error if the last non-blocking call of this communicator is still in progress or has
+ * failed, as NCCL's ncclCommEnsureReady() does. */
 ncclResult_t comm_ready(ncclComm_t comm);
 
 ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config);
-struct ncclComm *comm_child(ncclComm_t parent); /* with the parent's settings */
+struct ncclComm *comm_child(ncclComm_t parent); /* makes one with the parent's settings */
+
+/* Waits until all ranks of the communicator have attached to the memory at the address. */
 ncclResult_t comm_connect(ncclComm_t comm, const struct peers_address *address);
-void comm_set_abort(ncclComm_t comm, int value); /* of a child in the making, too */
 
+/* Sets the abort flag, also that of a child that is being made. */
+void comm_set_abort(ncclComm_t comm, int value);
+
+/* Adds to the group a job that calls `run`, which finalizes, frees or revokes the communicator. */
 struct job;
-ncclResult_t comm_end(ncclComm_t comm, ncclResult_t (*run)(struct job *job)); /* adds such a job */
+ncclResult_t comm_end(ncclComm_t comm, ncclResult_t (*run)(struct job *job));
 
-/* What a call of a non-blocking communicator returns after its group ended with `end`. */
+/* Returns the result of a call on a non-blocking communicator. `end` is what group_end() returned
+ * for the call. */
 ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end);
 
 void comm_set_async(ncclComm_t comm, ncclResult_t result);
 bool comm_aborted(void *comm);
 
-/* The text that ncclGetLastError() returns, and a line on stderr. */
+/* Stores the text that ncclGetLastError() returns, and returns `result`. With HOST_NCCL_VERBOSE set
+ * it also writes the text to stderr. */
 ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- groups (group.c) ---- */
+/* ---- groups of calls (group.c) ---- */
 
+/* An init, split, shrink, finalize, revoke or destroy, which a group carries out at its end. */
 struct job {
     struct job *next;
-    ncclComm_t comm; /* whose state the job's result becomes */
+    ncclComm_t comm; /* the job's result becomes the state of this communicator */
     ncclResult_t (*run)(struct job *job);
-    ncclComm_t child, *out; /* of a split or a shrink; of an init: the handle's place */
-    int color, key;
-    bool *survivors;
-    struct peers_address address;
+    /* split and shrink: the new communicator, or NULL for a rank that gets none, and where its
+     * handle is stored */
+    ncclComm_t child, *out;
+    int color, key;               /* split */
+    bool *survivors;              /* shrink: by rank, true for ranks that stay; split: NULL */
+    struct peers_address address; /* init: the memory that the unique id names */
 };
 
-/* One part of what a kernel does. */
+/* The kinds of operations that a kernel consists of. */
 enum part_kind {
     PART_ALL_REDUCE,
     PART_REDUCE,
@@ -82,17 +101,18 @@ enum part_kind {
     PART_RECV
 };
 
+/* One operation of a kernel: a collective, a send or a receive. */
 struct part {
     struct part *next;
     enum part_kind kind;
     const char *name;
     const void *send;
     void *recv;
-    size_t count; /* elements */
+    size_t count; /* number of elements */
     ncclDataType_t type;
     struct arithmetic how;
     ncclRedOp_t op;
-    int root; /* or peer */
+    int root; /* the root; of a send or receive, the other rank */
 };
 
 struct kernel {
@@ -103,19 +123,24 @@ struct kernel {
 
 void group_start(void);
 ncclResult_t group_end(void);
-ncclResult_t group_error(ncclResult_t result); /* notes it, and returns it */
-int group_depth(void);
+ncclResult_t group_error(ncclResult_t result); /* if result is an error, the open group fails */
+int group_depth(void);                         /* how many groups are open on this thread */
 ncclResult_t group_add_job(struct job *job);
 ncclResult_t group_add_part(ncclComm_t comm, struct part *part, cudaStream_t stream);
-void group_join(ncclComm_t comm); /* the thread of its last non-blocking call */
+
+/* Joins the thread of the communicator's last non-blocking group, if no other communicator of that
+ * group has yet to join it. */
+void group_join(ncclComm_t comm);
 
 /* ---- kernels (kernels.c) ---- */
 
-ncclResult_t kernel_connect(struct kernel *kernel); /* blocks until the peers connect, too */
+/* Connects to the ranks that the kernel communicates with. Blocks until they connect, too. */
+ncclResult_t kernel_connect(struct kernel *kernel);
 void kernel_run(void *kernel);
 void kernel_free(void *kernel);
 
-/* The memory that it reads and writes: at most two ranges per part. */
+/* Stores in `out` the memory that the kernel reads and writes, at most two ranges per operation.
+ * Returns the number of ranges. */
 size_t kernel_accesses(const struct kernel *kernel, struct host_access *out);
 
 #endif

@@ -1,7 +1,7 @@
-/* The calls of the CUDA runtime: devices, errors, streams and events.
+/* The functions of the CUDA runtime for errors, devices, streams and events.
  *
- * Modelled on the CUDA Runtime API manual, "Error Handling" (the last error of a thread; errors
- * that leave the process in an inconsistent state are returned by every later call), "Device
+ * Modelled on the CUDA Runtime API manual: "Error Handling" (each thread has a last error; an error
+ * that leaves the process in an inconsistent state is returned by every later call), "Device
  * Management", "Stream Management" and "Event Management". */
 #include "tests/host_nccl/host.h"
 
@@ -36,7 +36,8 @@ cudaError_t host_fail(cudaError_t error) {
     return error;
 }
 
-/* The manual's errors that say "the process must be terminated and relaunched". */
+/* Returns whether an error is sticky: the manual says of these errors that "the process must be
+ * terminated and relaunched". */
 static bool is_sticky(int code) {
     return code == 214 || code == 220 || code == 226 || code == 700 || code == 702 || code == 710 ||
            (code >= 714 && code <= 719) || code == 721;
@@ -66,7 +67,7 @@ static bool forbidden(void) {
     return no;
 }
 
-/* A call that the manual calls potentially unsafe while a stream is captured. */
+/* Begins a function that the manual calls potentially unsafe while a stream is captured. */
 #define ENTER_UNSAFE(name)                                                                         \
     do {                                                                                           \
         ENTER(name);                                                                               \
@@ -218,7 +219,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     ENTER(cudaStreamDestroy);
     STREAM(s, stream);
     host_lock();
-    s->destroyed = true; /* what is on it goes on */
+    s->destroyed = true; /* operations that are already on the stream still run */
     host_unlock();
     return cudaSuccess;
 }
@@ -230,7 +231,8 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
     return cudaSuccess;
 }
 
-/* A query of, or a wait for, a stream that captures ends the capture. Locked. */
+/* LOCKED. Call this before a query of a stream or a wait for it. If the stream captures, it
+ * invalidates the capture, as CUDA does, and returns true. */
 static bool breaks_capture(struct host_stream *s) {
     if (s->capture == NULL) return false;
     host_capture_invalidate(s->capture);
@@ -315,7 +317,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     ENTER(cudaEventDestroy);
     EVENT(e, event);
     host_lock();
-    e->destroyed = true; /* returns at once, also where it is not complete */
+    e->destroyed = true; /* as in CUDA, the event need not be complete */
     host_unlock();
     return cudaSuccess;
 }
@@ -404,7 +406,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return host_fail(result);
 }
 
-/* ---- host functions, and work that stands for a kernel of the program ---- */
+/* ---- host functions, and a simulated kernel of the program under test ---- */
 
 struct host_function {
     cudaHostFn_t fn;
@@ -430,8 +432,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *arg) 
     return cudaSuccess;
 }
 
-/* For tests: a kernel of the program that takes `ms` milliseconds, then sets count floats to
- * `value`. */
+/* For tests: puts a simulated kernel on the stream. It takes `ms` milliseconds and after that sets
+ * `count` floats at `at` to `value`. */
 cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float value, int ms);
 
 struct fill {

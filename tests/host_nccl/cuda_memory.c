@@ -1,9 +1,9 @@
-/* The calls of the CUDA runtime on memory: allocation, copies, sets, attributes.
+/* The functions of the CUDA runtime for memory: allocation, copies, sets, attributes of pointers.
  *
- * What waits for what follows the runtime's manual, "API synchronization behavior": a copy from
- * pageable memory returns when the memory has been staged, before it has arrived; a copy to
- * pageable memory returns when it is complete; between device addresses nothing waits; cudaMemset
- * does not wait. cudaFree and cudaFreeHost wait for the whole device (manual of cudaFree; NVIDIA's
+ * When a copy returns is modelled on the CUDA Runtime API manual, "API synchronization behavior". A
+ * copy from pageable memory returns when the data has been staged, before it has arrived. A copy to
+ * pageable memory returns when it is complete. A copy from device to device memory, and cudaMemset,
+ * return at once. cudaFree and cudaFreeHost wait for the whole device (manual of cudaFree; NVIDIA's
  * best-practices guide; NCCL issue 1013). */
 #include "tests/host_nccl/host.h"
 
@@ -33,13 +33,14 @@ static bool forbidden(void) {
 
 struct copy {
     void *to;
-    const void *from; /* NULL: set to `value` */
-    void *staged;
+    const void *from; /* if it is NULL, set `to` to `value` instead of copying */
+    void *staged;     /* a copy of the data in `from`, or NULL */
     int value;
     size_t size;
 };
 
-/* Host memory that CUDA does not know is fine for a copy. */
+/* Returns where the model accesses a buffer of a copy. In contrast to a kernel, a copy may also use
+ * host memory that was not allocated by CUDA. */
 static void *view_of(const void *p, size_t size) {
     void *view = host_memory_view(p, size);
     if (view == NULL && host_memory_kind_of(p, NULL) == HOST_PAGEABLE)
@@ -66,7 +67,8 @@ static void drop_copy(void *arg) {
     free(c);
 }
 
-/* Puts it on the stream and returns the operation with a reference, or NULL while capturing. */
+/* Puts a copy on the stream. Returns the operation with a reference, or NULL if the stream
+ * captures. */
 static struct host_op *put_copy(struct host_stream *s, const char *what, struct copy *c) {
     struct host_access accesses[2] = {{c->to, c->size, true}, {c->from, c->size, false}};
     size_t count = c->from == NULL || c->staged != NULL ? 1 : 2;

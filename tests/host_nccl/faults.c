@@ -1,11 +1,13 @@
-/* Faults on request, at each call.
+/* Faults that the variable HOST_NCCL_FAULT orders for certain calls.
  *
- * HOST_NCCL_FAULT is a list of NAME:N:WHAT[@RANK], separated by commas. NAME is a symbol, or
- * "kernel" (a kernel begins to run), "connect" (a first use connects to peers), "init" (the job
- * that initialises a communicator). N is the number of the call in this process, from 1, or "*".
- * WHAT is the name of an ncclResult_t; "cuda" and a number (cuda700); "async-" and the name of an
- * ncclResult_t; hang; stall or wedge (kernels); late and milliseconds (late50). With @RANK it holds
- * where the environment's RANK is that number. The variable may change while the program runs. */
+ * The variable is a list of NAME:N:WHAT[@RANK], separated by commas:
+ *   NAME   a function of CUDA or NCCL, or "kernel" (a kernel begins to run), "connect" (before the
+ *          launch of a kernel, its ranks connect), or "init" (a communicator is initialised)
+ *   N      the number of the call in this process, beginning with 1, or "*" for every call
+ *   WHAT   the name of an ncclResult_t; "cuda" and a number (cuda700); "async-" and the name of an
+ *          ncclResult_t; "hang"; "late" and milliseconds (late50); for kernels "stall" or "wedge"
+ *   RANK   if it is given, the fault occurs only in the process whose variable RANK is this number
+ * A program may change the variable while it runs. enum host_fault_kind explains the faults. */
 #include "tests/host_nccl/host.h"
 
 #include <nccl.h>

@@ -1,13 +1,17 @@
-/* Groups of calls, and the thread of a non-blocking one.
+/* Groups of calls (ncclGroupStart() to ncclGroupEnd()), and the thread that a non-blocking group
+ * runs on.
  *
- * Modelled on NCCL 2.28.9/2.30.7, group.cc: every call is a group of its own
- * (ncclGroupStartInternal and ncclGroupEndInternal around it); what the outermost end finds is
- * launched on the calling thread, or, for non-blocking communicators, on a thread made for it,
- * while the communicators report ncclInProgress; the thread is joined by ncclCommGetAsyncError().
- * Jobs (init, split, abort) have a thread each (asyncJobLaunch). A group that ends a communicator
- * blocks always (ncclAsyncLaunch, destroyFlag). Launches: enqueue.cc, ncclLaunchPrepare: the first
- * stream waits for the others of the group and for the communicator's last kernel; all streams wait
- * for the launch (ncclLaunchFinish). */
+ * Modelled on NCCL 2.28.9 and 2.30.7, group.cc and enqueue.cc:
+ * - Every call opens and ends a group (ncclGroupStartInternal, ncclGroupEndInternal). The end of
+ *   the outermost group runs the jobs and launches the kernels of all calls in it.
+ * - For blocking communicators this happens on the calling thread. For non-blocking ones it happens
+ *   on a new thread; until it is done the communicators report ncclInProgress, and
+ *   ncclCommGetAsyncError() joins the thread.
+ * - Jobs (init, split, abort …) have a thread each (asyncJobLaunch).
+ * - A group that destroys a communicator always blocks (ncclAsyncLaunch, destroyFlag).
+ * - enqueue.cc: a kernel runs on the first stream of the group, and waits for the group's other
+ *   streams and for the communicator's last kernel (ncclLaunchPrepare). After the launch all
+ *   streams of the group wait for the kernel (ncclLaunchFinish). */
 #include "tests/host_nccl/comm.h"
 
 #include <stdio.h>
@@ -16,7 +20,8 @@
 
 #define STREAMS_MAX 16
 
-struct plan { /* what one communicator does in the group */
+/* The operations of one communicator in a group, which become one kernel. */
+struct plan {
     struct plan *next;
     struct kernel *kernel;
     struct part **end;
@@ -24,15 +29,18 @@ struct plan { /* what one communicator does in the group */
     size_t stream_count, part_count;
 };
 
+/* A non-blocking group that has ended and runs on its own thread. */
 struct group_job {
     pthread_t thread;
-    int users; /* communicators that have yet to join it */
+    int users; /* how many communicators of the group have not called group_join() yet */
     struct job *jobs;
     struct plan *plans;
 };
 
 static __thread struct {
-    int depth, blocking; /* -1: no communicator yet */
+    /* depth: how many groups are open; blocking: whether the group's communicators are blocking, -1
+     * while it has none */
+    int depth, blocking;
     ncclResult_t error;
     struct job *jobs;
     struct plan *plans;
@@ -46,7 +54,7 @@ ncclResult_t group_error(ncclResult_t result) {
     return result;
 }
 
-/* ---- what is in the group ---- */
+/* ---- jobs and operations of the open group ---- */
 
 static ncclResult_t note_blocking(ncclComm_t comm) {
     if (comm->destroying) {
@@ -99,14 +107,14 @@ ncclResult_t group_add_part(ncclComm_t comm, struct part *part, cudaStream_t str
     return ncclSuccess;
 }
 
-/* ---- launching ---- */
+/* ---- launches of kernels, threads of jobs ---- */
 
 static void leave_graph(void *comm) {
     (void) atomic_fetch_sub(&((struct ncclComm *) comm)->graphs, 1);
     host_changed();
 }
 
-/* Locked. */
+/* LOCKED. Puts the kernel of a plan on its first stream and orders it with the other streams. */
 static void launch(struct plan *p, struct host_stream *const *streams) {
     struct kernel *k = p->kernel;
     ncclComm_t c = k->comm;
@@ -128,7 +136,7 @@ static void launch(struct plan *p, struct host_stream *const *streams) {
                           .after_count = p->stream_count,
                           .clock = &known};
     struct host_op *op = host_put(streams[0], &w);
-    if (op == NULL) { /* captured */
+    if (op == NULL) { /* the stream captures: the kernel is a node of a graph */
         (void) atomic_fetch_add(&c->graphs, 1);
         host_capture_keep(streams[0], leave_graph, c);
     } else {
@@ -179,7 +187,8 @@ static void free_job(struct job *job) {
     free(job);
 }
 
-/* A thread for each job, as NCCL has it; the calling thread serves for the only one. */
+/* Runs each job on a new thread, as NCCL does, and waits for all. A single job runs on the calling
+ * thread, but is counted in "threads", too. */
 static ncclResult_t run_jobs(struct job *jobs) {
     ncclResult_t result = ncclSuccess;
     size_t count = 0, i = 0;
@@ -223,7 +232,7 @@ static ncclResult_t run_group(struct job *jobs, struct plan *plans) {
     return r;
 }
 
-/* ---- non-blocking ---- */
+/* ---- non-blocking groups ---- */
 
 struct concerned {
     ncclComm_t comms[64];
@@ -317,7 +326,7 @@ ncclResult_t group_end(void) {
 
 #pragma GCC visibility push(default)
 
-/* nccl.h declares these two without a prototype. */
+/* nccl.h declares these functions without prototypes. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 

@@ -1,22 +1,25 @@
-/* Kernels: what a group of operations does on the device.
+/* Kernels of NCCL: they carry out the collectives and messages of one communicator in one group.
  *
- * Modelled on NCCL 2.28.9/2.30.7: all operations of one communicator in one group are one launch
- * (enqueue.cc, ncclLaunchPrepare); a kernel spins until its peers come or until the abort flag of
- * its communicator is set, whereupon it leaves with whatever it has written (device/primitives.h,
- * checkAbort); sends and receives of a launch go on at the same time (device/sendrecv.h); the first
- * use of an algorithm, or of a peer, connects on the host and blocks until the peers do the same
- * (group.cc, ncclCollPreconnectFunc and ncclP2PPreconnectFunc; transport.cc).
+ * Modelled on NCCL 2.28.9 and 2.30.7:
+ * - All operations of one communicator in one group are one launch (enqueue.cc, ncclLaunchPrepare).
+ * - A kernel spins until the other ranks come. If the abort flag of its communicator is set, it
+ *   ends at once, and the output buffers may be half written (device/primitives.h, checkAbort).
+ * - All sends and receives of a launch make progress at the same time (device/sendrecv.h).
+ * - The first collective, and the first message from or to each rank, connect on the host and block
+ *   until the other ranks connect, too (group.cc, ncclCollPreconnectFunc and
+ *   ncclP2PPreconnectFunc; transport.cc).
  *
- * Ranks that make different calls: a GPU hangs or computes nonsense. Here every rank's kernel spins
- * until it is aborted, and one line says what differs. A send ends when it has been received, the
- * strictest that NCCL's manual allows; HOST_NCCL_EAGER=1 lets it end when it is under way. */
+ * If ranks make different calls, a GPU hangs or computes wrong results. Here the kernels of all
+ * ranks spin until they are aborted, and a line on stderr reports the difference. A send is done
+ * when it has been received, which is the strictest behaviour that NCCL's manual allows. With
+ * HOST_NCCL_EAGER=1 it is done when its last byte is under way. */
 #include "tests/host_nccl/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- connecting ---- */
+/* ---- the connection of ranks before a launch ---- */
 
 static bool is_message(const struct part *p) {
     return p->kind == PART_SEND || p->kind == PART_RECV;
@@ -59,7 +62,10 @@ ncclResult_t kernel_connect(struct kernel *k) {
     return ok ? ncclSuccess : ncclInternalError;
 }
 
-/* ---- what ends a kernel early ---- */
+/* ---- aborts, and exchanges of data between all ranks ---- */
+
+/* Returns whether a kernel must end early. If a rank has died, it only sets the communicator's
+ * state, and the kernel goes on spinning, as with NCCL. */
 
 static bool kernel_ends(void *comm) {
     struct ncclComm *c = comm;
@@ -76,7 +82,8 @@ static void spin(struct ncclComm *c, bool abortable) {
     for (unsigned turn = 0; !abortable || !kernel_ends(c); turn++) host_pause(turn);
 }
 
-/* One step of all ranks: what was published before it may be read after it. */
+/* Waits until all ranks have called step(). After it each rank may read what the other ranks
+ * published before it. Returns false if the kernel must end early. */
 static bool step(struct ncclComm *c) {
     c->step++;
     return PEERS_BARRIER(c->peers, step, NULL, kernel_ends, c);
@@ -99,7 +106,8 @@ static bool same_call(const struct peers_call *a, const struct peers_call *b) {
            a->count == b->count;
 }
 
-/* All ranks must have made the same call. */
+/* Checks that all ranks have called the same collective. If they have not, the kernel spins until
+ * it is aborted. */
 static bool agree(struct ncclComm *c, const struct part *p) {
     struct peers_call own = {(uint32_t) p->kind, (uint32_t) p->type, op_number(p),
                              (uint32_t) p->root, p->count};
@@ -125,7 +133,8 @@ static void views_of(struct ncclComm *c, size_t at, const void **views) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* All-reduce, reduce, broadcast and all-gather: every rank publishes a piece of its own. */
+/* Runs an all-reduce, reduce, broadcast or all-gather, chunk by chunk. In each exchange every rank,
+ * in a broadcast only the root, publishes one chunk, and all ranks can read it. */
 static bool run_pieces(struct ncclComm *c, const struct part *p, const char *send, char *recv) {
     size_t size = arithmetic_size(p->type), most = PEERS_CHUNK / size;
     const void **views = calloc((size_t) c->size, sizeof(*views));
@@ -147,7 +156,7 @@ static bool run_pieces(struct ncclComm *c, const struct part *p, const char *sen
     return ok;
 }
 
-/* Every rank publishes a piece for every rank. */
+/* Runs a reduce-scatter. In each exchange every rank publishes one piece for each rank. */
 static bool run_reduce_scatter(struct ncclComm *c, const struct part *p, const char *send,
                                char *recv) {
     size_t size = arithmetic_size(p->type), most = PEERS_CHUNK / size / (size_t) c->size;
@@ -179,7 +188,8 @@ static size_t recv_count(const struct ncclComm *c, const struct part *p) {
     return p->kind == PART_ALL_GATHER ? p->count * (size_t) c->size : p->count;
 }
 
-/* Where a part's buffers are; false after an access to memory that no device has. */
+/* Stores in *send and *recv where the model accesses the buffers of an operation. If a buffer is
+ * not in memory that a device can access, it poisons the context and returns false. */
 static bool find_memory(const struct ncclComm *c, const struct part *p, const char **send,
                         char **recv) {
     size_t size = arithmetic_size(p->type), out = send_count(c, p), in = recv_count(c, p);
@@ -202,14 +212,14 @@ static bool run_collective(struct ncclComm *c, const struct part *p) {
                                           : run_pieces(c, p, send, recv);
 }
 
-/* ---- messages ---- */
+/* ---- sends and receives ---- */
 
 struct message {
     const struct part *part;
     struct peers_ring *ring;
     char *at;
     size_t bytes, moved;
-    uint64_t end; /* of a send: the ring's count of bytes with it */
+    uint64_t end; /* of a send: the value of ring->written after its last byte */
     bool over;
 };
 
@@ -242,7 +252,8 @@ static bool move_in(struct message *m) {
     return n > 0;
 }
 
-/* Messages between the same two ranks keep their order. */
+/* Returns whether a message may move data now: messages between the same two ranks in the same
+ * direction keep their order. */
 static bool is_next(const struct message *list, const struct message *m) {
     for (const struct message *o = list; o < m; o++)
         if (!o->over && o->ring == m->ring && o->part->kind == m->part->kind) return false;
@@ -284,9 +295,10 @@ static bool run_messages(struct kernel *k, size_t count) {
     return ok;
 }
 
-/* ---- a kernel ---- */
+/* ---- kernels ---- */
 
-/* One kernel of a communicator at a time, also where graphs launch them. */
+/* Waits until no other kernel of the communicator runs. A kernel that a graph launches is not
+ * ordered after the communicator's last kernel, so it must wait here. */
 static bool take_turn(struct ncclComm *c) {
     for (unsigned turn = 0; pthread_mutex_trylock(&c->running) != 0; turn++) {
         if (comm_aborted(c)) return false;

@@ -1,6 +1,11 @@
-/* The host NCCL, tested by itself: model MODE. What NCCL and CUDA promise, and what they do to
- * programs that get it wrong. RANK and WORLD_SIZE are the place; ranks find each other through the
- * file MODEL_ID. Every mode prints "MODE right", or a line that begins with FAILED. */
+/* Tests the host NCCL itself, without crun: what NCCL and CUDA promise, and what happens to
+ * programs that use them wrongly.
+ *
+ *     model MODE [HOW]
+ *
+ * RANK and WORLD_SIZE in the environment give rank and size. Rank 0 passes the unique id to the
+ * other ranks in a file whose path begins with MODEL_ID. A mode that succeeds prints "MODE right",
+ * any other prints a line that begins with FAILED. */
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -12,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the host NCCL, for tests. */
+/* Functions that only the host NCCL has. */
 uint64_t host_nccl_counter(const char *name);
 cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float value, int ms);
 void host_cuda_touch(const void *at, size_t size, int writes);
-/* nccl.h declares these two without a prototype. */
+/* nccl.h declares these functions without prototypes. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
@@ -38,7 +43,7 @@ static int64_t now_ms(void) {
     return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* ---- meeting ---- */
+/* ---- communicators, streams and device memory for the tests ---- */
 
 static ncclUniqueId shared_id(int number) {
     ncclUniqueId id;
@@ -103,7 +108,7 @@ static float first_of(const float *device) {
     return value;
 }
 
-/* ---- one process ---- */
+/* ---- tests that need only one process ---- */
 
 static void mode_fp8(void) {
     static const struct {
@@ -124,7 +129,8 @@ static void mode_fp8(void) {
         CUDA(cudaStreamSynchronize(s));
         CUDA(cudaMemcpy(codes, device, sizeof(codes), cudaMemcpyDeviceToHost));
         for (int i = 0; i < 3; i++) {
-            /* twice the value with two ranks; the largest saturates; powers of two are exact */
+            /* With two ranks the sum is twice the value. The largest value (i == 1) saturates. The
+             * others are powers of two, so their doubles are exact. */
             int want = cases[c].codes[i];
             int step = cases[c].type == 10 ? 8 : 4;
             if (size == 2) want = i == 0 ? want + step : i == 1 ? want : 2;
@@ -135,15 +141,15 @@ static void mode_fp8(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* The fault of a race test is in its mode: each runs two operations that nothing orders, or that
- * something does. */
+/* Runs two operations on the same memory. `how` selects whether something orders them ("event",
+ * "host", "same") or nothing does, which the host NCCL must report as a race. */
 static void mode_race(const char *how) {
     ncclComm_t comm = connect_ranks(0, 1);
     cudaStream_t a = stream_new(), b = stream_new();
     cudaEvent_t event;
     float *x = floats(1000, 1);
     CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    if (strcmp(how, "copy") == 0) { /* returns before the copy has arrived */
+    if (strcmp(how, "copy") == 0) { /* cudaMemcpy() returns before the data has arrived */
         static float host[1000];
         CUDA(cudaMemcpy(x, host, sizeof(host), cudaMemcpyHostToDevice));
     } else {
@@ -210,16 +216,16 @@ static void mode_capture(void) {
     REQUIRE(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported);
     cudaGraph_t broken = NULL;
     REQUIRE(cudaStreamEndCapture(s, &broken) == cudaErrorStreamCaptureInvalidated);
-    CUDA(cudaGraphExecDestroy(exec)); /* a communicator in a graph does not end before it */
+    CUDA(cudaGraphExecDestroy(exec)); /* else ncclCommDestroy() would wait for the graph for ever */
     CUDA(cudaGraphDestroy(graph));
     CUDA(cudaFree(x));
     NCCL(ncclCommDestroy(comm));
 }
 
-/* ---- several processes ---- */
+/* ---- tests that need several processes ---- */
 
-/* A second call while one is in progress is an invalid argument, and that is the communicator's
- * state from then on. A thread is made for each call. */
+/* Each call on a non-blocking communicator makes one thread. After a call with an invalid argument
+ * the communicator's state is ncclInvalidArgument, and every later call fails. */
 static void mode_nonblocking(void) {
     ncclComm_t comm = connect_ranks(0, 0);
     cudaStream_t s = stream_new();
@@ -253,8 +259,9 @@ static void mode_blocking(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* Rank 0's second kernel waits for a peer that never comes: until the abort flag, which lets it go.
- * While it spins, cudaFree and the abort of another communicator wait for the device. */
+/* Rank 0's second kernel waits for the other ranks, which never come, until the abort ends it. Two
+ * communicators are aborted in one group, because the abort of `other` alone would wait for the
+ * kernel of `comm` for ever. */
 static void mode_abort(void) {
     ncclComm_t comm = connect_ranks(0, 1), other = connect_ranks(1, 1);
     cudaStream_t s = stream_new();
@@ -269,12 +276,12 @@ static void mode_abort(void) {
         (void) usleep(100000);
         REQUIRE(cudaEventQuery(event) == cudaErrorNotReady);
         uint64_t waits = host_nccl_counter("device_waits");
-        NCCL(ncclGroupStart()); /* the way for several: all flags first */
+        NCCL(ncclGroupStart()); /* in a group, all abort flags are set before anything waits */
         NCCL(ncclCommAbort(other));
         NCCL(ncclCommAbort(comm));
         NCCL(ncclGroupEnd());
         REQUIRE(host_nccl_counter("device_waits") >= waits);
-        CUDA(cudaEventQuery(event)); /* it ended "well": nobody says that it was aborted */
+        CUDA(cudaEventQuery(event)); /* succeeds: the event does not show that it was aborted */
     } else {
         NCCL(ncclCommAbort(comm));
         NCCL(ncclCommAbort(other));
@@ -307,7 +314,8 @@ static void mode_split(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* The last rank is gone: the others revoke, or abort what is pending, and shrink. */
+/* The last rank has ended. The other ranks revoke the communicator and shrink it, or shrink it with
+ * NCCL_SHRINK_ABORT, as `how` selects. */
 static void mode_shrink(const char *how) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
     ncclComm_t comm = connect_ranks(0, 0), smaller = NULL;
@@ -341,8 +349,8 @@ static void mode_shrink(const char *how) {
 #endif
 }
 
-/* Messages: all directions at once in a group, then a first use that blocks until the peer comes.
- */
+/* Each rank sends to its right neighbour and receives from its left one in one group. Rank 1 comes
+ * late, and the first message to it blocks rank 0's host until it comes. */
 static void mode_messages(void) {
     enum { N = 100000 };
     ncclComm_t comm = connect_ranks(0, 1);
@@ -355,7 +363,7 @@ static void mode_messages(void) {
     NCCL(ncclSend(out, N, ncclFloat32, right, comm, s));
     NCCL(ncclRecv(in, N, ncclFloat32, left, comm, s));
     NCCL(ncclGroupEnd());
-    if (rank == 0) REQUIRE(now_ms() - since >= 150); /* a lazy connect blocks the host */
+    if (rank == 0) REQUIRE(now_ms() - since >= 150); /* it has waited for rank 1 to connect */
     CUDA(cudaStreamSynchronize(s));
     REQUIRE(first_of(in) == (float) left && first_of(in + N - 1) == (float) left);
     CUDA(cudaFree(in));
@@ -363,7 +371,8 @@ static void mode_messages(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* Peers behind a network: a death is the communicator's state; the kernel goes on spinning. */
+/* With HOST_NCCL_NET=socket the death of a rank sets the communicator's state to ncclRemoteError,
+ * but the kernel goes on spinning. */
 static void mode_remote(void) {
     ncclComm_t comm = connect_ranks(0, 1);
     cudaStream_t s = stream_new();

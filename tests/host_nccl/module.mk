@@ -1,5 +1,6 @@
 # The host NCCL: libcudart.so and libnccl.so.2 for machines without a GPU, and the programs that the
-# tests run on them. Left out, with one line, where CUDA's or NCCL's headers are missing.
+# tests run on them. If the headers of CUDA or NCCL are missing, `make test-workers` prints a line
+# that says so and builds neither.
 host_nccl      := $(BUILD)/tests/host_nccl
 host_cuda_SRCS := $(addprefix tests/host_nccl/,counters.c faults.c races.c memory.c streams.c \
                     capture.c cuda_calls.c cuda_memory.c)
@@ -25,7 +26,7 @@ host_nccl_objects := $(call objects,$(host_cuda_SRCS) $(host_nccl_SRCS) $(host_f
                        tests/host_nccl/model.c)
 $(host_nccl_objects): extra_CPPFLAGS = $(NCCL_CPPFLAGS)
 
-# Programs find it under the names of every release.
+# Programs look for libcudart under a name that contains CUDA's major version, so make all of them.
 $(host_nccl)/libcudart.so: $(call objects,$(host_cuda_SRCS))
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
@@ -38,7 +39,7 @@ $(host_nccl)/libnccl.so.2: $(call objects,$(host_nccl_SRCS)) $(host_nccl)/libcud
 	    -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(@D) -lcudart -lm $(LDLIBS)
 	$(Q)ln -sf libnccl.so.2 $(@D)/libnccl.so
 
-# Programs on the two libraries alone, and programs on libcrunrt beside them.
+# `model` uses only the two libraries; the programs in findings/ also use libcrunrt.
 $(host_nccl)/model: $(call objects,tests/host_nccl/model.c) $(host_nccl)/libnccl.so.2
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)

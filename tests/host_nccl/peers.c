@@ -1,10 +1,10 @@
 /* Memory that the processes of one communicator share.
  *
- * The memory belongs to the process that made the unique id, as the listening socket of NCCL's
- * bootstrap root does (2.28.9, bootstrap.cc, bootstrapGetUniqueId): other processes open it through
- * /proc/<pid>/fd, so an id dies with its process. HOST_NCCL_NET=socket models peers behind a
- * network, whose death is noticed (ncclRemoteError); without it a dead peer is silent, as behind
- * NVLink or shared memory. */
+ * The process that made the unique id owns the memory, and the other processes open it through
+ * /proc/<pid>/fd. So a unique id is useless once its process has ended, as in NCCL, where that
+ * process has the listening socket of the bootstrap root (2.28.9, bootstrap.cc,
+ * bootstrapGetUniqueId). With HOST_NCCL_NET=socket the death of a rank is noticed, as over a
+ * network (ncclRemoteError). Without it nothing notices it, as with NVLink or shared memory. */
 #include "tests/host_nccl/peers.h"
 
 #include "tests/host_nccl/host.h"
@@ -56,7 +56,8 @@ void peers_forget(const struct peers_address *a) {
     if (a->pid == (int32_t) getpid()) (void) close(a->fd);
 }
 
-/* All ranks give the same size; the first of them lays out the memory. */
+/* Maps the memory for `size` ranks. The first rank to call this stores the size. Returns -EINVAL if
+ * another rank has stored another size. */
 static int agree_on_size(int fd, const struct peers_address *a, int size, void **memory) {
     int none = 0;
     if (ftruncate(fd, (off_t) total_bytes(size)) < 0) return -errno;

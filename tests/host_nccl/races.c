@@ -1,13 +1,14 @@
-/* Races between operations, found by vector clocks.
+/* Detects races between operations with vector clocks.
  *
- * Every stream is an actor, and the host is one. An operation that is put on a stream knows what
- * the host has waited for and what the stream was made to wait for; two operations on overlapping
- * memory, at least one of which writes, race if the later one does not know of the earlier one. The
- * order is that of CUDA's programming guide (streams, events, the legacy default stream,
- * "API synchronization behavior" of the runtime's manual); no run-time luck enters.
+ * Every stream is an actor, and the host is one. The clock of an operation contains everything that
+ * the host has waited for and that its stream was made to wait for. Two operations on overlapping
+ * memory, at least one of which writes, race if the clock of the later one does not contain the
+ * earlier one. Which operations are ordered follows from CUDA's programming guide (streams, events,
+ * the legacy default stream) and from "API synchronization behavior" in the runtime's manual, not
+ * from the times at which they happen to run. So a race is found in every run of a program.
  *
- * Not seen: what the host itself reads and writes, unless the test says so with
- * host_cuda_touch(); threads of the program count as one, so races between them are not seen. */
+ * Accesses by the host itself are not checked, unless the test reports them with host_cuda_touch().
+ * Races between threads of the program are not detected, because all threads are one actor. */
 #include "tests/host_nccl/host.h"
 
 #include <stdio.h>
@@ -43,7 +44,8 @@ int host_actor_new(void) {
     host_misuse("more than %d streams at the same time", HOST_ACTORS - 1);
 }
 
-/* What the host has waited for is ordered before everything that comes. */
+/* Removes the records of operations that the host has waited for, because they are ordered before
+ * all later operations and cannot race any more. */
 static void forget_finished(void) {
     size_t kept = 0;
     for (size_t i = 0; i < record_count; i++)
@@ -100,7 +102,8 @@ void host_race_check(const char *what, int actor, const struct host_clock *clock
 
 HOST_API void host_cuda_touch(const void *at, size_t size, int writes);
 
-/* For tests: the program itself reads or writes host memory (pinned, managed or pageable) now. */
+/* For tests: call this when the program itself reads or writes host memory (pinned, managed or
+ * pageable), so that this access is checked for races, too. */
 void host_cuda_touch(const void *at, size_t size, int writes) {
     struct host_access access = {at, size, writes != 0};
     host_lock();

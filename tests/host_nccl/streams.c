@@ -1,10 +1,10 @@
-/* Streams: queues of operations, each with a thread of its own, and the rules of their order.
+/* Streams: queues of operations. Each stream has a thread that runs its operations in order.
  *
  * Modelled on the CUDA C++ Programming Guide, "Streams" and "Implicit Synchronization", and on the
- * runtime's manual, "Stream synchronization behavior": the legacy default stream waits for all
- * blocking streams of its device and they for it; streams made with cudaStreamNonBlocking do not.
- * Operations of different streams run at the same time, without a limit on how many; a GPU has one
- * (README.md). */
+ * CUDA Runtime API manual, "Stream synchronization behavior": the legacy default stream and the
+ * blocking streams of its device wait for each other; streams made with cudaStreamNonBlocking do
+ * not take part in this. Any number of operations of different streams can run at the same time,
+ * whereas a GPU has a limit (README.md). */
 #include "tests/host_nccl/host.h"
 
 #include <pthread.h>
@@ -103,7 +103,7 @@ static void start_thread(struct host_stream *s) {
     s->started = true;
 }
 
-/* ---- order ---- */
+/* ---- the order of operations ---- */
 
 static void add_after(struct host_op *op, struct host_op *earlier) {
     if (earlier == NULL || earlier->done) return;
@@ -113,7 +113,8 @@ static void add_after(struct host_op *op, struct host_op *earlier) {
     op->after[op->after_count++] = earlier;
 }
 
-/* The legacy default stream and the blocking streams of its device wait for each other. */
+/* Orders an operation after the operations of other streams for which it waits implicitly: the
+ * legacy default stream and the blocking streams of its device wait for each other. */
 static void add_implicit_order(struct host_stream *s, struct host_op *op) {
     if (s->non_blocking) return;
     for (struct host_stream *o = streams; o != NULL; o = o->next) {
@@ -182,7 +183,7 @@ void host_device_wait(int device, const char *who) {
     host_unlock();
 }
 
-/* ---- making and finding streams ---- */
+/* ---- new streams, and streams of handles ---- */
 
 struct host_stream *host_stream_new(int device, bool non_blocking, bool legacy) {
     struct host_stream *s = streams;
@@ -217,7 +218,8 @@ static void end_own(void *stream) {
 
 static void make_key(void) { (void) pthread_key_create(&own_key, end_own); }
 
-/* cudaStreamPerThread: a stream of the calling thread, which ends with it. */
+/* Returns the stream of the calling thread (cudaStreamPerThread), and makes it if necessary. It is
+ * destroyed when the thread ends. */
 static struct host_stream *own_stream(void) {
     (void) pthread_once(&own_once, make_key);
     struct host_stream *s = pthread_getspecific(own_key);

@@ -11,14 +11,14 @@
 #define DRIFT 40      /* milliseconds by which two clocks differ after 2 s, at 2 % */
 #define CHECK_EVERY 4 /* milliseconds between two checks of the time limits */
 
-/* ---- rounds: what the coordinator sends ---- */
+/* ---- rounds that the coordinator sends ---- */
 
 static struct round_record *last_record(struct world *w) {
     return &w->history.rounds[w->history.round_count - 1];
 }
 
-/* Marks the older rounds as superseded: a round is over when its own coordinator, or a coordinator
- * elected later, forms another round. */
+/* Marks the rounds before `by` as superseded, because their own coordinator or a later one has
+ * formed `by`. If a later coordinator has already formed a round, `by` itself is superseded. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
         struct round_record *r = &w->history.rounds[i];
@@ -156,7 +156,7 @@ void check_round_formed(struct host *h) {
     check_who(h, r);
 }
 
-/* ---- rounds: what a node hears ---- */
+/* ---- rounds that a node receives, and the end of the job ---- */
 
 static int find_record(const struct world *w, int host_id, uint64_t round) {
     for (int i = w->history.round_count; i-- > 0;) {
@@ -197,7 +197,8 @@ static const struct round_record *last_record_of(const struct world *w, int host
     return NULL;
 }
 
-/* Success only if the workers of all nodes of the last round ended well. Spares hear of it, too. */
+/* Checks the outcome that a node receives: it may be success only if the workers of all nodes of
+ * the last round have succeeded. Spares receive the outcome, too. */
 void check_end_heard(struct sim_node *n, int outcome) {
     struct world *w = n->w;
     if (n->ended) world_violation(w, "node %d hears of the end twice", n->index);
@@ -208,7 +209,7 @@ void check_end_heard(struct sim_node *n, int outcome) {
     }
 }
 
-/* ---- restarts ---- */
+/* ---- reports of a node (failure, success, JOIN, READY), and charged restarts ---- */
 
 /* Checks a node's report of a failure: a worker that died of a signal of its agent, or that is
  * parked for a change, must not be reported as a failure. */
@@ -308,7 +309,8 @@ static struct change_record *find_change(struct world *w, int host_id, uint64_t 
     return NULL;
 }
 
-/* Only for nodes that are let in may workers ask for more time than the notice. */
+/* Records a change, and when it must be over. Workers may request more time than the notice only if
+ * the change lets a node join. */
 void check_change_announced(struct host *h, const struct rdzv_change *m) {
     struct world *w = h->w;
     bool may_extend = m->kind == RENDEZVOUS_CHANGE_JOIN;
@@ -325,7 +327,8 @@ void check_change_answered(struct host *h, const struct rdzv_change_answer *m) {
     if (r != NULL && r->step == 0 && m->step > r->top_answer) r->top_answer = m->step;
 }
 
-/* All nodes get one step, and it is the one after the furthest that was answered. */
+/* Checks that all nodes receive the same agreed step, and that it is the step after the largest one
+ * that a node has answered. */
 void check_change_set(struct host *h, const struct rdzv_change_at *m) {
     struct world *w = h->w;
     struct change_record *r = find_change(w, h->id, m->id);
@@ -358,7 +361,8 @@ static void check_change_is_over_in_time(struct host *h) {
 
 /* ---- workers ---- */
 
-/* No worker runs in a superseded round beyond its lease. A parked one does not run. */
+/* Checks that a worker of a superseded round runs no longer than the lease of its node. A parked
+ * worker does not count as running. */
 static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
     struct world *w = n->w;
     int64_t since = w->history.rounds[k->record].superseded_at;
@@ -369,7 +373,8 @@ static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
     }
 }
 
-/* A worker that died of our signal does not count as a failure, nor does one of the last round. */
+/* Checks that the node counts no more failures than the simulated workers of this round had. A
+ * worker that died of a signal of its agent is not a failure. */
 static void check_failure_count(struct sim_node *n) {
     if (n->node.group.failures > n->failures + (n->node.is_broken ? 1 : 0)) {
         world_violation(n->w, "node %d counts %u failures, there were %u", n->index,
@@ -400,7 +405,7 @@ static void check_belief(struct sim_node *n, uint32_t i) {
     }
 }
 
-/* ---- limits: no state lasts longer than its list says ---- */
+/* ---- time limits of the states of workers and nodes ---- */
 
 static bool is_late(int64_t now, int64_t limit) {
     return limit != CR_FOREVER && now > limit + SLACK;
@@ -452,7 +457,8 @@ static void check_limits(struct sim_node *n) {
     if (n->up) check_node_limits(n, now);
 }
 
-/* What a node believes changes only with its own events; limits end with time. */
+/* Checks the state of the node to which the event happened, because only its own events change it.
+ * Checks time limits of all nodes and hosts, but only once in CHECK_EVERY ms. */
 void check_step(struct world *w, struct sim_node *touched) {
     for (uint32_t i = 0; touched != NULL && touched->up && i < touched->worker_count; i++) {
         check_belief(touched, i);
@@ -470,8 +476,8 @@ static bool has_round(const struct sim_node *n) {
     return n->node.group.state == GROUP_RUNNING || n->node.group.state == GROUP_WAITING;
 }
 
-/* The faults have stopped long ago: all nodes that can be are in one round, or the job has
- * ended. */
+/* Checks, long after the last fault, that as many nodes as possible are in one round, or that the
+ * job has ended and no launcher runs. */
 void check_calm(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];
@@ -500,7 +506,8 @@ void check_calm(struct world *w) {
     }
 }
 
-/* All workers have ended well: every node must have heard that the job succeeded, and be gone. */
+/* Checks, after all workers have succeeded, that every launcher has ended because it has received
+ * the success of the job. */
 void check_finished(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];

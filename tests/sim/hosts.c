@@ -1,6 +1,6 @@
-/* A process that hosts the coordinator of the job: the real coordinator, and the real session for
- * each connection. In an election each life of a host has the next epoch, and a host that was
- * deposed refuses all nodes. */
+/* Simulated processes that host the coordinator of the job. Each runs the real coordinator, and the
+ * real host session for each connection. If coordinators are elected, each start of a host has a
+ * higher epoch than the last one. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void mark_unsent(struct conn *c) {
     h->unsent[h->unsent_count++] = c;
 }
 
-/* ---- the coordinator's actions ---- */
+/* ---- actions of the coordinator ---- */
 
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct host *h = arg;
@@ -63,7 +63,7 @@ static const struct coordinator_actions coordinator_actions = {
     .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
     .wants_log = wants_log};
 
-/* ---- the sessions' actions ---- */
+/* ---- actions of the sessions ---- */
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
     (void) arg, (void) hello, (void) err;
@@ -121,7 +121,7 @@ static const struct host_session_actions session_actions = {
     .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
     .on_status = on_status, .on_operate = on_operate, .log = on_log};
 
-/* ---- the end of every event ---- */
+/* ---- output and timers after each event ---- */
 
 static void set_session_timer(struct conn *c) {
     struct host *h = c->host;
@@ -142,7 +142,7 @@ static void flush(struct conn *c) {
         network_close(c, TO_NODE);
     } else if (c->session.state == HOST_SESSION_CLOSING && !c->fin_sent) {
         network_close(c, TO_NODE);
-        c->host_open = c->fin_sent = true; /* it still waits for the other end */
+        c->host_open = c->fin_sent = true; /* it still reads until the node closes its end */
     }
     set_session_timer(c);
 }
@@ -161,10 +161,10 @@ void host_after_event(struct host *h) {
                                     .host_id = h->id});
 }
 
-/* ---- coming and going ---- */
+/* ---- starts and ends of hosts ---- */
 
-/* There is one elected coordinator at a time. One that sleeps goes on for a moment when it wakes
- * up, before it learns that another one was elected. */
+/* Deposes the host that was elected before. If that host is stalled, it is deposed shortly after it
+ * resumes, because it acts as coordinator until it learns of the election. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {
@@ -214,7 +214,7 @@ void host_die(struct host *h, bool silently) {
     forget_coordinator(h);
 }
 
-/* As coordinator_host_depose(): it forgets the job and closes all connections. */
+/* Forgets the job and closes all connections, as coordinator_host_depose() does. */
 void host_depose(struct host *h) {
     if (!h->up) return;
     story(h->w, "host %d: deposed", h->id);

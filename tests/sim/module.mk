@@ -1,4 +1,5 @@
-# The control plane under a seeded simulator; see world.h. SEED= replays one schedule step by step.
+# The simulator of the control plane; see world.h. `make sim SEED=n` replays the schedule with this
+# seed and prints what happens in it.
 sim_rendezvous := $(BUILD)/tests/sim/sim_rendezvous
 $(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c)) \
                    $(call rooms,agent rendezvous store base)

@@ -1,6 +1,6 @@
-/* Connections as streams of bytes, in order within each direction. A send may arrive in two pieces.
- * A reset loses what is under way in both directions, and each end learns of it at a time of its
- * own. */
+/* Simulated connections. Bytes arrive late, but in order within each direction. The bytes of one
+ * send may arrive in two events. A reset loses all bytes that are under way in both directions, and
+ * the two ends learn of it at different times. */
 #include "tests/sim/world.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@ static struct host *own_host(const struct sim_node *n) {
     return n->index == n->w->host_with_node ? &n->w->hosts[0] : NULL;
 }
 
-/* ---- the node's actions: the rendezvous ---- */
+/* ---- actions of the node policy on the rendezvous ---- */
 
 static void do_join(void *arg) {
     struct sim_node *n = arg;
@@ -65,7 +65,7 @@ static void do_change_ready(void *arg, uint64_t id) {
     member_change_ready(n->member, id);
 }
 
-/* The launcher ends after this event: its workers are gone. */
+/* The node policy calls this when all workers are gone. The launcher ends after this event. */
 static void do_finish(void *arg) {
     struct sim_node *n = arg;
     n->finished = true;
@@ -87,7 +87,7 @@ static const struct node_actions node_actions = {
     .change_answer = do_change_answer, .change_ready = do_change_ready, .finish = do_finish,
     .log = do_log};
 
-/* ---- the member's actions ---- */
+/* ---- actions of the member ---- */
 
 static void do_connect(void *arg) {
     struct sim_node *n = arg;
@@ -182,7 +182,7 @@ static const struct member_actions member_actions = {
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
 
-/* ---- the session's actions ---- */
+/* ---- actions of the session ---- */
 
 static void on_welcome(void *arg) {
     struct sim_node *n = arg;
@@ -209,7 +209,7 @@ static void on_broken(void *arg, const char *why) {
 static const struct member_session_actions session_actions = {
     .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = do_log};
 
-/* ---- coming and going ---- */
+/* ---- starts and ends of launchers ---- */
 
 static struct member *new_member(struct sim_node *n) {
     struct world *w = n->w;
@@ -268,13 +268,14 @@ static void free_parts(struct sim_node *n) {
     n->session = (struct member_session){0};
 }
 
-/* The agent's process ends; its workers die with it. */
+/* The launcher, with its agent, dies, and its workers die with it. If `silently`, the whole host
+ * loses power, so no connection is closed. */
 void node_die(struct sim_node *n, bool silently) {
     struct host *own = own_host(n);
     if (!n->up) return;
     story(n->w, "node %d: dies%s", n->index, silently ? " without a word" : "");
     n->up = false;
-    n->resumed_at = n->w->now; /* the checks grant its workers some time to die */
+    n->resumed_at = n->w->now; /* check_limits() grants its workers some time to die */
     if (n->conn != NULL && silently) n->conn->node_open = false;
     else if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);
@@ -282,7 +283,7 @@ void node_die(struct sim_node *n, bool silently) {
     if (own != NULL) host_die(own, silently);
 }
 
-/* Its launcher ends in order; perhaps it is started again. */
+/* The launcher ends in order. In some schedules a user starts it again later. */
 static void exit_launcher(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);
@@ -323,7 +324,7 @@ void node_timer(struct sim_node *n) {
     node_tick(&n->node, node_now(n));
 }
 
-/* After a stall libuv runs timers before it reads input. */
+/* Ends a stall. The timers run before the kept input is handled, as in libuv. */
 void node_resume(struct sim_node *n) {
     story(n->w, "node %d: goes on", n->index);
     n->resumed_at = n->w->now;

@@ -1,9 +1,10 @@
-/* The whole control plane of a job under a seeded simulator: the real coordinator, sessions,
- * members and node policies (agent/node), on a virtual clock and a virtual network, with simulated
- * workers. World, faults and checks are in the files that world.h names.
+/* Simulates the whole control plane of a job: the real coordinator, sessions, members and node
+ * policies (agent/node) run on a virtual clock and a virtual network, with simulated workers.
+ * world.h lists the files for the world, the faults and the checks.
  *
- * Each schedule is drawn from its seed: 12 s of faults, then calm, in which the job must come to
- * rest, then the end of all workers. The checks run after every event. A failing seed is printed.
+ * Each schedule is drawn from a seed. It has 12 s of faults, a time without faults, at whose end as
+ * many nodes as possible must be in one round, and the end of all workers. Checks run after every
+ * event. If a check fails, the seed is printed.
  *
  *     sim_rendezvous [--seed S] [--schedules N] [--seconds-max T] [--verbose] */
 #include "tests/sim/world.h"
@@ -14,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest way to rest: a stalled round's leases, the slowest stop, last call, reconnecting, two
- * changes with notice. */
+/* The longest time in milliseconds that a job needs after the last fault until its nodes are in one
+ * round: leases end, workers are stopped, the last call, reconnections, two changes with notice. */
 #define CALM_TIME                                                                                  \
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
 
-#define EVENTS_NOW_MAX 10000 /* at one moment */
+#define EVENTS_NOW_MAX 10000 /* most events at the same moment of the virtual clock */
 
 static struct world the_world;
 
-/* ---- one event ---- */
+/* ---- the events ---- */
 
 static void stall_ends(struct world *w, const struct event *e) {
     struct host *h = e->host;
@@ -34,7 +35,7 @@ static void stall_ends(struct world *w, const struct event *e) {
     }
     story(w, "host %d: goes on", h->id);
     h->stalled_until = 0;
-    host_timer(h); /* as libuv does: timers before input */
+    host_timer(h); /* as libuv, which runs timers before it reads input */
     world_release(w, &h->held);
 }
 
@@ -128,7 +129,7 @@ static void run_until(struct world *w, int64_t end) {
     w->now = end;
 }
 
-/* ---- one schedule ---- */
+/* ---- schedules ---- */
 
 static void end_stall(struct world *w, int64_t *stalled_until, struct event e) {
     if (*stalled_until == 0) return;
@@ -190,7 +191,7 @@ static void draw_processes(struct world *w) {
         n->worker_count = 1 + (uint32_t) rnd(w, WORKERS_MAX);
         n->offset = rnd(w, 100000);
         n->ppm = random_ppm(w);
-        if (i == w->host_with_node) { /* one process has one clock */
+        if (i == w->host_with_node) { /* node and host are one process, so they have one clock */
             n->offset = w->hosts[0].offset;
             n->ppm = w->hosts[0].ppm;
         }
@@ -234,7 +235,7 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     }
     run_until(w, CHAOS_TIME);
     let_all_recover(w);
-    run_until(w, CHAOS_TIME + 4000); /* nodes that were to come back have come back */
+    run_until(w, CHAOS_TIME + 4000); /* until all nodes that are to start again have done so */
     run_until(w, CHAOS_TIME + 4000 + CALM_TIME);
     if (!w->failed) check_calm(w);
     for (int i = 0; i < w->node_count; i++) {

@@ -1,4 +1,4 @@
 #!/bin/sh
 # timeout: 300
-# 20,000 seeded schedules of the rendezvous; a failing one is printed with its seed.
+# Runs 20,000 simulated schedules of the rendezvous. If one fails, its seed is printed.
 exec "${BUILD:-build}/tests/sim/sim_rendezvous" --schedules 20000

@@ -1,17 +1,17 @@
-/* Workers as small models of programs. Each process draws its habits: whether it counts steps, can
- * rejoin, answers changes, ignores SIGTERM, writes flight records. Its page is a real one; the
- * steps in it are computed from the time when the agent reads it, so a worker costs no event per
- * step.
+/* Simulated workers: small models of programs. For each process it is drawn at random whether it
+ * counts steps, can rejoin, how it answers changes, and whether it ignores SIGTERM and writes
+ * flight records. The page is the real struct channel_page. The steps in it are computed from the
+ * time when the agent reads it, so that no event is needed for each step.
  *
- * A worker that is alive is a process of its own: it goes on, and dies, while its agent is stopped.
- * What it reports (packets, its exit) reaches the agent only when that runs. */
+ * A worker also makes progress and dies while its agent is stalled. Its packets and its exit reach
+ * the agent only when the agent runs again. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
-/* Things that a worker does by itself or in reaction to a packet, each at a time of its own. */
+/* What a worker does at a later time, by itself or in reaction to a packet. */
 enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE };
 /* The packets that a worker sends to its agent. */
 enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
@@ -63,11 +63,11 @@ static void begin_round(struct sim_node *n, struct sim_worker *k) {
     k->hangs = k->waits = false;
 }
 
-/* ---- dying ---- */
+/* ---- signals and deaths ---- */
 
 static void die_within(struct sim_node *n, struct sim_worker *k, int64_t in, int exit_code) {
     int64_t when = n->w->now + in;
-    if (!k->alive || k->dies_at <= when) return; /* it dies sooner already */
+    if (!k->alive || k->dies_at <= when) return; /* it already dies at an earlier time */
     k->dies_at = when;
     k->exit_code = exit_code;
     world_push(n->w, event_of(n, k, EV_DEATH, in));
@@ -118,7 +118,8 @@ static bool only_kept_live(const struct sim_node *n) {
     return true;
 }
 
-/* Grandchildren may need a moment longer than the last worker. */
+/* If the nursery is being stopped and only kept workers live, reports a moment later that its
+ * processes are gone. In some cases it waits longer, as if a worker's child process still lived. */
 static void check_gone(struct sim_node *n) {
     if (!n->stopping || !only_kept_live(n)) return;
     world_push(n->w, (struct event){.at = n->w->now + (chance(n->w, 90) ? 0 : rnd(n->w, KILL_TIME)),
@@ -149,7 +150,7 @@ void worker_exit_reported(struct sim_node *n, const struct event *e) {
     check_gone(n);
 }
 
-/* ---- starting ---- */
+/* ---- starts of workers ---- */
 
 static void draw_habits(struct world *w, struct sim_worker *k) {
     k->has_channel = chance(w, 80);
@@ -165,7 +166,8 @@ static void draw_habits(struct world *w, struct sim_worker *k) {
     }
 }
 
-/* Draws when and how the workers of a node end in this round; all end at about the same time. */
+/* Draws when the workers of a node end by themselves in this round, and which of them fails. All
+ * end at about the same time. */
 static void draw_fate(struct sim_node *n) {
     struct world *w = n->w;
     n->fate_at = w->now + 20 + rnd(w, 6000);
@@ -191,7 +193,7 @@ int workers_start(void *arg, bool *starts) {
         if (k->alive || !k->reported) {
             world_violation(n->w, "node %d starts worker %u twice", n->index, i);
         }
-        if (!n->w->calm && chance(n->w, 1) && chance(n->w, 20)) { /* no more processes, say */
+        if (!n->w->calm && chance(n->w, 1) && chance(n->w, 20)) { /* as if fork() had failed */
             starts[i] = false;
             continue;
         }
@@ -215,7 +217,7 @@ int workers_hand_over(void *arg, uint32_t worker) {
     return 0;
 }
 
-/* ---- the node's other actions ---- */
+/* ---- other actions of the node policy on workers ---- */
 
 void workers_stop(void *arg, int signum, int64_t grace_ms) {
     struct sim_node *n = arg;
@@ -275,10 +277,10 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
     return 0;
 }
 
-/* ---- packets to the worker ---- */
+/* ---- packets from the agent to a worker ---- */
 
-/* The worker may be just about to make a step when the bell rings: it makes that step without
- * seeing the announcement, and the next one is its last. */
+/* The worker learns of a change: it freezes at its next step. In some cases it makes one more step
+ * first, as if it had begun that step before the bell was increased. */
 static void hear_change(struct sim_node *n, struct sim_worker *k, uint64_t id) {
     catch_up(n, k);
     if (chance(n->w, 30) && k->step_ms > 0 && !k->hangs) {
@@ -298,7 +300,7 @@ static void hear_agreed_step(struct sim_node *n, struct sim_worker *k, uint64_t 
                         n->index, index_of(n, k), k->steps, step);
         return;
     }
-    if (k->steps == k->most_steps) k->step_since = n->w->now; /* it was frozen and goes on */
+    if (k->steps == k->most_steps) k->step_since = n->w->now; /* it was frozen until now */
     k->most_steps = k->agreed = step;
     int64_t left = (int64_t) (step - k->steps) * k->step_ms - (n->w->now - k->step_since);
     k->stops_at = n->w->now + (left > 0 ? left : 0);
@@ -324,7 +326,7 @@ int workers_send_packet(void *arg, uint32_t worker, const struct channel_packet 
     return 0;
 }
 
-/* ---- what the worker does ---- */
+/* ---- acts of a worker ---- */
 
 static void park(struct sim_node *n, struct sim_worker *k) {
     if (k->waits || k->hangs || !atomic_load(&k->page.can_rejoin)) return;
@@ -344,7 +346,7 @@ static void stop_for_change(struct sim_node *n, struct sim_worker *k) {
     int64_t saving = rnd(n->w, chance(n->w, 80) ? 60 : NOTICE_MAX);
     switch (rnd(n->w, 10)) {
     case 0: die_within(n, k, saving, 0); return;
-    case 1: return; /* it does not finish saving */
+    case 1: return; /* it never finishes saving */
     case 2:
     case 3:
     case 4: act_in(n, k, saving, ACT_PARK); return;
@@ -370,17 +372,17 @@ void worker_acts(struct sim_node *n, const struct event *e) {
     if (!k->alive || k->life != e->id) return;
     switch ((enum act) e->what) {
     case ACT_END:
-        if (n->w->now >= n->fate_at) end(n, k); /* else it is that of an earlier round */
+        if (n->w->now >= n->fate_at) end(n, k); /* earlier: the act was meant for the last round */
         return;
     case ACT_HANG: hang(n, k); return;
     case ACT_PARK: park(n, k); return;
-    case ACT_READY: /* it may be in its next round by now */
+    case ACT_READY: /* nothing to do if it is already in its next round */
         if (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change) {
             report_in(n, k, rnd(n->w, 3), PACKET_READY);
         }
         return;
     case ACT_STOP_FOR_CHANGE:
-        if (e->at == k->stops_at) stop_for_change(n, k); /* else it is that of an earlier change */
+        if (e->at == k->stops_at) stop_for_change(n, k); /* else: meant for an earlier change */
         return;
     case ACT_OVERDUE:
         if (k->hangs) report_in(n, k, 0, PACKET_HUNG);
@@ -391,7 +393,8 @@ void worker_acts(struct sim_node *n, const struct event *e) {
 void worker_packet(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     uint32_t i = (uint32_t) e->worker;
-    if (k->life != e->id || k->reported) return; /* else it may be dead: the packet came before */
+    /* The packet of a dead worker is handled, too, as long as its exit has not been reported. */
+    if (k->life != e->id || k->reported) return;
     int64_t now = node_now(n);
     switch ((enum packet) e->what) {
     case PACKET_READY:
@@ -409,7 +412,7 @@ void worker_packet(struct sim_node *n, const struct event *e) {
     }
 }
 
-/* Hung ones, too: the schedule is over. */
+/* Makes all workers that are not parked succeed, even hung ones, because the schedule is over. */
 void workers_finish(struct sim_node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct sim_worker *k = &n->workers[i];

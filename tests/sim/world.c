@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- telling ---- */
+/* ---- failed checks, and the story of a schedule ---- */
 
 void world_violation(struct world *w, const char *fmt, ...) {
     if (w->failed) return; /* only the first failed check is reported */
@@ -103,7 +103,7 @@ struct event world_pop(struct world *w) {
     return top;
 }
 
-/* ---- processes that do not run ---- */
+/* ---- events for processes that are stalled or cut off ---- */
 
 static bool keep(struct held *held, const struct event *e) {
     if (held->count == held->cap) {
@@ -119,7 +119,8 @@ static bool is_of_network(enum event_type type) {
     return type == EV_BYTES || type == EV_CLOSED || type == EV_CONNECTED || type == EV_REFUSED;
 }
 
-/* DEATH and all later types happen whether a process is stopped or not. */
+/* Events of the type EV_DEATH and of all types after it in EVENTS are not kept, because they happen
+ * outside of the stalled process. */
 bool world_hold(struct world *w, struct event *e) {
     if (is_of_network(e->type)) {
         struct sim_node *n = &w->nodes[e->conn->node];
@@ -135,7 +136,7 @@ bool world_hold(struct world *w, struct event *e) {
     return n->up && n->inc == e->inc && n->stalled_until != 0 && keep(&n->held, e);
 }
 
-/* It keeps its place before everything that was sent after it. */
+/* The events keep their old sequence numbers, so they happen before events that were sent later. */
 void world_release(struct world *w, struct held *held) {
     size_t count = held->count;
     held->count = 0;

@@ -33,14 +33,14 @@
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
-#define INTERVAL    100 /* of the keep-alive */
+#define INTERVAL    100 /* time between two beats of a node */
 #define ATTEMPTS    3
 #define LEASE       (INTERVAL * ATTEMPTS)
 #define LAST_CALL   200
 #define JOIN_TIME   4000
 #define CLOSE_TIME  1000
 #define STOP_TIME   600  /* a node's grace between SIGTERM and SIGKILL */
-#define DYING_MAX   450  /* longest time that a worker takes to die of SIGTERM: beyond the lease */
+#define DYING_MAX   450  /* longest time that a worker takes to die of SIGTERM: more than LEASE */
 #define KILL_TIME   5    /* longest time to die of SIGKILL, or of the agent's death */
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* longest notice of a change */
@@ -49,7 +49,7 @@
 
 /* ---- events ---- */
 
-/* X(NAME, text) */
+/* The types of events: X(NAME, text), where the text is for the story that --verbose prints. */
 #define EVENTS(X)                                                                                  \
     X(NODE_TIMER, "timer")                                                                         \
     X(HOST_TIMER, "timer")                                                                         \
@@ -85,18 +85,18 @@ struct event {
     int64_t at;
     uint64_t seq;
     enum event_type type;
-    int what;            /* of the type's own meaning */
-    int node, inc;       /* the node that it happens to; -1: none */
+    int what;            /* EV_ACT: an enum act; EV_PACKET: an enum packet (workers.c) */
+    int node, inc;       /* the node that it happens to, or -1, and the node's sim_node.inc */
     int worker;
-    uint64_t id;         /* life of the worker; generation of a timer; change */
-    struct host *host;   /* the host that it happens to; NULL: none */
-    int host_id;
+    uint64_t id;         /* worker events: sim_worker.life; EV_GRACE_OVER, EV_GONE: grace_gen */
+    struct host *host;   /* the host that it happens to, or NULL */
+    int host_id;         /* that host's host.id */
     struct conn *conn;
-    char *bytes;         /* owned by the event */
+    char *bytes;         /* EV_BYTES; freed with the event */
     size_t len;
 };
 
-/* Events of a process that does not run, in order. */
+/* The events that a process will handle when it runs again or is no longer cut off, in order. */
 struct held {
     struct event *events;
     size_t count, cap;
@@ -111,8 +111,8 @@ struct conn {
     int node, node_inc;
     struct host *host;
     int host_id;
-    bool connected, failed;    /* the node has received EV_CONNECTED, or an error */
-    bool node_open, host_open; /* this end has not closed yet */
+    bool connected, failed;    /* the node has learnt that connecting has succeeded, or failed */
+    bool node_open, host_open; /* the node, or the host, has not closed its end yet */
     bool fin_sent;             /* the host has closed its sending side, but still reads */
     bool is_reset;             /* the connection was reset: bytes under way do not arrive */
     bool hung_up_by_lease;     /* the coordinator closed it because the node's lease ended */
@@ -120,7 +120,7 @@ struct conn {
     struct host_session session; /* the host's end */
     int64_t session_timer_at;
     struct coordinator_seat *seat;
-    bool is_unsent; /* in host.unsent */
+    bool is_unsent; /* this connection is in the list host.unsent */
 };
 
 /* ---- hosts ---- */
@@ -128,41 +128,42 @@ struct conn {
 struct host {
     struct world *w;
     bool up;
-    int id;                /* of this life; no two lives of any host share one */
-    int64_t stalled_until; /* 0: it runs */
+    int id;                /* number of this start of a host; each start has another number */
+    int64_t stalled_until; /* 0 while it runs */
     int64_t offset, ppm, timer_at;
     struct held held;
     struct coordinator *coordinator;
     struct host_session_terms terms;
-    struct conn *unsent[NODES_MAX * 8];
+    struct conn *unsent[NODES_MAX * 8]; /* connections to which output must be sent */
     size_t unsent_count;
-    bool forming;          /* sends a round that is not checked yet */
-    bool closes;           /* its node has ended, it waits for the others */
-    int64_t change_until;  /* its clock: the open change is over by then; CR_FOREVER: none */
+    bool forming;          /* it has formed a round in this event, which is not checked yet */
+    bool closes;           /* its node has ended, and it waits until the other nodes know */
+    /* when the announced change must be over, by the host's clock; CR_FOREVER if there is none */
+    int64_t change_until;
 };
 
 /* ---- workers ---- */
 
 struct sim_worker {
-    bool alive, reported; /* reported: the node knows of its exit, or it never ran */
+    bool alive, reported; /* reported: the node knows of its exit, or it was never started */
     bool kept;
-    uint64_t life;        /* how many processes there were in this place */
-    int record;           /* the round that it has its place in */
+    uint64_t life;        /* how many processes have been started as this worker */
+    int record;           /* its round, as an index into history.rounds */
     int signal_sent, exit_code;
-    int64_t dies_at;      /* CR_FOREVER: nothing kills it yet */
+    int64_t dies_at;      /* CR_FOREVER as long as nothing makes it die */
 
-    /* the program */
+    /* habits of its program, drawn when it starts */
     bool has_channel, ignores_term, writes_dumps;
-    int64_t step_ms; /* 0: it counts no steps */
+    int64_t step_ms; /* duration of a step; 0 if it counts no steps */
 
     /* its progress */
     struct channel_page page;
-    uint64_t steps, most_steps; /* frozen, or bound by the agreed step, at most_steps */
-    int64_t step_since;
-    bool hangs, waits;   /* waits: in crunrt_rejoin() */
-    uint64_t change;     /* announced to it; 0: none */
-    uint64_t agreed;     /* 0: not known yet */
-    int64_t stops_at;    /* when it has made the agreed step */
+    uint64_t steps, most_steps; /* steps made; it makes no further step once they are most_steps */
+    int64_t step_since;  /* when it began its current step */
+    bool hangs, waits;   /* waits: it is in crunrt_rejoin() */
+    uint64_t change;     /* id of the change that was announced to it, or 0 */
+    uint64_t agreed;     /* the agreed step of that change, or 0 until it knows it */
+    int64_t stops_at;    /* when it will have made the agreed step */
 };
 
 /* ---- nodes ---- */
@@ -171,7 +172,7 @@ struct sim_node {
     struct world *w;
     int index;
     bool up, cut, ended, finished; /* ended: the member reported the job's end */
-    int inc;
+    int inc; /* how many times its launcher has been started */
     int64_t stalled_until, resumed_at;
     int64_t offset, ppm, timer_at;
     struct held held;
@@ -182,20 +183,20 @@ struct sim_node {
 
     uint32_t worker_count;
     struct sim_worker workers[WORKERS_MAX];
-    bool stopping;         /* stop() was called and is not answered yet */
-    uint64_t grace_gen;
-    int64_t fate_at;       /* when the workers of this round end by themselves … */
-    int fate_worker;       /* … this one badly; -1: all well */
-    int64_t step_limit;    /* 0: none */
+    bool stopping;         /* it has called workers_stop(), and some processes still live */
+    uint64_t grace_gen;    /* how many times it has called workers_stop() */
+    int64_t fate_at;       /* when the workers of this round end by themselves */
+    int fate_worker;       /* the worker that fails at this time; -1 if all succeed */
+    int64_t step_limit;    /* the workers' step timeout; 0 if they have none */
 
-    int record;            /* the round it is in; -1: none yet */
+    int record;            /* its round, as an index into history.rounds; -1 before the first */
     uint64_t round;
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
-    uint32_t failures;     /* workers of this round that ended badly without our signal */
+    uint32_t failures;     /* workers of this round that failed without a signal of the agent */
     bool failed_told, gave_notice;
     int64_t notice_until;
-    int64_t answer;        /* the node's answer to the last change; -2: no answer in this round */
+    int64_t answer;        /* the step in its answer to a change; -2: no answer in this round */
 };
 
 /* ---- what the checks remember ---- */
@@ -203,26 +204,26 @@ struct sim_node {
 struct round_record {
     int host_id;
     uint64_t round;
-    int64_t formed_at, superseded_at; /* CR_FOREVER: it is not */
+    int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
     uint32_t group, restart_count;
     uint16_t port;
-    int node[NODES_MAX];             /* by group rank; -1: sent to no node yet */
-    struct rdzv_round told[NODES_MAX]; /* by group rank; without texts */
-    unsigned succeeded;              /* bits by group rank */
+    int node[NODES_MAX];             /* by group rank; -1 until the round is sent to a node */
+    struct rdzv_round told[NODES_MAX]; /* by group rank: what was sent, without master_addr */
+    unsigned succeeded;              /* bit g is set: the node with group rank g has succeeded */
 };
 
 /* A node that was waiting for a round at the moment when the coordinator formed one. */
 struct candidate {
     int node, inc;
-    int64_t kept_rank; /* its rank in the round before; -1: it was not in it */
-    int64_t rank;      /* its rank now; -1: it was left out */
+    int64_t kept_rank; /* its group rank in the last round; -1 if it was not in that round */
+    int64_t rank;      /* its group rank in the new round; -1 if it is not in that round */
 };
 
 /* What the checks have recorded about one change. */
 struct change_record {
     int host_id;
-    uint64_t id, step; /* step 0: not agreed yet */
-    int64_t top_answer;
+    uint64_t id, step;  /* id of the change; its agreed step, or 0 until it is known */
+    int64_t top_answer; /* the largest step that a node has answered */
 };
 
 struct history {
@@ -230,7 +231,7 @@ struct history {
     int round_count;
     struct change_record changes[CHANGES_MAX];
     int change_count;
-    uint32_t top_restarts; /* charged so far, by any host */
+    uint32_t top_restarts; /* the largest count of restarts that any host has charged */
     struct candidate candidates[NODES_MAX * 4]; /* of the round that is being formed */
     int candidate_count;
 };
@@ -247,22 +248,22 @@ struct world {
     size_t heap_len, heap_cap;
     struct conn *conns;
     struct host hosts[HOSTS_MAX];
-    int leader;         /* index of the host that nodes connect to */
+    int leader;         /* index in `hosts` of the host to which nodes connect */
     int host_ids;
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
-    int events_now;     /* so many events at this moment so far */
-    int64_t checked_at; /* when limits were looked at last */
-    bool calm;          /* the faults have stopped */
+    int events_now;     /* number of events at the time `now` so far */
+    int64_t checked_at; /* when the time limits were last checked */
+    bool calm;          /* no faults are injected any more */
     bool verbose, failed;
 
     /* the job */
     int node_count, min_nodes, max_nodes, max_restarts;
-    int host_with_node; /* -1: the host is a process of its own */
+    int host_with_node; /* the hosting node; -1 if the coordinator runs in a separate process */
     bool elected;       /* coordinators have epochs, and another one may take over */
-    int64_t wait_ms;    /* coordinator_wait */
-    int64_t notice_ms;  /* notice of a joining node; 0: none */
+    int64_t wait_ms;    /* member_settings.coordinator_wait_ms */
+    int64_t notice_ms;  /* notice before the change with which a node joins; 0 if there is none */
 };
 
 /* ---- world.c ---- */
@@ -278,26 +279,28 @@ uint64_t rnd64(struct world *w);
 int64_t rnd(struct world *w, int64_t below); /* 0 … below - 1 */
 bool chance(struct world *w, int percent);
 
-/* What a clock shows, and the first moment at which it shows `when` or later. */
+/* clock_shows() returns the current time of a process's clock; clock_when() returns the time of the
+ * world's clock at which the process's clock first shows `when` or later. */
 int64_t clock_shows(const struct world *w, int64_t offset, int64_t ppm);
 int64_t clock_when(const struct world *w, int64_t when, int64_t offset, int64_t ppm);
 int64_t node_now(const struct sim_node *n);
 int64_t host_now(const struct host *h);
 
-void world_push(struct world *w, struct event e); /* behind all that has the same time */
+void world_push(struct world *w, struct event e); /* queues it after events of the same time */
 struct event world_pop(struct world *w);
-/* Keeps the event if the process that it is for is stopped or cut off. */
+/* If the process for which the event is meant is stalled or cut off, it keeps the event until
+ * world_release() and returns true. */
 bool world_hold(struct world *w, struct event *e);
-void world_release(struct world *w, struct held *held); /* what was kept happens now */
+void world_release(struct world *w, struct held *held); /* queues the kept events for now */
 void world_clear(struct world *w);
 const char *event_name(enum event_type type);
 
 /* ---- network.c ---- */
 
 bool conn_is_local(const struct conn *c);
-struct conn *network_connect(struct sim_node *n); /* answered by EV_CONNECTED or EV_REFUSED */
-void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* empties it */
-void network_close(struct conn *c, enum direction dir); /* of the other end: dir is whom it tells */
+struct conn *network_connect(struct sim_node *n); /* causes EV_CONNECTED or EV_REFUSED later */
+void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears bytes */
+void network_close(struct conn *c, enum direction dir); /* dir: the end that receives EV_CLOSED */
 void network_reset(struct conn *c);
 void network_clear(struct world *w);
 
@@ -307,16 +310,16 @@ void host_start(struct host *h);
 void host_die(struct host *h, bool silently);
 void host_depose(struct host *h);
 void host_abandon(struct host *h, const char *why);
-void host_close(struct host *h); /* its node has ended */
+void host_close(struct host *h); /* call this when the hosting node's launcher ends */
 void host_stall(struct host *h, int64_t until);
-bool host_serves(const struct conn *c); /* the life of the host that the connection leads to */
+bool host_serves(const struct conn *c); /* whether the host of the connection still runs */
 void host_connected(struct conn *c);
 void host_bytes(struct conn *c, const char *bytes, size_t len);
 void host_closed(struct conn *c);
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
-void host_after_event(struct host *h); /* sends what is to be sent, sets the timer */
+void host_after_event(struct host *h); /* sends the output of this event, sets the timer */
 
 /* ---- nodes.c ---- */
 
@@ -333,7 +336,7 @@ void node_after_event(struct sim_node *n);
 
 /* ---- workers.c ---- */
 
-/* The node's actions on processes and channels; `arg` is the sim_node. */
+/* The actions of the node policy on processes and channels. `arg` is the struct sim_node. */
 int workers_start(void *arg, bool *starts);
 int workers_hand_over(void *arg, uint32_t worker);
 void workers_stop(void *arg, int signum, int64_t grace_ms);
@@ -346,7 +349,7 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
-void workers_finish(struct sim_node *n); /* all that run end well now */
+void workers_finish(struct sim_node *n); /* all workers that are not parked succeed now */
 void worker_dies(struct sim_node *n, const struct event *e);
 void worker_acts(struct sim_node *n, const struct event *e);
 void worker_exit_reported(struct sim_node *n, const struct event *e);
@@ -361,12 +364,12 @@ void faults_inject(struct world *w);
 
 /* ---- checks.c ---- */
 
-/* After every event; `touched` is the node that it happened to, or NULL. */
+/* Call this after every event. `touched` is the node to which the event happened, or NULL. */
 void check_step(struct world *w, struct sim_node *touched);
 void check_calm(struct world *w);
 void check_finished(struct world *w);
 
-/* What the coordinator does. */
+/* Call these when the coordinator forms or sends a round, handles a change, charges a restart. */
 void check_store_opened(struct host *h, uint64_t round);
 void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m);
 void check_round_formed(struct host *h);
@@ -376,11 +379,11 @@ void check_change_set(struct host *h, const struct rdzv_change_at *m);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
 
-/* What a node is told. */
+/* Call these when a node receives a round, or the end of the job. */
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
 
-/* What a node asks for. */
+/* Call these when a node reports a failure or success, joins, or reports that it is ready. */
 void check_failure_told(struct sim_node *n);
 void check_success_told(struct sim_node *n);
 void check_join(struct sim_node *n);

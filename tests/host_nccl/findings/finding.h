@@ -1,7 +1,9 @@
-/* What the programs of this folder share: a world on the nccl backend, device memory, and the line
- * that says whether the promise is kept. Each program is run by
- * tests/integration/test_host_nccl_findings.py with the ranks and the environment that findings.txt
- * gives; it ends with 0 after "kept", and otherwise with 1 and a line that begins with BROKEN. */
+/* Functions for the programs of this folder: a group of all ranks on the nccl backend, device
+ * memory, and KEPT(), which checks a promise of the backend.
+ *
+ * tests/integration/test_host_nccl_findings.py runs each program with the number of ranks and the
+ * environment that findings.txt gives. If all promises are kept, a program prints "kept" and ends
+ * with status 0. Otherwise it prints a line that begins with BROKEN and ends with status 1. */
 #ifndef FINDINGS_FINDING_H
 #define FINDINGS_FINDING_H
 
@@ -16,14 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the host CUDA. */
+/* A function that only the host NCCL has; see tests/host_nccl/cuda_calls.c. */
 cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float value, int ms);
 
 static crunrt *rt;
 static crunrt_group *world;
 static int rank, size;
 
-/* The ranks that stand by need not wait any longer. */
+/* Lets the ranks in stand_by() go on; see there. */
 static inline void say_done(void) {
     int64_t n = 0;
     if (rt != NULL) (void) crunrt_store_add(crunrt_job_store(rt), "done", 100, &n);
@@ -70,7 +72,7 @@ static inline void open_world(int64_t timeout_ms) {
     world = make_group(timeout_ms, NULL, 0);
 }
 
-/* Device memory that nothing is pending on. */
+/* Returns new device memory with `count` floats. No operation on it is pending. */
 static inline float *floats(size_t count, float value) {
     float *device = NULL, *host = malloc(count * sizeof(float));
     KEPT(host != NULL, "memory");
@@ -97,21 +99,24 @@ static inline crunrt_op sum_of(float *x) {
     return op;
 }
 
-/* Connects the ranks: later operations do not wait on the host for their peers. */
+/* Runs a first all-reduce, so that the ranks are connected and later calls do not block in NCCL's
+ * connect. */
 static inline void first_sum(crunrt_group *g) {
     float *x = floats(16, 1);
     crunrt_op op = sum_of(x);
     KEPT(crunrt_group_run(g, &op) == 0, "the first sum");
 }
 
-/* This rank is alive and does nothing until `count` others are done. */
+/* Keeps this rank alive and idle until `count` other ranks have called say_done(), each of which
+ * adds 100 to the counter "done". */
 static inline void stand_by(int count) {
     int64_t n = 0;
     while (crunrt_store_add(crunrt_job_store(rt), "done", 0, &n) == 0 && n < 100 * count)
         (void) usleep(20000);
 }
 
-/* Without the ends of groups, which wait for what hangs. */
+/* Reports that the promise is kept and ends the process. It does not destroy the groups, because
+ * this would wait for operations that hang. */
 static inline void kept(void) {
     printf("kept\n");
     (void) fflush(stdout);

@@ -1,6 +1,7 @@
-/* H2: a collective comes after what the caller has put on its stream. Here that is the legacy
- * default stream: a copy that has not arrived when cudaMemcpy() returns, and a kernel. The host
- * NCCL ends the program (status 97) where nothing orders them. */
+/* H2: a collective runs after everything that the caller has put on its stream. Here the stream is
+ * the legacy default stream, with a kernel and with a copy that has not arrived when cudaMemcpy()
+ * returns. If nothing orders the collective after them, the host NCCL reports a race and ends the
+ * program with status 97. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

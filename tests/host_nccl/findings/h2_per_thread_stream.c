@@ -1,5 +1,6 @@
-/* H2: cudaStreamPerThread names another stream in every thread, and a non-blocking communicator
- * launches from a thread of NCCL's own: refused with the reason, or made to work. */
+/* H2: an operation on cudaStreamPerThread either works or is refused with an error. It is difficult
+ * because this handle means another stream in each thread, and NCCL launches the kernels of a
+ * non-blocking communicator from a thread of its own. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* H3: with works in flight on two groups and a peer that never comes, both end at their timeout:
- * all communicators are aborted together, since the end of one waits for the kernels of the other.
- * Then the process goes on. */
+/* H3: if works on two groups wait for a rank that never comes, both works fail at their timeout.
+ * This requires that the communicators of both groups are aborted together, because the abort of
+ * one waits for the kernels of the other. After that the process can make a new group. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

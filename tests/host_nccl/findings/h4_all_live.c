@@ -1,6 +1,6 @@
-/* H4: rank 0's communicator reports an error (HOST_NCCL_FAULT orders it) while all ranks live. No
- * error text calls a rank silent, although the others learn of the failure only when they look into
- * the store. */
+/* H4: rank 0's communicator reports an error, which HOST_NCCL_FAULT orders, while all ranks live.
+ * Every error text must name rank 0 as the rank that noticed the error. No text may say that there
+ * is "no sign of" a rank. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

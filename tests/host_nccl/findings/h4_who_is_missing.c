@@ -1,5 +1,6 @@
-/* H4: the rank that is named is the missing one, the last, and never one that lives: here rank 0's
- * abort takes longer than the others wait for its word (ordered by HOST_NCCL_FAULT). */
+/* H4: the error text names the rank that did not take part, which is the last rank, and no other
+ * rank. HOST_NCCL_FAULT makes rank 0's abort take longer than the other ranks wait for its report.
+ */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,8 +1,10 @@
-/* H5, under crun: a process whose CUDA context is lost cannot go on. crunrt_rejoin() says so
- * instead of coming back for ever; the process ends, is replaced, and the job goes on. */
+/* H5: a process whose CUDA context is lost cannot take part in another round, so crunrt_rejoin()
+ * must fail with -ENOTRECOVERABLE. The process ends, crun replaces it, and the job succeeds. Must
+ * be started by crun. */
 #include "tests/host_nccl/findings/finding.h"
 
-/* Two sums; the second one poisons rank 1 in its first life. */
+/* Makes a group and runs two all-reduces on it. In the first round the second one poisons the CUDA
+ * context of rank 1; see main(). */
 static int work(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";

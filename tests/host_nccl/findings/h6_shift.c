@@ -1,5 +1,6 @@
-/* H6: every rank starts a receive from its left neighbour, then a send to its right one. On gloo
- * and MPI that ends; on one NCCL communicator the first kernel holds up the second. */
+/* H6: every rank starts a receive from its left neighbour, and after it a send to its right
+ * neighbour. Both must complete, as with gloo and MPI. With one NCCL communicator they deadlock,
+ * because the kernel of the send waits for the kernel of the receive. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* Low findings: the caller's device and last error are left as they were. */
+/* Findings of low severity: an operation changes neither the caller's current device nor its last
+ * CUDA error. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* M2: "a rank that still waits for this one fails with -ECONNRESET" (crunrt_group_destroy), long
- * before its timeout. */
+/* M2: when a rank destroys its group, "a rank that still waits for this rank gets -ECONNRESET"
+ * (crunrt.h, crunrt_group_destroy()). It must get this error long before its timeout. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

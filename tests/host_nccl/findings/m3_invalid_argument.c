@@ -1,5 +1,6 @@
-/* M3: after NCCL's own "invalid argument" (ordered for rank 0) the group either goes on or is
- * broken for all; it is not called fine while every later call fails. */
+/* M3: if NCCL returns ncclInvalidArgument, which HOST_NCCL_FAULT orders for rank 0, the group must
+ * either stay usable or be broken on all ranks. The error must not claim that the group is usable
+ * while every later call fails. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* M4: a deadline ends every call in blocking mode, too. The first use of a communicator connects,
- * which blocks inside NCCL until the peers come. */
+/* M4: a timeout ends every call, also with blocking communicators. Here rank 0's first operation
+ * blocks inside NCCL, where it waits for the other ranks to connect. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,9 +1,10 @@
-/* M6: a capture in global mode on another thread survives our operations, and they it. */
+/* M6: while another thread captures a stream in global mode, operations of the library succeed and
+ * do not invalidate the capture. */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <pthread.h>
 
-static _Atomic int state; /* 1: captures, 2: may end */
+static _Atomic int state; /* 1: the thread captures; 2: it must end the capture */
 static cudaError_t outcome;
 
 static void *capture(void *arg) {

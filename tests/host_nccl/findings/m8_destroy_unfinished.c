@@ -1,5 +1,5 @@
-/* M8: a group may be destroyed while a work is under way, as a program's early return does it: the
- * work ends with an error and can be freed. */
+/* M8: a program may destroy a group while a work on it is unfinished, for example when it returns
+ * early after an error. The work must fail, and the program can free it. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {
@@ -12,9 +12,9 @@ int main(void) {
     crunrt_work *work = NULL;
     crunrt_op op = sum_of(floats(16, 1));
     KEPT(crunrt_group_start(world, &op, &work) == 0, "start");
-    (void) alarm(6); /* the end of the group may wait for the work for ever */
+    (void) alarm(6); /* in case crunrt_group_destroy() waits for the work for ever */
     crunrt_group_destroy(world);
-    free(malloc(200)); /* what was freed is used again */
+    free(malloc(200)); /* overwrites freed memory, so that a use of it is more likely to fail */
     int rc = crunrt_work_wait(work, CRUNRT_TIMEOUT_DEFAULT);
     say_done();
     KEPT(rc < 0, "%d", rc);

@@ -1,5 +1,5 @@
-/* M9: the limit of an operation holds for all of it, and the text names the limit. Connecting takes
- * 800 ms and the kernel never ends, as ordered. */
+/* M9: the timeout of an operation covers connecting and the kernel together. HOST_NCCL_FAULT makes
+ * connecting take 800 ms and makes the kernel hang. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* M9: the text of a work that timed out names its limit, not what was left of it. */
+/* M9: the error text of a work that timed out contains its whole timeout, not the time that was
+ * left when the program began to wait. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

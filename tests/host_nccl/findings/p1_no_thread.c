@@ -1,7 +1,7 @@
-/* P1: an operation that is enqueued makes no thread and does not block the host. */
+/* P1: NCCL makes no thread for an operation on the nccl backend. */
 #include "tests/host_nccl/findings/finding.h"
 
-uint64_t host_nccl_counter(const char *name); /* of the host CUDA */
+uint64_t host_nccl_counter(const char *name); /* a function that only the host NCCL has */
 
 int main(void) {
     open_world(5000);

@@ -88,7 +88,7 @@ void mode_backend(void) {
     exit(rc < 0 ? 3 : 0);
 }
 
-/* ---- spawn: the following run in processes that mode_spawn() starts ---- */
+/* ---- functions that run in the processes which mode_spawn() starts ---- */
 
 static int spawned_sum(int r, void *arg) {
     open_world(20000);

@@ -116,7 +116,7 @@ static void test_reductions(size_t n, crunrt_dtype dtype, crunrt_reduce_op op) {
             "reduce");
     buffers_done(&b, "reduce", dtype, (int) op, rank == root);
 
-    /* reduce_scatter: element i of part p is global element p * n + i */
+    /* reduce_scatter: element i of rank r's result is element r * n + i of the reduced buffer */
     struct buffers all = buffers_new(n * (size_t) size, dtype);
     b = buffers_new(n, dtype);
     for (size_t i = 0; i < n * (size_t) size; i++) put(all.send, i, dtype, value_at(rank, i, op));

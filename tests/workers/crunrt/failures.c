@@ -1,4 +1,4 @@
-/* Tests of failing peers, stores and calls: which error each rank gets, and after how long. */
+/* Tests of failing ranks, stores and calls: which error each rank gets, and after how long. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -150,7 +150,8 @@ void mode_monitored(void) {
     int rc = crunrt_group_monitored_barrier(world, late ? 20000 : 2000);
     REQUIRE(rc < 0, "rank %d passed", rank);
     print_error(rc, since);
-    /* without the check, the last rank could set it to "ok" */
+    /* The ranks that failed must have set this key. Otherwise the late rank could set it to "ok".
+     */
     const char *verdict = "crunrt/0/0/pg/0/barrier6/ready";
     int decided = 0;
     REQUIRE(crunrt_store_check(crunrt_job_store(rt), &verdict, 1, &decided) == 0 && decided,

@@ -1,4 +1,4 @@
-/* Tests of asynchronous operations, batches and messages, also when a peer dies. */
+/* Tests of asynchronous operations, batches and messages, also when another rank dies. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -105,7 +105,7 @@ void mode_messages(void) {
     close_world();
 }
 
-/* A peer dies while works are unfinished. Each work must fail, and the group must be broken. */
+/* A rank dies while works are unfinished. Each work must fail, and the group must be broken. */
 void mode_lose_works(void) {
     enum { COUNT = 4 };
     open_world(5000);
@@ -161,9 +161,9 @@ static void await_stopped(pid_t pid) {
     }
 }
 
-/* A peer dies in the middle of a message, which is far larger than the socket buffers. Rank 1 stops
- * itself when rank 0 is in the message, and after that rank 0 kills rank 1. The argument is what
- * rank 0 does, send or receive. */
+/* Rank 1 dies in the middle of a message, which is far larger than the socket buffers. Rank 1 stops
+ * itself before it has sent or received the whole message, and after that rank 0 kills rank 1. The
+ * argument selects whether rank 0 sends or receives the message. */
 void mode_lose_message(void) {
     enum { BYTES = 64 << 20 };
     open_world(60000);
