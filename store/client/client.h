@@ -185,11 +185,11 @@ static inline void store_close(struct store *s) { /* s may be NULL */
 
 /* ---- the TCP client: blocking, one connection ----
  *
- * The client does not reconnect on its own after an error. After -ECONNRESET, -EPIPE or -EPROTO it
- * is broken: every later call fails with the same code, and the client can only be closed. If a
- * get, wait, multi_get, queue_pop or barrier times out, the client stays usable; with a server that
- * has no CANCEL_WAIT (torch 1.13 and 2.0), it makes a new connection for that. If any other call
- * times out, the client is broken. */
+ * The client does not reconnect after an error. After -ECONNRESET, -EPIPE or -EPROTO the client is
+ * broken: every later call fails with the same code, and the client can only be closed. If a get,
+ * wait, multi_get, queue_pop or barrier times out, the client stays usable; with a server that has
+ * no CANCEL_WAIT (torch 1.13 and 2.0), the client makes a new connection to stay usable. If any
+ * other call times out, the client is broken. */
 
 struct store_client; /* its struct begins with a struct store */
 

@@ -22,10 +22,15 @@ static bool same(const void *a, size_t a_len, const void *b, size_t b_len) {
     return a_len == b_len && (a_len == 0 || memcmp(a, b, a_len) == 0);
 }
 
-/* Appends by compare_set, again and again until no other client has changed the key in between.
- * Each attempt expects the value that was seen last, and at first none; the reply holds the present
- * value. A reply that equals the desired value proves success, because the desired value is longer
- * than the expected one. If nothing is appended, the two are equal, and either reply is right. */
+/* Appends by compare_set. The first attempt expects an empty value, which a missing key matches,
+ * too. compare_set sets the key to the desired value and returns that value, if the key has the
+ * expected value; otherwise it returns the value that the key has, which the next attempt expects.
+ *
+ * A reply that equals the desired value counts as success. It does not prove success: compare_set
+ * also returns the desired value if it sets nothing because the key has that value already. That
+ * happens when the key held just the bytes of `value` before the first attempt, or when another
+ * client has appended the same bytes since the last reply. In these cases this function returns 0
+ * although it has appended nothing. */
 static int append_loop(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t deadline_ms, struct cr_buffer *next, struct cr_error *err) {
     CR_AUTO_FREE void *seen = NULL;
@@ -39,7 +44,10 @@ static int append_loop(struct store *s, struct store_bytes key, struct store_byt
         int rc = store_compare_set(s, &swap, cr_time_left_ms(deadline_ms), &held, &held_len, err);
         if (rc < 0) return rc;
         bool done = same(held, held_len, next->data, next->len);
-        /* The reply repeats the expected value although it was not the key's: the key is gone. */
+        /* If the key does not exist and the expected value is not empty, compare_set sets nothing
+         * and returns the expected value. An existing key with the expected value would have been
+         * set, and the reply would be the desired value. So if the reply is the expected value and
+         * not the desired one, the key does not exist: the next attempt expects an empty value. */
         bool vanished = !done && same(held, held_len, seen, seen_len);
         free(seen);
         seen = held;

@@ -16,7 +16,7 @@
 /* milliseconds between two attempts to lock: flock(2) has no deadline, so it is called with LOCK_NB
  * again and again */
 #define LOCK_AGAIN_MS 2
-#define FILE_MAX      ((off_t) 4 << 30)
+#define FILE_MAX      ((off_t) 4 << 30) /* bytes; a longer file is refused with -EFBIG */
 
 static int fail_memory(struct cr_error *err, const char *what) {
     return cr_fail(err, -ENOMEM, "%s in the file store: out of memory", what);

@@ -144,8 +144,8 @@ static int compare_set(struct store_file_access *a, struct store_bytes raw,
         if (rc < 0) return rc;
         held = store_file_keys_find(&a->log->keys, raw);
     }
-    /* If the key is missing although a value was expected, the result is that value, as in
-     * torch. */
+    /* If the key does not exist and the expected value is not empty, compare_set sets nothing and
+     * returns the expected value, as torch's stores do. */
     return copy_value(held != NULL ? *held : swap->expected, value, len, a->err);
 }
 

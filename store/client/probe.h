@@ -11,9 +11,10 @@
  * If a server does not answer PING, there are two possible reasons. First, it may be older than
  * VALIDATE and take the handshake for the first half of a SET. Such a server serves no other client
  * until we close the connection, so STORE_PROBE_MS is short. Second, it may be a modern server that
- * is overloaded; our own server, for example, would answer a legacy handshake as well. To tell the
- * two apart, CONFIRM sends CANCEL_WAIT to a server that answered legacy: an old release closes the
- * connection, because it does not know CANCEL_WAIT; a modern server answers with the byte 01.
+ * is overloaded; our own server, for example, would answer a legacy handshake as well. To tell an
+ * old server from an overloaded modern one, CONFIRM sends CANCEL_WAIT to a server that answered
+ * legacy: an old release closes the connection, because it does not know CANCEL_WAIT; a modern
+ * server answers with the byte 01.
  *
  * Pure: no sockets, no clock. */
 #ifndef STORE_CLIENT_PROBE_H

@@ -20,7 +20,9 @@
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
-/* milliseconds until sent bytes must be acknowledged (TCP_USER_TIMEOUT) */
+/* milliseconds within which the server must acknowledge sent bytes (TCP_USER_TIMEOUT); on Linux
+ * this also overrides TCP_KEEPCNT, the number of keep-alive probes after which a connection is
+ * closed */
 #define UNSENT_MAX_MS        120000
 
 /* ---- connecting ---- */

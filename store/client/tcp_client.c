@@ -307,8 +307,8 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
 
 /* Pops an element, and waits for one if the queue is empty. Another client may take the element
  * between the end of this client's wait and its pop; in that case this client waits again. The
- * number of rounds is limited, because a key of the same name as the queue ends every wait at
- * once. */
+ * number of rounds is limited: if a key has the same name as the queue, the server answers every
+ * WAIT for the name at once, even while the queue is empty. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     static const char always_empty[] =

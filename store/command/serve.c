@@ -90,8 +90,8 @@ static int parse_size(const char *text, int64_t max, int64_t *out) {
     return rc;
 }
 
-/* Parses the value of one such option into *out. Returns 0; on error prints the reason and returns
- * the exit status. */
+/* Parses the value of an option whose value is a number into *out. Returns 0; on error prints the
+ * reason and returns the exit status. */
 static int read_number(const struct cr_command *command, const struct number *n, const char *text,
                        int64_t *out) {
     *out = 0; /* 0 means the server's default, if the option is not given */

@@ -151,8 +151,9 @@ int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
  * between two pieces: each key that exists during the whole listing is listed. */
 int store_keyspace_list_on(struct store_keyspace *ks, struct store_session *s, const char **reason);
 
-/* Removes the first session from the ready list and returns it, or returns NULL if the list is
- * empty. Another session's request has added to its output. */
+/* Removes the first session from the ready list and returns that session, or returns NULL if the
+ * list is empty. The session's output has grown because of another session's request, so the caller
+ * must send the output. */
 struct store_session *store_keyspace_take_ready(struct store_keyspace *ks);
 
 /* Call this when a session ends. It drops the session's wait, watches, listing and output. */

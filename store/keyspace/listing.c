@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A list is complete after about this many pieces at most: each piece visits at least list_step
- * buckets and at least this fraction of the table. Otherwise a client that adds keys fast enough
+ * buckets and at least 1/PIECES_MAX of the table. Otherwise a client that adds keys fast enough
  * could prevent the list from ever being complete. */
 #define PIECES_MAX 1024
 

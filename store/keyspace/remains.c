@@ -5,9 +5,9 @@
 #include "base/assert.h"
 #include "store/keyspace/key_entry.h"
 
-/* Units of work. One unit is about an eighth of a microsecond: skipping an empty bucket takes one,
- * freeing a block of memory that is not in the cache eight. A big value adds one unit per page,
- * because its pages go back to the kernel one by one. */
+/* Units of work. One unit is about an eighth of a microsecond. Skipping an empty bucket takes one
+ * unit; freeing a block of memory that is not in the cache takes eight units. A big value adds one
+ * unit per page, because its pages go back to the kernel one by one. */
 #define WORK_OF_A_BUCKET 1u
 #define WORK_OF_A_BLOCK  8u
 #define PAGE             4096u

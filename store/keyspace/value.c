@@ -29,8 +29,8 @@ static struct big *big_of(struct store_value *v) {
 }
 
 /* Returns the size of the block for a big value: the header, the padding up to the next page
- * boundary, and whole pages for the bytes. aligned_alloc() would find the boundary itself, but
- * glibc maps and unmaps such a block each time. */
+ * boundary, and whole pages for the bytes. aligned_alloc() would return an address at a page
+ * boundary, but glibc maps and unmaps a block of aligned_alloc() each time. */
 static size_t big_size(size_t cap) { return sizeof(struct big) + page_size() + whole_pages(cap); }
 
 static struct store_value *new_big(size_t cap) {

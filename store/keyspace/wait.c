@@ -78,9 +78,10 @@ void store_wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* If a key is listed twice in one request, it is registered once. A second registration is
- * recognized by the last waiter of the entry: it belongs to the same wait, because no other session
- * can have registered in between. A wait for a barrier has one key only. */
+/* If a request lists a key twice, the wait is registered with the key's entry only once. The
+ * request is carried out without interruption, so no other session can register with the entry in
+ * between: if the wait is registered with the entry already, it is the entry's last waiter. A wait
+ * for a barrier has one key only. */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = store_entry_obtain_extra(op->ks, e);
     if (x == NULL) return store_fail_memory(op);

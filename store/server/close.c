@@ -32,9 +32,10 @@ void store_close_softly(int fd) {
 
 /* ---- freeing connections that have left their space ---- */
 
-/* Removes the descriptor from the epoll instance and closes it. close() alone would not remove it
- * if a child process, between fork and exec, has the descriptor open too; events would then refer
- * to freed memory. */
+/* Removes the descriptor from the epoll instance, then closes the descriptor. An epoll instance
+ * drops a socket by itself only when the last descriptor of that socket is closed, and a child
+ * process between fork and exec has a copy of each descriptor. Without the removal, epoll_wait()
+ * could return events that point to the freed connection. */
 static void close_dismissed(const struct store_server *server, int fd) {
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     store_close_softly(fd);
@@ -81,9 +82,9 @@ static void leave_space(struct store_connection *c) {
     if (c->admin) space->admin_count--;
 }
 
-/* Removes the descriptor from the epoll instance: if it is handed over it stays open, and its
- * events would still refer to this connection. Also removes the connection's events from the batch
- * that is being served. */
+/* Removes the descriptor from the epoll instance. A descriptor that is handed over stays open, so
+ * epoll_wait() would otherwise return events that point to this connection. Also removes the
+ * connection's events from the batch that is being served. */
 static void stop_watching(struct store_connection *c) {
     struct store_server *server = c->space->server;
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);

@@ -19,9 +19,12 @@
 
 /* ---- binding ---- */
 
-/* The kernel closes a connection after a minute of silence and six keep-alive probes without an
- * answer, or if sent data stays unacknowledged, or the client's receive window stays closed, for
- * two minutes. */
+/* When a client has been silent for KEEPALIVE_IDLE_S seconds, the kernel sends it a keep-alive
+ * probe every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT overrides TCP_KEEPCNT: the
+ * kernel closes the connection when the client has been silent for USER_TIMEOUT_MS in all and a
+ * probe is unanswered, however many probes it has sent. KEEPALIVE_PROBES would give the same time,
+ * 60 s + 6 * 10 s. The kernel also closes the connection if sent data stays unacknowledged, or the
+ * client's receive window stays closed, for USER_TIMEOUT_MS. */
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 10
 #define KEEPALIVE_PROBES     6
@@ -93,7 +96,8 @@ static const char *listen_remedy(int code) {
     switch (code) {
     case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
     case -EACCES: return "; ports below 1024 are for root, give a larger one";
-    /* -EADDRINUSE: the caller adds a remedy, because only it knows the option for the port */
+    /* -EADDRINUSE: the caller adds a remedy, because only the caller knows the name of the option
+     * that sets the port */
     default: return "";
     }
 }
@@ -165,8 +169,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
         } else if (out_of_descriptors(errno)) {
             pause_accept(space, errno);
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            /* EAGAIN: the queue is empty; or an error of one connection, and the poll calls
-             * again */
+            /* EAGAIN means that the queue of connections is empty. Any other error concerns one
+             * connection; libuv calls this function again while more connections wait. */
             return;
         }
     }

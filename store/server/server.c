@@ -92,7 +92,7 @@ static void *thread_main(void *arg) {
  * process's signals to the program's own threads. */
 static int start_thread(struct store_server *server) {
     if (server->options.no_thread) {
-        /* the thread that will run the loop: call() compares with it */
+        /* this thread will run the loop; call() compares the calling thread with server->thread */
         server->thread = pthread_self();
         return 0;
     }

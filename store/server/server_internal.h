@@ -235,8 +235,8 @@ void store_lend_output(struct store_connection *c);
  * logged. The caller must not use `c` afterwards, except that c->closing may still be read in the
  * current turn of the loop: the memory is freed in a later turn. */
 void store_connection_close(struct store_connection *c, const char *reason);
-/* Takes the connection out of its space, without closing its descriptor, which gets another
- * owner. */
+/* Takes the connection out of its space without closing the descriptor. The caller then closes the
+ * descriptor, or passes it to the handler of a magic number. */
 void store_connection_release(struct store_connection *c);
 /* Dismisses the connection: takes it out of its space at once, without a system call. A later turn
  * of the loop sends the FIN and closes the descriptor. This is for closing many connections at a

@@ -9,9 +9,9 @@
  * - A client that does not read its replies is stalled at STORE_OUTPUT_PAUSE unread bytes.
  * - A long LIST_KEYS is carried out in pieces (see store/keyspace/listing.c).
  * - If one request wakes many clients, WAKES_MAX of them are sent their output at once and the
- *   others in the next turns, in order. Each takes one send() of 7 to 10 us, so 10,000 of them take
- *   78 ms (docs/benchmarks.md, "The store"); with this limit, another client waits for at most
- *   512. */
+ *   others in the next turns, in order. Each client takes one send() of 7 to 10 us, so 10,000 of
+ *   them take 78 ms (docs/benchmarks.md, "The store"); with this limit, another client waits for at
+ *   most 512. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"

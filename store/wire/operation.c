@@ -57,8 +57,9 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
     if (len == 0) return 0;
     *consumed = 0;
     if (b[0] == 0) {
-        /* 0 begins VALIDATE, or a legacy SET. Either has at least five bytes, so waiting for them
-         * is safe. */
+        /* A first byte 0 is the opcode of VALIDATE, or of SET in the legacy dialect. Either request
+         * has at least five bytes, so the server can wait for five bytes without blocking a client
+         * that has sent a complete request. */
         if (len < STORE_VALIDATE_LEN) return 0;
         if (store_load_u32(b + 1) == STORE_VALIDATE_MAGIC) {
             *dialect = STORE_DIALECT_MODERN;

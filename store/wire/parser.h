@@ -82,8 +82,10 @@ void store_parser_done(struct store_parser *p);
 #define STORE_BLOCK_MIN ((size_t) 32 << 10)
 size_t store_parser_block(const struct store_parser *p, size_t *head);
 
-/* Completes a request whose value the caller has received on its own after store_parser_block().
- * `data` holds the first *head bytes of the request, `value` the whole value. */
+/* Completes a request. Call this after store_parser_block() returned the length of a value and the
+ * caller has received the whole value into separate memory, which is passed as `value`. `data`
+ * holds the bytes of the request in front of the value, whose number store_parser_block() stored in
+ * *head. */
 void store_parser_complete(struct store_parser *p, const void *data, struct store_bytes value,
                            struct store_request *out);
 
