@@ -8,8 +8,9 @@
 #include <string.h>
 
 #define BUCKETS_MIN      16u
-/* buckets that one rehash_step() moves; with 2, the move would end only just before the table has
- * to grow again */
+/* Number of buckets that one rehash_step() moves. A table that grows from n to 2n buckets must grow
+ * again after n more insertions. A look-up precedes each insertion and makes one step, so with 4
+ * buckets per step the move ends after n/4 insertions at the latest. */
 #define BUCKETS_PER_STEP 4u
 
 /* ---- SipHash-1-3 (Aumasson, Bernstein) ---- */
