@@ -100,7 +100,7 @@ static void on_timer(uv_timer_t *timer) {
     arm_timer(a);
 }
 
-/* ---- closing the agent's parts after the job's end ---- */
+/* ---- closing the agent's objects after the job's end ---- */
 
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
@@ -493,9 +493,9 @@ static int open_relay(struct agent *a, struct cr_error *err) {
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }
 
-/* Opens the parts of the agent. The nursery is first, because it forks its warden, and a fork takes
- * longer the more memory the process has. The log folder comes after the parts that open sockets,
- * so that a port in use does not leave an empty folder behind. */
+/* Opens the objects that the agent owns. The nursery is first, because it forks its warden, and a
+ * fork takes longer the more memory the process has. The log folder comes after the objects that
+ * open sockets, so that a port in use does not leave an empty folder behind. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
@@ -515,7 +515,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     return rc;
 }
 
-/* Initialises the parts that need memory but no handle of the loop. */
+/* Initialises the fields that need memory but no handle of the loop. */
 static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
     struct node_settings settings = {
         .workers = job->rendezvous.local_world_size,
