@@ -37,7 +37,8 @@ struct agent {
     struct rendezvous_round round;     /* the current round; after its end, the last round */
     int rounds;                        /* how many rounds this agent has begun so far */
     struct worker_process **processes; /* by local rank; NULL = not started, or ended */
-    struct nursery *nursery; /* NULL until it is opened, as are the objects below */
+    /* this pointer, and each pointer to an object below, is NULL until that object is opened */
+    struct nursery *nursery;
     struct rendezvous *rendezvous;
     struct worker_channels *channels;
     struct log_dir logs;
@@ -99,7 +100,7 @@ static void on_timer(uv_timer_t *timer) {
     arm_timer(a);
 }
 
-/* ---- closing the agent's parts after the job's end ---- */
+/* ---- closing the agent's objects after the job's end ---- */
 
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
@@ -118,8 +119,8 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
                     (a->watchdog != NULL) + (a->channels != NULL);
-    /* The nursery is closed first, so that its warden ends while the store's thread is being
-     * stopped. */
+    /* The nursery is closed first. That kills its warden and does not wait, so the warden dies
+     * while the store's thread is being stopped, and the wait for its death at the end is short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
@@ -446,7 +447,8 @@ int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err
 void agent_signal(struct agent *a, int signum) {
     if (a->open_parts > 0) return; /* the agent is closing already, and the relay may be freed */
     if (a->node.group.state == GROUP_ENDED) {
-        /* only output that the console has not taken yet delays the end, so it is discarded */
+        /* all processes are gone, and the agent only waits until the console has taken their last
+         * output; the signal asks it to end at once, so that output is discarded */
         log_relay_give_up(a->relay);
         return;
     }
@@ -491,8 +493,9 @@ static int open_relay(struct agent *a, struct cr_error *err) {
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }
 
-/* Opens the parts of the agent: the nursery first, because it forks and the process is still small;
- * the log folder after the sockets, so that a port in use does not leave an empty folder behind. */
+/* Opens the objects that the agent owns. The nursery is first, because it forks its warden, and a
+ * fork takes longer the more memory the process has. The log folder comes after the objects that
+ * open sockets, so that a port in use does not leave an empty folder behind. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
@@ -512,7 +515,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     return rc;
 }
 
-/* Initialises the parts that need memory but no handle of the loop. */
+/* Initialises the fields that need memory but no handle of the loop. */
 static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
     struct node_settings settings = {
         .workers = job->rendezvous.local_world_size,

@@ -26,7 +26,8 @@ struct agent_job {
     /* GPU, CPUs and threads. */
     int virtual_local_rank;
     const struct cr_cpu_mask *cpus; /* one mask per local rank; an empty mask or NULL = not bound */
-    /* 1 = set OMP_NUM_THREADS=1 for the workers, because torchrun's rule for it applies */
+    /* 1 = set OMP_NUM_THREADS=1 for the workers. torchrun's rule: it is set if a node has more than
+     * one worker and the launcher's environment does not have the variable. */
     int set_omp_num_threads;
 
     /* Logs. A mask has AGENT_STREAM_ bits; an array of masks has one per local rank. */

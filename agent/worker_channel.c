@@ -233,7 +233,8 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
         refuse(k, "its token belongs to no living worker");
         return;
     }
-    /* the process has executed another program, which connects again; the old channel is useless */
+    /* The worker has sent HELLO on an earlier connection already, so its process has executed
+     * another program since, which connects again. The old channel is useless. */
     if (slot->channel != NULL) cut_off(slot->channel);
     int page_fd = make_page(&k->page);
     LIST_REMOVE(k, of_strangers);
@@ -277,7 +278,8 @@ static void take_packet(struct channel *k, const struct channel_packet *p) {
     }
 }
 
-/* Reads only one packet per call, because the event for it may close this channel. */
+/* Reads only one packet per call, because the callback that handles the packet may close this
+ * channel, and a closed channel must not be read. */
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct channel *k = poll->data;
     struct channel_packet raw, p;

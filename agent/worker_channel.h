@@ -1,5 +1,5 @@
 /* The agent's end of the channels to its workers (contract/channel.h): one listening socket per
- * node, and one connection and one page of shared memory per worker that connects. This part
+ * node, and one connection and one page of shared memory per worker that connects. This file
  * handles packets and pages; node.c decides what they mean.
  *
  * A worker that does not use the worker runtime never connects, so it costs nothing here. A

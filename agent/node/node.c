@@ -162,8 +162,8 @@ static void worker_is_ready(struct node *n, struct node_worker *w) {
     report_if_ready(n);
 }
 
-/* Whether the worker has made the agreed step and stopped there. This also works for a worker that
- * has ended, because stopped_for is kept from its page. */
+/* Whether the worker has made the agreed step and stopped there. It can also be asked of a worker
+ * that has ended: its page is gone, but read_page() still returns the last value of stopped_for. */
 static bool stopped_for_change(const struct node *n, const struct node_worker *w) {
     struct worker_progress progress;
     if (w->part == PART_READY) return true;
@@ -224,8 +224,9 @@ static void stop_worker(struct node *n, struct node_worker *w) {
     }
 }
 
-/* Makes a parked worker one that is being stopped. The group only counts it, so its actions are
- * ignored. */
+/* Makes a parked worker one that is being stopped. The event UNPARKED only changes the group's
+ * counts (one parked worker less, one living worker more) and requests no action, so the result of
+ * worker_group_step() is not used. */
 static void unpark(struct node *n, int64_t now_ms, struct node_worker *w) {
     struct group_event event = {.type = GROUP_EVENT_UNPARKED, .now_ms = now_ms};
     worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
@@ -247,10 +248,11 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
     stop_processes(n, signum, grace_ms);
 }
 
-/* Stops kept workers, because the job's end became known while workers are being stopped. Kept
- * workers get the rest of the grace. If other workers are still being stopped, a second stop()
- * would signal those again, so only the kept workers get a signal here, and node_tick() kills them
- * when the grace is over. */
+/* Stops kept workers: the job's end became known while workers are being stopped, so there is no
+ * next round for which they could be kept. Kept workers get the rest of the grace. If all other
+ * processes are gone, the action stop() stops the kept workers. If not, stop() would signal the
+ * others once more, so each kept worker gets its own SIGTERM here, and node_tick() kills it when
+ * the grace is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
     int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;
@@ -378,8 +380,9 @@ void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome) {
     feed(n, now_ms, type, 0, CR_FOREVER);
 }
 
-/* Whether the worker can take part in a change. A hung worker can, because the agreed step must not
- * be smaller than the steps that it has made. */
+/* Whether the worker can take part in a change. A hung worker can: it may have made more steps than
+ * any other worker, and the agreed step, which is the largest reported step plus one, must not be
+ * smaller than the steps of any worker. */
 static bool may_take_part(const struct node_worker *w) {
     return w->state == WORKER_RUNNING || w->state == WORKER_HUNG;
 }
@@ -417,7 +420,8 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
         struct node_worker *w = &n->workers[i];
         if (!lives(w) || w->part != PART_FROZEN) continue;
         worker_take_part(n, w, PART_AGREED);
-        /* if the channel is broken, the change ends when its time is over */
+        /* If the channel is broken, the worker does not learn the agreed step and may never be
+         * ready. The rendezvous then ends the round when the time for the change is over. */
         (void) send_packet(n, w, &p);
     }
     report_if_ready(n);

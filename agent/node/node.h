@@ -16,7 +16,7 @@
  *      │                └───────────► STOPPING ──┐
  *      └──► HUNG ────────────────────────────────┴──► ABSENT (ended)
  *
- * A change with notice has these steps. The rendezvous announces it. The node freezes the workers
+ * A change with notice takes this course. The rendezvous announces it. The node freezes the workers
  * that count their steps, and reports the largest step that any of them has made. The rendezvous
  * answers with the agreed step. When every worker that takes part has made that step and is ready,
  * the node reports itself ready, and the rendezvous ends the round. contract/channel.h explains why

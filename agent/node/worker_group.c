@@ -61,8 +61,8 @@ static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     s->todo.stop_grace_ms = grace_ms;
 }
 
-/* Stores when the lease ends. Only a node that is cut off gets STOP or LEAVE with a limited
- * time. */
+/* Stores when the lease ends. Only a node that is cut off gets STOP or LEAVE with a limited time,
+ * and that time is the rest of its lease. */
 static void note_lease(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     s->g->lease_ms = shorter(s->g->lease_ms, after(s->event->now_ms, s->event->ms));
@@ -155,8 +155,8 @@ static void parked_gone(struct step *s) {
     s->g->parked--;
 }
 
-/* A parked worker ended by itself in a running round. It had given up the round, so the round
- * cannot succeed any more. */
+/* A parked worker ended by itself in a running round. A round succeeds only if all its workers end
+ * well in it, and a worker that parks gives up its round, so the round cannot succeed any more. */
 static void parked_gone_early(struct step *s) {
     parked_gone(s);
     s->g->ended_early++;
@@ -232,7 +232,9 @@ static void go_on_or_end(struct step *s) {
         end(s);
     } else {
         enter(s, GROUP_JOINING);
-        s->g->lease_ms = CR_FOREVER; /* parked workers have no ranks, so no lease limits them */
+        /* After a lease, the node's ranks may run on other nodes, so running workers must be dead
+         * by then. Parked workers have no ranks, so no lease limits them. */
+        s->g->lease_ms = CR_FOREVER;
         s->todo.join = true;
     }
 }

@@ -139,7 +139,8 @@ void console_write(struct console *c, const char *data, size_t len) {
         warn_of_memory(c);
         return;
     }
-    /* the epoll is readable when fd is writable */
+    /* c->poll watches the epoll that contains fd; an epoll is readable when one of its descriptors
+     * is ready, here when fd is writable */
     (void) uv_poll_start(&c->poll, UV_READABLE, on_writable);
 }
 

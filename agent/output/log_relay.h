@@ -56,8 +56,9 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
                    const struct log_dir *logs, void (*on_flushed)(void *arg), void *arg,
                    struct log_relay **out, struct cr_error *err);
 
-/* Begins an attempt: releases the streams of the last attempt, except those of kept workers, with
- * the last bytes of their stderr, and opens the attempt's filtered files. */
+/* Begins an attempt: releases the streams of the last attempt together with the last bytes that
+ * were kept of their stderr, and opens the attempt's filtered files. The streams of kept workers
+ * stay as they are. */
 int log_relay_begin(struct log_relay *r, struct cr_error *err);
 
 /* Opens the stdout and stderr of a worker that is about to be started, and stores the worker's
@@ -71,8 +72,8 @@ void log_relay_started(int fds[2]);
  * the worker's children may still write into the pipe and would keep it busy. */
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 
-/* Sets whether the worker's streams and files stay open when the attempt ends. They do for a kept
- * worker, which goes on in its process. */
+/* Sets whether the worker's streams and files stay open when the attempt ends. Those of a kept
+ * worker have to stay open, because its process goes on and writes to them. */
 void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
 
 /* Call this when a kept worker has got another rank: its prefix, which may contain the rank, is

@@ -178,7 +178,9 @@ void cgroup_renew(struct cgroup *g) {
         cgroup_reopen(g);
         return;
     }
-    cr_close_fd(&g->fd); /* g->path stays set, so that the last cgroup_remove() tries again */
+    /* g->path stays set, so that the cgroup_remove() at the nursery's end tries again to remove the
+     * cgroup */
+    cr_close_fd(&g->fd);
 }
 
 /* ---- killing the processes of a cgroup, and removing it ---- */

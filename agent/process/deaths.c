@@ -30,7 +30,8 @@ static void handle_ready(struct nursery *n, enum watched *what) {
     case WATCHED_ORPHAN: orphan_died(n, CR_CONTAINER_OF(what, struct orphan, watched)); break;
     case WATCHED_WARDEN: guard_replace(n); break;
     case WATCHED_CGROUP:
-        /* nursery_turn() watches the cgroup again if processes are left */
+        /* the cgroup has changed, perhaps because it is empty now; if not, nursery_turn() watches
+         * it for the next change */
         nursery_unwatch(n, &n->cgroup_events_fd);
         break;
     }

@@ -26,7 +26,7 @@ int known_children_begin(void) {
     return -ENOMEM;
 }
 
-/* The append cannot fail, because known_children_begin() has reserved the memory. */
+/* The append cannot fail, because known_children_begin() has reserved memory for one pid. */
 void known_children_end(pid_t pid) {
     if (pid > 0) (void) cr_buffer_append(&known, &pid, sizeof pid);
     (void) pthread_mutex_unlock(&lock);

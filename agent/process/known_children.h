@@ -19,8 +19,9 @@ void known_children_end(pid_t pid);
 void known_children_forget(pid_t pid);
 bool known_children_has(pid_t pid);
 
-/* Adds all children that this process has now; some may be from before its exec. Returns 0 or a
- * negative errno. */
+/* Adds all children that this process has now. A process keeps its children when it calls exec, so
+ * some may have been started by the program that it executed before. Returns 0, or a negative errno
+ * on error. */
 int known_children_add_present(void);
 
 /* Adds `change` (+1, -1 or 0) to the count of open nurseries in this process, and returns the

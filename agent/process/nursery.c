@@ -58,9 +58,10 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns whether undecided children have to be checked again. Usually each check succeeds within
- * UNDECIDED_MS; it fails for longer only if memory is short. After UNDECIDED_MAX_MS the function
- * leaves these children to the warden, which kills them when this process ends. */
+/* Returns whether undecided children have to be checked again. orphans_signal() counts a child as
+ * undecided for UNDECIDED_MS at most, unless memory is short. In that case the checks might never
+ * end, so after UNDECIDED_MAX_MS this function leaves the undecided children to the warden, which
+ * kills them when this process ends. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
     if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
@@ -94,7 +95,8 @@ static size_t signal_orphans(struct nursery *n, bool below_living) {
     return found.alive + found.undecided;
 }
 
-/* Kills the cgroup, unless it contains a kept worker. */
+/* Kills all processes in the cgroup. Does nothing while a kept worker lives, because cgroup.kill
+ * spares no process of the cgroup. */
 static void kill_cgroup(struct nursery *n) {
     if (has_living(n, true)) return;
     cgroup_kill(&n->cgroup);

@@ -72,7 +72,7 @@ struct nursery_events {
 /* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD
  * to its default if it was ignored, and raises the limit of open files. agent.h exports this
  * function as agent_claim_process() and describes the effects on the rest of the process. Returns
- * 0, or a negative errno and sets err to a text that names the step that failed. */
+ * 0, or a negative errno and sets err to a text that says what failed. */
 int nursery_claim_process(struct cr_error *err);
 
 /* Opens a nursery and forks its warden. Call it while this process is still small, because a fork

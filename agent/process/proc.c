@@ -140,7 +140,9 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-#define READS_MAX 4 /* the process may call execve again and again while we read */
+/* how often proc_environ_has() reads the environment at most; it reads again if the process may
+ * have called execve meanwhile */
+#define READS_MAX 4
 
 /* Sets *found to 1 if the environment of the process contains `text`. Returns how many bytes it
  * read (up to the end of the read in which the text was found), or a negative errno. */

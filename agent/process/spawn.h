@@ -27,7 +27,7 @@ struct spawned {
     int pidfd; /* has close-on-exec set; -1 on a kernel without pidfds */
 };
 
-/* The steps of a start, in order; a report names the last step that the child began. */
+/* What a start consists of, in order. A report names the last of these that the child began. */
 enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_CPUS, SPAWN_EXEC };
 
 struct spawn_report {
@@ -62,9 +62,9 @@ bool spawn_can_borrow(void);
 int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow);
 
 /* Second half of a start: waits until the child has executed the program or has failed. Returns 0.
- * On error it returns a negative errno, sets *what to a verb for the failed step ("execute", …),
- * and has waited for the child; the caller still has to close the pidfd. -ENOTSUP means that the
- * caller should start the process again without the cgroup. */
+ * On error it returns a negative errno, sets *what to a verb for what failed ("execute", …), and
+ * has waited for the child; the caller still has to close the pidfd. -ENOTSUP means that the caller
+ * should start the process again without the cgroup. */
 int spawn_finish(struct spawn_slot *slot, const char **what);
 
 /* Fault points: changes of behaviour that only test programs define. */

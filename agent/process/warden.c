@@ -33,9 +33,9 @@
 #include <unistd.h>
 
 #define PROCESSES_MAX (1 << 18) /* entries in one scan; unused pages of the array cost no memory */
-#define WAIT_MAX      256       /* killed processes for whose deaths one round waits */
-#define ROUND_MS      200       /* ms that one round waits for deaths at most */
-#define CLEAN_SCANS   2         /* scans in a row that must find nothing before it exits */
+#define WAIT_MAX      256       /* killed processes for whose deaths one kill_round() waits */
+#define ROUND_MS      200       /* longest time that one kill_round() waits for deaths, in ms */
+#define CLEAN_SCANS   2         /* scans in a row that must find nothing before the warden exits */
 #define UNDECIDED_MS  10000     /* longest wait, in all, for processes to leave execve, in ms */
 #define LIFELINE_FD   3
 
@@ -160,7 +160,8 @@ static struct found kill_round(struct process *all, const char *token,
         else
             (void) close(fd);
     }
-    if (found.ours > 0 && waiting == 0) pause_for(1); /* without pidfds, wait a little instead */
+    /* no pidfd reports the deaths, so wait 1 ms before the next scan */
+    if (found.ours > 0 && waiting == 0) pause_for(1);
     await_deaths(dying, waiting);
     return found;
 }
@@ -188,7 +189,8 @@ static void end_everything(const char *token, struct cgroup *cgroup,
             paused_ms += pause_ms;
             pause_for(pause_ms);
         }
-        /* processes were killed, but are not dead yet */
+        /* A killed process stays in the cgroup until it is dead. So the scans that found nothing
+         * count only once the cgroup is empty. */
         if (clean > 0 && cgroup_populated(cgroup)) {
             clean = 0;
             pause_for(1);

@@ -69,14 +69,15 @@ bool worker_note_death(struct worker_process *w) {
 
 /* Sends a signal to the worker's Unix process group. Before its first signal it records whether the
  * worker is exiting already; such an end does not count as caused by our signal. This matters
- * because a dying process closes its connections some time before it can be waited for: a peer that
- * sees the closed connection may die first, and its death makes us signal the worker. */
+ * because a dying process closes its connections some time before it can be waited for: another
+ * worker that sees the closed connection may die first, and its death makes us signal the worker
+ * that was dying already. */
 void worker_send(struct worker_process *w, int signum) {
     struct proc_stat stat;
     if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) {
         w->exiting_before_signal = stat.exiting;
     }
     w->how.signal_sent = signum;
-    /* the worker was not waited for yet, so the pid is still its own */
+    /* the kernel gives a child's pid to no other process before the child was waited for */
     (void) kill(-w->how.pid, signum);
 }

@@ -76,7 +76,7 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
 }
 
 /* Waits for the worker's exec. On error it returns a negative errno and sets *what to a verb for
- * the failed step, for the error text. */
+ * what failed, for the error text. */
 static int finish(struct worker_process *w, const struct worker_spawn *how, struct spawn_slot *slot,
                   const char **what) {
     int rc = spawn_finish(slot, what);

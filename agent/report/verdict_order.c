@@ -12,8 +12,9 @@
 
 /* If one worker ends with an exit code and another one crashes up to 20 ms later, the crash counts
  * as the first failure, and the exit as its consequence. Reason: a dying process closes its sockets
- * some time before its death can be seen, and on a busy machine a peer that notices the closed
- * socket may have exited earlier than that. A crash is never the consequence of a closed socket. */
+ * some time before its death can be seen, and on a busy machine another worker that notices the
+ * closed socket may have exited earlier than that. A crash is never the consequence of a closed
+ * socket. */
 #define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
 
 /* Returns when the worker wrote its error record. The record states whole seconds. If the file's
@@ -44,7 +45,7 @@ static int64_t death_ns(const struct verdict_worker *workers, size_t count,
 
 /* Whether the worker died of a fault of its own (SIGSEGV and the like), or of a SIGKILL that crun
  * did not send (the kernel's out-of-memory killer, for example). SIGABRT does not count, because
- * libraries abort when their peers are gone. */
+ * libraries abort when the workers with which they communicate are gone. */
 static bool has_crashed(const struct verdict_worker *w) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
     if (w->signal_sent != 0) return false;

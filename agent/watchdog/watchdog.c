@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Longest line that is accepted. The kernel writes a longer line in pieces, and another worker's
- * line may come between two pieces. */
+/* Longest line that is accepted, in bytes. A write(2) of more than PIPE_BUF bytes to a pipe is not
+ * atomic: another worker's line may come between two pieces of a longer line. */
 #define LINE_BYTES_MAX ((size_t) PIPE_BUF)
 
 struct watchdog {
