@@ -68,7 +68,8 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     if (rc < 0) return group_store_failure(rc, err);
     rc = group_wait_for_key(g, ready, timeout_ms, err);
     if (rc == -ETIMEDOUT) return give_up_arrival(g, phase, ready, timeout_ms, err);
-    /* the decision exists already, so this only reads it */
+    /* The key <phase>/ready exists, and a decision never changes. So this call does not set the
+     * decision to "ok" but returns the existing one. */
     return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
 }
 

@@ -5,8 +5,9 @@
  * theirs. If a backend's peers do not notice that (it has `looks_every_ms`), the rank reports the
  * failure in the store before it aborts the backend, because an abort may take long.
  *
- * Each rank writes what it was doing to the key state/<rank> in the store. If a rank does
- * not write this key within a short grace, it is dead or hangs, and the error texts name it. The
+ * Each rank that notices the failure writes what it was doing to the key state/<rank> in the store.
+ * A rank that does not write its key within a short time (GRACE_…_MS) is taken for dead or hung,
+ * and the error texts name this rank. The
  * key `failure` contains the error of the first rank that failed; the other ranks quote it. After a
  * timeout the ranks also compare their states, because ranks that make different calls wait for
  * each other without end. */
@@ -20,15 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The grace: how long the other ranks have to write their states. It is longest after a timeout,
- * because the ranks' timeouts end at slightly different moments. After a broken connection the
- * ranks notice within milliseconds. Under an agent it is shortest, because the agent knows which
+/* How long a rank that has noticed a failure waits, in ms, until the other ranks have written their
+ * keys state/<rank>. This time is longest after a timeout, because the ranks' timeouts end at
+ * slightly different moments. After a broken connection the ranks notice the failure within
+ * milliseconds. Under an agent the time is short, because the agent knows which
  * worker died and is already starting the next round, so a quick end is more useful than a complete
  * text. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
 #define GRACE_UNDER_AGENT_MS   INT64_C(50)
-#define GRACE_AFTER_LOOK_MS    INT64_C(150) /* where ranks notice when they look into the store */
+#define GRACE_AFTER_LOOK_MS    INT64_C(150) /* is added to looks_every_ms */
 
 /* above this size the states are not read, because that takes one request per rank */
 #define ASK_RANKS_MAX 512

@@ -21,7 +21,7 @@
 #define GROUP_DEPTH_REPAIRS 8
 
 static atomic_int wedged_comms; /* communicators of this process whose abort did not return */
-static atomic_int aborts;       /* number of aborts in this process so far */
+static atomic_int aborts;       /* how often nccl_abort() has begun an abort */
 
 /* ---- making a state ---- */
 
@@ -285,7 +285,9 @@ void nccl_close(void *arg) {
         free(s);
         return;
     }
-    /* leaves the list first, so that an abort below does not abort the other communicators */
+    /* nccl_abort() aborts all states of the list `live` if the given state is in the list, and only
+     * the given state if it is not. end_comm() may call nccl_abort() for this state, and the other
+     * communicators shall survive that. So the state leaves the list first. */
     leave_live(s);
     if (s->comm != NULL) end_comm(s);
     if (s->is_wedged) return;
