@@ -79,8 +79,9 @@ static char *piece(const struct call *c, const void *buffer, int rank) {
     return (char *) (uintptr_t) buffer + (size_t) rank * c->count * arithmetic_size(c->type);
 }
 
-/* Adds the sends and receives of which a gather, a scatter or, if both flags are false, an
- * all-to-all consists. */
+/* Adds to the group the sends and receives that make up one call of this rank. In a gather every
+ * rank sends one piece to the root; in a scatter the root sends one piece to every rank; in an
+ * all-to-all (`gathers` and `scatters` both false) every rank sends one piece to every rank. */
 static ncclResult_t add_exchange(const struct call *c, bool gathers, bool scatters) {
     ncclResult_t r = ncclSuccess;
     int own = c->comm->rank;

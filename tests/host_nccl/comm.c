@@ -222,7 +222,8 @@ static ncclResult_t wait_for_kernels(ncclComm_t c) {
     host_lock();
     host_op_unref(last);
     while (atomic_load(&c->graphs) > 0)
-        host_wait_change(); /* as NCCL's commDestroySync() waits for localPersistentRefs */
+        /* NCCL's commDestroySync() waits for this, too: its counter is localPersistentRefs */
+        host_wait_change();
     host_unlock();
     return ncclSuccess;
 }
@@ -234,7 +235,7 @@ static ncclResult_t run_finalize(struct job *job) {
 static ncclResult_t run_reclaim(struct job *job) {
     ncclComm_t c = job->comm;
     if (c->initialised && !c->finalized) (void) wait_for_kernels(c);
-    /* as NCCL's commFree() does, because it calls cudaFree() */
+    /* NCCL's commFree() calls cudaFree(), which waits for all operations on the device */
     host_device_wait(c->device, "the end of a communicator");
     host_lock();
     host_op_unref(c->last);

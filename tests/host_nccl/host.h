@@ -149,7 +149,8 @@ struct host_stream {
 };
 
 struct host_event {
-    struct host_op *after; /* the event is complete when this operation is done, or if it is NULL */
+    /* the event is complete once this operation is done; if `after` is NULL, it is complete */
+    struct host_op *after;
     struct host_clock clock;
     bool recorded, destroyed;
     struct host_graph *captured_in; /* last recorded in a capture into this graph, or NULL */
@@ -180,7 +181,8 @@ struct host_work {
     size_t access_count;
     struct host_op *const *after; /* operations of other streams that must be done before it */
     size_t after_count;
-    const struct host_clock *clock; /* everything that is ordered before it by `after`, or NULL */
+    /* all operations that are ordered before this one because it waits for `after`; or NULL */
+    const struct host_clock *clock;
 };
 
 /* LOCKED. Puts an operation at the end of the stream and checks its accesses for races. Returns the

@@ -18,7 +18,8 @@ struct peers_address {
     int32_t pid, fd;
 };
 
-/* A collective that a rank has called. The ranks compare theirs. */
+/* A collective that a rank has called. The ranks compare these records, because all ranks must call
+ * the same collectives in the same order. */
 struct peers_call {
     uint32_t kind, type, op, root;
     uint64_t count;

@@ -399,7 +399,8 @@ START_TEST(after_a_failure_the_spare_stays_the_spare) {
     join(&second_spare, "00");
     say(&b, RDZV_FAILED, 0);
     say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds + spare.rounds, 1); /* no new round yet: b may join again */
+    /* No new round yet: b still has its seat, so the coordinator waits for b's JOIN. */
+    ck_assert_int_eq(a.rounds + spare.rounds, 1);
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds + b.rounds, 4);
     ck_assert_int_eq(spare.rounds + second_spare.rounds, 0);
@@ -424,7 +425,8 @@ START_TEST(a_node_that_returns_gets_its_rank_back) {
     pass(14000); beat(&b); beat(&d); pass(14000); beat(&b); beat(&d); pass(2000);
     ck_assert_uint_eq(b.round.group_world_size, 2);
     ck_assert_uint_eq(b.round.group_rank, 1);
-    /* Two nodes have no group rank 2, which d had, so d gets the free group rank 0. */
+    /* In a round of two nodes the group ranks are 0 and 1. Node b keeps 1. Node d had 2, so it
+     * gets 0. */
     ck_assert_uint_eq(d.round.group_rank, 0);
     join(&a, "a");
     say(&b, RDZV_JOIN, 0);
@@ -575,7 +577,8 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     say(&b, RDZV_LEAVE, 0);
     ck_assert_ptr_nonnull(strstr(a.why, "node 'b' (b, process 0) leaves: signal 15"));
     say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(spare.rounds, 0); /* no new round yet: b's workers may still run */
+    /* LEAVE does not say that b's workers have ended. The next round waits until b is gone. */
+    ck_assert_int_eq(spare.rounds, 0);
     lose(&b);
     ck_assert_int_eq(spare.rounds, 1);
     ck_assert_int_eq(a.rounds, 2);
@@ -647,8 +650,9 @@ START_TEST(fixed_ranks_do_not_depend_on_the_order_of_joining) {
 }
 END_TEST
 
-/* Fixed ranks with an elastic node count must be refused: the only node of a round of one could
- * have the group rank 65535. */
+/* With fixed ranks, a node's group rank is the node rank that it asks for, and in every round each
+ * node rank must occur once. This needs a fixed number of nodes: in a round of one node, the group
+ * rank must be 0, but with 1 to 65536 nodes that node could have asked for 65535. */
 START_TEST(fixed_ranks_need_one_number_of_nodes) {
     struct peer a = {0}, b = {0};
     setup(1, 65536, 0);
@@ -718,7 +722,8 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     say(&a, RDZV_FAILED, 0);
     say(&b, RDZV_JOIN, 0);
     coordinator_look(c, &v);
-    ck_assert_uint_eq(v.awaited, 1); /* node a, which still stops its workers */
+    /* Node a still stops its workers; the coordinator waits for its JOIN. */
+    ck_assert_uint_eq(v.awaited, 1);
 }
 END_TEST
 
@@ -817,7 +822,8 @@ START_TEST(a_store_that_cannot_open_ends_the_job) {
 }
 END_TEST
 
-/* Two nodes of at most three run, and have 10 s of notice before a third is let in. */
+/* Brings the coordinator to this state: nodes a and b run in a job of two or three nodes. If a
+ * third node joins, running workers get 10 s (change_notice_ms) before the round of that node. */
 static void run_two(struct peer *a, struct peer *b) {
     setup(2, 3, 0);
     defaults.change_notice_ms = 10000;

@@ -209,7 +209,8 @@ START_TEST(places_that_the_driver_tells) {
     touch(dev, "nvidia1");
     ck_assert_str_eq(bus_ids(NULL), "0000:3b:00.0,0000:af:00.0");
     ck_assert_str_eq(bus_ids("1"), "0000:af:00.0");
-    /* Three GPUs for two device files, so nobody knows which two GPUs are ours. */
+    /* The machine has three GPUs, but here only two device files. It is unknown to which GPUs these
+     * belong, so no bus id is found. */
     touch(gpus, "0000:d8:00.0");
     ck_assert_str_eq(bus_ids(NULL), ",");
 }

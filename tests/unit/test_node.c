@@ -625,7 +625,7 @@ START_TEST(test_a_failure_that_comes_in_time_is_the_reason) {
     ASKED("failed 0; stop 15 30000");
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
     time_passes(NODE_PATIENCE_MS);
-    ASKED(""); /* the failure was reported already */
+    ASKED(""); /* worker 0's failure was reported when it exited */
     ck_assert(!f.node.is_broken);
 }
 END_TEST

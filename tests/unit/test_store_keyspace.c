@@ -571,7 +571,8 @@ START_TEST(test_cancel) {
     say_keys(&a, STORE_OP_WAIT, "again", NULL);
     set("again", "v");
     hear_byte(&a, STORE_STOP_WAITING);
-    /* a's wait has ended before CANCEL_WAIT, so a receives 00, then 01 */
+    /* The set has ended a's wait, and a has its reply STORE_STOP_WAITING. CANCEL_WAIT has a reply
+     * of its own, even if no wait is left to cancel. */
     say(&a, STORE_OP_CANCEL_WAIT);
     hear_byte(&a, STORE_WAIT_CANCELED);
 }
@@ -692,7 +693,8 @@ START_TEST(test_one_push_wakes_one_waiter) {
     hear_byte(&b, STORE_STOP_WAITING);
     pop(&a, 2, "1");
     pop(&b, 1, "2");
-    say_keys(&a, STORE_OP_WAIT, "other", NULL); /* a must no longer wait for q */
+    /* A new WAIT replaces the client's earlier wait, so a no longer waits for q. */
+    say_keys(&a, STORE_OP_WAIT, "other", NULL);
     say_value(&c, STORE_OP_QUEUE_PUSH, "q", "3");
     hear_nothing(&a);
 }
@@ -740,7 +742,8 @@ START_TEST(test_barrier) {
     hear_byte(&a, STORE_STOP_WAITING);
     hear_byte(&b, STORE_STOP_WAITING);
     hear_byte(&c, STORE_STOP_WAITING);
-    say_number(&a, STORE_OP_BARRIER, "b", 3); /* a late arrival passes */
+    /* The three arrivals that the barrier needs have come, so a fourth one does not wait. */
+    say_number(&a, STORE_OP_BARRIER, "b", 3);
     hear_byte(&a, STORE_STOP_WAITING);
     assert_holds("b", "4");
     say_number(&a, STORE_OP_BARRIER, "alone", 1);

@@ -39,7 +39,8 @@ START_TEST(without_ping) {
     struct store_probe p = store_probe_new(STORE_PROTOCOL_PROBE);
     fails(&p, -ECONNRESET, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_FOUND);
-    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING); /* begins again with PING */
+    /* After a reset during NOPING the probe begins again with PING. */
+    fails(&p, -ECONNRESET, 1, STORE_PROBE_LATER, STORE_SHAKE_PING);
     fails(&p, -EPROTO, 1, STORE_PROBE_AGAIN, STORE_SHAKE_NOPING);
     fails(&p, -ETIMEDOUT, 1, STORE_PROBE_AGAIN, STORE_SHAKE_LEGACY);
 }
@@ -61,7 +62,8 @@ START_TEST(an_old_one_hangs_up_and_is_connected_to_afresh) {
     p = answered_legacy();
     ck_assert_int_eq(store_probe_confirmed(&p, -EPIPE, 0), STORE_PROBE_AGAIN);
     fails(&p, -ECONNREFUSED, 0, STORE_PROBE_LATER, STORE_SHAKE_LEGACY);
-    /* another server may have the address now */
+    /* The connection was refused. By now another server may have the address, so its answer in
+     * legacy must be confirmed again. */
     ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM);
 }
 END_TEST
@@ -71,7 +73,7 @@ START_TEST(a_busy_modern_one_gets_all_the_time) {
     ck_assert_int_eq(store_probe_confirmed(&p, 0, STORE_WAIT_CANCELED), STORE_PROBE_AGAIN);
     ck_assert_int_eq(p.how, STORE_SHAKE_PING);
     ck_assert_int_eq(store_probe_limit_ms(&p), CR_FOREVER);
-    /* it has answered as a modern one, so legacy is not tried again */
+    /* Only a modern server answers CANCEL_WAIT, so legacy is not tried again. */
     fails(&p, -ETIMEDOUT, 1, STORE_PROBE_LATER, STORE_SHAKE_PING);
 }
 END_TEST

@@ -54,8 +54,8 @@ START_TEST(test_victims_are_not_first) {
 END_TEST
 
 START_TEST(test_error_file_before_a_death) {
-    /* Rank 0 wrote its error at 2 s and ended at 5 s. Rank 1 died at 3 s, because rank 0 no longer
-     * answered. */
+    /* Rank 0 wrote its error file at 2 s and ended at 5 s. Rank 1 died at 3 s. A worker with an
+     * error file failed when it wrote the file, so rank 0 failed first. */
     const struct verdict_worker w[] = {
         with_file(worker(0, 2, NOW + 5 * S, 1), NOW / S + 2, NOW + 2 * S + 500),
         worker(1, 1, NOW + 3 * S, -6)};
@@ -64,7 +64,8 @@ START_TEST(test_error_file_before_a_death) {
 END_TEST
 
 START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
-    /* Both in second 2: rank 1 died at 2.3 s, rank 0 wrote at 2.6 s and states "2". */
+    /* Rank 1 died at 2.3 s. Rank 0 wrote its error file at 2.6 s, but an error record states only
+     * whole seconds, here 2. */
     int64_t at_2 = NOW + 2 * S;
     const struct verdict_worker agree[] = {
         with_file(worker(0, 2, at_2 + 700 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 600 * CR_NS_PER_MS),
@@ -76,7 +77,9 @@ START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
         with_file(worker(0, 2, at_2 + 4 * S, 1), at_2 / S, at_2 + 4 * S),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
     first_is(apart, 2, 1);
-    /* The time of a file may be one tick of the kernel's clock too early. */
+    /* The kernel's time stamp of a file is the time of its last timer tick, up to 10 ms too early.
+     * Rank 0's file has a stamp 4 ms before rank 1's death, which does not prove that it was
+     * written before. */
     const struct verdict_worker tick[] = {
         with_file(worker(0, 2, at_2 + 8 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 1),
         worker(1, 1, at_2 + 4 * CR_NS_PER_MS, 1)};
