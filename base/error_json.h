@@ -36,8 +36,10 @@ int cr_error_json_append(struct cr_buffer *out, const char *message, const char 
                          int64_t seconds);
 
 /* Replaces the contents of the file `path` by data[0..len). It writes a new file in the same folder
- * and renames it to `path`, so that a reader sees either the old or the new contents. If the folder
- * is not writable, it overwrites `path` in place. Returns 0 or a negative errno. */
+ * and renames that file to `path`. A rename replaces a file in one step, so a reader sees either
+ * the old or the new contents. If the new file cannot be written or renamed, for example because
+ * the folder is not writable, the function overwrites `path` in place; a reader may then see
+ * incomplete contents. Returns 0 or a negative errno. */
 int cr_error_json_write_file(const char *path, const char *data, size_t len);
 
 #endif

@@ -132,7 +132,9 @@ static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
     cr_cpu_intersect(&cpus, from->allowed);
     for (uint32_t cpu = cr_cpu_next(&cpus, 0); rc == 0 && cpu < CR_CPUS_MAX;
          cpu = cr_cpu_next(&cpus, cpu + 1)) {
-        /* The array has room for every CPU once, so some CPU must be listed in two nodes. */
+        /* Each CPU belongs to one NUMA node, so t->cpus, which has CR_CPUS_MAX entries, has room
+         * for all CPUs. If it is full and a further CPU follows, sysfs lists some CPU in two nodes,
+         * and its data cannot be used. */
         if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path);
         rc = add_cpu(from, t, cpu, node, err);
     }

@@ -1,13 +1,15 @@
-/* Starts many workers that exit at once, checks that no exit is lost, and measures the time per
- * worker.
+/* Starts many workers that each exit immediately, checks that the nursery (agent/process/nursery.h)
+ * reports every exit, and measures the time per worker.
  *
  *     instant_exits [--count 20000] [--width 64] [--stretch]
  *
- * One nursery always has `width` workers running until `count` have been started. Each worker gets
- * an exit status as its argument, and the nursery must report each worker's end exactly once, with
- * that status. With --stretch, the nursery notes every 64th pid only when that worker is already
- * dead, because a launcher can lose an exit that comes before it has noted the pid. For comparison,
- * the same run measures a bare loop of posix_spawn() and waitpid() with the same program and width.
+ * The program keeps --width workers running in one nursery until it has started --count workers.
+ * Each worker gets an exit status as its argument, and the nursery must report each worker's end
+ * exactly once, with that status. A launcher can lose an exit that happens after the clone and
+ * before the launcher has recorded the new pid. --stretch provokes this order of events: after the
+ * clone of every 64th worker, a test hook waits until that worker is dead, and only afterwards does
+ * the nursery get the pid. For comparison, the program also measures a bare loop of posix_spawn()
+ * and waitpid() with the same worker program and --width, for at most 20000 workers.
  * The program's exit status is 1 if an exit was lost, reported twice or had the wrong status. */
 #include "agent/process/nursery.h"
 #include "agent/process/spawn.h"
