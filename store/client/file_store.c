@@ -13,6 +13,7 @@
 #include "store/client/file_log.h"
 #include "store/bytes/bytes.h"
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/wire/wire.h"
@@ -127,6 +128,37 @@ static int file_add(struct store *s, struct store_bytes key, int64_t delta, int6
     int rc = begin_write(&a, s, timeout_ms, err);
     if (rc < 0) return rc;
     rc = add_raw(&a, raw, delta, total);
+    store_file_end(&a);
+    return rc;
+}
+
+/* Appends under one lock, so an append of another process cannot come between reading the old value
+ * and writing the new one. */
+static int append_raw(struct store_file_access *a, struct store_bytes raw,
+                      struct store_bytes value) {
+    const struct store_bytes *held = store_file_keys_find(&a->log->keys, raw);
+    struct cr_buffer joined = {0};
+    int rc = held == NULL ? 0 : cr_buffer_append(&joined, held->data, held->len);
+    if (rc == 0) rc = cr_buffer_append(&joined, value.data, value.len);
+    if (rc < 0) {
+        rc = fail_memory(a->err, "append");
+    } else {
+        struct store_bytes whole = {joined.data, joined.len};
+        rc = store_file_append(a, STORE_BYTES(""), raw, whole);
+    }
+    cr_buffer_done(&joined);
+    return rc;
+}
+
+static int file_append(struct store *s, struct store_bytes key, struct store_bytes value,
+                       int64_t timeout_ms, struct cr_error *err) {
+    struct store_bytes raw;
+    CR_AUTO_FREE void *block = raw_key(key, &raw);
+    if (block == NULL) return fail_memory(err, "append");
+    struct store_file_access a;
+    int rc = begin_write(&a, s, timeout_ms, err);
+    if (rc < 0) return rc;
+    rc = append_raw(&a, raw, value);
     store_file_end(&a);
     return rc;
 }
@@ -372,7 +404,7 @@ static const struct store_ops file_ops = {
     .check = file_check,
     .delete_key = file_delete,
     .num_keys = file_num_keys,
-    .append = store_fallback_append,
+    .append = file_append,
     .multi_get = store_fallback_multi_get,
     .multi_set = store_fallback_multi_set,
     .queue_push = file_queue_push,
