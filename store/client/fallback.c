@@ -1,6 +1,6 @@
-/* Fallbacks: append is made of compare_set; multi_get and multi_set of one get or set per key; a
- * barrier of add and wait. The barrier uses the keys "KEY/num_members" and "KEY/last_member", as
- * torch's base class does. */
+/* Implements operations that a store lacks by other operations: append by compare_set, multi_get
+ * and multi_set by one get or set per key, barrier by add and wait. The barrier uses the keys
+ * "KEY/num_members" and "KEY/last_member", as torch's base class does. */
 #include "store/client/fallback.h"
 
 #include "base/buffer.h"
@@ -22,14 +22,15 @@ static bool same(const void *a, size_t a_len, const void *b, size_t b_len) {
     return a_len == b_len && (a_len == 0 || memcmp(a, b, a_len) == 0);
 }
 
-/* One append: what it was given, and the key's value as last read. */
+/* One call of append: its arguments, and the key's value as last read. */
 struct append {
     struct store *store;
     struct store_bytes key;
     struct store_bytes value; /* bytes to append */
     int64_t deadline_ms;
     struct cr_buffer next; /* desired value of the next compare_set */
-    void *seen;            /* the key's value, malloc'ed; a missing key counts as an empty value */
+    void *seen;            /* value that the key was last seen to have, malloc'ed; empty if the key
+                            * was missing */
     size_t seen_len;
     struct cr_error *err;
 };
@@ -45,11 +46,11 @@ static int fail_memory(const struct append *a) {
     return cr_fail(a->err, -ENOMEM, "append: out of memory");
 }
 
-/* Reads the key's value into a->seen, and does not wait for a missing key as get would. It is a
- * compare_set that expects what it sets, so it changes no value. compare_set replies with the
- * key's value, or with the expected value if the key is missing. The expected value is one that
- * the key hardly has; if the key has this value nevertheless, a->seen becomes wrong, and the next
- * compare_set replies with the right one. */
+/* Reads the key's value into a->seen without waiting for a missing key, which get would do. It
+ * sends a compare_set whose expected and desired values are equal, so no value changes. The reply
+ * is the key's value, or the expected value if the key is missing. So that the two can be told
+ * apart, the expected value is one that the key hardly has. If the key has it nevertheless, a->seen
+ * is wrong, the next compare_set sets nothing, and its reply is the right value. */
 static int read_value(struct append *a) {
     if (joined(&a->next, a->value, STORE_BYTES("?")) < 0) return fail_memory(a);
     int rc = swap(a, (struct store_bytes){a->next.data, a->next.len}, &a->seen, &a->seen_len);
@@ -67,10 +68,11 @@ static int try_append(struct append *a) {
     int rc = swap(a, seen, &held, &held_len);
     if (rc < 0) return rc;
     bool done = same(held, held_len, a->next.data, a->next.len);
-    /* If the key does not exist and the expected value is not empty, compare_set sets nothing
-     * and returns the expected value. An existing key with the expected value would have been
-     * set, and the reply would be the desired value. So if the reply is the expected value and
-     * not the desired one, the key does not exist: the next attempt expects an empty value. */
+    /* If the key does not exist and the expected value is not empty, compare_set sets nothing and
+     * replies with the expected value. If the key existed and had the expected value, it would have
+     * been set, and the reply would be the desired value. So a reply that is the expected value and
+     * not the desired one means that the key does not exist: the next attempt expects an empty
+     * value. */
     bool vanished = !done && same(held, held_len, seen.data, seen.len);
     free(a->seen);
     a->seen = held;
@@ -78,11 +80,11 @@ static int try_append(struct append *a) {
     return done;
 }
 
-/* Appends by compare_set, again and again until no other client changes the key between the read
- * and the compare_set. compare_set replies with the desired value if it has set the key, but also
- * if the key has that value already. So if another client appends the same bytes to the same value
- * between our read and our compare_set, both clients see success and the bytes are appended only
- * once. Only a server that has the operation append avoids this. */
+/* Appends by compare_set, again until no other client changes the key between our reading of the
+ * value and our compare_set. compare_set replies with the desired value if it has set the key, but
+ * also if the key has that value already. So if another client appends equal bytes to the same
+ * value in that time, both clients see success, and the bytes are appended only once. A server that
+ * has the operation append avoids this. */
 static int append_loop(struct append *a) {
     int rc = read_value(a);
     while (rc == 0) {
