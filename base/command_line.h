@@ -67,7 +67,12 @@ struct cr_command {
     int (*run)(const struct cr_command *command, const struct cr_command_line *line);
 };
 
-enum cr_option_source { CR_FROM_DEFAULT, CR_FROM_VARIABLE, CR_FROM_LINE };
+enum cr_option_source {
+    CR_FROM_DEFAULT,
+    CR_FROM_VARIABLE,
+    CR_FROM_LINE,
+    CR_FROM_SCHEDULER /* set by crun after parsing, from the variables of a cluster scheduler */
+};
 
 /* The result of parsing. All texts in it point into argv, the environment or the option table, and
  * live as long as those. The caller provides the arrays `value` and `source`. */

@@ -38,6 +38,12 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "node-rank", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = WORKERS,
      .help = "rank of this node, for the static backend"},
+    [OPTION_SCHEDULER] =
+    {.name = "scheduler", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = WORKERS,
+     .words = "auto none show",
+     .help = "auto: take options that are not given from Slurm, Kubernetes, mpirun and others; "
+             "none: do not; show: print the command line that results, and end"},
     [OPTION_ROLE] =
     {.name = "role", .value_name = "NAME", .default_value = "default", .has_variable = true,
      .group = WORKERS,
