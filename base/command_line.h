@@ -26,6 +26,8 @@ struct cr_option {
     const char *name;          /* long name without "--", with dashes: "log-dir" */
     char letter;               /* letter of the short form, or 0 if there is no short form */
     bool has_variable;         /* an environment variable such as PET_LOG_DIR sets the default */
+    const char *old_variable;  /* a variable that counts if that one is not set; or NULL */
+    bool empty_is_on;          /* a flag: its variable may be empty, which means on */
     bool is_request;           /* an option such as --help: parsing ends at it without an error */
     bool is_hidden;            /* not shown by --help, not matched by a prefix, not proposed */
     unsigned group;            /* index of its --help section in the command's `groups` */

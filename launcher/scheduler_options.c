@@ -119,7 +119,8 @@ static int check_nodes(struct filler *f) {
 
 static int fill_rank(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
-    if (s->node_rank < 0 || s->start == SCHEDULER_STARTS_FIRST_NODE) return 0;
+    if (s->node_rank < 0 || f->max_nodes == 1) return 0;
+    if (s->start == SCHEDULER_STARTS_FIRST_NODE) return 0;
     (void) snprintf(f->out->node_rank, sizeof(f->out->node_rank), "%" PRId64, s->node_rank);
     if (!is_given(f, OPTION_NODE_RANK)) {
         /* A spare node has a rank that is not below --nnodes; the coordinator gives it another. */

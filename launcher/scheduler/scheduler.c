@@ -31,11 +31,14 @@ int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *
     return 0;
 }
 
-/* Appends a formatted text at out[*len], and cuts it at the end of the room. */
+/* Appends a formatted text at out[*len], behind a comma if it is not the first fact, and cuts it at
+ * the end of the room. */
 __attribute__((format(printf, 4, 5))) static void add(char *out, size_t cap, size_t *len,
                                                       const char *fmt, ...) {
     va_list ap;
-    if (*len >= cap) return;
+    if (*len + 3 >= cap) return;
+    if (*len > 0 && out[*len - 1] != ':') out[(*len)++] = ',';
+    if (*len > 0) out[(*len)++] = ' ';
     va_start(ap, fmt);
     int n = vsnprintf(out + *len, cap - *len, fmt, ap);
     va_end(ap);
@@ -46,18 +49,20 @@ void scheduler_describe(const struct scheduler_facts *f, char *out, size_t cap) 
     size_t len = 0;
     add(out, cap, &len, "from %s:", f->name);
     if (f->nodes > 0) {
-        add(out, cap, &len, " %" PRIu32 " node%s (%s)", f->nodes, f->nodes == 1 ? "" : "s",
+        add(out, cap, &len, "%" PRIu32 " node%s (%s)", f->nodes, f->nodes == 1 ? "" : "s",
             f->nodes_from);
     }
-    if (f->node_rank >= 0) add(out, cap, &len, ", this is %" PRId64, f->node_rank);
-    if (f->rank_from != NULL) add(out, cap, &len, " (%s)", f->rank_from);
-    if (f->hosts[0] != '\0') add(out, cap, &len, ", %s", f->hosts);
+    if (f->node_rank >= 0 && f->rank_from != NULL) {
+        add(out, cap, &len, "this is %" PRId64 " (%s)", f->node_rank, f->rank_from);
+    }
+    if (f->hosts[0] != '\0') add(out, cap, &len, "%s", f->hosts);
     if (f->head[0] != '\0') {
-        add(out, cap, &len, ", head %s:%u (%s)", f->head, (unsigned) f->port, f->head_from);
+        add(out, cap, &len, "head %s:%u (%s)", f->head, (unsigned) f->port, f->head_from);
     }
     if (f->workers > 0) {
-        add(out, cap, &len, ", %" PRIu32 " worker%s per node (%s)", f->workers,
+        add(out, cap, &len, "%" PRIu32 " worker%s per node (%s)", f->workers,
             f->workers == 1 ? "" : "s", f->workers_from);
     }
-    if (f->job_id[0] != '\0') add(out, cap, &len, ", job %s", f->job_id);
+    if (f->job_id[0] != '\0') add(out, cap, &len, "job %s", f->job_id);
+    if (len < cap && out[len - 1] == ':') add(out, cap, &len, "nothing that is not given");
 }
