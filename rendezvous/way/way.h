@@ -86,7 +86,7 @@ struct way_events {
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * way_connect(). */
-    void (*on_lost)(void *arg, const char *why);
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
 };
 
 /* Opens what this node hosts, but does not connect yet. `options` and `plan` need not live longer
