@@ -22,7 +22,7 @@
     V("MASTER_ADDR", "%s", master_host(e->round))                                                  \
     V("MASTER_PORT", "%u", (unsigned) e->round->master_port)                                       \
     V("TORCHELASTIC_RESTART_COUNT", "%u", e->round->restart_count)                                 \
-    V("TORCHELASTIC_MAX_RESTARTS", "%u", e->job->max_restarts)                                     \
+    V("TORCHELASTIC_MAX_RESTARTS", "%u", e->round->max_restarts)                                   \
     V("TORCHELASTIC_RUN_ID", "%s", e->job->rendezvous.run_id)                                      \
     V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
 

@@ -31,6 +31,7 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     char *run_id;
+    uint32_t max_restarts; /* this node's setting */
     struct member *member;
     struct member_session session;
     struct way *way;
@@ -102,7 +103,6 @@ static void on_open(void *arg, const char *own_addr) {
     struct rendezvous *r = arg;
     r->lost_message = member_session_open(&r->session, r->run_id) < 0;
     if (!way_is_local(r->way)) member_set_addr(r->member, public_addr(r, own_addr));
-    member_connected(r->member, now_ms(r));
     end_event(r);
 }
 
@@ -126,7 +126,10 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 /* ---- the session's actions ---- */
 
-static void on_welcome(void *arg) { member_welcomed(((struct rendezvous *) arg)->member); }
+static void on_welcome(void *arg) {
+    struct rendezvous *r = arg;
+    member_welcomed(r->member, now_ms(r));
+}
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct rendezvous *r = arg;
@@ -174,8 +177,10 @@ static const char *reachable(const struct rendezvous *r, const char *master_addr
 
 static void do_round(void *arg, const struct rdzv_round *m) {
     struct rendezvous *r = arg;
+    bool has_settings = r->session.version >= RDZV_VERSION_SETTINGS;
     struct rendezvous_round round = {
         .round = m->round, .restart_count = m->restart_count,
+        .max_restarts = has_settings ? m->max_restarts : r->max_restarts,
         .group_rank = m->group_rank, .group_world_size = m->group_world_size,
         .first_rank = m->first_rank, .world_size = m->world_size,
         .first_role_rank = m->first_role_rank, .role_world_size = m->role_world_size,
@@ -323,6 +328,7 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
     if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
         return cr_fail_errno(err, "cannot draw a random number");
     }
+    r->max_restarts = o->max_restarts;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
     if (r->run_id != NULL && r->member != NULL) return 0;

@@ -57,6 +57,7 @@ struct rendezvous_round {
     uint64_t round;                       /* number of the round in the job, counted from 0 */
     /* restarts of the job so far; all nodes get the same number */
     uint32_t restart_count;
+    uint32_t max_restarts;                /* the job's budget; all nodes get the same number */
     uint32_t group_rank, group_world_size;
     /* rank of this node's local rank 0; number of all workers */
     uint32_t first_rank, world_size;

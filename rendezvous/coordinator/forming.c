@@ -98,7 +98,8 @@ static void send_round(struct coordinator *c, const struct forming *f, uint32_t 
         .group_rank = a->group_rank, .group_world_size = f->count,
         .first_rank = a->first_rank, .world_size = f->sum.world_size,
         .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
-        .master_addr = f->store.addr, .master_port = f->store.port};
+        .master_addr = f->store.addr, .master_port = f->store.port,
+        .max_restarts = c->budget.max_restarts};
     c->actions->send(c->arg, s->peer, &m);
 }
 

@@ -74,10 +74,10 @@ class Nodes:
         self.nodes = []
         self.seen = set()
 
-    def start(self, name, *options, program=WORKER, args=(), prefix=(), **env):
+    def start(self, name, *options, program=WORKER, args=(), prefix=(), crun=CRUN, **env):
         more = {"TEST_NODE": name, "TEST_DIR": self.tmp, "LOGLEVEL": "info", "PYTHON_EXEC": PYTHON,
                 "PYTHONDONTWRITEBYTECODE": "1", **env}
-        node = Node(self, name, [CRUN, *self.args, *options, program, *args], clean_env(**more),
+        node = Node(self, name, [crun, *self.args, *options, program, *args], clean_env(**more),
                     prefix)
         self.nodes.append(node)
         return node

@@ -190,7 +190,7 @@ static void on_welcome(void *arg) {
         world_violation(n->w, "node %d obeys an older coordinator", n->index);
     }
     n->epoch_seen = n->session.epoch;
-    member_welcomed(n->member);
+    member_welcomed(n->member, node_now(n));
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -350,7 +350,6 @@ void node_connected(struct conn *c) {
     c->connected = c->node_open = c->host_open = true;
     host_connected(c);
     member_session_open(&n->session, RUN_ID);
-    member_connected(n->member, node_now(n));
 }
 
 void node_bytes(struct conn *c, const char *bytes, size_t len) {

@@ -17,15 +17,14 @@ static const char *const argv_plain[] = {"prog", "a", "b", NULL};
 static struct agent_job job_of(uint32_t workers) {
     return (struct agent_job){.rendezvous = {.run_id = "job 7", .role = "trainer",
                                              .local_world_size = workers},
-                              .argv = LIST(argv_plain),
-                              .max_restarts = 5};
+                              .argv = LIST(argv_plain)};
 }
 
 /* Node 1 of 3. Node 0 has two workers, so ranks begin at 2 here; role ranks differ from ranks. */
 static const struct rendezvous_round round_ = {.round = 4, .restart_count = 2, .group_rank = 1,
                                                .group_world_size = 3, .first_rank = 2,
                                                .world_size = 9, .first_role_rank = 10,
-                                               .role_world_size = 14,
+                                               .role_world_size = 14, .max_restarts = 5,
                                                .master_addr = "192.0.2.1", .master_port = 31337};
 
 static const char *value(char *const *envp, const char *name) {
