@@ -346,6 +346,7 @@ static int build_endpoint(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     const char *text = text_of(b, OPTION_RDZV_ENDPOINT);
     int is_static = strcmp(r->backend, "static") == 0;
+    r->endpoint_given = text[0] != '\0';
     if (is_static && text[0] == '\0') return build_master(b);
 
     struct cr_endpoint other;

@@ -139,7 +139,11 @@ START_TEST(where_to_meet) {
     ck_assert_uint_eq(R.endpoint.port, 29500);
     ck_assert_int_eq(R.is_host, 1);
     ck_assert_int_eq(R.node_rank, 0);
+    ck_assert(!R.endpoint_given);
+    ck_assert_int_eq(BUILD("--rdzv-backend=c10d", "--rdzv-endpoint=n1:7"), 0);
+    ck_assert(R.endpoint_given);
     ck_assert_int_eq(BUILD("--rdzv-backend=c10d"), 0);
+    ck_assert(!R.endpoint_given);
     ck_assert_str_eq(R.endpoint.host, "localhost");
     ck_assert_uint_eq(R.endpoint.port, 29400);
     ck_assert_int_eq(R.node_rank, -1);
