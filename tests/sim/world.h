@@ -45,7 +45,7 @@
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* longest notice of a change */
 #define NEEDS_MAX   400  /* longest time that workers request in addition to the notice */
-#define SYMPTOM_MIN 250 /* least time from a node's end until a worker of another node fails */
+#define KILLED_TIME 200  /* as KILLED_MS in rendezvous/coordinator/charge.c */
 #define DUMP_TIME   50   /* longest time to write a flight record */
 
 /* ---- events ---- */
@@ -66,6 +66,7 @@
     X(DEPOSED, "deposed")                                                                          \
     X(DEATH, "worker dies")                                                                        \
     X(ACT, "worker acts")                                                                          \
+    X(SIGNAL, "the launcher gets a signal")                                                        \
     X(NODE_UP, "node starts")                                                                      \
     X(HOST_UP, "host starts")                                                                      \
     X(HOST_DOWN, "host ends")                                                                      \
@@ -140,6 +141,8 @@ struct host {
     bool forming;          /* it has formed a round in this event, which is not checked yet */
     bool closes;           /* its node has ended, and it waits until the other nodes know */
     int failed_record;     /* the round whose failure is not charged yet; -1 if there is none */
+    int64_t failed_at;     /* when its first FAILED came, by the host's clock */
+    bool failed_alone;     /* no other node had a seat then */
     bool failure_excused;  /* a node of that round has left or was lost since */
     /* when the announced change must be over, by the host's clock; CR_FOREVER if there is none */
     int64_t change_until;
@@ -201,6 +204,7 @@ struct sim_node {
     uint32_t failures;     /* workers of this round that failed without a signal of the agent */
     /* when it died, was cut off or was told to end; CR_FOREVER if it was not */
     int64_t gone_at;
+    bool ends_in_pieces; /* its workers get the signal that ends it before its launcher does */
     bool failed_told, gave_notice;
     int64_t notice_until;
     int64_t answer;        /* the step in its answer to a change; -2: no answer in this round */
@@ -248,7 +252,7 @@ struct history {
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
-    uint64_t symptoms, charged, excused;
+    uint64_t symptoms, charged, excused, refunded, killed;
 };
 
 struct world {
@@ -360,6 +364,9 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
+/* A signal from outside ends a worker of the node `in` ms from now, because the whole node is
+ * ended. Workers of other nodes fail soon after it. */
+void workers_kill_one(struct sim_node *n, int64_t in);
 /* Workers of other nodes in the round of `n` fail, because the workers of `n` do not answer. */
 void workers_notice_end_of(struct sim_node *n);
 void workers_finish(struct sim_node *n); /* all workers that are not parked succeed now */
