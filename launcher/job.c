@@ -553,6 +553,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .keep_alive_max_attempt = 3,
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
+    .coordinator_wait_ms = -1,
     .is_host = -1,
 };
 

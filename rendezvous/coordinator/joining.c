@@ -131,7 +131,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
         if (s->instance != j->instance || s->local) continue;
         if (s->connection >= j->connection)
             return refuse(c, peer, "this node has a newer connection");
-        c->actions->hang_up(c->arg, s->peer);
+        if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
         coordinator_lost(c, now_ms, s, "it has a new connection");
         break;
     }
@@ -174,7 +174,7 @@ static void take_memories(struct coordinator *c, const struct rdzv_join *j) {
     budget_remember(&c->budget, j->restarts_seen);
 }
 
-static void send_accepted(struct coordinator *c, void *peer) {
+void joining_accept(struct coordinator *c, void *peer) {
     struct rdzv_message m = {.type = RDZV_ACCEPTED};
     m.accepted = (struct rdzv_accepted){
         .keep_alive_interval_ms = c->interval_ms,
@@ -190,9 +190,7 @@ static int refuse_after_the_end(struct coordinator *c, void *peer) {
     return -EPERM;
 }
 
-/* Returns 0 if the node may have a seat. Otherwise sends it the reason and returns a negative
- * errno. The settings in the first JOIN become the job's. */
-static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
+int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
@@ -205,16 +203,26 @@ static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct
     return 0;
 }
 
-struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
-                                          bool local, const struct rdzv_join *join) {
-    if (admit(c, now_ms, peer, join) < 0) return NULL;
+struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, void *peer, bool local,
+                                      const struct rdzv_join *join) {
     struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
     if (s == NULL) {
         (void) refuse(c, peer, "cannot join: the coordinator is out of memory");
         return NULL;
     }
     take_memories(c, join);
-    send_accepted(c, peer);
+    joining_accept(c, peer);
+    return s;
+}
+
+struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
+                                          bool local, const struct rdzv_join *join) {
+    struct coordinator_seat *s = resuming_join(c, now_ms, peer, join);
+    if (s != NULL) return s;
+    if (joining_admit(c, now_ms, peer, join) < 0) return NULL;
+    resuming_heard_of_round(c, now_ms, join);
+    s = joining_seat(c, now_ms, peer, local, join);
+    if (s == NULL) return NULL;
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
                     " waiting, %" PRIu32 ":%" PRIu32 " wanted",

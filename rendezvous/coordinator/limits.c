@@ -64,8 +64,10 @@ static void describe_timeout(const struct coordinator *c, const struct coordinat
 static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     char why[RDZV_TEXT_MAX];
     describe_timeout(c, s, now_ms, why);
-    coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
-    c->actions->hang_up(c->arg, s->peer);
+    if (s->peer != NULL) {
+        coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
+        c->actions->hang_up(c->arg, s->peer);
+    }
     coordinator_vacate(c, now_ms, s, "was sent away", "its time is up");
 }
 
@@ -98,7 +100,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     char why[100];
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
-    c->actions->hang_up(c->arg, s->peer);
+    if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     coordinator_lost(c, now_ms, s, why);
 }
 
@@ -112,12 +114,15 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
         coordinator_wake_by(c, lease_limit(c, c->seats[i]));
     }
     if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
-        !c->had_stopping) {
+        !c->had_stopping && !resuming_must_wait(c, now_ms)) {
         coordinator_wake_by(c, c->last_call_ms);
     }
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open && now_ms < c->charge.killed_until_ms) {
         coordinator_wake_by(c, c->charge.killed_until_ms);
+    }
+    if (now_ms < c->rebuild.until_ms) {
+        coordinator_wake_by(c, c->rebuild.until_ms);
     }
 }
 

@@ -31,6 +31,11 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     s->since_ms = now_ms;
 }
 
+void seat_send(struct coordinator *c, const struct coordinator_seat *s,
+               const struct rdzv_message *m) {
+    if (s->peer != NULL) c->actions->send(c->arg, s->peer, m);
+}
+
 /* ---- adding a seat ---- */
 
 static int reserve(struct coordinator *c) {
@@ -93,6 +98,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     charge_forget(c, s);
+    if (s->peer == NULL) c->suspended--;
     c->in_state[s->state]--;
     c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
@@ -36,7 +37,7 @@ static void close_handles(struct coordinator_host *host);
 void host_end_event(struct coordinator_host *host) {
     while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
     if (!host->closing) arm_timer(host);
-    else if (LIST_EMPTY(&host->peers)) close_handles(host);
+    else if (LIST_EMPTY(&host->peers) && !host_awaits_nodes(host)) close_handles(host);
 }
 
 /* ---- opening a host ---- */
@@ -60,6 +61,12 @@ static void host_free(struct coordinator_host *host) {
     free(host);
 }
 
+/* Without random numbers, the id stays 0: nodes of an earlier coordinator are known by their rounds
+ * only. */
+static void draw_id(struct coordinator_host *host) {
+    (void) getrandom(&host->terms.coordinator, sizeof(host->terms.coordinator), GRND_NONBLOCK);
+}
+
 static struct coordinator_host *host_new(uv_loop_t *loop,
                                          const struct coordinator_host_options *o) {
     struct coordinator_host *host = calloc(1, sizeof(*host));
@@ -69,6 +76,8 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = !o->elected;
+    host->terms.in_launcher = o->in_launcher;
+    draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
@@ -126,6 +135,7 @@ uint16_t coordinator_host_port(const struct coordinator_host *host) {
 void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch) {
     host->terms.leads = true;
     host->terms.epoch = epoch;
+    draw_id(host);
 }
 
 void coordinator_host_depose(struct coordinator_host *host, const char *why) {
@@ -161,16 +171,20 @@ static void close_handles(struct coordinator_host *host) {
 static void on_close_timeout(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
     struct host_peer *peer;
+    host->time_is_up = true;
     LIST_FOREACH(peer, &host->peers, entry) {
-        if (!peer->local) host_peer_close(peer, host->why);
+        if (!peer->local) host_peer_close(peer, RENDEZVOUS_CLOSED, host->why);
     }
+    host_end_event(host);
 }
 
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
     struct host_job *job;
-    LIST_FOREACH(job, &host->jobs, entry) {
-        coordinator_abandon(job->coordinator, host_now_ms(host), why);
-    }
+    bool runs = host_has_running_job(host);
+    (void) snprintf(host->why, sizeof(host->why), "%s", why);
+    if (runs) host->terms.comes_again = true;
+    if (runs) host->terms.closing = host->why;
+    LIST_FOREACH(job, &host->jobs, entry) coordinator_goodbye(job->coordinator, why);
     host_end_event(host);
 }
 
@@ -178,7 +192,7 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg) {
     CR_ASSERT(!host->closing);
     (void) snprintf(host->why, sizeof(host->why), "%s", why != NULL ? why : "it leads no more");
-    host->terms.closing = host->why;
+    if (!host_awaits_nodes(host)) host->terms.closing = host->why;
     host->on_close = on_close;
     host->on_close_arg = arg;
     host->closing = true;

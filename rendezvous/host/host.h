@@ -27,6 +27,7 @@ struct coordinator_host_options {
      * connect. */
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
+    bool in_launcher;       /* the host ends together with the launcher of a node */
     bool alone;             /* the job has only one node, which is in this process */
     bool jobs_come_later;   /* do not open a store before the first round forms */
     bool elected;           /* refuse nodes until coordinator_host_lead() is called */
@@ -62,11 +63,14 @@ void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch);
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
 
-/* Ends all jobs with the outcome LOST and sends `why` to their nodes. Closes nothing yet. */
+/* Sends GOODBYE with the reason `why` to the remote nodes of all jobs that have not ended, and
+ * takes no more nodes. For a node of this process the job ends, with the outcome LOST. Closes
+ * nothing yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Calls coordinator_host_abandon(), waits until the remote nodes have closed their connections
- * (close_timeout_ms at most), closes the stores, frees the host and calls on_close. If `why` is
+/* Calls coordinator_host_abandon(), waits until the remote nodes have closed their connections, and
+ * until nodes of ended jobs that had lost theirs have heard of the end (close_timeout_ms at most).
+ * Then it closes the stores, frees the host and calls on_close. If `why` is
  * NULL, the jobs continue under another coordinator, so they are not ended, but freed as by
  * coordinator_host_depose(). The caller must have called host_peer_gone() for the node of this
  * process before. */

@@ -88,6 +88,7 @@ struct coordinator_host {
     char read_buffer[65536];
 
     bool closing, closing_handles;
+    bool time_is_up; /* close_timeout_ms are over since the host began to close */
     int open_handles;
     char why[256]; /* why the host closes */
     void (*on_close)(void *arg);
@@ -116,6 +117,9 @@ void host_close_spaces(struct coordinator_host *host);
 void host_tick_jobs(struct coordinator_host *host);
 int64_t host_jobs_deadline(const struct coordinator_host *host);
 bool host_has_running_job(const struct coordinator_host *host);
+/* Returns whether a closing host has to wait for nodes that have lost their connections and do not
+ * know yet how their job has ended. */
+bool host_awaits_nodes(const struct coordinator_host *host);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
@@ -130,9 +134,9 @@ void host_peer_send(struct host_peer *peer, const struct rdzv_message *m);
 void host_peer_hang_up(struct host_peer *peer);
 /* Sends the peer's queued bytes, and closes its connection if the session is over. */
 void host_peer_flush(struct host_peer *peer);
-/* Closes the connection of a remote node. Its coordinator frees the node's seat
- * (coordinator_lost()). */
-void host_peer_close(struct host_peer *peer, const char *why);
+/* Closes the connection of a remote node. Its coordinator frees or suspends the node's seat
+ * (coordinator_lost(), coordinator_suspend()). */
+void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why);
 /* Closes the connection of a remote node without coordinator_lost(), because the caller frees the
  * coordinator as well. */
 void host_peer_forget(struct host_peer *peer, const char *why);

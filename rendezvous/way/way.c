@@ -15,7 +15,7 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
                   struct coordinator_host **out, struct cr_error *err) {
     struct coordinator_host_options h = {
         .store_host = plan->store_host, .store_port = plan->store_port,
-        .store_addr = plan->store_addr, .alone = plan->alone,
+        .store_addr = plan->store_addr, .alone = plan->alone, .in_launcher = true,
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
         .listen_port = plan->listen_port, .close_timeout_ms = close_timeout_ms};
     return coordinator_host_open(loop, &h, out, err);

@@ -59,6 +59,7 @@
     X(REFUSED, "connection refused")                                                               \
     X(BYTES, "bytes")                                                                              \
     X(CLOSED, "connection closed")                                                                 \
+    X(RESET, "connection reset")                                                                   \
     X(EXIT, "exit of a worker is reported")                                                        \
     X(GONE, "processes are gone")                                                                  \
     X(GRACE_OVER, "grace is over")                                                                 \
@@ -117,6 +118,7 @@ struct conn {
     bool node_open, host_open; /* the node, or the host, has not closed its end yet */
     bool fin_sent;             /* the host has closed its sending side, but still reads */
     bool is_reset;             /* the connection was reset: bytes under way do not arrive */
+    bool reset_known[2];       /* the end to which a direction leads knows, or will, of the reset */
     bool hung_up_by_lease;     /* the coordinator closed it because the node's lease ended */
     int64_t last_arrival[2];
     struct host_session session; /* the host's end */
@@ -139,6 +141,7 @@ struct host {
     struct conn *unsent[NODES_MAX * 8]; /* connections to which output must be sent */
     size_t unsent_count;
     bool forming;          /* it has formed a round in this event, which is not checked yet */
+    bool is_superseded;    /* another host has rebuilt its last round */
     bool closes;           /* its node has ended, and it waits until the other nodes know */
     int failed_record;     /* the round whose failure is not charged yet; -1 if there is none */
     int64_t failed_at;     /* when its first FAILED came, by the host's clock */
@@ -179,7 +182,8 @@ struct sim_worker {
 struct sim_node {
     struct world *w;
     int index;
-    bool up, cut, ended, finished; /* ended: the member reported the job's end */
+    bool up, ended, finished; /* ended: the member reported the job's end */
+    bool cut[2]; /* bytes of this direction do not arrive before the cut ends */
     int inc; /* how many times its launcher has been started */
     int64_t stalled_until, resumed_at;
     int64_t offset, ppm, timer_at;
@@ -213,7 +217,8 @@ struct sim_node {
 /* ---- what the checks remember ---- */
 
 struct round_record {
-    int host_id;
+    int host_id; /* the host that has formed it, or that has rebuilt it later */
+    bool is_rebuilt;
     uint64_t round;
     int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
     uint32_t group, restart_count;
@@ -252,6 +257,7 @@ struct history {
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
+    uint64_t resumed, rebuilt, restarts; /* RESUMEs; rebuilt rounds; restarts of a host */
     uint64_t symptoms, charged, excused, refunded, killed;
 };
 
@@ -271,6 +277,9 @@ struct world {
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* when the time limits were last checked */
     bool calm;          /* no faults are injected any more */
+    /* the only faults are resets and short restarts of the host, which must stop no worker */
+    bool only_resets;
+    int64_t last_reset; /* time of the last fault; a further one within two leases is left out */
     bool verbose, failed;
 
     /* the job */
@@ -316,7 +325,9 @@ bool conn_is_local(const struct conn *c);
 struct conn *network_connect(struct sim_node *n); /* causes EV_CONNECTED or EV_REFUSED later */
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears bytes */
 void network_close(struct conn *c, enum direction dir); /* dir: the end that receives EV_CLOSED */
-void network_reset(struct conn *c);
+/* Resets the connection. `sides` has a bit for each direction whose receiving end learns of it at
+ * once; the other end learns of it when it sends. */
+void network_reset(struct conn *c, int sides);
 void network_clear(struct world *w);
 
 /* ---- hosts.c ---- */
@@ -330,7 +341,8 @@ void host_stall(struct host *h, int64_t until);
 bool host_serves(const struct conn *c); /* whether the host of the connection still runs */
 void host_connected(struct conn *c);
 void host_bytes(struct conn *c, const char *bytes, size_t len);
-void host_closed(struct conn *c);
+void host_closed(struct conn *c, enum rendezvous_loss how);
+void host_restart(struct host *h); /* as when a crun-agent gets SIGTERM and is started again */
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
@@ -343,7 +355,7 @@ void node_die(struct sim_node *n, bool silently);
 void node_connected(struct conn *c);
 void node_refused(struct conn *c);
 void node_bytes(struct conn *c, const char *bytes, size_t len);
-void node_closed(struct conn *c);
+void node_closed(struct conn *c, enum rendezvous_loss how);
 void node_timer(struct sim_node *n);
 void node_resume(struct sim_node *n);
 void node_gives_notice(struct sim_node *n, enum rendezvous_change_kind kind, int64_t left_ms);
@@ -402,6 +414,7 @@ void check_charge(struct host *h, const struct coordinator_view *before,
 void check_node_gone(struct host *h, const struct conn *c);
 
 /* Call these when a node receives a round, or the end of the job. */
+void check_stop_heard(struct sim_node *n, const char *why);
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
 
