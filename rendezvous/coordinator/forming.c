@@ -179,6 +179,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     /* nodes are still stopping their workers; wait until they have joined again or left */
     if (has_stopping) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
-    if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
-    else coordinator_wake_by(c, c->last_call_ms);
+    bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
+    if (!is_due) coordinator_wake_by(c, c->last_call_ms);
+    else if (c->may_form) form_round(c, now_ms);
+    else c->is_held = true;
 }

@@ -39,8 +39,7 @@ struct backend_plan {
     char own_addr[RDZV_ADDR_MAX];
     int64_t node_rank;                 /* node rank that the user requests; -1 = none */
     int64_t connect_timeout_ms, coordinator_wait_ms;
-    struct cr_endpoint etcd;           /* a member of the etcd cluster, if BACKEND_ELECTS */
-    int64_t etcd_lease_ms;
+    int64_t etcd_lease_ms;             /* of a leader, if BACKEND_ELECTS */
     bool fixed_ranks;                  /* each node's group rank is its node rank */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* the job has one node, so no other process connects */
