@@ -205,13 +205,13 @@ static void do_join(void *arg) {
     rendezvous_join(a->rendezvous);
 }
 
-static void do_failed(void *arg, uint64_t round) {
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
     case_file_write_line(&a->case_file, &line);
     cr_info("%s", text_of(&line));
-    rendezvous_failed(a->rendezvous, round, text_of(&line));
+    rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
 }
 
@@ -354,7 +354,7 @@ static void warn_of_restart(struct agent *a, const struct rendezvous_round *roun
     if (round->restart_count == a->round.restart_count) return;
     if (a->node.group.failures > 0) case_file_write_line(&a->case_file, &line);
     cr_warn("%s; restart %u of %u", line.len > 0 ? line.data : "a worker failed on another node",
-            round->restart_count, a->job->max_restarts);
+            round->restart_count, round->max_restarts);
     cr_buffer_done(&line);
 }
 

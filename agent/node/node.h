@@ -101,7 +101,7 @@ struct node_actions {
 
     /* Calls of the rendezvous; see the functions of the same names in rendezvous/rendezvous.h. */
     void (*join)(void *arg);
-    void (*failed)(void *arg, uint64_t round);
+    void (*failed)(void *arg, uint64_t round, bool is_killed);
     void (*succeeded)(void *arg, uint64_t round);
     void (*leave)(void *arg);
     void (*notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms, const char *why);
@@ -161,6 +161,9 @@ struct node {
     /* local rank of the worker that was the first in time to park without a reason; valid while
      * patience_until_ms is not CR_FOREVER, and while is_broken is true */
     uint32_t gave_up;
+    /* the last worker that ended without a signal of this node died of a signal that also ends
+     * whole nodes (ends_nodes() in node.c) */
+    bool is_killed;
     bool is_broken; /* patience_until_ms has passed: the round counts as broken by gave_up */
 };
 

@@ -88,6 +88,9 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
  * Without it, a round that runs goes on; no round begins, and no node is let into the running
  * round. */
 void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form);
+/* Call this before the host closes the connections of all nodes. The nodes do not count as gone, so
+ * they excuse no failure. */
+void coordinator_stand_by(struct coordinator *c);
 
 /* Call this when the process that hosts the coordinator ends. It ends the job with the outcome
  * LOST. */
@@ -129,6 +132,7 @@ struct coordinator_view {
     enum coordinator_phase phase;
     uint64_t next_round;     /* number that the next round will have */
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
+    uint32_t spent;          /* restarts charged; less than restart_count after a refund */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats;
     uint32_t in_state[SEAT_STATE_COUNT];

@@ -6,6 +6,7 @@
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
+ *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -38,12 +39,27 @@ struct coordinator_change {
     int64_t step;      /* steps of the furthest worker in the answers so far; -1 = none */
 };
 
+/* The decision whether the failure that ended the last round costs a restart (charge.c). */
+struct coordinator_charge {
+    bool open;             /* a worker has failed, and the decision is not made yet */
+    bool charged;          /* the failure was charged; it is refunded if a killed node goes soon */
+    bool excused;          /* a node of the round is gone, which explains the failure */
+    int64_t failed_ms;     /* time of the round's first FAILED */
+    uint32_t unheard;      /* nodes of the round that may not know yet that it is over */
+    /* until when a node whose worker was killed may go and so excuse the failure;
+     * COORDINATOR_NEVER if no worker was killed */
+    int64_t killed_until_ms;
+    char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
     bool local;
+    bool unheard;   /* counted in charge.unheard */
+    bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     int64_t node_rank;
@@ -73,6 +89,7 @@ struct coordinator {
     struct budget budget;
     bool may_form;         /* the coordinator has the right to form rounds */
     bool is_held;          /* a round would form now if it had that right */
+    struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
     /* a node was still stopping its workers when coordinator_reconcile_forming() last ran */
@@ -147,6 +164,31 @@ void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
 
+/* ---- charge.c ---- */
+
+/* Call this with the first FAILED of the running round, before the round is stopped. It opens the
+ * decision whether the round costs a restart. */
+void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
+                 const struct rdzv_failed *f);
+/* Call this with each FAILED of the round, the first one included. If the worker was killed, its
+ * node may leave soon, which excuses the failure. */
+void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                   const struct rdzv_failed *f);
+/* Call this with each message of a node. Returns true if it was the last node of a failed round
+ * that might not have known yet that the round is over. */
+bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
+/* Stops waiting for the node; its seat is being removed. */
+void charge_forget(struct coordinator *c, struct coordinator_seat *s);
+/* Call this when a node leaves, or its connection is lost. If that explains the failure, the failed
+ * round costs nothing. since_ms is the last time at which the node was there for certain. */
+void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
+/* Returns whether a round may form. If the failure has to be charged and the budget is spent, none
+ * may, and the job ends as soon as no node can excuse the failure any more. */
+bool charge_allows_round(struct coordinator *c, int64_t now_ms);
+/* Call this when a round forms. Charges the failure of the last round, unless a node that is gone
+ * explains it. */
+void charge_close(struct coordinator *c);
+
 /* ---- change.c ---- */
 
 /* Announces to the nodes of the round that it ends within left_ms, with the reason c->why. `kind`
@@ -164,6 +206,6 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 /* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);
 /* Computes the next deadline from all time limits of the job and its seats. */
-void coordinator_find_deadline(struct coordinator *c);
+void coordinator_find_deadline(struct coordinator *c, int64_t now_ms);
 
 #endif

@@ -19,10 +19,12 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
  * no other node is elected, this host leads again, and knows their restarts. */
 static void stand_by(struct coordinator_host *host) {
     struct host_peer *peer;
+    struct host_job *job;
     cr_warn("this node stands by: a round is due, but etcd has not confirmed this node as the "
             "coordinator for %" PRId64 " ms",
             host->held_ms);
     host->terms.leads = false;
+    LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
     LIST_FOREACH(peer, &host->peers, entry) {
         host_peer_close(peer, "a round is due, but etcd does not confirm this coordinator");
     }

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "rendezvous/way/etcd_address_internal.h"
+#include "rendezvous/way/backend_internal.h"
 #include "rendezvous/way/etcd_answer_internal.h"
 #include "rendezvous/way/etcd_election_internal.h"
 #include "rendezvous/way/etcd_fields_internal.h"
@@ -195,14 +195,18 @@ static void set_trouble(struct etcd_client *c, const char *why) {
                     at->port, why);
 }
 
+static bool is_loopback(const char *host) {
+    return strcmp(host, "localhost") == 0 || backend_is_loopback(host);
+}
+
 /* Adds the members that are not known yet. A loopback address in the answer is of use only on the
  * member's own host, so it is left out unless this node has reached etcd by one. */
 static void add_members(struct etcd_client *c, const json_t *answer) {
     struct cr_endpoint found[RENDEZVOUS_ETCD_MEMBERS_MAX];
     size_t n = etcd_read_members(answer, c->etcd.https, found, RENDEZVOUS_ETCD_MEMBERS_MAX);
-    bool is_local = etcd_address_is_loopback(c->etcd.endpoints[0].host);
+    bool is_local = is_loopback(c->etcd.endpoints[0].host);
     for (size_t i = 0; i < n; i++) {
-        bool is_known = etcd_address_is_loopback(found[i].host) && !is_local;
+        bool is_known = is_loopback(found[i].host) && !is_local;
         for (uint32_t k = 0; k < c->etcd.endpoint_count; k++) {
             const struct cr_endpoint *m = &c->etcd.endpoints[k];
             if (strcmp(m->host, found[i].host) == 0 && m->port == found[i].port) is_known = true;
@@ -212,13 +216,20 @@ static void add_members(struct etcd_client *c, const json_t *answer) {
     }
 }
 
+/* Chooses the address that this node publishes: that of its end of the connection to etcd; or, if
+ * that is a loopback address because etcd runs on this machine, the address at which other machines
+ * reach this one. */
+static void choose_own_addr(struct etcd_client *c, const char *own_end) {
+    if (c->own_addr[0] != '\0') return;
+    if (own_end[0] == '\0' || is_loopback(own_end)) backend_machine_addr(c->own_addr);
+    else (void) snprintf(c->own_addr, sizeof(c->own_addr), "%s", own_end);
+    cr_debug("this node publishes the address '%s' in etcd", c->own_addr);
+}
+
 static bool got_lease(struct etcd_client *c, const struct slot *s, const json_t *answer) {
     char lease[ETCD_LEASE_ID_MAX];
     if (!etcd_read_lease(answer, lease)) return false;
-    if (c->own_addr[0] == '\0') {
-        etcd_address_to_publish(etcd_http_own_addr(s->call), c->own_addr);
-        cr_debug("this node publishes the address '%s' in etcd", c->own_addr);
-    }
+    choose_own_addr(c, etcd_http_own_addr(s->call));
     etcd_election_granted(&c->election, lease);
     return true;
 }

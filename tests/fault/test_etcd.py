@@ -62,7 +62,9 @@ def test_a_round_and_a_good_end(tmp):
         leader, others = three(cast, cluster)
         others[0].tell("fail")  # no restart is left: all nodes end
         for n in [leader, *others]:
-            assert "exit code 7" in n.expect("end")
+            while not (line := n.next()).startswith("end"):
+                assert line.startswith("stop"), line
+            assert "exit code 7" in line
 
 
 def test_the_leader_dies_and_another_takes_over(tmp):

@@ -233,6 +233,10 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&a, RDZV_FAILED, 0); /* round 0 is over, so this FAILED costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
+    /* the budget is spent; b is stopped, and the job ends when b has shown that it is there */
+    ck_assert_int_eq(b.stops, 1);
+    ck_assert_int_eq(a.ends + b.ends, 0);
+    beat(&b);
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_int_eq(a.ends + b.ends, 2);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_FAILED);
@@ -261,19 +265,238 @@ START_TEST(two_failures_in_one_round_cost_one_restart) {
 }
 END_TEST
 
-START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
+START_TEST(the_budget_counts_restarts_until_it_is_spent) {
     struct budget b = {.max_restarts = 2};
     for (uint32_t round = 0; round < 2; round++) {
-        budget_begin_round(&b);
-        ck_assert(budget_charge(&b));
-        ck_assert(budget_charge(&b)); /* a second charge in one round costs nothing */
+        ck_assert(budget_is_left(&b));
+        budget_charge(&b);
         ck_assert_uint_eq(b.restart_count, round + 1);
     }
-    budget_begin_round(&b);
-    ck_assert(!budget_charge(&b));
-    ck_assert_uint_eq(b.restart_count, 2);
+    ck_assert(!budget_is_left(&b));
     budget_remember(&b, 1);
     ck_assert_uint_eq(b.restart_count, 2);
+}
+END_TEST
+
+/* Node d is gone, b's worker misses it and fails, and b's FAILED comes first. */
+START_TEST(a_failure_before_the_loss_that_caused_it_costs_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    lose(&d);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+    /* the next failure is charged, because no node is gone */
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(a_failure_before_the_leave_that_caused_it_costs_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    beat(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    say(&d, RDZV_LEAVE, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    lose(&d);
+    pass(100);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+/* No restart is left, and d is silent when b fails. The job must not end before d's lease is over:
+ * if d is lost, it was d that made b fail. */
+START_TEST(a_spent_budget_waits_for_a_silent_node) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    pass(5000), beat(&a), beat(&b), beat(&d);
+    pass(4000), beat(&a), beat(&b);
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    for (int i = 0; i < 12; i++) pass(1000), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends + d.hung_up, 0);
+    for (int i = 0; i < 2; i++) pass(1000), beat(&a), beat(&b);
+    ck_assert_int_eq(d.hung_up, 1);
+    pass(100);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    beat(&a), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends, 0);
+    say(&d, RDZV_FAILED, a.round.round); /* d fails, too; the first failure is the reason */
+    ck_assert_int_eq(a.ends + b.ends + d.ends, 3);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(d.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+static void beat_of(struct peer *p, uint64_t rounds_over) {
+    struct rdzv_message m = {.type = RDZV_BEAT};
+    m.beat.rounds_over = rounds_over;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* A beat that d sent before it received STOP shows nothing: d may be gone since. */
+START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, 0);
+    beat_of(&a, 2);
+    beat_of(&d, 1); /* 1 = d knows of no round that is over */
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    beat_of(&d, 2); /* 2 = d knows that round 0 is over */
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+static void say_killed(struct peer *p, uint64_t round) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .is_killed = 1};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* All processes of b are told to end, the worker first: b leaves 150 ms later. */
+START_TEST(a_killed_worker_whose_node_leaves_soon_ends_no_job) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    pass(150);
+    ck_assert_int_eq(a.ends, 0);
+    say(&b, RDZV_LEAVE, 0);
+    lose(&b);
+    pass(100);
+    ck_assert_uint_eq(a.round.round, 1);
+    ck_assert_uint_eq(a.round.group_world_size, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_killed_worker_whose_node_stays_ends_the_job_soon) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(199);
+    ck_assert_int_eq(a.ends, 0);
+    pass(1);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(b.why, "rank 5: signal 15");
+}
+END_TEST
+
+/* After a SIGSTOP the timer runs before b's LEAVE is read. */
+START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    now += 5000;
+    coordinator_tick(c, now);
+    ck_assert_int_eq(a.ends, 0);
+    pass(200);
+    ck_assert_int_eq(a.ends, 1);
+}
+END_TEST
+
+/* While a restart is left, the next round does not wait. It costs a restart at first; when b
+ * leaves, the restart is given back. The count that nodes get does not shrink. */
+START_TEST(a_restart_is_refunded_when_the_killed_node_leaves) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    struct coordinator_view v;
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    pass(150);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    say(&a, RDZV_JOIN, 0);
+    pass(100);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round); /* the refunded restart can be used */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.round, 3);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+START_TEST(a_restart_is_not_refunded_for_a_node_that_leaves_later) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    setup(1, 2, 1);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(201);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 1);
+}
+END_TEST
+
+/* A node that goes long after the failure has not caused it. */
+START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 5);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    for (int i = 0; i < 16; i++) pass(1000), beat(&a), beat(&b), beat(&d);
+    lose(&d);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+/* The only other node is in the coordinator's process, so nothing has to be waited for. */
+START_TEST(a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 971;
+    a.seat = coordinator_join(c, now, &a, true, &j);
+    join(&b, "b");
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.ends + b.ends, 2);
+    ck_assert_int_eq(a.stops, 0);
 }
 END_TEST
 
@@ -1119,6 +1342,81 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
 }
 END_TEST
 
+/* ---- the right to form rounds ---- */
+
+static bool is_held(void) {
+    struct coordinator_view v;
+    coordinator_look(c, &v);
+    return v.is_held;
+}
+
+START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    for (int i = 0; i < 20; i++) {
+        pass(5000);
+        beat(&a);
+        beat(&b);
+    }
+    ck_assert_int_eq(a.stops + b.stops, 0);
+    say(&a, RDZV_FAILED, 0);
+    ck_assert_int_eq(b.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert(!is_held());
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    pass(1000);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, true);
+    ck_assert(!is_held());
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(without_the_right_no_node_is_let_in) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 1;
+    join(&a, "a");
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    join(&b, "b");
+    pass(4000);
+    ck_assert_int_eq(a.stops, 0);
+    coordinator_may_form(c, now, true);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+/* The nodes of a coordinator that stands by are lost to it, but that excuses no failure. */
+START_TEST(who_stands_by_remembers_the_restart) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    join(&a, "a");
+    join(&b, "b");
+    coordinator_may_form(c, now, false);
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    coordinator_stand_by(c);
+    lose(&a);
+    lose(&b);
+    pass(60000);
+    coordinator_may_form(c, now, true);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(an_order_reaches_the_nodes_of_its_host) {
     struct peer a = {0}, b = {0};
     run_two(&a, &b);
@@ -1153,7 +1451,19 @@ int main(void) {
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
     tcase_add_test(t, two_failures_in_one_round_cost_one_restart);
-    tcase_add_test(t, the_budget_is_charged_once_a_round_until_it_is_spent);
+    tcase_add_test(t, the_budget_counts_restarts_until_it_is_spent);
+    tcase_add_test(t, a_failure_before_the_loss_that_caused_it_costs_nothing);
+    tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
+    tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
+    tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
+    tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
+    tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);
+    tcase_add_test(t, a_killed_worker_whose_node_stays_ends_the_job_soon);
+    tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
+    tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
+    tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
+    tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
+    tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
     tcase_add_test(t, losses_and_leaving_cost_no_restart);
     tcase_add_test(t, each_change_of_phase_is_one_log_line);
@@ -1196,6 +1506,9 @@ int main(void) {
     tcase_add_test(t, a_joining_node_that_goes_again_does_not_leave_the_change_open);
     tcase_add_test(t, two_joining_nodes_are_one_change);
     tcase_add_test(t, answers_to_another_change_do_not_count);
+    tcase_add_test(t, without_the_right_a_round_goes_on_and_none_begins);
+    tcase_add_test(t, without_the_right_no_node_is_let_in);
+    tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);

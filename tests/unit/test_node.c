@@ -112,7 +112,10 @@ static void do_read_page(void *arg, uint32_t w, struct worker_progress *out) {
 }
 
 static void do_join(void *arg) { (void) arg, note("join"); }
-static void do_failed(void *arg, uint64_t round) { (void) arg, note("failed %" PRIu64, round); }
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
+    (void) arg;
+    note("failed %" PRIu64 "%s", round, is_killed ? " (killed)" : "");
+}
 static void do_succeeded(void *arg, uint64_t r) { (void) arg, note("succeeded %" PRIu64, r); }
 static void do_leave(void *arg) { (void) arg, note("leave"); }
 static void do_finish(void *arg) { (void) arg, note("finish"); }
@@ -238,6 +241,21 @@ START_TEST(test_all_workers_end_well) {
     processes_are_gone();
     ASKED("finish");
     ck_assert_int_eq(f.node.group.ending, GROUP_SUCCEEDED);
+}
+END_TEST
+
+/* Signals that also end whole nodes are reported as such; a crash, and a worker that hung, not. */
+START_TEST(test_a_worker_that_is_killed_is_reported_as_killed) {
+    running();
+    exits(1, -15);
+    ASKED("failed 0 (killed); stop 15 30000");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_crashes_is_not_reported_as_killed) {
+    running();
+    exits(1, -11);
+    ASKED("failed 0; stop 15 30000");
 }
 END_TEST
 
@@ -871,6 +889,8 @@ int main(void) {
     TCase *t = tcase_create("node");
     tcase_add_checked_fixture(t, fixture_open, fixture_close);
     tcase_add_test(t, test_all_workers_end_well);
+    tcase_add_test(t, test_a_worker_that_is_killed_is_reported_as_killed);
+    tcase_add_test(t, test_a_worker_that_crashes_is_not_reported_as_killed);
     tcase_add_test(t, test_a_failure_is_reported_before_the_stop);
     tcase_add_test(t, test_a_worker_that_dies_of_our_signal_is_no_failure);
     tcase_add_test(t, test_nothing_joins_before_all_processes_are_gone);
