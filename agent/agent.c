@@ -157,7 +157,15 @@ static int do_hand_over(void *arg, uint32_t worker) {
 
 static void do_stop(void *arg, int signum, int64_t grace_ms) {
     struct agent *a = arg;
-    nursery_end(a->nursery, signum, grace_ms);
+    static const enum nursery_spares spares[] = {[AGENT_LEFTOVERS_DETACHED] =
+                                                     NURSERY_SPARES_DETACHED,
+                                                 [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
+                                                 [AGENT_LEFTOVERS_KEEP] = NURSERY_SPARES_ALL};
+    if (a->node.group.ending == GROUP_SUCCEEDED) {
+        nursery_end_well(a->nursery, signum, grace_ms, spares[a->job->leftovers]);
+    } else {
+        nursery_end(a->nursery, signum, grace_ms);
+    }
 }
 
 static void do_keep(void *arg, uint32_t worker, bool keep) {

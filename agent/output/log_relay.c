@@ -321,8 +321,8 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     return rc < 0 ? rc : open_filtered(r, ERR, err);
 }
 
-/* Gives the worker's stdout the descriptor of its stderr, if both go to one place: with a pipe each,
- * lines could overtake each other. */
+/* Gives the worker's stdout the descriptor of its stderr, if both go to one place: with a pipe for
+ * each, lines could overtake each other. */
 static int join_streams(struct log_relay *r, uint32_t local_rank, int fds[2],
                         struct cr_error *err) {
     struct stream *s = stream_of(r, local_rank, ERR);
