@@ -364,7 +364,7 @@ static void warn_of_restart(struct agent *a, const struct rendezvous_round *roun
     if (round->restart_count == a->round.restart_count) return;
     if (a->node.group.failures > 0) case_file_write_line(&a->case_file, &line);
     cr_warn("%s; restart %u of %u", line.len > 0 ? line.data : "a worker failed on another node",
-            round->restart_count, a->job->max_restarts);
+            round->restart_count, round->max_restarts);
     cr_buffer_done(&line);
 }
 

@@ -27,6 +27,7 @@ void case_file_done(struct case_file *c) {
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round) {
     c->first_rank = round->first_rank;
     c->restarts = round->restart_count;
+    c->max_restarts = round->max_restarts;
     c->oom_kills = oom_kill_count();
     c->broken[0] = '\0';
 }
@@ -126,7 +127,7 @@ static void gather(const struct case_file *c, struct gathered *g) {
                                   .workers = g->workers,
                                   .count = n,
                                   .restarts = c->restarts,
-                                  .max_restarts = c->job->max_restarts,
+                                  .max_restarts = c->max_restarts,
                                   .oom_kills = oom_kills_since(c->oom_kills)};
 }
 

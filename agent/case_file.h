@@ -30,7 +30,8 @@ struct case_file {
     const struct log_dir *logs;
     struct log_relay *relay;
     struct case_worker *workers; /* by local rank */
-    uint32_t first_rank, restarts; /* copied from the current round's struct rendezvous_round */
+    /* copied from the current round's struct rendezvous_round */
+    uint32_t first_rank, restarts, max_restarts;
     uint64_t oom_kills;            /* the memory cgroup's count of kills when the round began */
     /* why the round ended, if a worker gave it up although none had failed; else "" */
     char broken[512];

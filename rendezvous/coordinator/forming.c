@@ -98,7 +98,8 @@ static void send_round(struct coordinator *c, const struct forming *f, uint32_t 
         .group_rank = a->group_rank, .group_world_size = f->count,
         .first_rank = a->first_rank, .world_size = f->sum.world_size,
         .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
-        .master_addr = f->store.addr, .master_port = f->store.port};
+        .master_addr = f->store.addr, .master_port = f->store.port,
+        .max_restarts = c->budget.max_restarts};
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -138,7 +139,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->gone_after_success = 0;
     c->group_size = f->count;
     c->world_size = f->sum.world_size;
-    budget_begin_round(&c->budget);
+    charge_close(c);
     give_ranks(c, f, now_ms);
     for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
     log_assignment(c, f);

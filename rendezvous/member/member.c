@@ -20,10 +20,9 @@ struct member {
     void *arg;
 
     enum member_state state;
-    bool connected;
-    bool welcomed;        /* WELCOME has come on the current connection */
+    bool connected;       /* WELCOME has come on the current connection */
     bool had_coordinator; /* WELCOME has come on some connection */
-    uint64_t connections; /* number of connections so far */
+    uint64_t connections; /* number of connections on which WELCOME has come */
 
     /* The last round that this node was in; JOIN reports it. */
     uint64_t round;
@@ -179,37 +178,17 @@ void member_set_addr(struct member *m, const char *addr) {
     m->set.self.addr = copy;
 }
 
-void member_connected(struct member *m, int64_t now_ms) {
+void member_welcomed(struct member *m, int64_t now_ms) {
     if (m->state != MEMBER_CONNECTING) return;
-    connecting_connected(&m->connecting);
-    m->welcomed = false;
-    m->connected = true;
+    connecting_stop(&m->connecting);
+    m->connected = m->had_coordinator = true;
     m->connections++;
     keep_alive_start(&m->keep_alive, now_ms);
     if (m->set.local) keep_alive_stop(&m->keep_alive);
-    send_join(m, "connected");
-}
-
-void member_welcomed(struct member *m) {
-    if (!m->connected) return;
-    m->welcomed = m->had_coordinator = true;
-    connecting_stop(&m->connecting);
+    send_join(m, "welcomed");
 }
 
 /* ---- losing the connection ---- */
-
-/* Call this when the connection is lost while the node waits for a round. If the coordinator had
- * accepted the node (WELCOME), it may be back at once, so a new series of tries begins. If not, the
- * other end is another program or a coordinator that does not want this node, so the loss counts as
- * a failed try of the current series. */
-static void cut_off_while_joining(struct member *m, int64_t now_ms, const char *why) {
-    if (m->welcomed) {
-        start_connecting(m, now_ms, why);
-        return;
-    }
-    enter(m, MEMBER_CONNECTING, why);
-    try_failed(m, now_ms, why);
-}
 
 static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     char text[RDZV_TEXT_MAX];
@@ -217,7 +196,7 @@ static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     keep_alive_stop(&m->keep_alive);
     (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
     switch (m->state) {
-    case MEMBER_JOINING: cut_off_while_joining(m, now_ms, why); break;
+    case MEMBER_JOINING: start_connecting(m, now_ms, why); break;
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:
     case MEMBER_FAILED:
@@ -326,10 +305,13 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->actions->on_round(m->arg, r);
 }
 
-static void got_stop(struct member *m, const struct rdzv_stop *s) {
+/* Handles STOP. A beat follows with the next tick: after a failure, the coordinator waits until
+ * every node has sent something before it ends the job. */
+static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED) return;
     enter(m, MEMBER_STOPPING, s->why);
+    keep_alive_hasten(&m->keep_alive, now_ms);
     m->actions->on_stop(m->arg, CR_FOREVER, s->why);
 }
 
@@ -355,13 +337,15 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
 
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
-    /* this end has closed the connection, but bytes were still being handled */
-    if (!m->connected) return 0;
+    /* If not connected, this end has closed the connection while bytes were being handled; only a
+     * refusal can come before WELCOME. */
+    bool is_refusal = msg->type == RDZV_REFUSED && connecting_is_trying(&m->connecting);
+    if (!m->connected && !is_refusal) return 0;
     if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
     case RDZV_ROUND: got_round(m, &msg->round); return 0;
-    case RDZV_STOP: got_stop(m, &msg->stop); return 0;
+    case RDZV_STOP: got_stop(m, now_ms, &msg->stop); return 0;
     case RDZV_END: got_end(m, &msg->end); return 0;
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);

@@ -56,13 +56,15 @@ static inline void input_message(struct input *in, struct rdzv_message *m) {
     m->type = input_type(in);
     switch (m->type) {
 #define F(type, name) body->name = input_##type(in);
+#define V(version)
 #define M(NAME, name, wire)                                                                        \
     case RDZV_##NAME: {                                                                            \
         struct rdzv_##name *body = &m->name;                                                       \
-        RDZV_##NAME##_FIELDS(F) break;                                                             \
+        RDZV_##NAME##_FIELDS(F, V) break;                                                          \
     }
         RDZV_MESSAGES(M)
 #undef M
+#undef V
 #undef F
     }
 }
@@ -72,7 +74,7 @@ static inline void input_message(struct input *in, struct rdzv_message *m) {
 static inline void cross_the_wire(const struct rdzv_message *m, struct cr_buffer *frame,
                                   struct rdzv_message *out) {
     size_t used = 0;
-    if (rdzv_message_encode(m, frame) < 0) abort();
+    if (rdzv_message_encode(m, RDZV_VERSION_MAX, frame) < 0) abort();
     CR_ASSERT(rdzv_message_decode(frame->data, frame->len, out, &used, NULL) == 0);
     CR_ASSERT(used == frame->len && out->type == m->type);
 }

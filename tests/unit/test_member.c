@@ -108,8 +108,7 @@ static void hear_ack(void) {
 static void start(int64_t wait_ms) {
     setup(wait_ms);
     member_join(m, now);
-    member_connected(m, now);
-    member_welcomed(m);
+    member_welcomed(m, now);
     hear_round(0);
     ck_assert_int_eq(rounds, 1);
 }
@@ -209,7 +208,7 @@ START_TEST(after_a_reconnect_join_carries_what_the_node_remembers) {
         pass(1000);
         ck_assert_int_eq(connects, before + 1);
     }
-    member_connected(m, now);
+    member_welcomed(m, now);
     ck_assert_int_eq(joins, 2);
     ck_assert_uint_eq(last_join.rounds_seen, 1);
     ck_assert_uint_eq(last_join.restarts_seen, 4);
@@ -250,8 +249,8 @@ END_TEST
 START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     setup(0);
     member_join(m, now);
-    for (int i = 0; i < 5; i++) { /* another program has the port: it accepts and closes */
-        member_connected(m, now);
+    /* another program has the port: it accepts each connection and closes it before WELCOME */
+    for (int i = 0; i < 5; i++) {
         member_disconnected(m, now, "the connection was closed");
         ck_assert_int_eq(connects, i + 1);
         int64_t before = now;
@@ -259,7 +258,6 @@ START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
         ck_assert_int_ge(now - before, 10 << i);
     }
     while (ends == 0) {
-        member_connected(m, now);
         member_disconnected(m, now, "the connection was closed");
         if (ends == 0) pass(member_deadline(m) - now);
     }
@@ -384,7 +382,6 @@ END_TEST
 START_TEST(a_refusal_ends_the_member_with_its_reason) {
     setup(60000); /* coordinator_wait is 60 s, but a refusal is final */
     member_join(m, now);
-    member_connected(m, now);
     struct rdzv_message msg = {.type = RDZV_REFUSED};
     msg.refused.why = "cannot join as node rank 0: 'n7' (process 12) has it";
     hear(&msg);
@@ -404,13 +401,12 @@ END_TEST
 START_TEST(a_node_that_is_cut_off_while_joining_joins_again) {
     setup(0);
     member_join(m, now);
-    member_connected(m, now);
-    member_welcomed(m);
+    member_welcomed(m, now);
     ck_assert_int_eq(joins, 1);
     member_disconnected(m, now, "connection closed");
     ck_assert_int_eq(stops + ends, 0);
     ck_assert_int_eq(connects, 2);
-    member_connected(m, now);
+    member_welcomed(m, now);
     ck_assert_int_eq(joins, 2);
     hear_round(0);
     ck_assert_int_eq(rounds, 1);

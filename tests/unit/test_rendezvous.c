@@ -648,7 +648,7 @@ START_TEST(another_version_is_refused_with_both_versions) {
     m.hello = (struct rdzv_hello){
         .version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
     ck_assert_int_eq(cr_buffer_append(&says, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
-    ck_assert_int_eq(rdzv_message_encode(&m, &says), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MIN, &says), 0);
     answer_stranger(&s, says.data, says.len);
     ck_assert_ptr_nonnull(strstr(refusal(&s), "'crun 99') speaks rendezvous protocol 7 to 9"));
     ck_assert_uint_eq(s.answer.refused.version_max, RDZV_VERSION_MAX);

@@ -233,12 +233,16 @@ START_TEST(test_legacy_numbers) {
 END_TEST
 
 /* An old server has neither append nor queues. The client makes append from compare_set, and
- * refuses queue operations with -ENOTSUP. */
+ * refuses queue operations with -ENOTSUP. The key holds "y" already, the bytes that are appended;
+ * while the client appends, another client changes the key to "x". The first compare_set only reads
+ * the key. */
 START_TEST(test_legacy_lacks) {
     struct peer p;
     struct store_client *c =
         client_with(&p, STORE_SHAKE_LEGACY,
-                    SCRIPT("> 01 0200000000000000 2f6b 0000000000000000 0100000000000000 79",
+                    SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 793f 0200000000000000 793f",
+                           "< 0100000000000000 79",
+                           "> 01 0200000000000000 2f6b 0100000000000000 79 0200000000000000 7979",
                            "< 0100000000000000 78",
                            "> 01 0200000000000000 2f6b 0100000000000000 78 0200000000000000 7879",
                            "< 0200000000000000 7879"));
@@ -246,6 +250,21 @@ START_TEST(test_legacy_lacks) {
     ck_assert_int_eq(store_append(s, B("k"), B("y"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_queue_push(s, B("q"), B("job"), LONG_MS, &err), -ENOTSUP);
     ck_assert_str_eq(err.text, "queue_push 'q': the store's server does not have this operation");
+    finish(&p, c);
+}
+END_TEST
+
+/* compare_set replies to a missing key with the expected value. The client takes this reply to its
+ * first request as an empty value, which it expects next. */
+START_TEST(test_legacy_appends_to_a_missing_key) {
+    struct peer p;
+    struct store_client *c =
+        client_with(&p, STORE_SHAKE_LEGACY,
+                    SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 793f 0200000000000000 793f",
+                           "< 0200000000000000 793f",
+                           "> 01 0200000000000000 2f6b 0000000000000000 0100000000000000 79",
+                           "< 0100000000000000 79"));
+    ck_assert_int_eq(store_append(store_client_store(c), B("k"), B("y"), LONG_MS, &err), 0);
     finish(&p, c);
 }
 END_TEST
@@ -529,6 +548,7 @@ int main(void) {
     tcase_add_test(wire, test_modern_queue_and_barrier);
     tcase_add_test(wire, test_legacy_numbers);
     tcase_add_test(wire, test_legacy_lacks);
+    tcase_add_test(wire, test_legacy_appends_to_a_missing_key);
     tcase_add_test(trouble, test_wait_cancelled);
     tcase_add_test(trouble, test_wait_cancelled_too_late);
     tcase_add_test(trouble, test_cancel_answered_wrongly);
