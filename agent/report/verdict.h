@@ -37,6 +37,7 @@ struct verdict_worker {
     const char *log_names;
     const char *last_words; /* the last last_words_len bytes of its stderr; NULL = unknown */
     size_t last_words_len;
+    bool last_words_mixed; /* they are those of stdout and stderr together */
 };
 
 struct verdict {
