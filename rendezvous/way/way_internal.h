@@ -34,7 +34,8 @@ extern const struct way_kind way_local, way_remote, way_elected;
 /* Each way_…_new() creates a way of one kind and returns NULL when memory is short. On success the
  * way owns `host` and closes it. */
 struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
-/* Copies `may_host`, the plan for hosting if no process listens at the endpoint; NULL = never host. */
+/* Copies `may_host`, the plan for hosting if no process listens at the endpoint; NULL = never
+ * host. */
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
                            const struct backend_plan *may_host);
 struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,

@@ -128,8 +128,9 @@ def test_ipv6_only(tmp):
     with Net(2, names=["head", "n2"], v4=False, v6=True) as net:
         for h in net.hosts:
             h.etc_hosts("fd77::1 head")
-        for i, (endpoint, backend) in enumerate((("head:29400", "c10d"), ("[fd77::1]:29400", "c10d"),
-                                                 ("[fd77::1]:29500", "static"))):
+        for i, (endpoint, backend) in enumerate((
+                ("head:29400", "c10d"), ("[fd77::1]:29400", "c10d"),
+                ("[fd77::1]:29500", "static"))):
             folder = tmp / str(i)
             folder.mkdir()
             ranks = (("--node-rank=0",), ("--node-rank=1",)) if backend == "static" else ((), ())
