@@ -111,8 +111,9 @@ static void on_data(void *arg, const char *data, size_t len) {
     end_event(r);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct rendezvous *r = arg;
+    (void) how;
     if (r->closing) return;
     member_session_close(&r->session, why);
     cr_buffer_clear(&r->session.out);

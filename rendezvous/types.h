@@ -76,6 +76,14 @@ enum rendezvous_outcome {
     RENDEZVOUS_LOST,
 };
 
+/* How a connection has ended. */
+enum rendezvous_loss {
+    /* end-of-file: the process at the other end has ended, or has closed the connection */
+    RENDEZVOUS_CLOSED,
+    /* reset, timed out, or not possible: the process at the other end may still run */
+    RENDEZVOUS_BROKEN,
+};
+
 /* Why a round is about to end. base/change_kind.h explains each kind. Messages between nodes carry
  * these numbers, so they must not change. */
 enum rendezvous_change_kind {

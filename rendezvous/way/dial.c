@@ -1,8 +1,8 @@
 /* Connects to a coordinator whose host may have several addresses: see dial_internal.h.
  *
  * Each address that is tried has a `struct caller` with a tcp_stream of its own. The callbacks of
- * streams, resolver and timer only note what happened; advance() decides what follows. A caller that
- * is not needed any more is let go: its stream closes and frees it, and reports nothing. */
+ * streams, resolver and timer only note what happened; advance() decides what follows. A caller
+ * that is not needed any more is let go: its stream closes and frees it, and reports nothing. */
 #include "rendezvous/way/dial_internal.h"
 
 #include "base/assert.h"
@@ -223,7 +223,7 @@ static void win(struct caller *c) {
     cr_buffer_done(&in);
     if (d->current != c || !c->is_over) return;
     let_go(c);
-    d->events->on_lost(d->arg, "the connection was closed");
+    d->events->on_lost(d->arg, RENDEZVOUS_CLOSED, "the connection was closed");
 }
 
 /* Handles the first bytes on a connection on which the greeting was sent. */
@@ -351,12 +351,12 @@ static void ended_in_race(struct caller *c, const char *why) {
     }
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct caller *c = arg;
     struct dial *d = c->dial;
     if (d->current == c) {
         let_go(c);
-        d->events->on_lost(d->arg, why);
+        d->events->on_lost(d->arg, how, why);
     } else if (is_active(c)) {
         ended_in_race(c, why);
         advance(d);
@@ -433,7 +433,7 @@ static void arm_timer(struct dial *d, int64_t when_ms) {
 static void lose(struct dial *d, const char *why) {
     end_race(d, NULL);
     d->failed = NULL;
-    d->events->on_lost(d->arg, why);
+    d->events->on_lost(d->arg, RENDEZVOUS_BROKEN, why);
 }
 
 /* Takes the steps of the race that are due. */

@@ -19,13 +19,13 @@ struct dial;
 
 /* Called on the loop's thread, never from inside a function of this header. */
 struct dial_events {
-    /* A coordinator has answered; its bytes follow. own_addr and peer_addr are the numeric addresses
-     * of the connection's ends. */
+    /* A coordinator has answered; its bytes follow. own_addr and peer_addr are the numeric
+     * addresses of the connection's ends. */
     void (*on_open)(void *arg, const char *own_addr, const char *peer_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     /* No coordinator has answered at any address, or the connection has ended. No callback follows
      * until the next dial_open(). */
-    void (*on_lost)(void *arg, const char *why);
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
     /* The same, and another try cannot help: a torchrun serves this job at the endpoint. */
     void (*on_hopeless)(void *arg, const char *why);
 };

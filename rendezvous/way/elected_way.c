@@ -26,7 +26,7 @@ static void follow(struct elected_way *e) {
         remote_way_connect(w, e->greeting.data, e->greeting.len);
     } else if (dial_is_open(e->remote.dial)) {
         remote_way_hang_up(w);
-        w->events->on_lost(w->arg, "another node has been elected");
+        w->events->on_lost(w->arg, RENDEZVOUS_BROKEN, "another node has been elected");
     }
 }
 

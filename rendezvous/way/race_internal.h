@@ -21,11 +21,11 @@
 #define RACE_WHY_MAX    80
 
 /* clang-format off */
-/* S(NAME) — each state of an address. The try as a whole has a time limit, which the member sets. */
+/* S(NAME) — each state of an address. The try as a whole has a time limit, set by the member. */
 #define RACE_STATES(S) \
-    S(WAITS)   /* is not tried yet. Limit: RACE_NEXT_MS after the start of the address before it */ \
+    S(WAITS)   /* waits for its turn. Limit: RACE_NEXT_MS after the start of the last */ \
     S(TRIED)   /* is tried. Limit: that of the try */ \
-    S(REFUSED) /* a coordinator there refuses this node. Limit: RACE_REFUSED_MS */ \
+    S(REFUSED) /* a coordinator there refuses the node. Limit: RACE_REFUSED_MS */ \
     S(FAILED)  /* has failed; `why` has the reason. No time limit */
 /* clang-format on */
 enum race_state {
@@ -60,8 +60,8 @@ void race_order(struct race *r, const char *first);
 /* Orders the addresses by their numbers, so that all nodes try them in the same order. */
 void race_sort(struct race *r);
 
-/* Returns the index of the address to start now, and marks it as started; or -1 if none is due. Call
- * it until it returns -1. */
+/* Returns the index of the address to start now, and marks it as started; or -1 if none is due.
+ * Call it until it returns -1. */
 int race_start_next(struct race *r, int64_t now_ms);
 /* Call these when the connection to an address is established, when it has failed, or when a
  * coordinator there has refused the node. A failure lets the next address start at once. */

@@ -17,8 +17,8 @@ enum stranger_first {
 enum stranger_first stranger_first(const char *data, size_t len);
 
 /* Appends a question to a program that has not answered the greeting of a node. A TCPStore takes it
- * for VALIDATE and PING, and answers with the 4 bytes of the PING; a server of a text protocol, such
- * as HTTP, takes it for a malformed line and answers with an error. Returns 0 or -ENOMEM. */
+ * for VALIDATE and PING, and answers with the 4 bytes of the PING; a server of a text protocol,
+ * such as HTTP, takes it for a malformed line and answers with an error. Returns 0 or -ENOMEM. */
 int stranger_ask(struct cr_buffer *out);
 /* Appends a question to a TCPStore that has answered the first one: whether torchrun's state of the
  * job `run_id` is there. stranger_has_torchrun() takes the answer, one byte. */

@@ -111,7 +111,7 @@ struct way_events {
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * way_connect(). */
-    void (*on_lost)(void *arg, const char *why);
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
     /* The connection could not be established, and another try cannot help. No callback follows. */
     void (*on_hopeless)(void *arg, const char *why);
 };
@@ -139,8 +139,9 @@ const char *way_report(const struct way *w);
 
 /* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
  * on_hopeless follows. Copies `greeting`, the first bytes of the session, which each connection
- * begins with. The first connection on which a coordinator answers is kept. The elected way waits until etcd has elected a
- * leader before it connects; it sets no limit for that wait, so the caller has to. */
+ * begins with. The first connection on which a coordinator answers is kept. The elected way waits
+ * until etcd has elected a leader before it connects; it sets no limit for that wait, so the caller
+ * has to. */
 void way_connect(struct way *w, const void *greeting, size_t len);
 /* way_send() queues bytes; way_flush() sends the queue. */
 void way_send(struct way *w, const void *data, size_t len);

@@ -4,9 +4,9 @@
  * A session is one client as the key space sees it; the caller embeds it in its connection. The
  * caller passes each request of the client to store_keyspace_apply(), which appends the reply to
  * the session's output. A request can also append to the output of other sessions: it answers the
- * waits that missed only the written key, and it sends the change to the sessions that watch the
- * key. The key space puts these other sessions on the ready list; the caller takes them from the
- * list and sends their output.
+ * waits that only waited for the written key, and it sends the change to the sessions that watch
+ * the key. The key space puts these other sessions on the ready list; the caller takes them from
+ * the list and sends their output.
  *
  *     apply(A sets k)  ──►  A's output: nothing, because SET has no reply
  *                           B waited for k: B's output grows by one byte, B is on the ready list
@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
-/* One key that a wait misses. */
+/* One key for which a wait still waits. */
 struct store_registration {
     /* links of the entry's list of registrations, in order of arrival */
     TAILQ_ENTRY(store_registration) next;

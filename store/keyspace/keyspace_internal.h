@@ -96,10 +96,10 @@ int store_wait_add(struct store_operation *op, struct store_wait *w, struct stor
 void store_wait_drop(struct store_keyspace *ks, struct store_session *s);
 
 /* Call this when the entry's key has been written. It removes the registrations of all waits for
- * the key and answers each wait that misses no other key. */
+ * the key and answers each wait that waits for no other key. */
 void store_wake_all(struct store_keyspace *ks, struct store_entry *e);
-/* Call this when the entry's queue has got one element. It answers the oldest wait that misses no
- * other key, and leaves later waits unanswered. */
+/* Call this when the entry's queue has got one element. It answers the oldest wait that waits for
+ * no other key, and leaves later waits unanswered. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e);
 
 /* ---- watch.c ---- */

@@ -1,4 +1,4 @@
-/* Waits. A wait has one registration with the entry of each key that it misses. Writing a key
+/* Waits. A wait has one registration with the entry of each key that it waits for. Writing a key
  * removes all registrations with its entry; a wait that has lost its last registration is answered.
  *
  *     session ── wait ─┬─ registration ── entry "a": first waiter, second waiter, …
@@ -103,7 +103,7 @@ static void push_byte(struct store_keyspace *ks, struct store_session *s, uint8_
 }
 
 /* Call this when the key of a registration has been written. It removes the registration. If the
- * wait misses no other key, it answers the wait and returns true. */
+ * wait waits for no other key, it answers the wait and returns true. */
 static bool satisfy(struct store_keyspace *ks, struct store_registration *r) {
     struct store_wait *w = r->wait;
     unregister(r);
@@ -119,7 +119,7 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
     }
 }
 
-/* One new element answers one wait. A wait that misses other keys, too, only loses its registration
+/* One new element answers one wait. A wait for other keys, too, only loses its registration
  * here; the function then goes on to the next waiter. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {

@@ -21,8 +21,8 @@
 #define DUMP_SIGNAL      (SIGRTMIN + 5)
 
 static struct {
-    atomic_int fd;      /* connection for the DUMPED packet; -1 if there is none */
-    atomic_int running; /* number of handlers that may be using fd and page at this moment */
+    atomic_int fd;      /* connection on which DUMPED is sent; -1 if there is none */
+    atomic_int running; /* number of handlers that are running and may use fd and page */
     _Atomic(struct channel_page *) page;
 } dump = {.fd = -1};
 
