@@ -111,7 +111,7 @@ enum channel_answer {
 struct channel_page {
     /* the worker's half */
     /* how many steps the worker has made in this round; while it is 0, the agent does not freeze
-     * the worker when a change is announced */
+     * the worker when a change is announced, unless counts_from_start is 1 */
     _Atomic uint64_t step;
     _Atomic int64_t stepped_ns; /* monotonic time of the last step */
     /* the step timeout that the worker has set for itself; 0 = use the job's, --step-timeout */
@@ -128,6 +128,9 @@ struct channel_page {
     _Atomic uint64_t dump_id; /* id of the flight record that the dump signal requests */
     /* 1 from OVER until ROUND, so that code which waits outside of a step can stop waiting */
     _Atomic uint32_t over;
+    /* the worker's half again; a field added here moves none of those above */
+    /* 1 if the agent freezes the worker for a change even before its first step */
+    _Atomic uint32_t counts_from_start;
 };
 
 #endif
