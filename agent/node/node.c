@@ -123,7 +123,8 @@ static int64_t after(int64_t now_ms, int64_t wait_ms) {
 /* ---- a change with notice ---- */
 
 static bool counts_steps(const struct worker_progress *p) {
-    return p->connected && p->step > 0 && p->answer != CHANNEL_NOW;
+    bool has_begun = p->step > 0 || p->counts_from_start;
+    return p->connected && has_begun && p->answer != CHANNEL_NOW;
 }
 
 /* Freezes a worker: sends it the announcement of the change and reads its step afterwards. A worker

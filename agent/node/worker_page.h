@@ -11,6 +11,7 @@
 struct worker_progress {
     /* whether the worker has a channel; if it has none, all fields but stopped_for are 0 */
     bool connected;
+    bool counts_from_start; /* the worker takes part in changes before its first step, too */
     bool can_rejoin;      /* the worker can go on in its process after its round has ended */
     uint64_t step;        /* how many steps the worker has made in this round */
     uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */

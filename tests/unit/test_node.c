@@ -331,6 +331,18 @@ START_TEST(test_freezing_sends_first_and_reads_after) {
 }
 END_TEST
 
+/* Worker 0 has made a step. Worker 1 has made none, but has said that it counts from the start:
+ * both are frozen, so that both save after the same step. */
+START_TEST(test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step) {
+    running();
+    is_at_step(0, 1);
+    is_at_step(1, 0);
+    f.pages[1].counts_from_start = 1;
+    change_comes(1);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 1 needs 0");
+}
+END_TEST
+
 START_TEST(test_the_furthest_worker_and_the_longest_need_are_answered) {
     running();
     is_at_step(0, 7);
@@ -898,6 +910,7 @@ int main(void) {
     tcase_add_test(t, test_a_new_round_begins_without_failures);
     tcase_add_test(t, test_freezing_sends_first_and_reads_after);
     tcase_add_test(t, test_the_furthest_worker_and_the_longest_need_are_answered);
+    tcase_add_test(t, test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step);
     tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
     tcase_add_test(t, test_the_node_is_ready_when_its_last_worker_is);
     tcase_add_test(t, test_reports_on_another_change_do_not_count);
