@@ -485,13 +485,21 @@ static void kill_hung(struct node *n, struct node_worker *w) {
     n->actions->kill_hung(n->arg, index_of(n, w));
 }
 
+static void say_dumped(const struct node *n, uint32_t rank, const char *path) {
+    if (path[0] != '\0') {
+        say(n, CR_LOG_WARN, "rank %u has written its flight record to %s", rank, path);
+    } else {
+        say(n, CR_LOG_WARN, "rank %u could not write its flight record: it has no path for the "
+            "file (CRUNRT_FLIGHT_FILE), or writing failed", rank);
+    }
+}
+
 void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
                         const char *path) {
     struct node_worker *w = &n->workers[worker];
     (void) now_ms;
     if (dump_id == 0 || dump_id > n->dumps) return;
-    say(n, CR_LOG_WARN, "rank %u has written its flight record%s%s", n->first_rank + worker,
-        path[0] != '\0' ? " to " : "", path);
+    say_dumped(n, n->first_rank + worker, path);
     if (w->state == WORKER_HUNG) kill_hung(n, w);
 }
 
