@@ -20,7 +20,7 @@
     V("GROUP_WORLD_SIZE", "%u", e->round->group_world_size)                                        \
     V("ROLE_NAME", "%s", e->job->rendezvous.role)                                                  \
     V("ROLE_WORLD_SIZE", "%u", e->round->role_world_size)                                          \
-    V("MASTER_ADDR", "%s", e->round->master_addr)                                                  \
+    V("MASTER_ADDR", "%s", master_host(e->round))                                                  \
     V("MASTER_PORT", "%u", (unsigned) e->round->master_port)                                       \
     V("TORCHELASTIC_RESTART_COUNT", "%u", e->round->restart_count)                                 \
     V("TORCHELASTIC_MAX_RESTARTS", "%u", e->round->max_restarts)                                   \
@@ -48,6 +48,10 @@ static const char *const shared_names[] = {
     SHARED_VARIABLES(V)
 #undef V
 };
+
+static const char *master_host(const struct rendezvous_round *round) {
+    return round->master_name[0] != '\0' ? round->master_name : round->master_addr;
+}
 
 /* ---- reading the launcher's environment ---- */
 

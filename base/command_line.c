@@ -262,7 +262,11 @@ static int read_variable(struct parser *p, int i, cr_getenv_fn lookup, void *loo
     const struct cr_option *option = &p->command->options[i];
     char name[CR_OPTION_LABEL_MAX];
     const char *text = lookup(lookup_arg, cr_option_variable(p->command, i, name));
+    if (text == NULL && option->old_variable != NULL) {
+        text = lookup(lookup_arg, option->old_variable);
+    }
     if (text == NULL) return 0;
+    if (option->empty_is_on && text[0] == '\0') text = "1";
     if (option->value_name == NULL) {
         int64_t number = 0;
         if (cr_parse_i64(text, INT64_MIN, INT64_MAX, &number) < 0) {

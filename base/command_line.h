@@ -26,6 +26,8 @@ struct cr_option {
     const char *name;          /* long name without "--", with dashes: "log-dir" */
     char letter;               /* letter of the short form, or 0 if there is no short form */
     bool has_variable;         /* an environment variable such as PET_LOG_DIR sets the default */
+    const char *old_variable;  /* a variable that counts if that one is not set; or NULL */
+    bool empty_is_on;          /* a flag: its variable may be empty, which means on */
     bool is_request;           /* an option such as --help: parsing ends at it without an error */
     bool is_hidden;            /* not shown by --help, not matched by a prefix, not proposed */
     unsigned group;            /* index of its --help section in the command's `groups` */
@@ -74,7 +76,12 @@ struct cr_command {
     int (*run)(const struct cr_command *command, const struct cr_command_line *line);
 };
 
-enum cr_option_source { CR_FROM_DEFAULT, CR_FROM_VARIABLE, CR_FROM_LINE };
+enum cr_option_source {
+    CR_FROM_DEFAULT,
+    CR_FROM_VARIABLE,
+    CR_FROM_LINE,
+    CR_FROM_SCHEDULER /* set by crun after parsing, from the variables of a cluster scheduler */
+};
 
 /* The result of parsing. All texts in it point into argv, the environment or the option table, and
  * live as long as those. The caller provides the arrays `value` and `source`. */

@@ -10,9 +10,11 @@
  * worker has started also ends the job in order, but then crun raises the same signal against
  * itself and dies of it, as torchrun does: a shell reports 143 for SIGTERM instead of 1. */
 #include "agent/agent.h"
-#include "base/memory.h"
+#include "base/clock.h"
 #include "base/daemon.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "launcher/devices.h"
 #include "launcher/job.h"
 #include "launcher/nesting.h"
@@ -20,6 +22,8 @@
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
+#include "launcher/scheduler_start.h"
+#include "launcher/task_leader.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,6 +42,8 @@ struct launcher {
     struct agent_result result;
     int done;
     int64_t preemption_notice_ms;
+    const char *end_from; /* variable that says when the scheduler ends the job; or NULL */
+    uv_timer_t end;       /* fires preemption_notice_ms before that time */
     uv_signal_t signals[NSIG];
     unsigned signal_count;
 };
@@ -163,6 +169,27 @@ static void on_agent_done(void *arg, const struct agent_result *result) {
     l->result = *result;
     l->done = 1;
     close_signals(l);
+    if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
+}
+
+/* The scheduler will end the job soon: announces it to the workers, which may save. */
+static void on_end_is_near(uv_timer_t *timer) {
+    struct launcher *l = timer->data;
+    char why[128];
+    if (l->done) return;
+    (void) snprintf(why, sizeof(why), "the scheduler's time limit (%s)", l->end_from);
+    agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
+}
+
+/* Starts the timer that announces the end of the job's time, if the scheduler has told it. */
+static void watch_end(struct launcher *l, const struct scheduler_facts *facts) {
+    int64_t left_ms = facts->end_s * 1000 - cr_wall_ns() / 1000000 - l->preemption_notice_ms;
+    l->end_from = facts->end_s > 0 && l->preemption_notice_ms > 0 ? facts->end_from : NULL;
+    if (l->end_from == NULL) return;
+    (void) uv_timer_init(&l->loop, &l->end);
+    l->end.data = l;
+    uv_unref((uv_handle_t *) &l->end); /* the timer alone must not keep the loop running */
+    (void) uv_timer_start(&l->end, on_end_is_near, left_ms > 0 ? (uint64_t) left_ms : 0, 0);
 }
 
 /* Returns whether a signal that is ignored at the start shall stay ignored. That is SIGHUP under
@@ -207,13 +234,16 @@ static void add_port_remedy(struct cr_error *err, const struct options *options)
                     by_endpoint ? "" : ", or 0 for any free one");
 }
 
-static int run_loop(struct launcher *l, struct job *job, const struct options *options) {
+static int run_loop(struct launcher *l, struct job *job, const struct options *options,
+                    const struct scheduler_facts *facts) {
     struct cr_error err = {0};
     watch_signals(l, job, options);
+    watch_end(l, facts);
     job->agent.carries_log = 1;
     int rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
     if (rc < 0) {
         close_signals(l);
+        if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
         cr_log_flush();
         if (rc == -EADDRINUSE) add_port_remedy(&err, options);
@@ -227,7 +257,8 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
     return status;
 }
 
-static int run_job(struct job *job, const struct options *options) {
+static int run_job(struct job *job, const struct options *options,
+                   const struct scheduler_facts *facts) {
     struct cr_error err = {0};
     if (agent_claim_process(&err) < 0) return fail_by(&err);
     struct launcher *l = calloc(1, sizeof(*l));
@@ -249,7 +280,7 @@ static int run_job(struct job *job, const struct options *options) {
     cr_info("starting %u workers of '%s': run id '%s', backend %s, %u restarts",
             job->agent.rendezvous.local_world_size, job->agent.title, job->agent.rendezvous.run_id,
             job->agent.rendezvous.backend, job->agent.max_restarts);
-    int status = run_loop(l, job, options);
+    int status = run_loop(l, job, options, facts);
     (void) uv_loop_close(&l->loop);
     free(l);
     return status;
@@ -271,7 +302,7 @@ static int find_program(const struct options *o, struct program *out, struct cr_
     return program_resolve(&request, out, err);
 }
 
-static int launch(const struct options *options) {
+static int launch(const struct options *options, const struct scheduler_facts *facts) {
     struct job job;
     struct program program = {0};
     struct cr_error err = {0};
@@ -282,9 +313,32 @@ static int launch(const struct options *options) {
     job.agent.title = program.title;
     int status = rc == -ENOMEM ? fail_by(&err)
                  : rc < 0      ? fail(EXIT_USAGE, err.text)
-                               : run_job(&job, options);
+                               : run_job(&job, options, facts);
     program_done(&program);
     job_done(&job);
+    return status;
+}
+
+static void show_line(const char *text) {
+    char line[SCHEDULER_LINE_MAX + 16];
+    size_t n = (size_t) snprintf(line, sizeof(line), "crun: ");
+    n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
+    line[n++] = '\n';
+    cr_log_text(line, n);
+}
+
+/* Runs the job on this node; or, if the scheduler has started crun once per task, in one of the
+ * node's tasks, and waits for its end in the others. */
+static int launch_task(const struct options *options, const struct scheduler_facts *facts,
+                       const struct scheduler_choice *choice) {
+    struct cr_error err = {0};
+    int status = EXIT_FAILED;
+    int rc = choice->one_task_leads ? scheduler_lead(facts, &status, &err) : 0;
+    if (rc < 0) return fail_by(&err);
+    if (rc > 0) return status;
+    if (choice->is_shown) show_line(choice->line);
+    status = launch(options, facts);
+    task_lead_end(status);
     return status;
 }
 
@@ -301,27 +355,55 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     return -EINVAL;
 }
 
-static int print(enum options_wanted wanted) {
-    struct cr_buffer b = {0};
-    int ok = write_text(wanted, &b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len &&
-             fflush(stdout) == 0;
+/* Writes the text to stdout and frees it. `rc` is the result of the function that made the text.
+ * Returns the exit status. */
+static int print(struct cr_buffer *b, int rc) {
+    int ok = rc == 0 && fwrite(b->data, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
     int code = errno;
-    cr_buffer_done(&b);
+    cr_buffer_done(b);
     if (ok || code == EPIPE) return ok ? EXIT_OK : EXIT_FAILED;
     struct cr_error err = {0};
     (void) cr_fail(&err, -code, "cannot write to stdout: %s", strerror(code));
     return fail_by(&err);
 }
 
+/* Completes the options with what the scheduler says, and does what follows from it. `words` is
+ * the command line as the user typed it. */
+static int launch_under_scheduler(struct options *options, char *const *words) {
+    struct scheduler_facts facts;
+    struct scheduler_choice choice;
+    struct cr_error err = {0};
+    struct cr_buffer text = {0};
+    int rc = scheduler_read(options, words[0], &facts, &err);
+    if (rc == 0) rc = scheduler_fill(&facts, getpid() == 1, options, &choice, &err);
+    if (rc < 0) return fail(EXIT_USAGE, err.text);
+    if (strcmp(options->value[OPTION_SCHEDULER], "show") == 0) {
+        rc = scheduler_write(options, &choice, &text);
+        return print(&text, rc);
+    }
+    if (choice.plan == SCHEDULER_RUN) return launch_task(options, &facts, &choice);
+    (void) scheduler_self_start(&choice, words, &err);
+    return fail_by(&err);
+}
+
 int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
-    (void) argc;
     cr_keep_standard_files();
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
+    char **words = calloc((size_t) argc + 1, sizeof(*words)); /* options_parse() reorders argv */
+    if (words == NULL) return fail(EXIT_FAILED, "no memory left");
+    memcpy(words, argv, (size_t) argc * sizeof(*words));
+    int status;
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
-        return fail(EXIT_USAGE, err.text);
+        status = fail(EXIT_USAGE, err.text);
+    } else if (options.wanted != OPTIONS_RUN) {
+        struct cr_buffer text = {0};
+        int rc = write_text(options.wanted, &text);
+        status = print(&text, rc);
+    } else {
+        status = launch_under_scheduler(&options, words);
     }
-    if (options.wanted != OPTIONS_RUN) return print(options.wanted);
-    return launch(&options);
+    free(words);
+    return status;
 }

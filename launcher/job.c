@@ -120,6 +120,7 @@ static const struct simple_value {
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
     {OPTION_EVENT_LOG_HANDLER, WORD, NOWHERE, "null console"},
     {OPTION_NUMA_BINDING, WORD, NOWHERE, NUMA_MODES},
+    {OPTION_SCHEDULER, WORD, NOWHERE, "auto none show"},
 };
 
 static int read_simple_value(struct builder *b, const struct simple_value *v) {
@@ -345,6 +346,7 @@ static int build_endpoint(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     const char *text = text_of(b, OPTION_RDZV_ENDPOINT);
     int is_static = strcmp(r->backend, "static") == 0;
+    r->endpoint_given = text[0] != '\0';
     if (is_static && text[0] == '\0') return build_master(b);
 
     struct cr_endpoint other;
@@ -373,15 +375,6 @@ static int build_rdzv_conf(struct builder *b) {
     return 0;
 }
 
-/* Returns the node rank to use if --node-rank is not given: srun's SLURM_NODEID, so that the ranks
- * follow Slurm's order of the nodes. Returns -1 (no preference) if the variable is not set or is
- * not a number below max_nodes. */
-static int64_t scheduler_rank(struct builder *b, uint32_t max_nodes) {
-    int64_t rank = -1;
-    if (cr_parse_i64(variable(b, "SLURM_NODEID"), 0, (int64_t) max_nodes - 1, &rank) < 0) return -1;
-    return rank;
-}
-
 static int build_node(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t rank = 0;
@@ -391,7 +384,7 @@ static int build_node(struct builder *b) {
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
     int given = is_static || is_given(b, OPTION_NODE_RANK);
-    r->node_rank = given ? (int64_t) rank : scheduler_rank(b, r->max_nodes);
+    r->node_rank = given ? (int64_t) rank : -1;
     if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes */
     if (r->node_rank >= (int64_t) r->max_nodes) {
         return name_option(b, OPTION_NODE_RANK,

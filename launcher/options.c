@@ -30,6 +30,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "number of nodes; MIN:MAX is elastic, with the c10d backend"},
     [OPTION_NPROC] =
     {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
+     .old_variable = "PET_N_PROC_PER_NODE", /* as Kubeflow's PyTorchJob v1 spells it */
      .group = WORKERS,
      .words = "auto cpu gpu",
      .help = "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "
@@ -38,6 +39,12 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "node-rank", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = WORKERS,
      .help = "rank of this node, for the static backend"},
+    [OPTION_SCHEDULER] =
+    {.name = "scheduler", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = WORKERS,
+     .words = "auto none show",
+     .help = "auto: take options that are not given from Slurm, Kubernetes, mpirun and others; "
+             "none: do not; show: print the command line that results, and end"},
     [OPTION_ROLE] =
     {.name = "role", .value_name = "NAME", .default_value = "default", .has_variable = true,
      .group = WORKERS,
@@ -66,6 +73,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "accepted for torchrun's sake; every worker is a new process"},
     [OPTION_STANDALONE] =
     {.name = "standalone", .has_variable = true, .group = RENDEZVOUS,
+     .empty_is_on = true, /* PyTorchJob v1 sets PET_STANDALONE="" */
      .help = "one node, a free port, a random id; what happens anyway if nothing else is asked "
              "for"},
     [OPTION_MASTER_ADDR] =

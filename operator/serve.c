@@ -96,9 +96,10 @@ enum { LISTEN, HELP, OPTION_COUNT };
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
                 .value_name = "HOST:PORT",
-                .default_value = "0.0.0.0:29400",
-                .words = "0.0.0.0:29400 127.0.0.1:0",
-                .help = "where to listen; port 0: any free one"},
+                .default_value = "[::]:29400",
+                .words = "[::]:29400 0.0.0.0:29400 127.0.0.1:0",
+                .help = "where to listen; [::]: all interfaces, 0.0.0.0: for IPv4 only; port 0: "
+                        "any free one"},
     [HELP] = CR_OPTION_HELP,
 };
 

@@ -35,6 +35,8 @@ struct rendezvous {
     struct member *member;
     struct member_session session;
     struct way *way;
+    /* see the fields of the same names in struct backend_plan */
+    char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX];
     uv_timer_t timer;  /* runs until member_deadline() */
     /* a message could not be queued for lack of memory; end_event() breaks off the connection */
     bool lost_message;
@@ -90,10 +92,17 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- the way's events ---- */
 
+/* Returns the address that other nodes can use in place of `addr`, which is an address of this
+ * machine or "": a loopback address is replaced, unless the user wants one (see machine_addr). */
+static const char *public_addr(const struct rendezvous *r, const char *addr) {
+    bool is_private = addr[0] == '\0' || backend_is_loopback(addr);
+    return is_private && r->machine_addr[0] != '\0' ? r->machine_addr : addr;
+}
+
 static void on_open(void *arg, const char *own_addr) {
     struct rendezvous *r = arg;
     r->lost_message = member_session_open(&r->session, r->run_id) < 0;
-    if (!way_is_local(r->way)) member_set_addr(r->member, own_addr);
+    if (!way_is_local(r->way)) member_set_addr(r->member, public_addr(r, own_addr));
     end_event(r);
 }
 
@@ -103,8 +112,9 @@ static void on_data(void *arg, const char *data, size_t len) {
     end_event(r);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct rendezvous *r = arg;
+    (void) how;
     if (r->closing) return;
     member_session_close(&r->session, why);
     cr_buffer_clear(&r->session.out);
@@ -156,15 +166,14 @@ static void do_hang_up(void *arg) {
 
 /* ---- the member's actions: towards the agent ---- */
 
-/* Returns the address at which workers of this node reach the store. master_addr is no use here if
- * it is a loopback address (the hosting node's own name may resolve to 127.0.1.1) or "" (the store
+/* Returns the address at which workers of this node reach the store. master_addr is no use on
+ * another host than the store's if it is a loopback address, and nowhere if it is "" (the store
  * listens on all interfaces). In both cases workers use the address at which this node reached the
  * coordinator, because the store runs on the same host. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
-    const char *reached = way_coordinator_addr(r->way);
-    bool is_vague = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0 ||
-                    strcmp(master_addr, "") == 0;
-    return is_vague && reached[0] != '\0' ? reached : master_addr;
+    const char *reached = way_is_local(r->way) ? "" : way_coordinator_addr(r->way);
+    bool is_vague = master_addr[0] == '\0' || backend_is_loopback(master_addr);
+    return public_addr(r, is_vague && reached[0] != '\0' ? reached : master_addr);
 }
 
 static void do_round(void *arg, const struct rdzv_round *m) {
@@ -179,6 +188,7 @@ static void do_round(void *arg, const struct rdzv_round *m) {
         .master_port = (uint16_t) m->master_port};
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
+    memcpy(round.master_name, r->master_name, sizeof(round.master_name));
     if (!r->closing) r->events->on_round(r->arg, &round);
 }
 
@@ -291,10 +301,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
                                       bool local) {
-    bool has_addr = plan->own_addr[0] != '\0';
+    const char *addr = plan->own_addr;
+    /* on the local way there is no connection from which the member could learn its address */
+    if (addr[0] == '\0' && local) addr = plan->store_addr;
+    if (addr[0] == '\0' && local) addr = plan->machine_addr;
     return (struct rdzv_join){
-        .host = host, .pid = (uint64_t) getpid(),
-        .addr = has_addr || !local ? plan->own_addr : plan->store_addr,
+        .host = host, .pid = (uint64_t) getpid(), .addr = addr,
         .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
         .min_nodes = plan->fixed_ranks ? o->max_nodes : o->min_nodes, .max_nodes = o->max_nodes,
         .max_restarts = o->max_restarts, .fixed_ranks = plan->fixed_ranks ? 1 : 0,
@@ -348,6 +360,8 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
+    memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
+    memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {

@@ -25,6 +25,8 @@ struct rendezvous_options {
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
     /* where the coordinator is, or, if the job has one node, where its coordinator listens */
     struct cr_endpoint endpoint;
+    /* the user gave the endpoint, so a job of one node listens there, too */
+    bool endpoint_given;
     /* --standalone: one node, which listens on loopback only, at a port that the kernel chooses */
     int standalone;
     uint32_t min_nodes, max_nodes;
@@ -61,6 +63,9 @@ struct rendezvous_round {
     uint32_t first_rank, world_size;
     uint32_t first_role_rank, role_world_size;
     char master_addr[CR_HOST_MAX];        /* numeric address of the round's store */
+    /* host of the round's store as the user wrote it, which workers get as MASTER_ADDR; "" = they
+     * get master_addr */
+    char master_name[CR_HOST_MAX];
     uint16_t master_port;
 };
 
@@ -69,6 +74,14 @@ enum rendezvous_outcome {
     RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
     /* the coordinator is gone, or the rendezvous timed out; on_end's `err` has the reason */
     RENDEZVOUS_LOST,
+};
+
+/* How a connection has ended. */
+enum rendezvous_loss {
+    /* end-of-file: the process at the other end has ended, or has closed the connection */
+    RENDEZVOUS_CLOSED,
+    /* reset, timed out, or not possible: the process at the other end may still run */
+    RENDEZVOUS_BROKEN,
 };
 
 /* Why a round is about to end. base/change_kind.h explains each kind. Messages between nodes carry

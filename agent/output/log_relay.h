@@ -6,7 +6,9 @@
  *                                 comes, and its last bytes are kept for the failure report
  *   redirected                    the worker writes its log file itself
  *   teed                          the bytes pass through us: to the log file as they come, and to
- *                                 the console line by line, each line whole and after a prefix
+ *                                 the console line by line, each line whole and after a prefix. If
+ *                                 the console is slow, its lines are read from the log file later,
+ *                                 so the worker is not delayed
  *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
  *
  * If the job asks for it, the launcher's own log (base/log.h) goes to stderr through the same

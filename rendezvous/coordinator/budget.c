@@ -1,14 +1,13 @@
 /* Counts the restarts of a job: see budget_internal.h. */
 #include "rendezvous/coordinator/budget_internal.h"
 
-void budget_begin_round(struct budget *b) { b->charged = false; }
+#include "base/assert.h"
 
-bool budget_charge(struct budget *b) {
-    if (b->charged) return true;
-    if (b->restart_count >= b->max_restarts) return false;
+bool budget_is_left(const struct budget *b) { return b->restart_count < b->max_restarts; }
+
+void budget_charge(struct budget *b) {
+    CR_ASSERT(budget_is_left(b));
     b->restart_count++;
-    b->charged = true;
-    return true;
 }
 
 void budget_remember(struct budget *b, uint32_t restarts) {

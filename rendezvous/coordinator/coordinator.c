@@ -132,6 +132,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
+    if (c->phase == COORDINATOR_FORMING) charge_settle(c);
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
 }
 
@@ -143,8 +144,9 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
-    if (budget_charge(&c->budget)) coordinator_stop_round(c, now_ms);
-    else coordinator_end_job(c, RENDEZVOUS_FAILED);
+    charge_open(c, now_ms, s, f->what);
+    charge_settle(c);
+    if (c->phase == COORDINATOR_RUNNING) coordinator_stop_round(c, now_ms);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -163,6 +165,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
+    charge_node_gone(c, now_ms, s);
     if (s->group_rank >= 0) c->members_changed = true;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
     seat_name(s, name);
@@ -192,10 +195,14 @@ static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
+    bool all_heard = charge_heard(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     switch ((unsigned) m->type) {
-    case RDZV_BEAT: answer_beat(c, seat, &m->beat); return 0;
+    case RDZV_BEAT:
+        answer_beat(c, seat, &m->beat);
+        if (!all_heard) return 0; /* a beat changes nothing else, so nothing is to be decided */
+        break;
     case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
@@ -238,6 +245,8 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
 
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
+    /* a node whose lease is over may have been gone since its last message */
+    charge_node_gone(c, seat->suspected_ms != COORDINATOR_NEVER ? seat->heard_ms : now_ms, seat);
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 

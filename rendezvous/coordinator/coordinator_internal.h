@@ -6,6 +6,7 @@
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
+ *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -38,12 +39,22 @@ struct coordinator_change {
     int64_t step;      /* steps of the furthest worker in the answers so far; -1 = none */
 };
 
+/* The decision whether the failure that ended the last round costs a restart (charge.c). */
+struct coordinator_charge {
+    bool open;             /* a worker has failed, and the decision is not made yet */
+    bool excused;          /* a node of the round is gone, which explains the failure */
+    int64_t failed_ms;     /* time of the round's first FAILED */
+    uint32_t unheard;      /* nodes of the round that have sent nothing since the first FAILED */
+    char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
     bool local;
+    bool unheard; /* counted in charge.unheard */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     int64_t node_rank;
@@ -71,6 +82,7 @@ struct coordinator {
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
     /* a node was still stopping its workers when coordinator_reconcile_forming() last ran */
@@ -144,6 +156,25 @@ void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 /* ---- forming.c ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
+
+/* ---- charge.c ---- */
+
+/* Call this with the first FAILED of the running round, before the round is stopped. It opens the
+ * decision whether the round costs a restart. */
+void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
+                 const char *what);
+/* Call this when the node has sent a message. Returns true if it was the last node of a failed
+ * round that had sent nothing since the failure. */
+bool charge_heard(struct coordinator *c, struct coordinator_seat *s);
+/* Call this when a node leaves, or its connection is lost. If that explains the failure, the failed
+ * round costs nothing. since_ms is the last time at which the node was there for certain. */
+void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
+/* Ends the job if the failure has to be charged, the budget is spent, and all nodes of the round
+ * have been heard since the failure. */
+void charge_settle(struct coordinator *c);
+/* Call this when a round forms. Charges the failure of the last round, unless a node that is gone
+ * explains it. */
+void charge_close(struct coordinator *c);
 
 /* ---- change.c ---- */
 

@@ -139,7 +139,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->gone_after_success = 0;
     c->group_size = f->count;
     c->world_size = f->sum.world_size;
-    budget_begin_round(&c->budget);
+    charge_close(c);
     give_ranks(c, f, now_ms);
     for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
     log_assignment(c, f);

@@ -305,10 +305,13 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->actions->on_round(m->arg, r);
 }
 
-static void got_stop(struct member *m, const struct rdzv_stop *s) {
+/* Handles STOP. A beat follows with the next tick: after a failure, the coordinator waits until
+ * every node has sent something before it ends the job. */
+static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED) return;
     enter(m, MEMBER_STOPPING, s->why);
+    keep_alive_hasten(&m->keep_alive, now_ms);
     m->actions->on_stop(m->arg, CR_FOREVER, s->why);
 }
 
@@ -342,7 +345,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
     case RDZV_ROUND: got_round(m, &msg->round); return 0;
-    case RDZV_STOP: got_stop(m, &msg->stop); return 0;
+    case RDZV_STOP: got_stop(m, now_ms, &msg->stop); return 0;
     case RDZV_END: got_end(m, &msg->end); return 0;
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);

@@ -24,7 +24,7 @@ static void follow(struct elected_way *e) {
         remote_way_connect(w);
     } else if (tcp_stream_is_open(e->remote.stream)) {
         remote_way_hang_up(w);
-        w->events->on_lost(w->arg, "another node has been elected");
+        w->events->on_lost(w->arg, RENDEZVOUS_BROKEN, "another node has been elected");
     }
 }
 

@@ -55,7 +55,7 @@ static void open_peer(struct local_way *l) {
     l->lost = NULL;
     l->peer = coordinator_host_add_local(l->way.host, deliver, l);
     if (l->peer != NULL) l->way.events->on_open(l->way.arg, "");
-    else l->way.events->on_lost(l->way.arg, OUT_OF_MEMORY);
+    else l->way.events->on_lost(l->way.arg, RENDEZVOUS_BROKEN, OUT_OF_MEMORY);
 }
 
 static void bring_to_host(struct local_way *l) {
@@ -75,7 +75,7 @@ static void bring_to_member(struct local_way *l) {
 static void report_lost(struct local_way *l) {
     const char *why = l->lost;
     disconnect(l, why);
-    l->way.events->on_lost(l->way.arg, why);
+    l->way.events->on_lost(l->way.arg, RENDEZVOUS_CLOSED, why);
 }
 
 /* Does one thing that is due, the first of the list below. Returns whether there was one. Bytes

@@ -33,10 +33,10 @@ static void on_data(void *arg, const char *data, size_t len) {
     r->way.events->on_data(r->way.arg, data, len);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct remote_way *r = arg;
     if (r->may_host != NULL) try_to_host(r);
-    r->way.events->on_lost(r->way.arg, why);
+    r->way.events->on_lost(r->way.arg, how, why);
 }
 
 static const struct tcp_stream_events stream_events = {

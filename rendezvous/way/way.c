@@ -39,12 +39,28 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
     return 0;
 }
 
+/* Opens the host of a job with one node. The job needs nobody to connect, so if another program has
+ * the endpoint's port, the job runs without listening there. */
+static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
+                            int64_t close_timeout_ms, struct coordinator_host **out,
+                            struct cr_error *err) {
+    struct backend_plan unheard = *plan;
+    int rc = way_open_host(loop, plan, close_timeout_ms, out, err);
+    if (rc != -EADDRINUSE || plan->store_port != 0) return rc;
+    cr_warn("cannot listen at '%s': another program has this port; the job runs, but crun-agent "
+            "status is not answered there", plan->where);
+    unheard.listen_port = 0;
+    *err = (struct cr_error){0};
+    return way_open_host(loop, &unheard, close_timeout_ms, out, err);
+}
+
 /* Opens the local way on a node that hosts. If the port is taken and the node only may host,
  * another process on this machine normally hosts already, so the remote way to it is opened. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
-    int rc = way_open_host(loop, plan, o->close_timeout_ms, &host, err);
+    int rc = plan->one_node ? open_host_of_one(loop, plan, o->close_timeout_ms, &host, err)
+                            : way_open_host(loop, plan, o->close_timeout_ms, &host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
         cr_debug("%s has a coordinator already", plan->where);
         *out = way_remote_new(loop, &o->endpoint, plan, o->close_timeout_ms);

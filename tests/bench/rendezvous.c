@@ -155,7 +155,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 static const struct member_session_actions session_actions = {on_welcome, on_message, on_broken,
                                                               on_log};
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
+    (void) how;
     struct node *n = arg;
     (void) fprintf(stderr, "rendezvous: lost: %s\n", why);
     member_disconnected(n->member, now(), why);

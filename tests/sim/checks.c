@@ -58,7 +58,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     CR_ASSERT(w->history.round_count < ROUNDS_MAX);
     struct round_record *r = &w->history.rounds[w->history.round_count++];
     *r = (struct round_record){.host_id = h->id, .round = round, .formed_at = w->now,
-                               .superseded_at = CR_FOREVER,
+                               .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
     story(w, "host %d: ROUND %" PRIu64 " (record %d)", h->id, round, w->history.round_count - 1);
@@ -267,31 +267,90 @@ void check_ready(struct sim_node *n, uint64_t change) {
     }
 }
 
-/* Checks that a restart is charged exactly when the coordinator receives the first failure of a
- * running round, and at no other time. A newly elected coordinator learns the count of restarts
- * from the nodes. */
+static bool is_in_record(const struct round_record *r, int node) {
+    for (uint32_t g = 0; g < r->group; g++) {
+        if (r->node[g] == node) return true;
+    }
+    return false;
+}
+
+void check_node_gone(struct host *h, const struct conn *c) {
+    if (h->failed_record < 0) return;
+    if (is_in_record(&h->w->history.rounds[h->failed_record], c->node)) h->failure_excused = true;
+}
+
+/* Checks that a failure that is charged has not been caused by nodes that are gone: either a worker
+ * failed by itself, or a node that seemed to be gone has come back. A node counts as gone if it was
+ * gone when the first worker failed and still is. */
+static void check_cause(const struct host *h) {
+    struct world *w = h->w;
+    const struct round_record *r = &w->history.rounds[h->failed_record];
+    if (r->failed_by_itself) return;
+    for (int i = 0; i < w->node_count; i++) {
+        const struct sim_node *n = &w->nodes[i];
+        bool is_gone = n->gone_at <= r->failed_at && (!n->up || n->record == h->failed_record);
+        if ((r->symptoms_of & 1U << i) != 0 && !is_gone) return;
+    }
+    world_violation(w, "round %" PRIu64 " is charged, but only nodes that are gone made it fail",
+                    r->round);
+}
+
+/* Checks what the failure of the last round costs when the next round has formed or the job has
+ * ended: one restart, unless a node of that round has left or was lost since. */
+static void check_decision(struct host *h, uint32_t charged,
+                           const struct coordinator_view *after) {
+    struct world *w = h->w;
+    bool ended = after->phase == COORDINATOR_ENDED && after->outcome == RENDEZVOUS_FAILED;
+    if (charged > 1) world_violation(w, "a round costs %u restarts", charged);
+    if (ended && charged > 0) world_violation(w, "a restart is charged to a job that has ended");
+    if (ended && after->restart_count < after->max_restarts) {
+        world_violation(w, "the job has failed, but has restarts left");
+    }
+    if (after->phase != COORDINATOR_ENDED && charged == 0 && !h->failure_excused) {
+        world_violation(w, "a failure is not charged");
+    }
+    if (charged == 0 && !ended) w->totals.excused++;
+    if (charged > 0 || ended) check_cause(h);
+    w->totals.charged += charged;
+    h->failed_record = -1;
+}
+
+static void note_failure(struct host *h, const struct coordinator_view *before,
+                         const struct rdzv_message *m) {
+    const struct round_record *last = last_record_of(h->w, h->id);
+    if (m == NULL || m->type != RDZV_FAILED || before->phase != COORDINATOR_RUNNING) return;
+    if (last == NULL || m->failed.round != last->round) return;
+    h->failed_record = (int) (last - h->w->history.rounds);
+    h->failure_excused = false;
+}
+
+static bool has_newer_record(const struct host *h) {
+    const struct history *history = &h->w->history;
+    if (h->failed_record < 0) return false;
+    return last_record_of(h->w, h->id) != &history->rounds[h->failed_record];
+}
+
+/* Checks the count of restarts after each event of a coordinator. It grows when a round forms after
+ * a failed one, and when a new coordinator learns it from a node, at no other time. */
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m) {
     struct world *w = h->w;
-    const struct round_record *last = last_record_of(w, h->id);
-    bool is_failure = m != NULL && m->type == RDZV_FAILED &&
-                      before->phase == COORDINATOR_RUNNING && m->failed.round == last->round;
-    if (is_failure) {
-        bool charged = after->restart_count == before->restart_count + 1;
-        bool ended = after->phase == COORDINATOR_ENDED &&
-                     before->restart_count >= before->max_restarts;
-        if (!charged && !ended) world_violation(w, "a failure is not charged");
-        if (charged && ended) world_violation(w, "a restart is charged to a job that has ended");
-        if (after->restart_count > w->history.top_restarts) {
-            w->history.top_restarts = after->restart_count;
-        }
-    } else if (after->restart_count != before->restart_count) {
-        bool is_memory = m != NULL && m->type == RDZV_JOIN &&
-                         after->restart_count == m->join.restarts_seen;
-        if (!is_memory) world_violation(w, "a restart is charged without a failure");
-        if (after->restart_count > w->history.top_restarts) {
+    uint32_t known = before->restart_count;
+    if (m != NULL && m->type == RDZV_JOIN && m->join.restarts_seen > known &&
+        m->join.restarts_seen <= after->restart_count) {
+        known = m->join.restarts_seen;
+        if (known > w->history.top_restarts) {
             world_violation(w, "a node remembers a restart that never was");
         }
+    }
+    note_failure(h, before, m);
+    bool is_decided = after->phase == COORDINATOR_ENDED || has_newer_record(h);
+    if (after->restart_count != known && (h->failed_record < 0 || !is_decided)) {
+        world_violation(w, "a restart is charged without a failure");
+    }
+    if (h->failed_record >= 0 && is_decided) check_decision(h, after->restart_count - known, after);
+    if (after->restart_count > w->history.top_restarts) {
+        w->history.top_restarts = after->restart_count;
     }
     if (m != NULL && m->type == RDZV_JOIN && after->phase != COORDINATOR_ENDED &&
         after->seats > before->seats && after->restart_count < m->join.restarts_seen) {

@@ -28,6 +28,8 @@ static void cut_node(struct sim_node *n) {
     struct world *w = n->w;
     if (n->cut || hosts_with(n)) return;
     n->cut = true;
+    if (n->up) n->gone_at = w->now;
+    if (n->up) workers_notice_end_of(n);
     story(w, "node %d: cut off", n->index);
     world_push(w, (struct event){.at = w->now + 10 + rnd(w, 1500), .type = EV_CUT_ENDS,
                                  .node = n->index});
@@ -84,6 +86,8 @@ static void reset(struct sim_node *n) {
 static void signal_launcher(struct sim_node *n) {
     if (!runs(n) || !chance(n->w, hosts_with(n) ? 5 : 40)) return;
     story(n->w, "node %d: its launcher gets a signal", n->index);
+    if (n->gone_at == CR_FOREVER) n->gone_at = n->w->now;
+    workers_notice_end_of(n);
     node_signal(&n->node, node_now(n), chance(n->w, 50) ? SIGTERM : SIGINT);
 }
 

@@ -33,6 +33,7 @@ static void do_hang_up(void *arg, void *peer) {
     struct conn *c = peer;
     c->seat = NULL;
     c->hung_up_by_lease = true;
+    check_node_gone(h, c);
     host_session_hang_up(&c->session, host_now(h));
     mark_unsent(c);
 }
@@ -86,6 +87,7 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     struct conn *c = arg;
     struct host *h = c->host;
     struct coordinator_view before, after;
+    if (m->type == RDZV_LEAVE) check_node_gone(h, c);
     if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
     coordinator_look(h->coordinator, &before);
     int rc = coordinator_receive(h->coordinator, host_now(h), c->seat, m, err);
@@ -100,8 +102,14 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
 static void on_lost(void *arg, const char *why) {
     struct conn *c = arg;
     struct coordinator_seat *seat = c->seat;
+    struct coordinator_view before, after;
     c->seat = NULL;
-    if (seat != NULL) coordinator_lost(c->host->coordinator, host_now(c->host), seat, why);
+    if (seat == NULL) return;
+    check_node_gone(c->host, c);
+    coordinator_look(c->host->coordinator, &before);
+    coordinator_lost(c->host->coordinator, host_now(c->host), seat, why);
+    coordinator_look(c->host->coordinator, &after);
+    check_charge(c->host, &before, &after, NULL);
 }
 
 static void on_status(void *arg) { (void) arg; }
@@ -184,6 +192,7 @@ void host_start(struct host *h) {
     h->timer_at = h->change_until = CR_FOREVER;
     h->forming = h->closes = false;
     h->unsent_count = 0;
+    h->failed_record = -1;
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
                                            .epoch = w->elected ? (uint64_t) h->id : 0};
     h->coordinator = coordinator_new("job", &coordinator_actions, h);

@@ -25,6 +25,7 @@ static void do_failed(void *arg, uint64_t round) {
     struct sim_node *n = arg;
     story(n->w, "node %d: a worker failed", n->index);
     check_failure_told(n);
+    if (n->node.is_broken) n->w->history.rounds[n->record].failed_by_itself = true;
     member_failed(n->member, node_now(n), round, "rank 0: exit code 1");
 }
 
@@ -240,6 +241,7 @@ void node_start(struct sim_node *n) {
     n->up = true;
     n->ended = n->finished = n->stopping = n->gave_notice = false;
     n->failures = 0;
+    n->gone_at = CR_FOREVER;
     n->failed_told = false;
     n->stalled_until = n->resumed_at = 0;
     n->timer_at = CR_FOREVER;
@@ -274,6 +276,8 @@ void node_die(struct sim_node *n, bool silently) {
     struct host *own = own_host(n);
     if (!n->up) return;
     story(n->w, "node %d: dies%s", n->index, silently ? " without a word" : "");
+    if (n->gone_at == CR_FOREVER) n->gone_at = n->w->now;
+    workers_notice_end_of(n);
     n->up = false;
     n->resumed_at = n->w->now; /* check_limits() grants its workers some time to die */
     if (n->conn != NULL && silently) n->conn->node_open = false;
@@ -289,6 +293,7 @@ static void exit_launcher(struct sim_node *n) {
     struct host *own = own_host(n);
     story(w, "node %d: its launcher ends", n->index);
     bool was_ended = n->ended;
+    if (n->gone_at == CR_FOREVER) n->gone_at = w->now;
     n->up = false;
     if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);

@@ -84,6 +84,7 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     case EV_CUT_ENDS:
         story(w, "node %d: reachable again", n->index);
         n->cut = false;
+        if (n->up && !n->node.group.rendezvous_over) n->gone_at = CR_FOREVER;
         world_release(w, &n->held);
         return true;
     case EV_FAULT:
@@ -257,6 +258,8 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   t->agreed, t->kept);
     (void) printf("%" PRIu64 " parked, %" PRIu64 " hung, %" PRIu64 " left, ", t->parked, t->hung,
                   t->left);
+    (void) printf("%" PRIu64 " symptoms, %" PRIu64 " charged, %" PRIu64 " excused, ", t->symptoms,
+                  t->charged, t->excused);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets; %d failed, %" PRId64 " ms\n",
                   t->takeovers, t->resets, failures, ms);
     if (failures > 0) (void) printf("replay one with: make sim SEED=<seed>\n");

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 
 /* What a worker does at a later time, by itself or in reaction to a packet. */
-enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE };
+enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE,
+           ACT_MISS_A_PEER };
 /* The packets that a worker sends to its agent. */
 enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
 
@@ -82,6 +83,25 @@ void worker_dies(struct sim_node *n, const struct event *e) {
     if (n->up && n->inc == e->inc) world_push(n->w, event_of(n, k, EV_EXIT, 0));
 }
 
+static bool in_round_of(const struct sim_node *a, const struct sim_node *b) {
+    return a != b && a->up && a->record >= 0 && a->record == b->record &&
+           a->node.group.state == GROUP_RUNNING;
+}
+
+void workers_notice_end_of(struct sim_node *n) {
+    struct world *w = n->w;
+    if (n->node.group.state != GROUP_RUNNING) return; /* no worker of another node waits for it */
+    for (int i = 0; i < w->node_count; i++) {
+        struct sim_node *other = &w->nodes[i];
+        if (!in_round_of(other, n) || !chance(w, 40)) continue;
+        struct sim_worker *k = &other->workers[rnd(w, other->worker_count)];
+        if (!k->alive || k->waits || k->hangs || k->dies_at != CR_FOREVER) continue;
+        k->missed_node = n->index;
+        k->missed_in = other->record;
+        act_in(other, k, SYMPTOM_MIN + rnd(w, LEASE / 2), ACT_MISS_A_PEER);
+    }
+}
+
 static void take_signal(struct sim_node *n, struct sim_worker *k, int signum, bool is_ours) {
     if (!k->alive) return;
     if (is_ours) k->signal_sent = signum;
@@ -141,11 +161,19 @@ void workers_grace_over(struct sim_node *n, const struct event *e) {
     }
 }
 
+static void note_failure(struct sim_node *n, const struct sim_worker *k) {
+    struct round_record *r = &n->w->history.rounds[n->record];
+    n->failures++;
+    if (r->failed_at == CR_FOREVER) r->failed_at = n->w->now;
+    if (k->symptom_of >= 0) r->symptoms_of |= 1U << k->symptom_of;
+    else r->failed_by_itself = true;
+}
+
 void worker_exit_reported(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     if (k->life != e->id || k->reported) return;
     k->reported = true;
-    if (k->exit_code != 0 && k->signal_sent == 0) n->failures++;
+    if (k->exit_code != 0 && k->signal_sent == 0) note_failure(n, k);
     node_worker_exited(&n->node, node_now(n), (uint32_t) e->worker, k->exit_code, k->signal_sent);
     check_gone(n);
 }
@@ -197,7 +225,8 @@ int workers_start(void *arg, bool *starts) {
             starts[i] = false;
             continue;
         }
-        *k = (struct sim_worker){.alive = true, .life = k->life + 1, .dies_at = CR_FOREVER};
+        *k = (struct sim_worker){.alive = true, .life = k->life + 1, .dies_at = CR_FOREVER,
+                                  .symptom_of = -1};
         draw_habits(n->w, k);
         begin_round(n, k);
         meet_fate(n, k);
@@ -212,6 +241,7 @@ int workers_hand_over(void *arg, uint32_t worker) {
     if (!k->waits) world_violation(n->w, "node %d: worker %u is not parked", n->index, worker);
     worker_page_begin_round(&k->page);
     k->signal_sent = 0;
+    k->symptom_of = -1;
     begin_round(n, k);
     meet_fate(n, k);
     return 0;
@@ -361,6 +391,13 @@ static void hang(struct sim_node *n, struct sim_worker *k) {
     if (n->step_limit > 0) act_in(n, k, n->step_limit, ACT_OVERDUE);
 }
 
+static void miss_a_peer(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs || k->record != k->missed_in || k->dies_at != CR_FOREVER) return;
+    k->symptom_of = k->missed_node;
+    n->w->totals.symptoms++;
+    die_within(n, k, 0, 1);
+}
+
 static void end(struct sim_node *n, struct sim_worker *k) {
     bool fails = index_of(n, k) == n->fate_worker;
     if (n->w->calm || k->waits || k->hangs || k->record != n->record) return;
@@ -384,6 +421,7 @@ void worker_acts(struct sim_node *n, const struct event *e) {
     case ACT_STOP_FOR_CHANGE:
         if (e->at == k->stops_at) stop_for_change(n, k); /* else: meant for an earlier change */
         return;
+    case ACT_MISS_A_PEER: miss_a_peer(n, k); return;
     case ACT_OVERDUE:
         if (k->hangs) report_in(n, k, 0, PACKET_HUNG);
         return;

@@ -45,6 +45,7 @@
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* longest notice of a change */
 #define NEEDS_MAX   400  /* longest time that workers request in addition to the notice */
+#define SYMPTOM_MIN 250 /* least time from a node's end until a worker of another node fails */
 #define DUMP_TIME   50   /* longest time to write a flight record */
 
 /* ---- events ---- */
@@ -138,6 +139,8 @@ struct host {
     size_t unsent_count;
     bool forming;          /* it has formed a round in this event, which is not checked yet */
     bool closes;           /* its node has ended, and it waits until the other nodes know */
+    int failed_record;     /* the round whose failure is not charged yet; -1 if there is none */
+    bool failure_excused;  /* a node of that round has left or was lost since */
     /* when the announced change must be over, by the host's clock; CR_FOREVER if there is none */
     int64_t change_until;
 };
@@ -150,6 +153,8 @@ struct sim_worker {
     uint64_t life;        /* how many processes have been started as this worker */
     int record;           /* its round, as an index into history.rounds */
     int signal_sent, exit_code;
+    int missed_node, missed_in; /* the node that it misses soon, and in which of its rounds */
+    int symptom_of;       /* the node whose end made it fail; -1 if it fails by itself */
     int64_t dies_at;      /* CR_FOREVER as long as nothing makes it die */
 
     /* habits of its program, drawn when it starts */
@@ -194,6 +199,8 @@ struct sim_node {
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
     uint32_t failures;     /* workers of this round that failed without a signal of the agent */
+    /* when it died, was cut off or was told to end; CR_FOREVER if it was not */
+    int64_t gone_at;
     bool failed_told, gave_notice;
     int64_t notice_until;
     int64_t answer;        /* the step in its answer to a change; -2: no answer in this round */
@@ -210,6 +217,9 @@ struct round_record {
     int node[NODES_MAX];             /* by group rank; -1 until the round is sent to a node */
     struct rdzv_round told[NODES_MAX]; /* by group rank: what was sent, without master_addr */
     unsigned succeeded;              /* bit g is set: the node with group rank g has succeeded */
+    int64_t failed_at;               /* when the first worker failed; CR_FOREVER if none has */
+    bool failed_by_itself;           /* a worker failed for another reason than a node's end */
+    unsigned symptoms_of;            /* bit n is set: a worker failed because node n has ended */
 };
 
 /* A node that was waiting for a round at the moment when the coordinator formed one. */
@@ -238,6 +248,7 @@ struct history {
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
+    uint64_t symptoms, charged, excused;
 };
 
 struct world {
@@ -349,6 +360,8 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
+/* Workers of other nodes in the round of `n` fail, because the workers of `n` do not answer. */
+void workers_notice_end_of(struct sim_node *n);
 void workers_finish(struct sim_node *n); /* all workers that are not parked succeed now */
 void worker_dies(struct sim_node *n, const struct event *e);
 void worker_acts(struct sim_node *n, const struct event *e);
@@ -378,6 +391,8 @@ void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
 void check_change_set(struct host *h, const struct rdzv_change_at *m);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
+/* Call this when a node leaves, or the coordinator has lost it. */
+void check_node_gone(struct host *h, const struct conn *c);
 
 /* Call these when a node receives a round, or the end of the job. */
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);

@@ -233,6 +233,10 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&a, RDZV_FAILED, 0); /* round 0 is over, so this FAILED costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
+    /* the budget is spent; b is stopped, and the job ends when b has shown that it is there */
+    ck_assert_int_eq(b.stops, 1);
+    ck_assert_int_eq(a.ends + b.ends, 0);
+    beat(&b);
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_int_eq(a.ends + b.ends, 2);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_FAILED);
@@ -261,19 +265,120 @@ START_TEST(two_failures_in_one_round_cost_one_restart) {
 }
 END_TEST
 
-START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
+START_TEST(the_budget_counts_restarts_until_it_is_spent) {
     struct budget b = {.max_restarts = 2};
     for (uint32_t round = 0; round < 2; round++) {
-        budget_begin_round(&b);
-        ck_assert(budget_charge(&b));
-        ck_assert(budget_charge(&b)); /* a second charge in one round costs nothing */
+        ck_assert(budget_is_left(&b));
+        budget_charge(&b);
         ck_assert_uint_eq(b.restart_count, round + 1);
     }
-    budget_begin_round(&b);
-    ck_assert(!budget_charge(&b));
-    ck_assert_uint_eq(b.restart_count, 2);
+    ck_assert(!budget_is_left(&b));
     budget_remember(&b, 1);
     ck_assert_uint_eq(b.restart_count, 2);
+}
+END_TEST
+
+/* Node d is gone, b's worker misses it and fails, and b's FAILED comes first. */
+START_TEST(a_failure_before_the_loss_that_caused_it_costs_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    lose(&d);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+    /* the next failure is charged, because no node is gone */
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(a_failure_before_the_leave_that_caused_it_costs_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    beat(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    say(&d, RDZV_LEAVE, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    lose(&d);
+    pass(100);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+/* No restart is left, and d is silent when b fails. The job must not end before d's lease is over:
+ * if d is lost, it was d that made b fail. */
+START_TEST(a_spent_budget_waits_for_a_silent_node) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    pass(5000), beat(&a), beat(&b), beat(&d);
+    pass(4000), beat(&a), beat(&b);
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    for (int i = 0; i < 12; i++) pass(1000), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends + d.hung_up, 0);
+    for (int i = 0; i < 2; i++) pass(1000), beat(&a), beat(&b);
+    ck_assert_int_eq(d.hung_up, 1);
+    pass(100);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    beat(&a), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends, 0);
+    say(&d, RDZV_FAILED, a.round.round); /* d fails, too; the first failure is the reason */
+    ck_assert_int_eq(a.ends + b.ends + d.ends, 3);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(d.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+/* A node that goes long after the failure has not caused it. */
+START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 5);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    for (int i = 0; i < 16; i++) pass(1000), beat(&a), beat(&b), beat(&d);
+    lose(&d);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+/* The only other node is in the coordinator's process, so nothing has to be waited for. */
+START_TEST(a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 971;
+    a.seat = coordinator_join(c, now, &a, true, &j);
+    join(&b, "b");
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.ends + b.ends, 2);
+    ck_assert_int_eq(a.stops, 0);
 }
 END_TEST
 
@@ -1153,7 +1258,13 @@ int main(void) {
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
     tcase_add_test(t, two_failures_in_one_round_cost_one_restart);
-    tcase_add_test(t, the_budget_is_charged_once_a_round_until_it_is_spent);
+    tcase_add_test(t, the_budget_counts_restarts_until_it_is_spent);
+    tcase_add_test(t, a_failure_before_the_loss_that_caused_it_costs_nothing);
+    tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
+    tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
+    tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
+    tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
+    tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
     tcase_add_test(t, losses_and_leaving_cost_no_restart);
     tcase_add_test(t, each_change_of_phase_is_one_log_line);

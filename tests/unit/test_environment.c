@@ -88,6 +88,21 @@ START_TEST(test_every_variable) {
 }
 END_TEST
 
+START_TEST(test_master_name) {
+    const char *const inherited[] = {NULL};
+    struct agent_job job = job_of(1);
+    struct rendezvous_round round = round_;
+    struct environment e;
+    struct cr_error err;
+    char *const *envp;
+    (void) snprintf(round.master_name, sizeof(round.master_name), "head.example");
+    ck_assert_int_eq(environment_init(&e, LIST(inherited), &job, &round), 0);
+    ck_assert_int_eq(environment_for(&e, 0, "", "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "MASTER_ADDR", "head.example");
+    environment_done(&e);
+}
+END_TEST
+
 START_TEST(test_what_the_user_set_stays) {
     const char *const inherited[] = {"TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
                                      "NCCL_ASYNC_ERROR_HANDLING=",
@@ -201,6 +216,7 @@ int main(void) {
     Suite *s = suite_create("environment");
     TCase *t = tcase_create("environment");
     tcase_add_test(t, test_every_variable);
+    tcase_add_test(t, test_master_name);
     tcase_add_test(t, test_what_the_user_set_stays);
     tcase_add_test(t, test_virtual_local_rank);
     tcase_add_test(t, test_arguments);
