@@ -36,7 +36,7 @@ struct agent_job {
     const char *log_dir; /* folder for logs; NULL: a new folder in the temp directory; "/dev/null":
                           * no logs */
     const uint8_t *redirects, *tee;
-    const uint8_t *console; /* streams that the console shows, by local rank; NULL: it shows all */
+    const uint8_t *console; /* by local rank: 0 hides the output of the rank; NULL: all are shown */
     /* template for the prefix of lines; NULL or "": "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
