@@ -47,7 +47,8 @@ enum channel_type {
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
     CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits in its process for ROUND */
-    /* flight record `id` was written to the path in `text`; sent from a signal handler */
+    /* flight record `id` was written to the path in `text`, or could not be written if `text` is
+     * empty; sent from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
     /* agent to worker */

@@ -133,8 +133,11 @@ static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs
 
 static void do_change_ready(void *arg, uint64_t id) { (void) arg, note("ready %" PRIu64, id); }
 
+static char last_line[512]; /* the last line that the node has logged */
+
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg, (void) level, (void) text;
+    (void) arg, (void) level;
+    (void) snprintf(last_line, sizeof(last_line), "%s", text);
 }
 
 static const struct node_actions actions = {
@@ -743,7 +746,10 @@ START_TEST(test_an_operator_gets_the_records_of_all) {
     f.has_channel[0] = f.has_channel[2] = true;
     node_dump(&f.node, f.now, "an operator asks");
     ASKED("ask dump 0 1; ask dump 2 1");
-    node_worker_dumped(&f.node, f.now, 0, 1, "");
+    node_worker_dumped(&f.node, f.now, 0, 1, "/tmp/flight");
+    ck_assert_ptr_nonnull(strstr(last_line, "has written its flight record to /tmp/flight"));
+    node_worker_dumped(&f.node, f.now, 2, 1, ""); /* "" means that no record was written */
+    ck_assert_ptr_nonnull(strstr(last_line, "could not write its flight record"));
     ASKED(""); /* a dump for an operator kills no worker */
 }
 END_TEST
