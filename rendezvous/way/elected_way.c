@@ -7,6 +7,7 @@
  * connections then, so that nodes that still reach etcd can elect another leader. */
 #include "rendezvous/way/remote_way_internal.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/way/etcd_client_internal.h"
@@ -24,6 +25,7 @@ struct elected_way {
     uint64_t epoch;            /* its epoch; 0 = none was elected yet */
     bool has_leader;
     bool waits_for_leader;     /* way_connect() was called while no leader was known */
+    struct cr_buffer greeting; /* of that call */
 };
 
 /* ---- events of the election ---- */
@@ -34,8 +36,8 @@ static void follow(struct elected_way *e, bool is_same) {
     struct way *w = &e->remote.way;
     if (e->waits_for_leader) {
         e->waits_for_leader = false;
-        remote_way_connect(w);
-    } else if (!is_same && tcp_stream_is_open(e->remote.stream)) {
+        remote_way_connect(w, e->greeting.data, e->greeting.len);
+    } else if (!is_same && dial_is_open(e->remote.dial)) {
         remote_way_hang_up(w);
         w->events->on_lost(w->arg, RENDEZVOUS_BROKEN, "another node has been elected");
     }
@@ -51,7 +53,7 @@ static void on_leader(void *arg, const struct cr_endpoint *at, uint64_t epoch, b
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
     e->leader = *at;
-    if (tcp_stream_aim(e->remote.stream, at->host, at->port) < 0)
+    if (dial_aim(e->remote.dial, at->host, at->port) < 0)
         /* memory is short, so the address of the old leader stays until the next election */
         return;
     follow(e, is_same);
@@ -80,14 +82,19 @@ const char *way_elected_trouble(const struct way *w) {
 
 /* ---- the calls of way.h ---- */
 
-static void elected_connect(struct way *w) {
+/* While no leader is known, keeps the greeting. If memory is short for it, the connection will be
+ * closed without an answer, and the member tries again. */
+static void elected_connect(struct way *w, const void *greeting, size_t len) {
     struct elected_way *e = (struct elected_way *) w;
     e->waits_for_leader = !e->has_leader;
-    if (e->has_leader) remote_way_connect(w);
+    cr_buffer_clear(&e->greeting);
+    if (e->has_leader) remote_way_connect(w, greeting, len);
+    else (void) cr_buffer_append(&e->greeting, greeting, len);
     etcd_client_need(e->client, true);
 }
 
-/* The first bytes are sent when the connection is open, so the node has its coordinator. */
+/* The first bytes after the greeting are sent when a coordinator has answered, so this node has
+ * its coordinator. */
 static void elected_send(struct way *w, const void *data, size_t len) {
     etcd_client_need(((struct elected_way *) w)->client, false);
     remote_way_send(w, data, len);
@@ -98,7 +105,11 @@ static void elected_hang_up(struct way *w) {
     remote_way_hang_up(w);
 }
 
-static void on_election_closed(void *arg) { remote_way_close(arg); }
+static void on_election_closed(void *arg) {
+    struct elected_way *e = arg;
+    cr_buffer_done(&e->greeting);
+    remote_way_close(&e->remote.way);
+}
 
 /* Closes the election before the connection, so that this node cannot be elected while it
  * closes. */
@@ -113,7 +124,7 @@ const struct way_kind way_elected = {
 
 /* ---- opening the way ---- */
 
-static void on_stream_closed(void *arg) { free(arg); }
+static void on_dial_closed(void *arg) { free(arg); }
 
 static int64_t claim_delay_ms(const struct rendezvous_options *o, uint64_t random) {
     if (o->etcd.is_candidate == 0) return CR_FOREVER;
@@ -138,13 +149,14 @@ int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
                     struct way **out, struct cr_error *err) {
     struct elected_way *e = calloc(1, sizeof(*e));
     if (e == NULL ||
-        remote_way_init(&e->remote, &way_elected, loop, o->etcd.endpoints[0].host, 1) < 0) {
+        remote_way_init(&e->remote, &way_elected, loop, o->etcd.endpoints[0].host, 1,
+                        o->run_id) < 0) {
         free(e);
         return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     }
     int rc = open_client(e, o, plan, coordinator_host_port(host), err);
     if (rc < 0) {
-        tcp_stream_close(e->remote.stream, on_stream_closed, e);
+        dial_close(e->remote.dial, on_dial_closed, e);
         return rc;
     }
     e->remote.way.host = host;
