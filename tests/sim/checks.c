@@ -361,7 +361,8 @@ void check_charge(struct host *h, const struct coordinator_view *before,
         }
     }
     note_failure(h, before, m);
-    bool is_decided = after->phase == COORDINATOR_ENDED || has_newer_record(h);
+    bool is_decided =
+        after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
     /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
     bool is_refund = after->spent < before->spent;
     if (is_refund) w->totals.refunded++;
