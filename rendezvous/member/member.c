@@ -157,6 +157,17 @@ static void give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
+void member_give_up(struct member *m, const char *why) {
+    char text[RDZV_TEXT_MAX];
+    if (m->state != MEMBER_CONNECTING) return;
+    connecting_stop(&m->connecting); /* the connection is closed already */
+    (void) snprintf(text, sizeof(text),
+                    "cannot take part in the rendezvous at '%.200s': %.600s; start all nodes with "
+                    "crun, or all with torchrun, or give crun another --rdzv-endpoint",
+                    m->set.where, why);
+    end(m, RENDEZVOUS_LOST, text);
+}
+
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
     if (!connecting_failed(&m->connecting, now_ms)) give_up(m, why);
 }

@@ -85,6 +85,9 @@ void member_set_addr(struct member *m, const char *addr);
 /* Call this when the session has received WELCOME, which shows that the other end is a coordinator
  * that accepts this node. Only then has a try to connect succeeded. It sends JOIN. */
 void member_welcomed(struct member *m, int64_t now_ms);
+/* Call this when the node cannot connect and another try cannot help. It ends the job on this node;
+ * `why` is the end of a sentence that says who should be a coordinator. */
+void member_give_up(struct member *m, const char *why);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, const char *why);
 /* Call this with each message after WELCOME, and with a final REFUSED before it. Returns 0, or

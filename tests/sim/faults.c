@@ -35,7 +35,8 @@ static void cut_node(struct sim_node *n) {
                                  .node = n->index});
 }
 
-/* Stalls a node and, if it is a hosting node, also its host: both are in the same process. */
+/* Stalls a node: its agent handles no event for a while. If the node hosts the coordinator, the
+ * host stalls too, because both are one process. */
 static void stall_node(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = hosts_with(n) ? &w->hosts[0] : NULL;
@@ -60,7 +61,8 @@ static void crash_host(struct world *w) {
     start_host_in(w, h, 20 + rnd(w, 1500));
 }
 
-/* Another host is elected: because the old leader stepped down, or because it is silent. */
+/* Elects the other host as coordinator, in one of two ways: the old leader steps down, or it is
+ * silent for longer than its lease. */
 static void elect(struct world *w) {
     struct host *old = leader(w), *next = &w->hosts[!w->leader];
     if (!w->elected || !old->up || next->up || old->stalled_until != 0) return;
@@ -81,8 +83,8 @@ static void reset(struct sim_node *n) {
     network_reset(n->conn);
 }
 
-/* Sends a signal to a launcher. If that launcher hosts the coordinator, the signal ends the whole
- * job, so a hosting launcher is signalled rarely. */
+/* Sends a signal to a launcher. A signal to the launcher that hosts the coordinator ends the whole
+ * job, so that launcher is signalled rarely. */
 static void signal_launcher(struct sim_node *n) {
     if (!runs(n) || !chance(n->w, hosts_with(n) ? 5 : 40)) return;
     story(n->w, "node %d: its launcher gets a signal", n->index);
