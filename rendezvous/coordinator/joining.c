@@ -70,7 +70,7 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
 }
 
 /* Checks the numbers of rounds and restarts that the node remembers, because they may become the
- * coordinator's own counts (incarnation_take_memories()). A number of rounds above RDZV_ROUNDS_SEEN_MAX is
+ * coordinator's own counts. A number of rounds above RDZV_ROUNDS_SEEN_MAX is
  * accepted only if this coordinator has counted as many itself. */
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
