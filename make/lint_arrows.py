@@ -107,7 +107,7 @@ PURE = [
     "rendezvous/protocol/member_session.c", "rendezvous/coordinator/assignment.c",
     "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",
     "rendezvous/coordinator/budget.c", "rendezvous/coordinator/change.c",
-    "rendezvous/coordinator/charge.c",
+    "rendezvous/coordinator/charge.c", "rendezvous/coordinator/incarnation.c",
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
     "rendezvous/coordinator/view.c",
