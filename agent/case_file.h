@@ -15,7 +15,7 @@
 struct case_worker {
     bool has_ended;
     struct worker_exit how; /* set if has_ended */
-    uint32_t attempt;       /* the attempt that started its process, which names its log folder */
+    struct log_attempt attempt; /* the attempt that started its process */
     /* when the worker was started, or got its ranks in a later round; wall clock, ns since 1970 */
     int64_t started_ns;
     bool timer_expired; /* a timer that the worker had set expired (watchdog.h), which ended it */
