@@ -42,14 +42,14 @@ struct log_dir {
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err);
 
 /* Begins the attempt of a round with this number of restarts: makes its folder, and in it one
- * folder for each worker i for which starts[i] is true, that is, which is started. Call this only if
- * a worker is started. Returns 0, or a negative errno and sets err. */
+ * folder for each worker i for which starts[i] is true, that is, which is started. Call this only
+ * if a worker is started. Returns 0, or a negative errno and sets err. */
 int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const bool *starts,
                   struct cr_error *err);
 
 /* Creates a file in a worker's folder, or in the attempt's folder if local_rank < 0, and opens it
- * for appending and reading. If the file exists already, its contents stay. Returns 0 and stores the
- * descriptor in *fd, or returns a negative errno and sets err to a text that names the file. */
+ * for appending and reading. If the file exists already, its contents stay. Returns 0 and stores
+ * the descriptor in *fd, or returns a negative errno and sets err to a text that names the file. */
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err);
 
