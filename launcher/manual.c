@@ -1,5 +1,5 @@
-/* The text of the manual page crun(1), but for the options: base/program_text.c generates the
- * OPTIONS section from the table and puts it between man_description and man_tail. */
+/* The text of the manual page crun(1) without its OPTIONS section. base/program_text.c generates
+ * that section from the table of options and puts it between man_description and man_tail. */
 #include "launcher/options.h"
 
 static const char man_description[] =

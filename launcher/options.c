@@ -1,5 +1,6 @@
-/* The table of crun's options with the texts of --help, and options_parse(), which adds to
- * base/command_line.h what is special about crun: requests such as --help, and PROGRAM. */
+/* The table of crun's options, with the texts of --help, and options_parse(). Parsing itself is
+ * done by base/command_line.h; options_parse() adds the requests such as --help, and PROGRAM with
+ * its arguments. */
 #include "launcher/options.h"
 
 #include "base/memory.h"
@@ -30,7 +31,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "number of nodes; MIN:MAX is elastic, with the c10d backend"},
     [OPTION_NPROC] =
     {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
-     .old_variable = "PET_N_PROC_PER_NODE", /* as Kubeflow's PyTorchJob v1 spells it */
+     .old_variable = "PET_N_PROC_PER_NODE", /* the spelling of Kubeflow's PyTorchJob v1 */
      .group = WORKERS,
      .words = "auto cpu gpu",
      .help = "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "
@@ -248,7 +249,7 @@ const struct cr_command crun_command = {
     .options_end_after = 1, /* words after PROGRAM belong to the program */
     .has_short_options = true,
     .variable_prefix = "PET_",
-    .unknown_option = "unrecognized arguments:", /* the words that torchrun's argparse prints */
+    .unknown_option = "unrecognized arguments:", /* the words of torchrun's error text */
     .unknown_advice = "'crun --help' lists the options, and what is meant for the program stands "
                       "after it",
 };

@@ -48,7 +48,7 @@ struct options {
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
 };
 
-/* The table of options and the other texts of --help and manual, as base/program.h needs them. */
+/* The table of options and the other texts of --help and of the manual page, for base/program.h. */
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 

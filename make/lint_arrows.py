@@ -113,6 +113,7 @@ PURE = [
     "rendezvous/coordinator/view.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_fields.c",
+    "rendezvous/way/race.c", "rendezvous/way/stranger.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
     "agent/report/last_lines.c",
