@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* The places where GPUs are searched. device_places_default has the places of a real machine; tests
+/* The places where crun looks for GPUs. device_places_default has the places of a real machine; tests
  * use others. */
 struct device_places {
     const char *nvml;        /* the file name of the NVML library */
