@@ -1,4 +1,4 @@
-/* Starts the workers of a round: see agent/attempt.h. */
+/* Starts the workers of a round: implements agent/attempt.h. */
 #include "agent/attempt.h"
 
 #include "agent/environment.h"
@@ -16,13 +16,13 @@ static uint32_t worker_count(const struct attempt *a) {
 
 /* ---- starting workers ---- */
 
-/* The arguments of worker_spawn_all(), and the memory that they point to until all workers are
- * started. */
+/* The arguments of worker_spawn_all(). It also owns the memory that they point to, until all
+ * workers are started. */
 struct launch {
     const struct attempt *attempt;
     struct environment shared, *each;
     struct worker_spawn *how;
-    void **slots; /* for each worker, the address of its element of attempt.processes */
+    void **slots; /* [count]: for each worker, the address of its element in attempt.processes */
     struct worker_process **processes;
     int (*fds)[2];
     uint32_t count, prepared;
@@ -67,7 +67,7 @@ static int prepare_environment(struct launch *l, uint32_t i, uint32_t local_rank
     return rc < 0 ? rc : environment_arguments(&l->each[i], local_rank, &how->argv, err);
 }
 
-/* Prepares the arguments of the next worker to be started. */
+/* Prepares the arguments for the next worker that is to be started. */
 static int prepare_worker(struct launch *l, uint32_t local_rank, struct cr_error *err) {
     const struct attempt *a = l->attempt;
     uint32_t i = l->prepared;
@@ -119,8 +119,8 @@ static int launch_workers(const struct attempt *a, const bool *starts, uint32_t 
 
 /* ---- attempt_start() ---- */
 
-/* Begins the attempt's log folder. If all workers are started, the whole folder is emptied;
- * otherwise the files of parked workers stay. */
+/* Begins the attempt's log folder. If all workers are started anew, the folder is emptied;
+ * otherwise the files of parked workers stay in it. */
 static int begin_logs(const struct attempt *a, const bool *starts, bool all,
                       struct cr_error *err) {
     uint32_t count = worker_count(a);

@@ -1,5 +1,4 @@
-/* The functions of launcher/scheduler_start.h: the environment and files of this machine, and
- * srun. */
+/* Reading the environment and files of this machine for the finder, and starting srun. */
 #include "launcher/scheduler_start.h"
 
 #include "base/memory.h"
@@ -70,8 +69,8 @@ int scheduler_write(const struct options *options, const struct scheduler_choice
                             choice->nodes);
 }
 
-/* Variables from which srun would take another number of tasks, or fewer GPUs per node, than one
- * task that has the whole node. */
+/* Removes the variables from which srun would take another number of tasks, or fewer GPUs per node.
+ * Each node needs one task that has the whole node. */
 static void forget_tasks(void) {
     static const char *const names[] = {
         "SLURM_NTASKS",        "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",
@@ -110,7 +109,8 @@ int scheduler_self_start(const struct scheduler_choice *choice, char *const *arg
 
 int scheduler_lead(const struct scheduler_facts *facts, int *status, struct cr_error *err) {
     char name[SCHEDULER_TEXT_MAX + 32];
-    /* The tasks of one node have the same parent, the scheduler's daemon. */
+    /* A job without an id gets one from the parent's pid: the tasks of one node have the same
+     * parent, the scheduler's daemon. */
     (void) snprintf(name, sizeof(name), "%s", facts->job_id);
     if (name[0] == '\0') (void) snprintf(name, sizeof(name), "parent-%d", (int) getppid());
     if (facts->task == 0) return task_lead(name, facts->tasks, err);

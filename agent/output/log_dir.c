@@ -127,6 +127,7 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     }
     if (rc == 0 && base != NULL) rc = make_folders(d->path);
     if (rc == 0 && base == NULL) rc = make_unique(d->path, "torchelastic");
+    d->base_len = base == NULL ? strlen(d->path) : 0;
     if (rc == 0) rc = make_unique(d->path, name);
     if (rc == 0) d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (rc == 0 && d->fd < 0) rc = -errno;
@@ -140,6 +141,27 @@ void log_dir_done(struct log_dir *d) {
     cr_close_fd(&d->attempt_fd);
     cr_close_fd(&d->fd);
     d->path[0] = '\0';
+}
+
+/* ---- removing folders in which nothing was written ---- */
+
+static int stop_at_file(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void) path, (void) st, (void) at;
+    return type == FTW_D || type == FTW_DP ? 0 : 1;
+}
+
+static int remove_folder(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void) st, (void) type, (void) at;
+    return rmdir(path); /* fails if a file has been made in the meantime, so that no file is lost */
+}
+
+void log_dir_remove_empty(const struct log_dir *d) {
+    char path[LOG_PATH_MAX];
+    if (d->path[0] == '\0') return;
+    memcpy(path, d->path, sizeof(path));
+    if (d->base_len > 0) path[d->base_len] = '\0';
+    if (nftw(path, stop_at_file, 16, FTW_PHYS) != 0) return;
+    (void) nftw(path, remove_folder, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- the folders of an attempt ---- */

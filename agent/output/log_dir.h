@@ -19,6 +19,7 @@
 
 struct log_dir {
     char path[LOG_PATH_MAX]; /* absolute path of the job's folder; "" = there is no folder */
+    size_t base_len;         /* length of the path of a new base folder; 0 = it was given to us */
     int fd;                  /* descriptor of the job's folder, or -1 */
     int attempt_fd;          /* descriptor of attempt_<n>, or -1 */
     uint32_t attempt;
@@ -46,6 +47,10 @@ int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name
  * the path of the worker's folder. Writes "" if there is no folder or the path is too long. */
 void log_dir_path(const struct log_dir *d, uint32_t attempt, uint32_t local_rank, const char *name,
                   char out[LOG_PATH_MAX]);
+
+/* Removes the job's folder, and the new base folder around it if log_dir_open() made one, if they
+ * hold nothing but folders. Call this after a job that ended well, whose logs nobody asked for. */
+void log_dir_remove_empty(const struct log_dir *d);
 
 void log_dir_done(struct log_dir *d);
 

@@ -124,6 +124,7 @@ struct coordinator_view {
     enum coordinator_phase phase;
     uint64_t next_round;     /* number that the next round will have */
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
+    uint32_t spent;          /* restarts charged; less than restart_count after a refund */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats;
     uint32_t in_state[SEAT_STATE_COUNT];

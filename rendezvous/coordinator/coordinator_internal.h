@@ -42,9 +42,13 @@ struct coordinator_change {
 /* The decision whether the failure that ended the last round costs a restart (charge.c). */
 struct coordinator_charge {
     bool open;             /* a worker has failed, and the decision is not made yet */
+    bool charged;          /* the failure was charged; it is refunded if a killed node goes soon */
     bool excused;          /* a node of the round is gone, which explains the failure */
     int64_t failed_ms;     /* time of the round's first FAILED */
-    uint32_t unheard;      /* nodes of the round that have sent nothing since the first FAILED */
+    uint32_t unheard;      /* nodes of the round that may not know yet that it is over */
+    /* until when a node whose worker was killed may go and so excuse the failure;
+     * COORDINATOR_NEVER if no worker was killed */
+    int64_t killed_until_ms;
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
 };
 
@@ -54,7 +58,8 @@ struct coordinator_seat {
     enum seat_state state;
     enum seat_change change;
     bool local;
-    bool unheard; /* counted in charge.unheard */
+    bool unheard;   /* counted in charge.unheard */
+    bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     int64_t node_rank;
@@ -162,16 +167,22 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
 /* Call this with the first FAILED of the running round, before the round is stopped. It opens the
  * decision whether the round costs a restart. */
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
-                 const char *what);
-/* Call this when the node has sent a message. Returns true if it was the last node of a failed
- * round that had sent nothing since the failure. */
-bool charge_heard(struct coordinator *c, struct coordinator_seat *s);
+                 const struct rdzv_failed *f);
+/* Call this with each FAILED of the round, the first one included. If the worker was killed, its
+ * node may leave soon, which excuses the failure. */
+void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                   const struct rdzv_failed *f);
+/* Call this with each message of a node. Returns true if it was the last node of a failed round
+ * that might not have known yet that the round is over. */
+bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
+/* Stops waiting for the node; its seat is being removed. */
+void charge_forget(struct coordinator *c, struct coordinator_seat *s);
 /* Call this when a node leaves, or its connection is lost. If that explains the failure, the failed
  * round costs nothing. since_ms is the last time at which the node was there for certain. */
 void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
-/* Ends the job if the failure has to be charged, the budget is spent, and all nodes of the round
- * have been heard since the failure. */
-void charge_settle(struct coordinator *c);
+/* Returns whether a round may form. If the failure has to be charged and the budget is spent, none
+ * may, and the job ends as soon as no node can excuse the failure any more. */
+bool charge_allows_round(struct coordinator *c, int64_t now_ms);
 /* Call this when a round forms. Charges the failure of the last round, unless a node that is gone
  * explains it. */
 void charge_close(struct coordinator *c);
@@ -193,6 +204,6 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 /* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);
 /* Computes the next deadline from all time limits of the job and its seats. */
-void coordinator_find_deadline(struct coordinator *c);
+void coordinator_find_deadline(struct coordinator *c, int64_t now_ms);
 
 #endif

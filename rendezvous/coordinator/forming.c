@@ -143,7 +143,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     give_ranks(c, f, now_ms);
     for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
     log_assignment(c, f);
-    coordinator_find_deadline(c);
+    coordinator_find_deadline(c, now_ms);
 }
 
 static void form_round(struct coordinator *c, int64_t now_ms) {
@@ -171,6 +171,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
      * nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
+    if (!charge_allows_round(c, now_ms)) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
         c->last_call_ms = COORDINATOR_NEVER;

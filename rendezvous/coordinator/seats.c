@@ -92,7 +92,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
-    (void) charge_heard(c, s); /* it is not waited for any more */
+    charge_forget(c, s);
     c->in_state[s->state]--;
     c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];

@@ -35,6 +35,7 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
     *out = (struct coordinator_view){.phase = c->phase,
                                      .next_round = c->next_round,
                                      .restart_count = c->budget.restart_count,
+                                     .spent = c->budget.spent,
                                      .max_restarts = c->budget.max_restarts,
                                      .min_nodes = c->min_nodes,
                                      .max_nodes = c->max_nodes,

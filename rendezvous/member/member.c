@@ -239,11 +239,12 @@ void member_join(struct member *m, int64_t now_ms) {
     else start_connecting(m, now_ms, "join");
 }
 
-void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what) {
+void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
+                   bool is_killed) {
     (void) now_ms;
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     struct rdzv_message msg = {.type = RDZV_FAILED};
-    msg.failed = (struct rdzv_failed){.round = round, .what = what};
+    msg.failed = (struct rdzv_failed){.round = round, .what = what, .is_killed = is_killed};
     enter(m, MEMBER_FAILED, what);
     m->actions->send(m->arg, &msg);
 }
@@ -376,7 +377,9 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
 
 static void send_beat(struct member *m, int64_t now_ms) {
     struct rdzv_message beat = {.type = RDZV_BEAT};
-    beat.beat.sent_ms = now_ms;
+    bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    beat.beat = (struct rdzv_beat){.sent_ms = now_ms,
+                                   .rounds_over = 1 + m->rounds_seen - (in_round ? 1 : 0)};
     keep_alive_plan(&m->keep_alive, now_ms);
     m->actions->send(m->arg, &beat);
 }

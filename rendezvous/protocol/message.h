@@ -72,11 +72,17 @@
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
     F(u64, digest)              /* of the node's program and settings; 0 = unknown */
-#define RDZV_FAILED_FIELDS(F, V)    F(u64, round) F(text, what)
+#define RDZV_FAILED_FIELDS(F, V) \
+    F(u64, round) F(text, what) \
+    V(3) \
+    F(u32, is_killed)           /* 1 = a signal from outside ended the worker; else 0 */
 #define RDZV_SUCCEEDED_FIELDS(F, V) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F, V)     F(text, why)
-/* sent_ms: time on the member's clock; BEAT_ACK returns it */
-#define RDZV_BEAT_FIELDS(F, V)      F(i64, sent_ms)
+#define RDZV_BEAT_FIELDS(F, V) \
+    F(i64, sent_ms)             /* time on the member's clock; BEAT_ACK returns it */ \
+    V(3) \
+    /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
+    F(u64, rounds_over)
 #define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
     F(u64, id) F(i64, step)     /* steps of the furthest worker; -1 = no worker counts steps */ \
     F(i64, needs_ms)            /* time that the slowest worker needs after its last step */

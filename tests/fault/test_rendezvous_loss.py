@@ -78,6 +78,17 @@ def test_a_silent_network(tmp):
         assert found[0]["groups"] == 2
 
 
+def test_a_failure_before_a_silent_node_is_lost_costs_nothing(tmp):
+    """A worker fails because a node is silent, and fails before the node's lease is over. No
+    restart is allowed, so charging the failure would end the job."""
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net, "max_restarts=0")
+        net.hosts[2].cut()
+        nodes[1].tell("fail")
+        go_on(nodes[:2], 0)
+        end_well(nodes[:2])
+
+
 def test_a_silent_node_that_waits_comes_back(tmp):
     with Net(3) as net, Cast() as cast:
         nodes, _ = three(cast, net, "coordinator_wait_ms=60000")

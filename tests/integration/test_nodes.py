@@ -66,6 +66,33 @@ def test_a_failure_restarts_all_nodes_once(tmp):
         assert "exit code 7" in other.text or "exitcode" in other.text, other.text
 
 
+def test_a_node_that_is_told_to_end_costs_no_restart(tmp):
+    """All processes of a node get SIGTERM, in any order. --max-restarts is 0."""
+    for order in range(3):
+        (tmp / str(order)).mkdir()
+        with Nodes(tmp / str(order), "--nnodes=1:2") as nodes:
+            a, b = nodes.start_host("a"), nodes.start("b")
+            worker = next(w for w in nodes.round(2) if w.node == "b")
+            if order == 0:
+                b.signal(signal.SIGTERM)
+            worker.signal(signal.SIGTERM)
+            if order == 2:
+                wait_for(lambda: not worker.alive, "the worker to end")
+            if order > 0:
+                b.signal(signal.SIGTERM)
+            second = nodes.round(1)
+            assert second[0].node == "a" and second[0].restarts == 0
+            end_well(second)
+            assert a.wait() == 0
+
+
+def test_a_killed_worker_ends_an_elastic_job_without_restarts(tmp):
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        a, b = nodes.start_host("a"), nodes.start("b")
+        next(w for w in nodes.round(2) if w.node == "b").signal(signal.SIGKILL)
+        assert a.wait() == 1 and b.wait() == 1
+
+
 def test_a_lost_node_shrinks_the_group(tmp):
     with Nodes(tmp, "--nnodes=1:2") as nodes:
         a, b = nodes.start_host("a"), nodes.start("b")

@@ -1,6 +1,6 @@
-/* Simulated processes that host the coordinator of the job. Each runs the real coordinator, and the
- * real host session for each connection. If coordinators are elected, each start of a host has a
- * higher epoch than the last one. */
+/* The simulated processes that host the coordinator of the job. Each process runs the real
+ * coordinator, and one real host session for each connection. If coordinators are elected, each
+ * start of a host has a higher epoch than the start before. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void mark_unsent(struct conn *c) {
     h->unsent[h->unsent_count++] = c;
 }
 
-/* ---- actions of the coordinator ---- */
+/* ---- struct coordinator_actions: what the coordinator requests of its host ---- */
 
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct host *h = arg;
@@ -64,7 +64,7 @@ static const struct coordinator_actions coordinator_actions = {
     .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
     .wants_log = wants_log};
 
-/* ---- actions of the sessions ---- */
+/* ---- struct host_session_actions: what a session requests of its host ---- */
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
     (void) arg, (void) hello, (void) err;
@@ -150,7 +150,7 @@ static void flush(struct conn *c) {
         network_close(c, TO_NODE);
     } else if (c->session.state == HOST_SESSION_CLOSING && !c->fin_sent) {
         network_close(c, TO_NODE);
-        c->host_open = c->fin_sent = true; /* it still reads until the node closes its end */
+        c->host_open = c->fin_sent = true; /* the host still reads until the node closes its end */
     }
     set_session_timer(c);
 }
@@ -171,8 +171,8 @@ void host_after_event(struct host *h) {
 
 /* ---- starts and ends of hosts ---- */
 
-/* Deposes the host that was elected before. If that host is stalled, it is deposed shortly after it
- * resumes, because it acts as coordinator until it learns of the election. */
+/* Deposes the host that was the elected coordinator until now. A stalled host does not know of the
+ * election and still acts as coordinator when it resumes, so it is deposed shortly after that. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {
@@ -223,7 +223,8 @@ void host_die(struct host *h, bool silently) {
     forget_coordinator(h);
 }
 
-/* Forgets the job and closes all connections, as coordinator_host_depose() does. */
+/* Ends the coordinator of a host: closes all its connections and forgets the job, as
+ * coordinator_host_depose() does. */
 void host_depose(struct host *h) {
     if (!h->up) return;
     story(h->w, "host %d: deposed", h->id);

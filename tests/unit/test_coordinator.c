@@ -352,6 +352,124 @@ START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
 }
 END_TEST
 
+static void beat_of(struct peer *p, uint64_t rounds_over) {
+    struct rdzv_message m = {.type = RDZV_BEAT};
+    m.beat.rounds_over = rounds_over;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* A beat that d sent before it received STOP shows nothing: d may be gone since. */
+START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, 0);
+    beat_of(&a, 2);
+    beat_of(&d, 1); /* 1 = d knows of no round that is over */
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    beat_of(&d, 2); /* 2 = d knows that round 0 is over */
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+static void say_killed(struct peer *p, uint64_t round) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .is_killed = 1};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* All processes of b are told to end, the worker first: b leaves 150 ms later. */
+START_TEST(a_killed_worker_whose_node_leaves_soon_ends_no_job) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    pass(150);
+    ck_assert_int_eq(a.ends, 0);
+    say(&b, RDZV_LEAVE, 0);
+    lose(&b);
+    pass(100);
+    ck_assert_uint_eq(a.round.round, 1);
+    ck_assert_uint_eq(a.round.group_world_size, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_killed_worker_whose_node_stays_ends_the_job_soon) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(199);
+    ck_assert_int_eq(a.ends, 0);
+    pass(1);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(b.why, "rank 5: signal 15");
+}
+END_TEST
+
+/* After a SIGSTOP the timer runs before b's LEAVE is read. */
+START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    now += 5000;
+    coordinator_tick(c, now);
+    ck_assert_int_eq(a.ends, 0);
+    pass(200);
+    ck_assert_int_eq(a.ends, 1);
+}
+END_TEST
+
+/* While a restart is left, the next round does not wait. It costs a restart at first; when b
+ * leaves, the restart is given back. The count that nodes get does not shrink. */
+START_TEST(a_restart_is_refunded_when_the_killed_node_leaves) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    struct coordinator_view v;
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    pass(150);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    say(&a, RDZV_JOIN, 0);
+    pass(100);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round); /* the refunded restart can be used */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.round, 3);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+START_TEST(a_restart_is_not_refunded_for_a_node_that_leaves_later) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    setup(1, 2, 1);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(201);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 1);
+}
+END_TEST
+
 /* A node that goes long after the failure has not caused it. */
 START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
     struct peer a = {0}, b = {0}, d = {0};
@@ -1263,6 +1381,12 @@ int main(void) {
     tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
     tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
+    tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
+    tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);
+    tcase_add_test(t, a_killed_worker_whose_node_stays_ends_the_job_soon);
+    tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
+    tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
+    tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
     tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
     tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
