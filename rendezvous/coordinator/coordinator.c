@@ -234,6 +234,10 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
+    if (c->seat_count == 0) {
+        incarnation_forget_job(c);
+        return;
+    }
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {

@@ -24,7 +24,7 @@ struct elected_way {
     struct cr_endpoint leader; /* the newest leader */
     uint64_t epoch;            /* its epoch; 0 = none was elected yet */
     bool has_leader;
-    bool waits_for_leader;     /* way_connect() was called while no leader was known */
+    bool waits_for_leader; /* way_connect() was called while no leader was known */
     struct cr_buffer greeting; /* of that call */
 };
 
@@ -93,8 +93,7 @@ static void elected_connect(struct way *w, const void *greeting, size_t len) {
     etcd_client_need(e->client, true);
 }
 
-/* The first bytes after the greeting are sent when a coordinator has answered, so this node has
- * its coordinator. */
+/* The first bytes are sent when the connection is open, so the node has its coordinator. */
 static void elected_send(struct way *w, const void *data, size_t len) {
     etcd_client_need(((struct elected_way *) w)->client, false);
     remote_way_send(w, data, len);
@@ -150,7 +149,7 @@ int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
     struct elected_way *e = calloc(1, sizeof(*e));
     if (e == NULL ||
         remote_way_init(&e->remote, &way_elected, loop, o->etcd.endpoints[0].host, 1,
-                        o->run_id) < 0) {
+                                     o->run_id) < 0) {
         free(e);
         return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     }
