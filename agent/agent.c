@@ -108,6 +108,8 @@ static void on_timer(uv_timer_t *timer) {
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
     if (--a->open_parts > 0) return;
+    bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
+    if (!is_wanted) log_dir_remove_empty(&a->logs);
     log_dir_done(&a->logs);
     if (a->failed_start) {
         agent_free(a);
@@ -159,7 +161,15 @@ static int do_hand_over(void *arg, uint32_t worker) {
 
 static void do_stop(void *arg, int signum, int64_t grace_ms) {
     struct agent *a = arg;
-    nursery_end(a->nursery, signum, grace_ms);
+    static const enum nursery_spares spares[] = {[AGENT_LEFTOVERS_DETACHED] =
+                                                     NURSERY_SPARES_DETACHED,
+                                                 [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
+                                                 [AGENT_LEFTOVERS_KEEP] = NURSERY_SPARES_ALL};
+    if (a->node.group.ending == GROUP_SUCCEEDED) {
+        nursery_end_well(a->nursery, signum, grace_ms, spares[a->job->leftovers]);
+    } else {
+        nursery_end(a->nursery, signum, grace_ms);
+    }
 }
 
 static void do_keep(void *arg, uint32_t worker, bool keep) {
@@ -209,13 +219,13 @@ static void do_join(void *arg) {
     rendezvous_join(a->rendezvous);
 }
 
-static void do_failed(void *arg, uint64_t round) {
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
     case_file_write_line(&a->case_file, &line);
     cr_info("%s", text_of(&line));
-    rendezvous_failed(a->rendezvous, round, text_of(&line));
+    rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
 }
 
@@ -514,6 +524,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
+    if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
     return rc;

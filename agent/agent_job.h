@@ -12,8 +12,12 @@
 
 enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ERR = 2 };
 
-/* The job description. The caller must keep it, and all that it points to, until on_done
- * (agent.h). */
+/* What happens, after all workers have ended well, to processes that they have started and that
+ * still live: those that have left their worker's Unix session live on, and the others are ended;
+ * or all are ended; or all live on. */
+enum agent_leftovers { AGENT_LEFTOVERS_DETACHED, AGENT_LEFTOVERS_END, AGENT_LEFTOVERS_KEEP };
+
+/* The job description. The caller keeps it and all that it points to until on_done (agent.h). */
 struct agent_job {
     struct rendezvous_options rendezvous;
 
@@ -45,8 +49,8 @@ struct agent_job {
     /* grace in ms when the workers are stopped for a new round or after a failure; torchrun's is 30
      * s */
     int64_t stop_timeout_ms;
-    int64_t shutdown_timeout_ms; /* grace in ms after a signal to the launcher
-                                  * (--shutdown-timeout) */
+    int64_t shutdown_timeout_ms; /* grace after a signal to the launcher; --shutdown-timeout */
+    enum agent_leftovers leftovers;
 
     /* path at which crun's parent expects an error file (TORCHELASTIC_ERROR_FILE), or NULL */
     const char *own_error_file;

@@ -33,7 +33,7 @@ void case_file_begin_round(struct case_file *c, const struct rendezvous_round *r
 }
 
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank) {
-    c->workers[local_rank] = (struct case_worker){.attempt = c->restarts};
+    c->workers[local_rank] = (struct case_worker){.attempt = c->logs->attempt};
 }
 
 void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how) {
@@ -101,6 +101,7 @@ static void describe(const struct case_file *c, uint32_t local_rank, struct verd
     v->log_names = names_of_logs(c->job, local_rank);
     if (rc == 0) v->last_words = e->last_output.data != NULL ? e->last_output.data : "";
     v->last_words_len = rc == 0 ? e->last_output.len : 0;
+    v->last_words_mixed = log_relay_is_mixed(c->relay, local_rank);
 }
 
 static uint64_t oom_kills_since(uint64_t before) {

@@ -28,11 +28,10 @@
     V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
 
 /* Variables that are set only if the launcher's environment does not have them: V(name, value,
- * condition). torch before 2.2 reads NCCL_ASYNC_ERROR_HANDLING, later versions read the longer
- * name. */
+ * condition). The old name NCCL_ASYNC_ERROR_HANDLING, which torch read before 2.2, is not set:
+ * later versions warn of it in each rank. */
 #define DEFAULT_VARIABLES(V)                                                                       \
     V("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                   \
-    V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
 enum {

@@ -300,6 +300,7 @@ static int find_program(const struct options *o, struct program *out, struct cr_
         .python_exec = getenv("PYTHON_EXEC"),
         .path = getenv("PATH"),
         .self = "/proc/self/exe",
+        .called = program_invocation_name,
     };
     return program_resolve(&request, out, err);
 }

@@ -117,6 +117,7 @@ static const struct simple_value {
     {OPTION_SHUTDOWN_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.shutdown_timeout_ms), NULL},
     {OPTION_PREEMPTION_NOTICE, SECONDS_OR_ZERO, INTO_JOB(preemption_notice_ms), NULL},
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
+    {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
     {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
     {OPTION_EVENT_LOG_HANDLER, WORD, NOWHERE, "null console"},
@@ -538,6 +539,9 @@ static int build_ending(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     a->rendezvous.max_restarts = a->max_restarts;
     a->stop_timeout_ms = STOP_MS;
+    const char *leftovers = text_of(b, OPTION_LEFTOVERS);
+    if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
+    if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
     return rc < 0 ? rc : build_signals(b);
 }

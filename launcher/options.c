@@ -149,6 +149,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
+    [OPTION_LEFTOVERS] =
+    {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
+     .group = ENDING,
+     .words = "detached end keep",
+     .help = "processes that workers which ended well have left: those with a session of their "
+             "own live on (detached), none (end) or all (keep)"},
     [OPTION_LOG_DIR] =
     {.name = "log-dir", .value_name = "FOLDER", .has_variable = true, .group = LOGS,
      .help = "where logs and error files go (default: a new folder in the temp directory); "
@@ -214,7 +220,7 @@ static const struct cr_option table[OPTION_COUNT] = {
 static const char help_tail[] =
     "Names may be written with _ for -, and shortened while they stay unique. PET_<NAME> sets an\n"
     "option's default, as in PET_NPROC_PER_NODE=4. A PROGRAM that is no executable is run with\n"
-    "$PYTHON_EXEC, else python3, else python. "
+    "$PYTHON_EXEC, else the Python of the environment whose bin holds crun, else python3.\n"
     "${local_rank} in an argument becomes the local rank.\n"
     "\n"
     "Exit status: 0 all workers ended well; "

@@ -103,13 +103,72 @@ static char *find_executable(const char *name, const char *path, struct cr_error
     return NULL;
 }
 
+/* ---- finding Python ---- */
+
+#define LINKS_MAX 40 /* how many links may follow each other, as in Linux */
+
+/* Returns the length of the folder in `path`, with its slash; 0 if the path has no folder. */
+static int folder_len(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? 0 : (int) (slash - path) + 1;
+}
+
+/* Returns the path of an executable file `name` in the folder of `beside`, which the caller frees;
+ * or NULL if there is none. */
+static char *file_beside(const char *beside, const char *name) {
+    char *file = cr_asprintf("%.*s%s", folder_len(beside), beside, name);
+    if (file != NULL && is_executable_file(file)) return file;
+    free(file);
+    return NULL;
+}
+
+/* Whether `file` is in the bin folder of a virtual environment or of one of conda. */
+static int is_in_environment(const char *file) {
+    static const char *const marks[] = {"pyvenv.cfg", "conda-meta"};
+    for (size_t i = 0; i < CR_ARRAY_LEN(marks); i++) {
+        CR_AUTO_FREE char *mark = cr_asprintf("%.*s../%s", folder_len(file), file, marks[i]);
+        if (mark != NULL && access(mark, F_OK) == 0) return 1;
+    }
+    return 0;
+}
+
+/* Returns the path that the link `file` names, which the caller frees; or NULL if it is no link. */
+static char *follow_link(const char *file) {
+    char target[4096];
+    ssize_t n = readlink(file, target, sizeof(target));
+    if (n <= 0 || n == (ssize_t) sizeof(target)) return NULL;
+    int is_absolute = target[0] == '/';
+    return cr_asprintf("%.*s%.*s", is_absolute ? 0 : folder_len(file), file, (int) n, target);
+}
+
+/* Returns the Python of the environment that crun was called from, which the caller frees; or NULL
+ * if it was called from none. A link to crun may lie in an environment, or lead into one. */
+static char *find_own_python(const struct program_request *r) {
+    char *file = NULL, *python = NULL;
+    if (r->called == NULL || r->called[0] == '\0') return NULL;
+    if (strchr(r->called, '/') != NULL) file = strdup(r->called);
+    else (void) search_path(r->called, r->path, &file, NULL);
+    for (int i = 0; i < LINKS_MAX && file != NULL && python == NULL; i++) {
+        if (is_in_environment(file)) {
+            python = file_beside(file, "python3");
+            if (python == NULL) python = file_beside(file, "python");
+        }
+        char *next = follow_link(file);
+        free(file);
+        file = next;
+    }
+    free(file);
+    return python;
+}
+
 static char *find_python(const struct program_request *r, struct cr_error *err) {
     if (r->python_exec != NULL && r->python_exec[0] != '\0') {
         char *file = find_executable(r->python_exec, r->path, err);
         if (file == NULL) (void) cr_wrap(err, "PYTHON_EXEC");
         return file;
     }
-    char *file = NULL;
+    char *file = find_own_python(r);
+    if (file != NULL) return file;
     int rc = search_path("python3", r->path, &file, err);
     if (rc == 0 && file == NULL) rc = search_path("python", r->path, &file, err);
     if (rc == 0 && file == NULL) {

@@ -101,7 +101,6 @@ static const char *public_addr(const struct rendezvous *r, const char *addr) {
 
 static void on_open(void *arg, const char *own_addr) {
     struct rendezvous *r = arg;
-    r->lost_message = member_session_open(&r->session, r->run_id) < 0;
     if (!way_is_local(r->way)) member_set_addr(r->member, public_addr(r, own_addr));
     end_event(r);
 }
@@ -122,8 +121,16 @@ static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     end_event(r);
 }
 
+static void on_hopeless(void *arg, const char *why) {
+    struct rendezvous *r = arg;
+    if (r->closing) return;
+    member_session_close(&r->session, why);
+    member_give_up(r->member, why);
+    end_event(r);
+}
+
 static const struct way_events way_events = {.on_open = on_open, .on_data = on_data,
-                                             .on_lost = on_lost};
+                                             .on_lost = on_lost, .on_hopeless = on_hopeless};
 
 /* ---- the session's actions ---- */
 
@@ -149,7 +156,15 @@ static const struct member_session_actions session_actions = {
 
 /* ---- the member's actions: towards the coordinator ---- */
 
-static void do_connect(void *arg) { way_connect(((struct rendezvous *) arg)->way); }
+/* Opens the session before the connection exists, because the way sends the greeting by itself, on
+ * as many connections as the coordinator has addresses. */
+static void do_connect(void *arg) {
+    struct rendezvous *r = arg;
+    struct cr_buffer *greeting = &r->session.out;
+    r->lost_message = member_session_open(&r->session, r->run_id) < 0;
+    way_connect(r->way, greeting->data, greeting->len);
+    cr_buffer_clear(greeting);
+}
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
@@ -258,8 +273,8 @@ void rendezvous_join(struct rendezvous *r) {
     end_event(r);
 }
 
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what) {
-    member_failed(r->member, now_ms(r), round, what);
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed) {
+    member_failed(r->member, now_ms(r), round, what, is_killed);
     end_event(r);
 }
 

@@ -123,7 +123,8 @@ static int64_t after(int64_t now_ms, int64_t wait_ms) {
 /* ---- a change with notice ---- */
 
 static bool counts_steps(const struct worker_progress *p) {
-    return p->connected && p->step > 0 && p->answer != CHANNEL_NOW;
+    bool has_begun = p->step > 0 || p->counts_from_start;
+    return p->connected && has_begun && p->answer != CHANNEL_NOW;
 }
 
 /* Freezes a worker: sends it the announcement of the change, and reads its step afterwards. A
@@ -283,7 +284,7 @@ static void hand_over(struct node *n, struct node_worker *w) {
 /* Starts the round: parked workers go on in their processes, the other workers are started. Sets
  * *running to the number of workers that are alive. Returns false if that is not all of them. */
 static bool start_workers(struct node *n, uint32_t *running) {
-    n->is_broken = false;
+    n->is_broken = n->is_killed = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         w->hung_ms = 0;
@@ -308,7 +309,7 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
                  int64_t ms);
 
 static void act(struct node *n, int64_t now_ms, const struct group_actions *todo) {
-    if (todo->report_failed) n->actions->failed(n->arg, n->round);
+    if (todo->report_failed) n->actions->failed(n->arg, n->round, n->is_killed);
     if (todo->report_succeeded) n->actions->succeeded(n->arg, n->round);
     if (todo->leave) n->actions->leave(n->arg);
     if (todo->stop_signal != 0) stop_workers(n, now_ms, todo->stop_signal, todo->stop_grace_ms);
@@ -430,6 +431,13 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
 
 /* ---- events: processes ---- */
 
+/* Whether a worker that died of this signal may have been ended together with its whole node, for
+ * example by a shutdown, a batch system, or the OOM killer. */
+static bool ends_nodes(int exit_code) {
+    return exit_code == -SIGTERM || exit_code == -SIGINT || exit_code == -SIGHUP ||
+           exit_code == -SIGKILL;
+}
+
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent) {
     struct node_worker *w = &n->workers[worker];
@@ -441,6 +449,7 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
     } else if (exit_code != 0) {
         event.type = GROUP_EVENT_EXIT_BAD;
         event.after_our_signal = signal_sent != 0;
+        n->is_killed = signal_sent == 0 && w->state != WORKER_HUNG && ends_nodes(exit_code);
     } else if (stopped_for_change(n, w)) {
         event.type = GROUP_EVENT_EXIT_READY;
         worker_take_part(n, w, PART_READY);
@@ -565,6 +574,7 @@ static void leave_now(struct node *n, int64_t now_ms) {
 static void break_round(struct node *n, int64_t now_ms) {
     n->patience_until_ms = CR_FOREVER;
     n->is_broken = n->group.state == GROUP_RUNNING;
+    n->is_killed = false;
     feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
 }
 

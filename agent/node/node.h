@@ -103,7 +103,7 @@ struct node_actions {
 
     /* Calls of the rendezvous: the functions of the same names in rendezvous/rendezvous.h. */
     void (*join)(void *arg);
-    void (*failed)(void *arg, uint64_t round);
+    void (*failed)(void *arg, uint64_t round, bool is_killed);
     void (*succeeded)(void *arg, uint64_t round);
     void (*leave)(void *arg);
     void (*notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms, const char *why);
@@ -169,8 +169,10 @@ struct node {
     /* local rank of the first worker that parked without a reason; valid if patience_until_ms is
      * not CR_FOREVER or is_broken is true */
     uint32_t gave_up;
-    bool is_broken; /* true if patience_until_ms has passed: the worker gave_up has broken the
-                     * round */
+    /* the last worker that ended without a signal of this node died of a signal that also ends
+     * whole nodes (ends_nodes() in node.c) */
+    bool is_killed;
+    bool is_broken; /* patience_until_ms has passed: the round counts as broken by gave_up */
 };
 
 /* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */

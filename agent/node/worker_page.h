@@ -11,8 +11,9 @@
 struct worker_progress {
     /* true if the worker has a channel; if not, all fields but stopped_for are 0 */
     bool connected;
-    bool can_rejoin;      /* true if the worker can go on in its process when its round has ended */
-    uint64_t step;        /* number of steps that the worker has made in this round */
+    bool counts_from_start; /* the worker takes part in changes before its first step, too */
+    bool can_rejoin;      /* the worker can go on in its process after its round has ended */
+    uint64_t step;        /* how many steps the worker has made in this round */
     uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
     enum channel_answer answer;
     /* if answer is CHANNEL_NEEDS: time in ms that the worker needs after the agreed step, at most a

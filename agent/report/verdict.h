@@ -39,6 +39,7 @@ struct verdict_worker {
     const char *last_words; /* last bytes of its stderr, last_words_len of them; NULL if they are
                              * not known */
     size_t last_words_len;
+    bool last_words_mixed; /* they are those of stdout and stderr together */
 };
 
 struct verdict {

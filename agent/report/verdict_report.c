@@ -31,8 +31,12 @@ static int append_error(struct cr_buffer *out, const struct verdict_worker *w) {
 
 static int append_last_words(struct cr_buffer *out, const struct verdict_worker *w) {
     if (w->last_words == NULL) return 0;
-    if (w->last_words_len == 0) return cr_buffer_printf(out, "  it wrote nothing to stderr\n");
-    TRY(cr_buffer_printf(out, "  last lines of its stderr:\n"));
+    const char *what = w->last_words_mixed ? "output" : "stderr";
+    if (w->last_words_len == 0) {
+        return cr_buffer_printf(out, "  it wrote nothing%s\n",
+                                w->last_words_mixed ? "" : " to stderr");
+    }
+    TRY(cr_buffer_printf(out, "  last lines of its %s:\n", what));
     return last_lines_append(out, w->last_words, w->last_words_len, "    | ");
 }
 

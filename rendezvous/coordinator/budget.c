@@ -3,13 +3,19 @@
 
 #include "base/assert.h"
 
-bool budget_is_left(const struct budget *b) { return b->restart_count < b->max_restarts; }
+bool budget_is_left(const struct budget *b) { return b->spent < b->max_restarts; }
 
 void budget_charge(struct budget *b) {
     CR_ASSERT(budget_is_left(b));
-    b->restart_count++;
+    b->spent++;
+    if (b->spent > b->restart_count) b->restart_count = b->spent;
+}
+
+void budget_refund(struct budget *b) {
+    CR_ASSERT(b->spent > 0);
+    b->spent--;
 }
 
 void budget_remember(struct budget *b, uint32_t restarts) {
-    if (restarts > b->restart_count) b->restart_count = restarts;
+    if (restarts > b->restart_count) b->restart_count = b->spent = restarts;
 }

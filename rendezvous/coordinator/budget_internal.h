@@ -10,12 +10,18 @@
 #include <stdint.h>
 
 struct budget {
-    uint32_t max_restarts, restart_count;
+    uint32_t max_restarts;
+    uint32_t spent;         /* restarts that were charged and not refunded */
+    /* The restart count that nodes get. It never shrinks: after a refund it stays larger than
+     * `spent` until the next charge. */
+    uint32_t restart_count;
 };
 
 bool budget_is_left(const struct budget *b);
 /* Charges one restart; budget_is_left() must be true. */
 void budget_charge(struct budget *b);
+/* Takes the last charge back. */
+void budget_refund(struct budget *b);
 /* Call this when a node reports that the job has had `restarts` restarts. A new coordinator learns
  * in this way what its predecessor has counted. */
 void budget_remember(struct budget *b, uint32_t restarts);

@@ -132,20 +132,21 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
-    if (c->phase == COORDINATOR_FORMING) charge_settle(c);
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
 }
 
 /* ---- the messages of nodes with a seat ---- */
 
-/* Handles FAILED. A failure in an older round is ignored, because that round is over already. */
+/* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
+ * further failure in the round that has just failed only tells whether that worker was killed. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
+    if (c->phase == COORDINATOR_FORMING) charge_killed(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
-    charge_open(c, now_ms, s, f->what);
-    charge_settle(c);
+    charge_open(c, now_ms, s, f);
+    (void) charge_allows_round(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING) coordinator_stop_round(c, now_ms);
 }
 
@@ -195,7 +196,7 @@ static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
-    bool all_heard = charge_heard(c, seat);
+    bool all_heard = charge_heard(c, seat, m);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     switch ((unsigned) m->type) {
@@ -231,6 +232,10 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
+    if (c->seat_count == 0) {
+        incarnation_forget_job(c);
+        return;
+    }
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
@@ -245,8 +250,8 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
 
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
-    /* a node whose lease is over may have been gone since its last message */
-    charge_node_gone(c, seat->suspected_ms != COORDINATOR_NEVER ? seat->heard_ms : now_ms, seat);
+    /* the node may have been gone since its last message */
+    charge_node_gone(c, seat->heard_ms, seat);
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 

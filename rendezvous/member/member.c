@@ -29,6 +29,7 @@ struct member {
     uint64_t rounds_seen;
     uint32_t restarts_seen;
     int64_t last_rank;
+    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
 
     struct connecting connecting;     /* the series of tries to connect, if there is one */
     struct keep_alive keep_alive; /* stopped while not connected, and if the coordinator is local */
@@ -156,6 +157,17 @@ static void give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
+void member_give_up(struct member *m, const char *why) {
+    char text[RDZV_TEXT_MAX];
+    if (m->state != MEMBER_CONNECTING) return;
+    connecting_stop(&m->connecting); /* the connection is closed already */
+    (void) snprintf(text, sizeof(text),
+                    "cannot take part in the rendezvous at '%.200s': %.600s; start all nodes with "
+                    "crun, or all with torchrun, or give crun another --rdzv-endpoint",
+                    m->set.where, why);
+    end(m, RENDEZVOUS_LOST, text);
+}
+
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
     if (!connecting_failed(&m->connecting, now_ms)) give_up(m, why);
 }
@@ -167,6 +179,7 @@ static void send_join(struct member *m, const char *why) {
     msg.join.rounds_seen = m->rounds_seen;
     msg.join.restarts_seen = m->restarts_seen;
     msg.join.last_rank = m->last_rank;
+    msg.join.incarnation = m->incarnation;
     enter(m, MEMBER_JOINING, why);
     m->actions->send(m->arg, &msg);
 }
@@ -228,11 +241,12 @@ void member_join(struct member *m, int64_t now_ms) {
     else start_connecting(m, now_ms, "join");
 }
 
-void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what) {
+void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
+                   bool is_killed) {
     (void) now_ms;
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     struct rdzv_message msg = {.type = RDZV_FAILED};
-    msg.failed = (struct rdzv_failed){.round = round, .what = what};
+    msg.failed = (struct rdzv_failed){.round = round, .what = what, .is_killed = is_killed};
     enter(m, MEMBER_FAILED, what);
     m->actions->send(m->arg, &msg);
 }
@@ -290,6 +304,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        "the coordinator sent a bad lease: %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
+    if (a->incarnation != 0) m->incarnation = a->incarnation;
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
@@ -301,6 +316,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->rounds_seen = r->round + 1;
     m->restarts_seen = r->restart_count;
     m->last_rank = r->group_rank;
+    m->incarnation = r->incarnation;
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }
@@ -365,7 +381,9 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
 
 static void send_beat(struct member *m, int64_t now_ms) {
     struct rdzv_message beat = {.type = RDZV_BEAT};
-    beat.beat.sent_ms = now_ms;
+    bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    beat.beat = (struct rdzv_beat){.sent_ms = now_ms,
+                                   .rounds_over = 1 + m->rounds_seen - (in_round ? 1 : 0)};
     keep_alive_plan(&m->keep_alive, now_ms);
     m->actions->send(m->arg, &beat);
 }

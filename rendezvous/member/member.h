@@ -66,7 +66,8 @@ void member_free(struct member *m); /* `m` may be NULL */
 /* ---- calls of the agent; none of them calls an on_… action before it returns ---- */
 
 void member_join(struct member *m, int64_t now_ms);
-void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what);
+void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
+                   bool is_killed);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms);
 void member_change_ready(struct member *m, uint64_t id);
@@ -84,6 +85,9 @@ void member_set_addr(struct member *m, const char *addr);
 /* Call this when the session has received WELCOME, which shows that the other end is a coordinator
  * that accepts this node. Only then has a try to connect succeeded. It sends JOIN. */
 void member_welcomed(struct member *m, int64_t now_ms);
+/* Call this when the node cannot connect and another try cannot help. It ends the job on this node;
+ * `why` is the end of a sentence that says who should be a coordinator. */
+void member_give_up(struct member *m, const char *why);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, const char *why);
 /* Call this with each message after WELCOME, and with a final REFUSED before it. Returns 0, or

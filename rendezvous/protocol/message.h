@@ -72,11 +72,17 @@
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
     F(u64, digest)              /* of the node's program and settings; 0 = unknown */
-#define RDZV_FAILED_FIELDS(F, V)    F(u64, round) F(text, what)
+#define RDZV_FAILED_FIELDS(F, V) \
+    F(u64, round) F(text, what) \
+    V(3) \
+    F(u32, is_killed)           /* 1 = a signal from outside ended the worker; else 0 */
 #define RDZV_SUCCEEDED_FIELDS(F, V) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F, V)     F(text, why)
-/* sent_ms: time on the member's clock; BEAT_ACK returns it */
-#define RDZV_BEAT_FIELDS(F, V)      F(i64, sent_ms)
+#define RDZV_BEAT_FIELDS(F, V) \
+    F(i64, sent_ms)             /* time on the member's clock; BEAT_ACK returns it */ \
+    V(3) \
+    /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
+    F(u64, rounds_over)
 #define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
     F(u64, id) F(i64, step)     /* steps of the furthest worker; -1 = no worker counts steps */ \
     F(i64, needs_ms)            /* time that the slowest worker needs after its last step */
@@ -99,7 +105,9 @@
     F(u32, version) F(u64, epoch)
 /* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
 #define RDZV_ACCEPTED_FIELDS(F, V) \
-    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
+    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
+    V(3) \
+    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */
 #define RDZV_ROUND_FIELDS(F, V) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \

@@ -1,5 +1,6 @@
 /* Checks the options, sets the fields that the plans of all backends have, and calls the chosen
  * backend to complete the plan. */
+#include "base/log.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/backend_internal.h"
 
@@ -40,6 +41,19 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
                        (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
     }
     return 0;
+}
+
+void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,
+                              struct backend_plan *out) {
+    struct cr_error err = {0};
+    if (backend_look_up(o->endpoint.host, found, &err) == 0) {
+        (void) snprintf(out->facts, sizeof(out->facts), "%s", found->text);
+        return;
+    }
+    out->unresolved = true;
+    if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
+    backend_machine_addr(found->machine);
+    cr_warn("%s; trying again for %g s", err.text, (double) out->connect_timeout_ms / 1000);
 }
 
 /* Returns the address of the store that workers get, or "" if each node has to find out itself. An

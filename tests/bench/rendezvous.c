@@ -266,7 +266,7 @@ static double join_all(int percent_late) {
 
 static double push_failure(uint64_t round) {
     begin(count - 1);
-    member_failed(nodes[count / 2].member, now(), round, "rank 7: signal 9");
+    member_failed(nodes[count / 2].member, now(), round, "rank 7: signal 9", false);
     settle(&nodes[count / 2]);
     return run_phase();
 }

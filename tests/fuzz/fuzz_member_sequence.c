@@ -53,7 +53,7 @@ static void agent_calls(struct node *n) {
     switch (which % 8) {
     case 0: break;
     case 1: join(n); break;
-    case 2: member_failed(n->member, n->now_ms, round, input_text(in)); break;
+    case 2: member_failed(n->member, n->now_ms, round, input_text(in), round & 1); break;
     case 3: member_succeeded(n->member, n->now_ms, round); break;
     case 4: member_change_answer(n->member, input_u64(in), input_i64(in), input_i64(in)); break;
     case 5: member_change_ready(n->member, input_u64(in)); break;

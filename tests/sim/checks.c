@@ -284,17 +284,25 @@ void check_node_gone(struct host *h, const struct conn *c) {
     if (is_in_record(&h->w->history.rounds[h->failed_record], c->node)) h->failure_excused = true;
 }
 
-/* Checks that a charged failure was caused by a worker or by a node that came back. A failure is
- * not charged if all failed workers failed because other nodes were gone, and those nodes are still
- * gone. */
-static void check_cause(const struct host *h) {
+/* Returns whether the node was gone when the first worker failed, and still is. The signal may
+ * reach the launcher of a node that ends in pieces later than its worker. The coordinator waits
+ * KILLED_TIME for such a node before it ends the job, unless no other node is there, but not before
+ * it charges a restart, which it refunds later. */
+static bool is_gone(const struct host *h, const struct round_record *r, const struct sim_node *n,
+                    bool ended) {
+    bool is_awaited = ended && !h->failed_alone && host_now(h) < h->failed_at + KILLED_TIME;
+    if (n->ends_in_pieces && !is_awaited) return false;
+    return n->gone_at <= r->failed_at && (!n->up || n->record == h->failed_record);
+}
+
+/* Checks that a failure that is charged has not been caused by nodes that are gone: either a worker
+ * failed by itself, or a node that seemed to be gone has come back. */
+static void check_cause(const struct host *h, bool ended) {
     struct world *w = h->w;
     const struct round_record *r = &w->history.rounds[h->failed_record];
     if (r->failed_by_itself) return;
     for (int i = 0; i < w->node_count; i++) {
-        const struct sim_node *n = &w->nodes[i];
-        bool is_gone = n->gone_at <= r->failed_at && (!n->up || n->record == h->failed_record);
-        if ((r->symptoms_of & 1U << i) != 0 && !is_gone) return;
+        if ((r->symptoms_of & 1U << i) != 0 && !is_gone(h, r, &w->nodes[i], ended)) return;
     }
     world_violation(w, "round %" PRIu64 " is charged, but only nodes that are gone made it fail",
                     r->round);
@@ -316,7 +324,7 @@ static void check_decision(struct host *h, uint32_t charged,
         world_violation(w, "a failure is not charged");
     }
     if (charged == 0 && !ended) w->totals.excused++;
-    if (charged > 0 || ended) check_cause(h);
+    if (charged > 0 || ended) check_cause(h, ended);
     w->totals.charged += charged;
     h->failed_record = -1;
 }
@@ -327,6 +335,8 @@ static void note_failure(struct host *h, const struct coordinator_view *before,
     if (m == NULL || m->type != RDZV_FAILED || before->phase != COORDINATOR_RUNNING) return;
     if (last == NULL || m->failed.round != last->round) return;
     h->failed_record = (int) (last - h->w->history.rounds);
+    h->failed_at = host_now(h);
+    h->failed_alone = before->seats == 1;
     h->failure_excused = false;
 }
 
@@ -342,20 +352,31 @@ static bool has_newer_record(const struct host *h) {
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m) {
     struct world *w = h->w;
-    uint32_t known = before->restart_count;
+    uint32_t known = before->restart_count, known_spent = before->spent;
     if (m != NULL && m->type == RDZV_JOIN && m->join.restarts_seen > known &&
         m->join.restarts_seen <= after->restart_count) {
-        known = m->join.restarts_seen;
+        known = known_spent = m->join.restarts_seen;
         if (known > w->history.top_restarts) {
             world_violation(w, "a node remembers a restart that never was");
         }
     }
+    if (before->phase != COORDINATOR_EMPTY && after->phase == COORDINATOR_EMPTY) {
+        h->failed_record = -1; /* its last node is gone, so it has forgotten the job */
+        return;
+    }
+    if (m != NULL && m->type == RDZV_JOIN && after->incarnation != before->incarnation) {
+        known = known_spent = m->join.restarts_seen; /* the node is of another run of the job */
+    }
     note_failure(h, before, m);
     bool is_decided = after->phase == COORDINATOR_ENDED || has_newer_record(h);
-    if (after->restart_count != known && (h->failed_record < 0 || !is_decided)) {
+    /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
+    bool is_refund = after->spent < before->spent;
+    if (is_refund) w->totals.refunded++;
+    if (is_refund && before->spent - after->spent > 1) world_violation(w, "two restarts refunded");
+    if (after->spent != known_spent && !is_refund && (h->failed_record < 0 || !is_decided)) {
         world_violation(w, "a restart is charged without a failure");
     }
-    if (h->failed_record >= 0 && is_decided) check_decision(h, after->restart_count - known, after);
+    if (h->failed_record >= 0 && is_decided) check_decision(h, after->spent - known_spent, after);
     if (after->restart_count > w->history.top_restarts) {
         w->history.top_restarts = after->restart_count;
     }

@@ -93,6 +93,18 @@ static void signal_launcher(struct sim_node *n) {
     node_signal(&n->node, node_now(n), chance(n->w, 50) ? SIGTERM : SIGINT);
 }
 
+/* Ends a whole node: its workers and its launcher get signals, in any order. */
+static void end_node(struct sim_node *n) {
+    struct world *w = n->w;
+    if (!runs(n) || hosts_with(n) || n->cut || n->node.group.state != GROUP_RUNNING) return;
+    story(w, "node %d: all its processes are told to end", n->index);
+    n->gone_at = w->now;
+    n->ends_in_pieces = true;
+    workers_kill_one(n, rnd(w, 30));
+    world_push(w, (struct event){.at = w->now + rnd(w, 150), .type = EV_SIGNAL, .node = n->index,
+                                 .inc = n->inc});
+}
+
 static void give_notice(struct sim_node *n) {
     struct world *w = n->w;
     enum rendezvous_change_kind kind = (enum rendezvous_change_kind)(2 + rnd(w, 3));
@@ -113,7 +125,7 @@ static void start_again(struct sim_node *n) {
 
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
-    switch (rnd(w, 13)) {
+    switch (rnd(w, 14)) {
     case 0:
     case 1: crash_node(n); break;
     case 2: cut_node(n); break;
@@ -124,8 +136,9 @@ void faults_inject(struct world *w) {
     case 7: signal_launcher(n); break;
     case 8: give_notice(n); break;
     case 9: operate(n); break;
-    case 10:
-    case 11: elect(w); break;
+    case 10: end_node(n); break;
+    case 11:
+    case 12: elect(w); break;
     default: start_again(n); break;
     }
     node_after_event(n);

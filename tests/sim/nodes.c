@@ -20,12 +20,12 @@ static void do_join(void *arg) {
     member_join(n->member, node_now(n));
 }
 
-static void do_failed(void *arg, uint64_t round) {
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct sim_node *n = arg;
     story(n->w, "node %d: a worker failed", n->index);
     check_failure_told(n);
     if (n->node.is_broken) n->w->history.rounds[n->record].failed_by_itself = true;
-    member_failed(n->member, node_now(n), round, "rank 0: exit code 1");
+    member_failed(n->member, node_now(n), round, "rank 0: exit code 1", is_killed);
 }
 
 static void do_succeeded(void *arg, uint64_t round) {
@@ -241,6 +241,7 @@ void node_start(struct sim_node *n) {
     n->ended = n->finished = n->stopping = n->gave_notice = false;
     n->failures = 0;
     n->gone_at = CR_FOREVER;
+    n->ends_in_pieces = false;
     n->failed_told = false;
     n->stalled_until = n->resumed_at = 0;
     n->timer_at = CR_FOREVER;

@@ -12,8 +12,8 @@
 
 /* What a worker does at a later time, by itself or after a packet from its agent (event EV_ACT). */
 enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE,
-           ACT_MISS_A_PEER };
-/* The packets that a worker sends to its agent (event EV_PACKET). */
+           ACT_MISS_A_PEER, ACT_BE_KILLED };
+/* The packets that a worker sends to its agent. */
 enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
 
 static struct sim_worker *at(struct sim_node *n, int worker) { return &n->workers[worker]; }
@@ -98,7 +98,7 @@ void workers_notice_end_of(struct sim_node *n) {
         if (!k->alive || k->waits || k->hangs || k->dies_at != CR_FOREVER) continue;
         k->missed_node = n->index;
         k->missed_in = other->record;
-        act_in(other, k, SYMPTOM_MIN + rnd(w, LEASE / 2), ACT_MISS_A_PEER);
+        act_in(other, k, rnd(w, LEASE / 2), ACT_MISS_A_PEER);
     }
 }
 
@@ -399,6 +399,20 @@ static void miss_a_peer(struct sim_node *n, struct sim_worker *k) {
     die_within(n, k, 0, 1);
 }
 
+void workers_kill_one(struct sim_node *n, int64_t in) {
+    struct sim_worker *k = &n->workers[rnd(n->w, n->worker_count)];
+    k->missed_in = n->record;
+    if (k->alive) act_in(n, k, in, ACT_BE_KILLED);
+}
+
+static void be_killed(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs || k->record != k->missed_in || k->dies_at != CR_FOREVER) return;
+    k->symptom_of = n->index;
+    n->w->totals.killed++;
+    die_within(n, k, 0, chance(n->w, 50) ? -SIGTERM : -SIGKILL);
+    if (n->up) workers_notice_end_of(n);
+}
+
 static void end(struct sim_node *n, struct sim_worker *k) {
     bool fails = index_of(n, k) == n->fate_worker;
     if (n->w->calm || k->waits || k->hangs || k->record != n->record) return;
@@ -425,6 +439,7 @@ void worker_acts(struct sim_node *n, const struct event *e) {
                                                           * earlier change */
         return;
     case ACT_MISS_A_PEER: miss_a_peer(n, k); return;
+    case ACT_BE_KILLED: be_killed(n, k); return;
     case ACT_OVERDUE:
         if (k->hangs) report_in(n, k, 0, PACKET_HUNG);
         return;

@@ -20,6 +20,7 @@ struct peer {
     struct coordinator_seat *seat;
     int rounds, stops, ends, refused, hung_up;
     struct rdzv_round round;
+    struct rdzv_accepted accepted;
     uint32_t outcome;
     char why[RDZV_TEXT_MAX];
     int changes, sets, notices, dumps;
@@ -31,6 +32,7 @@ struct peer {
 static struct coordinator *c;
 static struct rdzv_join defaults;
 static int stores_opened, store_error;
+static uint64_t incarnations; /* how many were drawn */
 static int64_t now;
 static char last_warning[RDZV_TEXT_MAX], phases[RDZV_TEXT_MAX];
 
@@ -38,6 +40,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct peer *p = peer;
     (void) arg;
     const char *why = NULL;
+    if (m->type == RDZV_ACCEPTED) p->accepted = m->accepted;
     if (m->type == RDZV_ROUND) p->rounds++, p->round = m->round;
     if (m->type == RDZV_STOP) p->stops++, why = m->stop.why;
     if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
@@ -75,13 +78,20 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     }
 }
 
+static uint64_t on_draw(void *arg) {
+    (void) arg;
+    return ++incarnations;
+}
+
 static const struct coordinator_actions actions = {
-    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .draw = on_draw,
+    .log = on_log};
 
 static void setup(uint32_t min, uint32_t max, uint32_t restarts) {
     now = 1000;
     stores_opened = store_error = 0;
-    phases[0] = '\0';
+    phases[0] = last_warning[0] = '\0';
+    incarnations = 100;
     defaults = (struct rdzv_join){.host = "?", .addr = "?", .role = "default", .node_rank = -1,
                                   .local_world_size = 2, .last_rank = -1, .min_nodes = min,
                                   .max_nodes = max, .max_restarts = restarts,
@@ -352,6 +362,124 @@ START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
     ck_assert_int_eq(a.ends + b.ends + d.ends, 3);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
     ck_assert_str_eq(d.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+static void beat_of(struct peer *p, uint64_t rounds_over) {
+    struct rdzv_message m = {.type = RDZV_BEAT};
+    m.beat.rounds_over = rounds_over;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* A beat that d sent before it received STOP shows nothing: d may be gone since. */
+START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, 0);
+    beat_of(&a, 2);
+    beat_of(&d, 1); /* 1 = d knows of no round that is over */
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    beat_of(&d, 2); /* 2 = d knows that round 0 is over */
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+static void say_killed(struct peer *p, uint64_t round) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .is_killed = 1};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* All processes of b are told to end, the worker first: b leaves 150 ms later. */
+START_TEST(a_killed_worker_whose_node_leaves_soon_ends_no_job) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    pass(150);
+    ck_assert_int_eq(a.ends, 0);
+    say(&b, RDZV_LEAVE, 0);
+    lose(&b);
+    pass(100);
+    ck_assert_uint_eq(a.round.round, 1);
+    ck_assert_uint_eq(a.round.group_world_size, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_killed_worker_whose_node_stays_ends_the_job_soon) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(199);
+    ck_assert_int_eq(a.ends, 0);
+    pass(1);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(b.why, "rank 5: signal 15");
+}
+END_TEST
+
+/* After a SIGSTOP the timer runs before b's LEAVE is read. */
+START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    now += 5000;
+    coordinator_tick(c, now);
+    ck_assert_int_eq(a.ends, 0);
+    pass(200);
+    ck_assert_int_eq(a.ends, 1);
+}
+END_TEST
+
+/* While a restart is left, the next round does not wait. It costs a restart at first; when b
+ * leaves, the restart is given back. The count that nodes get does not shrink. */
+START_TEST(a_restart_is_refunded_when_the_killed_node_leaves) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    struct coordinator_view v;
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    pass(150);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    say(&a, RDZV_JOIN, 0);
+    pass(100);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round); /* the refunded restart can be used */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.round, 3);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+START_TEST(a_restart_is_not_refunded_for_a_node_that_leaves_later) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    setup(1, 2, 1);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(201);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 1);
 }
 END_TEST
 
@@ -867,6 +995,124 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
 }
 END_TEST
 
+/* A node as it joins after it was in a round of the run `incarnation`. */
+static struct rdzv_join remember(const char *host, uint64_t instance, uint64_t incarnation,
+                                 uint64_t rounds, uint32_t restarts) {
+    struct rdzv_join j = defaults;
+    j.host = j.addr = host;
+    j.instance = instance;
+    j.incarnation = incarnation;
+    j.rounds_seen = rounds;
+    j.restarts_seen = restarts;
+    j.last_rank = 0;
+    return j;
+}
+
+START_TEST(every_run_has_an_incarnation_that_its_nodes_learn) {
+    struct peer a = {0}, late = {0};
+    setup(1, 1, 0);
+    join(&a, "a");
+    ck_assert_uint_eq(a.accepted.incarnation, 0); /* another one may still be taken over */
+    ck_assert_uint_eq(a.round.incarnation, 101);
+    join(&late, "b");
+    ck_assert_uint_eq(late.accepted.incarnation, 101);
+}
+END_TEST
+
+START_TEST(a_node_of_another_run_is_refused) {
+    struct peer a = {0}, old = {0};
+    struct coordinator_view v;
+    setup(1, 2, 5);
+    defaults.last_call_timeout_ms = 0;
+    join(&a, "a");
+    struct rdzv_join j = remember("yesterday", 77, 9, 30, 3);
+    join_as(&old, &j);
+    ck_assert_ptr_null(old.seat);
+    ck_assert_str_eq(old.why, "this node was started for an earlier run of job 'job', and another "
+                              "run has begun since; start this node again if it shall be part of "
+                              "the new run");
+    ck_assert_str_eq(last_warning, "job 'job': node 'yesterday' (process 0) is refused: it was "
+                                   "started for an earlier run of this job");
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.restart_count, 0);
+    ck_assert_uint_eq(v.next_round, 1);
+    ck_assert_int_eq(a.stops, 0);
+}
+END_TEST
+
+START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
+    struct peer fresh = {0}, a = {0}, again = {0};
+    setup(2, 2, 5);
+    join(&fresh, "new"); /* draws 101, which counts only until a node brings another one */
+    struct rdzv_join j = remember("a", 77, 9, 30, 3);
+    join_as(&a, &j);
+    ck_assert_uint_eq(a.round.incarnation, 9);
+    ck_assert_uint_eq(fresh.round.incarnation, 9);
+    ck_assert_uint_eq(a.round.round, 30);
+    ck_assert_uint_eq(a.round.restart_count, 3);
+    j = remember("new", 78, 9, 31, 3);
+    lose(&fresh);
+    join_as(&again, &j);
+    ck_assert_ptr_nonnull(again.seat);
+}
+END_TEST
+
+/* Yesterday's node and today's nodes meet at a new coordinator; the later run goes on. */
+START_TEST(the_latest_run_is_taken_over) {
+    struct peer old = {0}, a = {0}, b = {0}, older = {0};
+    setup(2, 2, 5);
+    struct rdzv_join j = remember("old", 70, 8, 40, 4);
+    join_as(&old, &j);
+    j = remember("a", 71, 9, 3, 1);
+    join_as(&a, &j);
+    ck_assert_int_eq(old.hung_up, 1);
+    ck_assert_uint_eq(old.outcome, RENDEZVOUS_LOST);
+    j = remember("older", 72, 7, 50, 5);
+    join_as(&older, &j);
+    ck_assert_ptr_null(older.seat);
+    j = remember("b", 73, 9, 3, 1);
+    join_as(&b, &j);
+    ck_assert_uint_eq(a.round.round, 3);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+    ck_assert_uint_eq(b.round.incarnation, 9);
+}
+END_TEST
+
+/* A node that names no run has not shown that it was in this job, so its counts are ignored. */
+START_TEST(memories_without_a_run_do_not_count_later) {
+    struct peer a = {0}, spare = {0};
+    struct coordinator_view v;
+    setup(1, 1, 3);
+    join(&a, "a");
+    struct rdzv_join j = remember("stranger", 77, 0, 1000, 3);
+    join_as(&spare, &j);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.restart_count, 0);
+    ck_assert_uint_eq(v.next_round, 1);
+}
+END_TEST
+
+START_TEST(when_the_last_node_is_gone_the_next_run_starts_clean) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(1, 1, 1);
+    join(&a, "a");
+    say(&a, RDZV_FAILED, 0), say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    lose(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
+    ck_assert(coordinator_deadline(c) == CR_FOREVER);
+    defaults.min_nodes = defaults.max_nodes = 2;
+    join(&b, "b"), join(&d, "a");
+    ck_assert_uint_eq(b.round.group_world_size, 2);
+    ck_assert_uint_eq(b.round.round, 0);
+    ck_assert_uint_eq(b.round.restart_count, 0);
+    ck_assert_uint_eq(b.round.incarnation, 102);
+    say(&b, RDZV_FAILED, 0);
+    say(&b, RDZV_JOIN, 0), say(&d, RDZV_JOIN, 0);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(memories_of_no_possible_job_are_refused) {
     struct peer a = {0}, b = {0}, far = {0};
     setup(1, 1, 5);
@@ -1267,6 +1513,12 @@ int main(void) {
     tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
     tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
+    tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
+    tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);
+    tcase_add_test(t, a_killed_worker_whose_node_stays_ends_the_job_soon);
+    tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
+    tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
+    tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
     tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
     tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
@@ -1293,6 +1545,12 @@ int main(void) {
     tcase_add_test(t, the_view_shows_phase_seats_and_counts);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
+    tcase_add_test(t, every_run_has_an_incarnation_that_its_nodes_learn);
+    tcase_add_test(t, a_node_of_another_run_is_refused);
+    tcase_add_test(t, a_new_coordinator_takes_over_the_run_of_its_nodes);
+    tcase_add_test(t, the_latest_run_is_taken_over);
+    tcase_add_test(t, memories_without_a_run_do_not_count_later);
+    tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);

@@ -149,7 +149,7 @@ END_TEST
 START_TEST(each_change_of_state_is_one_log_line) {
     start(0);
     ck_assert_str_eq(last_log, "member: JOINING -> RUNNING (ROUND)");
-    member_failed(m, now, 0, "rank 3: exit code 7");
+    member_failed(m, now, 0, "rank 3: exit code 7", false);
     ck_assert_str_eq(last_log, "member: RUNNING -> FAILED (rank 3: exit code 7)");
 }
 END_TEST
@@ -272,8 +272,8 @@ START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_STOP};
     msg.stop.why = "the same";
-    member_failed(m, now, 0, "rank 0");
-    member_failed(m, now, 0, "rank 1");
+    member_failed(m, now, 0, "rank 0", false);
+    member_failed(m, now, 0, "rank 1", false);
     ck_assert_int_eq(fails, 1);
     hear(&msg);
     ck_assert_int_eq(stops, 0);
@@ -288,7 +288,7 @@ START_TEST(old_rounds_do_not_count) {
     struct rdzv_message msg = {.type = RDZV_STOP};
     msg.stop = (struct rdzv_stop){.round = 9, .why = "?"};
     hear(&msg);
-    member_failed(m, now, 9, "rank 0");
+    member_failed(m, now, 9, "rank 0", false);
     member_succeeded(m, now, 9);
     ck_assert_int_eq(stops + fails, 0);
     ck_assert_int_eq(member_state(m), MEMBER_RUNNING);
@@ -342,7 +342,7 @@ END_TEST
 START_TEST(after_a_failure_a_change_is_not_answered) {
     start(0);
     hear_change(0);
-    member_failed(m, now, 0, "exit code 1");
+    member_failed(m, now, 0, "exit code 1", false);
     member_change_answer(m, 3, 8, 0);
     member_change_ready(m, 3);
     member_notice(m, 2, 1000, "spot");

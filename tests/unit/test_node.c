@@ -112,7 +112,10 @@ static void do_read_page(void *arg, uint32_t w, struct worker_progress *out) {
 }
 
 static void do_join(void *arg) { (void) arg, note("join"); }
-static void do_failed(void *arg, uint64_t round) { (void) arg, note("failed %" PRIu64, round); }
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
+    (void) arg;
+    note("failed %" PRIu64 "%s", round, is_killed ? " (killed)" : "");
+}
 static void do_succeeded(void *arg, uint64_t r) { (void) arg, note("succeeded %" PRIu64, r); }
 static void do_leave(void *arg) { (void) arg, note("leave"); }
 static void do_finish(void *arg) { (void) arg, note("finish"); }
@@ -244,6 +247,21 @@ START_TEST(test_all_workers_end_well) {
 }
 END_TEST
 
+/* Signals that also end whole nodes are reported as such; a crash, and a worker that hung, not. */
+START_TEST(test_a_worker_that_is_killed_is_reported_as_killed) {
+    running();
+    exits(1, -15);
+    ASKED("failed 0 (killed); stop 15 30000");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_crashes_is_not_reported_as_killed) {
+    running();
+    exits(1, -11);
+    ASKED("failed 0; stop 15 30000");
+}
+END_TEST
+
 START_TEST(test_a_failure_is_reported_before_the_stop) {
     running();
     exits(1, 3);
@@ -313,6 +331,18 @@ START_TEST(test_freezing_sends_first_and_reads_after) {
     f.step_on_send[0] = true;
     change_comes(1);
     ASKED("send 0 CHANGE; answer 1 step 8 needs 0");
+}
+END_TEST
+
+/* Worker 0 has made a step. Worker 1 has made none, but has said that it counts from the start:
+ * both are frozen, so that both save after the same step. */
+START_TEST(test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step) {
+    running();
+    is_at_step(0, 1);
+    is_at_step(1, 0);
+    f.pages[1].counts_from_start = 1;
+    change_comes(1);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 1 needs 0");
 }
 END_TEST
 
@@ -879,6 +909,8 @@ int main(void) {
     TCase *t = tcase_create("node");
     tcase_add_checked_fixture(t, fixture_open, fixture_close);
     tcase_add_test(t, test_all_workers_end_well);
+    tcase_add_test(t, test_a_worker_that_is_killed_is_reported_as_killed);
+    tcase_add_test(t, test_a_worker_that_crashes_is_not_reported_as_killed);
     tcase_add_test(t, test_a_failure_is_reported_before_the_stop);
     tcase_add_test(t, test_a_worker_that_dies_of_our_signal_is_no_failure);
     tcase_add_test(t, test_nothing_joins_before_all_processes_are_gone);
@@ -886,6 +918,7 @@ int main(void) {
     tcase_add_test(t, test_a_new_round_begins_without_failures);
     tcase_add_test(t, test_freezing_sends_first_and_reads_after);
     tcase_add_test(t, test_the_furthest_worker_and_the_longest_need_are_answered);
+    tcase_add_test(t, test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step);
     tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
     tcase_add_test(t, test_the_node_is_ready_when_its_last_worker_is);
     tcase_add_test(t, test_reports_on_another_change_do_not_count);

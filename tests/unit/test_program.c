@@ -280,6 +280,45 @@ START_TEST(modes) {
 }
 END_TEST
 
+/* Whether the first word of the resolved argv is `python`. */
+#define PYTHON_IS(python)                                                                          \
+    do {                                                                                           \
+        char want_[256];                                                                           \
+        (void) snprintf(want_, sizeof(want_), "%s -u train.py a -b", python);                      \
+        ck_assert_str_eq(line(), want_);                                                           \
+    } while (0)
+
+START_TEST(python_of_the_environment) {
+    MAKE("train.py", "pass\n", 0644);
+    ck_assert_int_eq(mkdir("venv", 0755) | mkdir("venv/bin", 0755) | mkdir("links", 0755), 0);
+    MAKE("venv/bin/python", "#!/bin/sh\n", 0755);
+    MAKE("venv/bin/crun", "\177ELF....", 0755);
+    ck_assert_int_eq(symlink("../venv/bin/crun", "links/torchrun"), 0);
+    ck_assert_int_eq(symlink("torchrun", "links/again"), 0);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("bin/python3"); /* a folder without pyvenv.cfg is no environment */
+
+    MAKE("venv/pyvenv.cfg", "", 0644);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("venv/bin/python");
+    MAKE("venv/bin/python3", "#!/bin/sh\n", 0755);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("venv/bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "links/again"), 0);
+    PYTHON_IS("links/../venv/bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "crun", .path = "bin:venv/bin"), 0);
+    PYTHON_IS("venv/bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "elsewhere/crun"), 0);
+    PYTHON_IS("bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun", .python_exec = "mypython"), 0);
+    PYTHON_IS("bin/mypython");
+
+    ck_assert_int_eq(unlink("venv/pyvenv.cfg") | mkdir("venv/conda-meta", 0755), 0);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("venv/bin/python3");
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("program");
     TCase *t = tcase_create("resolve");
@@ -292,6 +331,7 @@ int main(void) {
     tcase_add_test(t, a_script_without_its_interpreter);
     tcase_add_test(t, which_python);
     tcase_add_test(t, modes);
+    tcase_add_test(t, python_of_the_environment);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

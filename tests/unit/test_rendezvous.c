@@ -101,7 +101,7 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
         rendezvous_leave(a->r);
         rendezvous_close(a->r, on_closed);
     } else if (a->rounds <= a->fail_rounds) {
-        rendezvous_failed(a->r, round->round, "rank 0: exit code 3");
+        rendezvous_failed(a->r, round->round, "rank 0: exit code 3", false);
         rendezvous_join(a->r);
     } else {
         rendezvous_succeeded(a->r, round->round);
@@ -379,7 +379,7 @@ static void fail_once(struct agent *a, const struct rendezvous_round *round) {
         succeed(a, round);
         return;
     }
-    rendezvous_failed(a->r, round->round, "rank 5 on b: signal 9");
+    rendezvous_failed(a->r, round->round, "rank 5 on b: signal 9", false);
     rendezvous_join(a->r);
 }
 
