@@ -33,7 +33,8 @@ static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join
                       j->max_nodes);
     }
     if (j->local_world_size < 1 || j->local_world_size > RDZV_LOCAL_WORLD_MAX) {
-        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers", j->local_world_size);
+        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
+                                  j->local_world_size);
     }
     return 0;
 }
