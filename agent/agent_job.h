@@ -46,6 +46,8 @@ struct agent_job {
 
     /* where our own parent expects an error file (TORCHELASTIC_ERROR_FILE); or NULL */
     const char *own_error_file;
+    /* where to list the workers that failed, for a program that has started crun; NULL = nowhere */
+    const char *failures_file;
     const char *timer_file;     /* path of the timer watchdog's pipe; NULL = no watchdog */
     int64_t step_timeout_ms;    /* --step-timeout: longest time from step to step; 0 = no limit */
     int console_events;         /* 1 = write torchrun's events (--event-log-handler=console) */
