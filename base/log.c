@@ -1,5 +1,5 @@
-/* The log: see base/log.h. The file has three parts: the settings, the diversion (which keeps lines
- * in memory instead of waiting for stderr), and the formatting of a line. */
+/* Implements the log of base/log.h in three parts: the settings, the diversion (lines are kept in
+ * memory, so that logging does not wait for stderr), and the formatting of a line. */
 #include "base/log.h"
 
 #include "base/text.h"
@@ -24,8 +24,8 @@ static struct {
     enum cr_log_level minimum;
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
-/* 1 while the log is diverted. It is read without the lock, so that logging takes no lock unless
- * the log is diverted. */
+/* 1 while the log is diverted. Threads read it without taking the lock, so that logging needs the
+ * lock only while the log is diverted. */
 static atomic_int is_diverted;
 
 static struct {
@@ -64,14 +64,14 @@ static int poll_stderr(int timeout_ms) {
     return poll(&p, 1, timeout_ms);
 }
 
-/* Writes all bytes to stderr and waits while it is full, even if it is in non-blocking mode. A
- * process that shares stderr with us may have set that mode: it belongs to the shared open file,
- * not to the descriptor. */
+/* Writes all bytes to stderr. Waits while stderr is full, even if stderr is in non-blocking mode:
+ * another process may have set that mode, because it belongs to the open file, which processes
+ * share. */
 static void write_all(const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, data, len);
         if (n < 0 && errno == EAGAIN) (void) poll_stderr(-1);
-        /* stderr fails, so the error cannot be reported */
+        /* nowhere is left to report that stderr fails, so the rest of the line is dropped */
         else if (n < 0 && errno != EINTR) return;
         if (n <= 0) continue;
         data += n;
@@ -83,9 +83,9 @@ static void write_all(const char *data, size_t len) {
 
 static void drain_nothing(void *arg, struct cr_buffer *kept) { (void) arg, (void) kept; }
 
-/* The drain function of daemons: writes as much as stderr takes without waiting. It writes at most
- * PIPE_BUF bytes per write(2), because a pipe that poll(2) reports as writable has room for as
- * many. */
+/* The drain function of daemons: writes as much as stderr takes without waiting. If poll(2) reports
+ * that a pipe is writable, the pipe has room for PIPE_BUF bytes, so each write(2) has at most
+ * PIPE_BUF bytes. */
 static void drain_what_fits(void *arg, struct cr_buffer *kept) {
     (void) arg;
     while (kept->len > 0 && poll_stderr(0) > 0) {
@@ -171,7 +171,7 @@ void cr_log_text(const char *text, size_t len) {
     }
     (void) pthread_mutex_lock(&diversion.lock);
     if (diversion.drain != NULL) keep(text, len);
-    else write_all(text, len); /* another thread ended the diversion before we had the lock */
+    else write_all(text, len); /* the diversion ended before this thread had the lock */
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 

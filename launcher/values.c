@@ -1,4 +1,4 @@
-/* The grammars of option values: see launcher/values.h. */
+/* The grammars of option values, one function each. */
 #include "launcher/values.h"
 
 #include "base/memory.h"
@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECONDS_MAX 3.15e9 /* a century; sums of such times in milliseconds cannot overflow */
+#define SECONDS_MAX 3.15e9 /* seconds in a century; the sum of several such times in milliseconds
+                            * fits into an int64_t */
 #define RANK_MAX    1000000
 
 /* ---- splitting a list, and reading digits ---- */
 
-/* Sets *item and *len to the next item of a comma-separated list, without the blanks around it, and
- * moves *at behind it. Returns 1, or 0 at the end of the list. */
+/* Sets *item and *len to the next item of a comma-separated list, without the blanks around the
+ * item, and moves *at to the item after it. Returns 1, or 0 at the end of the list. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');
@@ -34,8 +35,8 @@ static void copy_name(char out[VALUE_NAME_MAX], const char *text, size_t len) {
     (void) snprintf(out, VALUE_NAME_MAX, "%.*s", (int) len, text);
 }
 
-/* Parses a number without a sign, moves *at behind its last digit and returns it. Returns -1 if
- * there is no digit or the number is greater than RANK_MAX. */
+/* Parses a number without a sign, moves *at to the text after it, and returns the number. Returns
+ * -1 if there is no digit or the number is greater than RANK_MAX. */
 static int64_t read_digits(const char **at, const char *end) {
     int64_t value = 0;
     const char *start = *at;
@@ -208,12 +209,12 @@ void value_filters(const char *text, char *store, char **items, size_t *count) {
 /* ---- --rdzv-conf ---- */
 
 enum conf_kind {
-    CONF_SECONDS,         /* a time greater than zero */
+    CONF_SECONDS,         /* time greater than zero */
     CONF_SECONDS_OR_ZERO,
     CONF_COUNT,
     CONF_BOOL,
-    CONF_ACCEPTED,        /* a key of torchrun that is accepted, but has no effect in crun */
-    CONF_TAKEN,           /* an error: a separate option, such as --rdzv-id, sets this */
+    CONF_ACCEPTED,        /* key that torchrun accepts; no effect in crun */
+    CONF_TAKEN,           /* error: the value is set by an option, such as --rdzv-id */
 };
 
 static const struct conf_key {
@@ -236,7 +237,7 @@ static const struct conf_key {
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
     {"store_type", CONF_ACCEPTED, 0}, /* set_conf() accepts only the value "tcp" */
     {"use_libuv", CONF_ACCEPTED, 0},
-    {"rank", CONF_ACCEPTED, 0}, /* torchrun overwrites it by --node-rank */
+    {"rank", CONF_ACCEPTED, 0}, /* torchrun ignores this value in favour of --node-rank */
     {"backend", CONF_TAKEN, 0},
     {"endpoint", CONF_TAKEN, 0},
     {"run_id", CONF_TAKEN, 0},

@@ -62,7 +62,8 @@ CHAMBERS = {
     "agent/report": ("report.h", ["agent/process", "rendezvous"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "rendezvous"]),
+    "launcher": (None, ["agent", "launcher/scheduler", "rendezvous"]),
+    "launcher/scheduler": ("scheduler.h", []),
     "operator": (None, ["rendezvous"]),
 
     "worker_runtime/include": (None, []),
@@ -106,11 +107,13 @@ PURE = [
     "rendezvous/protocol/member_session.c", "rendezvous/coordinator/assignment.c",
     "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",
     "rendezvous/coordinator/budget.c", "rendezvous/coordinator/change.c",
+    "rendezvous/coordinator/charge.c", "rendezvous/coordinator/incarnation.c",
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
     "rendezvous/coordinator/view.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_fields.c",
+    "rendezvous/way/race.c", "rendezvous/way/stranger.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
     "agent/report/last_lines.c",
@@ -120,6 +123,10 @@ PURE = [
     "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
+    "launcher/scheduler_options.c", "launcher/scheduler/scheduler.c",
+    "launcher/scheduler/variables.c", "launcher/scheduler/host_list.c",
+    "launcher/scheduler/slurm.c", "launcher/scheduler/mpi.c", "launcher/scheduler/batch.c",
+    "launcher/scheduler/cloud.c", "launcher/scheduler/kubernetes.c",
 ]
 MAY_REACH = {  # they parse JSON and do no I/O
     "agent/report/error_record.c": {"jansson.h"},

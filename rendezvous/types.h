@@ -25,6 +25,8 @@ struct rendezvous_options {
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
     /* where the coordinator is, or, if the job has one node, where its coordinator listens */
     struct cr_endpoint endpoint;
+    /* the user gave the endpoint, so a job of one node listens there, too */
+    bool endpoint_given;
     /* --standalone: one node, which listens on loopback only, at a port that the kernel chooses */
     int standalone;
     uint32_t min_nodes, max_nodes;
@@ -55,11 +57,15 @@ struct rendezvous_round {
     uint64_t round;                       /* number of the round in the job, counted from 0 */
     /* restarts of the job so far; all nodes get the same number */
     uint32_t restart_count;
+    uint32_t max_restarts;                /* the job's budget; all nodes get the same number */
     uint32_t group_rank, group_world_size;
     /* rank of this node's local rank 0; number of all workers */
     uint32_t first_rank, world_size;
     uint32_t first_role_rank, role_world_size;
     char master_addr[CR_HOST_MAX];        /* numeric address of the round's store */
+    /* host of the round's store as the user wrote it, which workers get as MASTER_ADDR; "" = they
+     * get master_addr */
+    char master_name[CR_HOST_MAX];
     uint16_t master_port;
 };
 
@@ -68,6 +74,14 @@ enum rendezvous_outcome {
     RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
     /* the coordinator is gone, or the rendezvous timed out; on_end's `err` has the reason */
     RENDEZVOUS_LOST,
+};
+
+/* How a connection has ended. */
+enum rendezvous_loss {
+    /* end-of-file: the process at the other end has ended, or has closed the connection */
+    RENDEZVOUS_CLOSED,
+    /* reset, timed out, or not possible: the process at the other end may still run */
+    RENDEZVOUS_BROKEN,
 };
 
 /* Why a round is about to end. base/change_kind.h explains each kind. Messages between nodes carry

@@ -1,4 +1,4 @@
-/* Reads what a worker has written into its page: see worker_page.h. */
+/* Reads what a worker has written into its page: implements worker_page.h. */
 #include "agent/node/worker_page.h"
 
 #define NEEDS_MAX_MS (INT64_C(1000) * 3600 * 24 * 365)

@@ -137,14 +137,17 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 
 /* ---- the messages of nodes with a seat ---- */
 
-/* Handles FAILED. A failure in an older round is ignored, because that round is over already. */
+/* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
+ * further failure in the round that has just failed only tells whether that worker was killed. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
+    if (c->phase == COORDINATOR_FORMING) charge_killed(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
-    if (budget_charge(&c->budget)) coordinator_stop_round(c, now_ms);
-    else coordinator_end_job(c, RENDEZVOUS_FAILED);
+    charge_open(c, now_ms, s, f);
+    (void) charge_allows_round(c, now_ms);
+    if (c->phase == COORDINATOR_RUNNING) coordinator_stop_round(c, now_ms);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -163,6 +166,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
+    charge_node_gone(c, now_ms, s);
     if (s->group_rank >= 0) c->members_changed = true;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
     seat_name(s, name);
@@ -192,10 +196,14 @@ static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
+    bool all_heard = charge_heard(c, seat, m);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     switch ((unsigned) m->type) {
-    case RDZV_BEAT: answer_beat(c, seat, &m->beat); return 0;
+    case RDZV_BEAT:
+        answer_beat(c, seat, &m->beat);
+        if (!all_heard) return 0; /* a beat changes nothing else, so nothing is to be decided */
+        break;
     case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
@@ -224,6 +232,10 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
+    if (c->seat_count == 0) {
+        incarnation_forget_job(c);
+        return;
+    }
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
@@ -238,6 +250,8 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
 
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
+    /* the node may have been gone since its last message */
+    charge_node_gone(c, seat->heard_ms, seat);
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 

@@ -8,6 +8,7 @@
  *                            ▲    a worker failed, a node was lost or joined │ │
  *                            └──────────────── STOP sent ────────────────────┘ │
  *                 any phase ── budget spent, all succeeded, time up ───────────┴──► ENDED
+ *                 FORMING, RUNNING ── the last seat is gone ───────────────────────► EMPTY
  *
  * A seat is the record of one node, from its JOIN until its connection is gone. change.c has the
  * rules for a round that ends with notice. This header is the door of rendezvous/coordinator. */
@@ -43,6 +44,10 @@ struct coordinator_actions {
      * negative errno and a text in err; on error the job ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Returns the incarnation of a new run: never 0, larger than all that were drawn earlier on
+     * machines with about the same time of day, and unlikely to be drawn twice. If this action is
+     * NULL, runs have no incarnation. */
+    uint64_t (*draw)(void *arg);
     /* Logs one line. Changes of state have the level debug. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
     /* Returns whether lines of that level are logged; if not, the coordinator does not format them.
@@ -122,8 +127,10 @@ enum seat_state {
 
 struct coordinator_view {
     enum coordinator_phase phase;
+    uint64_t incarnation;    /* number of this run of the job; 0 in phase EMPTY */
     uint64_t next_round;     /* number that the next round will have */
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
+    uint32_t spent;          /* restarts charged; less than restart_count after a refund */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats;
     uint32_t in_state[SEAT_STATE_COUNT];

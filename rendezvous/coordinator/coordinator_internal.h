@@ -2,10 +2,12 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
+ *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the table of seats
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
+ *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -38,14 +40,30 @@ struct coordinator_change {
     int64_t step;      /* steps of the furthest worker in the answers so far; -1 = none */
 };
 
+/* The decision whether the failure that ended the last round costs a restart (charge.c). */
+struct coordinator_charge {
+    bool open;             /* a worker has failed, and the decision is not made yet */
+    bool charged;          /* the failure was charged; it is refunded if a killed node goes soon */
+    bool excused;          /* a node of the round is gone, which explains the failure */
+    int64_t failed_ms;     /* time of the round's first FAILED */
+    uint32_t unheard;      /* nodes of the round that may not know yet that it is over */
+    /* until when a node whose worker was killed may go and so excuse the failure;
+     * COORDINATOR_NEVER if no worker was killed */
+    int64_t killed_until_ms;
+    char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
     bool local;
+    bool unheard;   /* counted in charge.unheard */
+    bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
@@ -67,10 +85,16 @@ struct coordinator {
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
 
+    /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
+    uint64_t incarnation;
+    bool is_drawn;         /* this coordinator has drawn it; no node has brought it */
+    bool has_formed;       /* this coordinator has formed a round of this run */
+
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
     /* a node was still stopping its workers when coordinator_reconcile_forming() last ran */
@@ -141,9 +165,55 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
  * enough, because several nodes may have the same. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
+/* ---- joining.c ---- */
+
+/* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
+int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- incarnation.c ---- */
+
+/* Call this when the first node joins. It takes over the incarnation that the node brings, or draws
+ * that of a new run. */
+void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
+/* Returns 0 if the node is of this run or of none, or if its run is taken over. Otherwise sends it
+ * REFUSED and returns -ESTALE. */
+int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
+/* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
+uint64_t incarnation_to_tell(const struct coordinator *c);
+void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
+/* Call this when the last seat is gone and the job has not ended. The coordinator becomes EMPTY, as
+ * if it was new. */
+void incarnation_forget_job(struct coordinator *c);
+
 /* ---- forming.c ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
+
+/* ---- charge.c ---- */
+
+/* Call this with the first FAILED of the running round, before the round is stopped. It opens the
+ * decision whether the round costs a restart. */
+void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
+                 const struct rdzv_failed *f);
+/* Call this with each FAILED of the round, the first one included. If the worker was killed, its
+ * node may leave soon, which excuses the failure. */
+void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                   const struct rdzv_failed *f);
+/* Call this with each message of a node. Returns true if it was the last node of a failed round
+ * that might not have known yet that the round is over. */
+bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
+/* Stops waiting for the node; its seat is being removed. */
+void charge_forget(struct coordinator *c, struct coordinator_seat *s);
+/* Call this when a node leaves, or its connection is lost. If that explains the failure, the failed
+ * round costs nothing. since_ms is the last time at which the node was there for certain. */
+void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
+/* Returns whether a round may form. If the failure has to be charged and the budget is spent, none
+ * may, and the job ends as soon as no node can excuse the failure any more. */
+bool charge_allows_round(struct coordinator *c, int64_t now_ms);
+/* Call this when a round forms. Charges the failure of the last round, unless a node that is gone
+ * explains it. */
+void charge_close(struct coordinator *c);
 
 /* ---- change.c ---- */
 
@@ -162,6 +232,6 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 /* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);
 /* Computes the next deadline from all time limits of the job and its seats. */
-void coordinator_find_deadline(struct coordinator *c);
+void coordinator_find_deadline(struct coordinator *c, int64_t now_ms);
 
 #endif

@@ -98,7 +98,9 @@ static void send_round(struct coordinator *c, const struct forming *f, uint32_t 
         .group_rank = a->group_rank, .group_world_size = f->count,
         .first_rank = a->first_rank, .world_size = f->sum.world_size,
         .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
-        .master_addr = f->store.addr, .master_port = f->store.port};
+        .master_addr = f->store.addr, .master_port = f->store.port,
+        .max_restarts = c->budget.max_restarts,
+        .incarnation = c->incarnation};
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -135,14 +137,15 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
     c->members_changed = false;
+    c->has_formed = true;
     c->gone_after_success = 0;
     c->group_size = f->count;
     c->world_size = f->sum.world_size;
-    budget_begin_round(&c->budget);
+    charge_close(c);
     give_ranks(c, f, now_ms);
     for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
     log_assignment(c, f);
-    coordinator_find_deadline(c);
+    coordinator_find_deadline(c, now_ms);
 }
 
 static void form_round(struct coordinator *c, int64_t now_ms) {
@@ -170,6 +173,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
      * nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
+    if (!charge_allows_round(c, now_ms)) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
         c->last_call_ms = COORDINATOR_NEVER;

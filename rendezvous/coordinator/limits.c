@@ -104,7 +104,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
 
 /* ---- coordinator_tick() and the next deadline ---- */
 
-void coordinator_find_deadline(struct coordinator *c) {
+void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     c->wake_ms = CR_FOREVER;
     if (c->phase == COORDINATOR_ENDED) return;
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -116,6 +116,9 @@ void coordinator_find_deadline(struct coordinator *c) {
         coordinator_wake_by(c, c->last_call_ms);
     }
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
+    if (c->charge.open && now_ms < c->charge.killed_until_ms) {
+        coordinator_wake_by(c, c->charge.killed_until_ms);
+    }
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -130,5 +133,5 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
         if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
         else if (now_ms >= state_limit(c, s)) time_is_up(c, now_ms, s);
     }
-    coordinator_find_deadline(c);
+    coordinator_find_deadline(c, now_ms);
 }

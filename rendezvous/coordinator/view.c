@@ -33,8 +33,10 @@ static uint32_t count_awaited(const struct coordinator *c) {
 
 void coordinator_look(const struct coordinator *c, struct coordinator_view *out) {
     *out = (struct coordinator_view){.phase = c->phase,
+                                     .incarnation = c->incarnation,
                                      .next_round = c->next_round,
                                      .restart_count = c->budget.restart_count,
+                                     .spent = c->budget.spent,
                                      .max_restarts = c->budget.max_restarts,
                                      .min_nodes = c->min_nodes,
                                      .max_nodes = c->max_nodes,

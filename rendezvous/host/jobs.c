@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 /* ---- the coordinator's actions ---- */
 
@@ -20,6 +22,15 @@ static void job_send(void *arg, void *peer, const struct rdzv_message *m) {
 static void job_hang_up(void *arg, void *peer) {
     (void) arg;
     host_peer_hang_up(peer);
+}
+
+/* Returns the time of day in its upper 32 bits, so that later runs have larger numbers, and random
+ * bits below. */
+static uint64_t job_draw(void *arg) {
+    (void) arg;
+    uint32_t random = 0;
+    (void) getrandom(&random, sizeof(random), 0);
+    return (uint64_t) time(NULL) << 32 | random;
 }
 
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
@@ -72,8 +83,8 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
 }
 
 static const struct coordinator_actions job_actions = {
-    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
-    .wants_log = job_wants_log};
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .draw = job_draw,
+    .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 

@@ -2,6 +2,7 @@
  * leader. Every node listens for other nodes all the time, but serves them only while it leads. */
 #include "rendezvous/way/remote_way_internal.h"
 
+#include "base/buffer.h"
 #include "base/log.h"
 #include "rendezvous/way/etcd_election_internal.h"
 
@@ -13,6 +14,7 @@ struct elected_way {
     struct etcd_election *election;
     bool has_leader;
     bool waits_for_leader; /* way_connect() was called while no leader was known */
+    struct cr_buffer greeting; /* of that call */
 };
 
 /* ---- events of the election ---- */
@@ -21,10 +23,10 @@ static void follow(struct elected_way *e) {
     struct way *w = &e->remote.way;
     if (e->waits_for_leader) {
         e->waits_for_leader = false;
-        remote_way_connect(w);
-    } else if (tcp_stream_is_open(e->remote.stream)) {
+        remote_way_connect(w, e->greeting.data, e->greeting.len);
+    } else if (dial_is_open(e->remote.dial)) {
         remote_way_hang_up(w);
-        w->events->on_lost(w->arg, "another node has been elected");
+        w->events->on_lost(w->arg, RENDEZVOUS_BROKEN, "another node has been elected");
     }
 }
 
@@ -35,7 +37,7 @@ static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch
     if (is_us) coordinator_host_lead(e->remote.way.host, epoch);
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
-    if (tcp_stream_aim(e->remote.stream, host, port) < 0)
+    if (dial_aim(e->remote.dial, host, port) < 0)
         /* memory is short, so the address of the old leader stays until the next election */
         return;
     follow(e);
@@ -57,10 +59,14 @@ const char *way_elected_trouble(const struct way *w) {
 
 /* ---- the calls of way.h ---- */
 
-static void elected_connect(struct way *w) {
+/* While no leader is known, keeps the greeting. If memory is short for it, the connection will be
+ * closed without an answer, and the member tries again. */
+static void elected_connect(struct way *w, const void *greeting, size_t len) {
     struct elected_way *e = (struct elected_way *) w;
     e->waits_for_leader = !e->has_leader;
-    if (e->has_leader) remote_way_connect(w);
+    cr_buffer_clear(&e->greeting);
+    if (e->has_leader) remote_way_connect(w, greeting, len);
+    else (void) cr_buffer_append(&e->greeting, greeting, len);
 }
 
 static void elected_hang_up(struct way *w) {
@@ -68,7 +74,11 @@ static void elected_hang_up(struct way *w) {
     remote_way_hang_up(w);
 }
 
-static void on_election_closed(void *arg) { remote_way_close(arg); }
+static void on_election_closed(void *arg) {
+    struct elected_way *e = arg;
+    cr_buffer_done(&e->greeting);
+    remote_way_close(&e->remote.way);
+}
 
 /* Closes the election before the connection, so that this node cannot be elected while it
  * closes. */
@@ -83,7 +93,7 @@ const struct way_kind way_elected = {
 
 /* ---- opening the way ---- */
 
-static void on_stream_closed(void *arg) { free(arg); }
+static void on_dial_closed(void *arg) { free(arg); }
 
 struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
                             const struct backend_plan *plan, struct coordinator_host *host) {
@@ -91,13 +101,14 @@ struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
     struct etcd_election_options options = {
         .run_id = o->run_id, .endpoint = plan->etcd, .lease_ms = plan->etcd_lease_ms,
         .own_addr = plan->own_addr, .own_port = coordinator_host_port(host)};
-    if (e == NULL || remote_way_init(&e->remote, &way_elected, loop, plan->etcd.host, 1) < 0) {
+    if (e == NULL || remote_way_init(&e->remote, &way_elected, loop, plan->etcd.host, 1,
+                                     o->run_id) < 0) {
         free(e);
         return NULL;
     }
     e->election = etcd_election_start(loop, &options, &election_events, e);
     if (e->election == NULL) {
-        tcp_stream_close(e->remote.stream, on_stream_closed, e);
+        dial_close(e->remote.dial, on_dial_closed, e);
         return NULL;
     }
     e->remote.way.host = host;

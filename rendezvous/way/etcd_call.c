@@ -67,7 +67,8 @@ static void on_data(void *arg, const char *data, size_t len) {
     if (rc != 0) end_call(call, rc < 0 ? err.text : NULL);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
+    (void) how;
     struct etcd_call *call = arg;
     struct cr_error err = {0};
     int rc = etcd_answer_end(&call->answer, &err);

@@ -22,7 +22,7 @@ struct tcp_stream_events {
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * tcp_stream_open(). */
-    void (*on_lost)(void *arg, const char *why);
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
 };
 
 /* Copies `host`; `events` must live until on_close. Returns NULL when memory is short. */

@@ -53,7 +53,7 @@ def encode(name, **values):
     for kind, field in fields(name):
         value = values[field]
         if kind == "text":
-            raw = value.encode() + b"\0"
+            raw = value.encode(errors="surrogateescape") + b"\0"
             body += struct.pack(">H", len(raw)) + raw
         else:
             body += struct.pack(FORMATS[kind], value)

@@ -91,7 +91,7 @@ static void obey(const char *command) {
     else if (strcmp(command, "leave") == 0) rendezvous_leave(r);
     else if (strcmp(command, "quit") == 0) close_all();
     else if (strcmp(command, "fail") == 0) {
-        rendezvous_failed(r, current_round, "rank 0 here: exit code 7");
+        rendezvous_failed(r, current_round, "rank 0 here: exit code 7", false);
         if (!manual) rendezvous_join(r);
     } else {
         die(command, "unknown command");

@@ -1,5 +1,5 @@
-/* Works: operations that run while the program continues. The backend runs them. This file keeps
- * the result of each work, and breaks the group when a work has failed. */
+/* Works: operations that run while the program continues. The backend runs them; this file keeps
+ * the result of each work, and breaks the group if a work fails. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -11,7 +11,7 @@
 struct crunrt_work {
     struct crunrt_group *group;
     struct group_call call;
-    void *state; /* the backend's handle of the operation; NULL if the operation had no elements */
+    void *state; /* the backend's handle of the operation; NULL if the operation has no elements */
     bool is_over;
     struct cr_error outcome; /* result of the work once it is over; code 0 means success */
 };

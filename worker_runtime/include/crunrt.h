@@ -197,8 +197,8 @@ typedef enum crunrt_change_kind {
 typedef struct crunrt_change {
     size_t size; /* sizeof(crunrt_change) */
     crunrt_change_kind kind;
-    int64_t left_ms;  /* time in ms until crun stops this process in any case */
-    uint64_t step;    /* steps made in this round; the same on every rank that counts steps */
+    int64_t left_ms;  /* time in ms until crun stops this process, whether it is ready or not */
+    uint64_t step;    /* number of steps in this round; the same on every rank that counts steps */
     char reason[256]; /* why the change happens, as one line of text */
 } crunrt_change;
 
@@ -241,9 +241,10 @@ CRUNRT_API int crunrt_step_settle(crunrt *rt, crunrt_change *change);
 CRUNRT_API int crunrt_wait_for_round_end(crunrt *rt, int64_t timeout_ms);
 
 typedef enum crunrt_answer {
-    CRUNRT_AFTER_STEP = 0, /* stop this worker after a step; the default from its first step on */
-    CRUNRT_NOW = 1,        /* stop this worker at any time; it has nothing to save */
-    CRUNRT_NEEDS = 2       /* stop this worker needs_ms after a step */
+    CRUNRT_AFTER_STEP = 0, /* stop this worker only after a step; the default once it has made a
+                            * step */
+    CRUNRT_NOW = 1,        /* stop this worker at any time, because it has nothing to save */
+    CRUNRT_NEEDS = 2       /* stop this worker needs_ms after its last step */
 } crunrt_answer;
 
 /* Sets how crun stops this worker for changes from now on. Unless `how` is CRUNRT_NOW, crun then
@@ -322,8 +323,8 @@ CRUNRT_API void crunrt_store_close(crunrt_store *store);
  * made of a view. The caller closes it with crunrt_store_close(). Returns 0, -EINVAL, -ENOMEM. */
 CRUNRT_API int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **out);
 
-/* Sets a key to a copy of value[len]. The server does not acknowledge it: 0 means only that the
- * kernel has accepted the bytes. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
+/* Sets a key to a copy of value[len]. The server does not acknowledge this: 0 means only that the
+ * kernel has taken the bytes. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
 CRUNRT_API int crunrt_store_set(crunrt_store *store, const char *key, const void *value,
                                 size_t len);
 

@@ -1,9 +1,9 @@
 /* Counts steps, and stops the worker for announced changes. contract/channel.h describes the
  * protocol and why it is correct.
  *
- * If the agent has sent nothing, a step needs only two stores and one load in shared memory. If the
- * agent has increased the bell, the step reads the packets with system calls. If these announce a
- * change and the agreed step is not known yet, the step waits for it. */
+ * Usually a step makes only two stores and one load in shared memory. If the load shows that the
+ * agent has incremented the bell, the step reads the agent's packets with system calls. If they
+ * announce a change whose agreed step is not known yet, the step waits for it. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/change_kind.h"
@@ -61,9 +61,9 @@ int crunrt_step_count(crunrt *rt) {
     c->round.steps++;
     if (c->page == NULL) return 0;
     atomic_store_explicit(&c->page->stepped_ns, cr_monotonic_ns(), memory_order_relaxed);
-    /* The worker stores its step and reads the bell after it; the agent increases the bell and
-     * reads the step after it. All are sequentially consistent, so either this worker sees the new
-     * bell or the agent sees the new step. */
+    /* The worker first stores its step and then reads the bell; the agent first increments the bell
+     * and then reads the step. These accesses are sequentially consistent, so either this worker
+     * sees the new bell, or the agent sees the new step. */
     atomic_store(&c->page->step, c->round.steps);
     bool has_news = atomic_load(&c->page->bell) != c->bell_seen;
     return has_news || c->round.stop_at != 0 || c->round.is_over;
