@@ -139,6 +139,10 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
+/* The same without coordinator_reconcile(), for a node that gets another seat at once: no round may
+ * form without it in between, and if it was the last node, the job must not be forgotten. */
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why);
 
 void coordinator_log(struct coordinator *c, enum cr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -182,9 +186,9 @@ int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join 
 /* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
 void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
-/* Call this when the last seat is gone and the job has not ended. The coordinator becomes EMPTY, as
- * if it was new. */
-void incarnation_forget_job(struct coordinator *c);
+/* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
+ * becomes EMPTY, as if it was new. */
+void incarnation_end_if_empty(struct coordinator *c);
 
 /* ---- forming.c ---- */
 

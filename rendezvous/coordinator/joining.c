@@ -128,7 +128,8 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
         if (s->connection >= j->connection)
             return coordinator_refuse(c, peer, "this node has a newer connection");
         c->actions->hang_up(c->arg, s->peer);
-        coordinator_lost(c, now_ms, s, "it has a new connection");
+        charge_node_gone(c, s->heard_ms, s);
+        coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");
         break;
     }
     return 0;
@@ -200,10 +201,12 @@ static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct
 
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join) {
-    if (admit(c, now_ms, peer, join) < 0) return NULL;
-    struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
+    bool is_admitted = admit(c, now_ms, peer, join) == 0;
+    struct coordinator_seat *s = is_admitted ? seat_new(c, now_ms, peer, local, join) : NULL;
     if (s == NULL) {
-        (void) coordinator_refuse(c, peer, "cannot join: the coordinator is out of memory");
+        if (is_admitted) (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
+        incarnation_end_if_empty(c); /* the node's older connection may have had the last seat */
+        coordinator_reconcile(c, now_ms);
         return NULL;
     }
     incarnation_take_memories(c, join);
