@@ -3,7 +3,8 @@
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
  *     incarnation.c   tells the runs of one run id apart
- *     seats.c         the table of seats
+ *     seats.c         the list of seats
+ *     seat_table.c    hash tables that find a seat by instance or node rank
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
@@ -15,6 +16,7 @@
 
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)
@@ -112,6 +114,8 @@ struct coordinator {
 
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
+    struct seat_table by_instance;  /* the seats of remote nodes */
+    struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
