@@ -29,6 +29,7 @@ header() { # whether the C preprocessor finds it
 have() { # looks at the first word, because CC may be "ccache gcc"
     command -v "${1%% *}"
 }
+have_admin() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 gloo() { [ -e /usr/include/gloo/context.h ] || [ -e /usr/local/include/gloo/context.h ]; }
 
 case ${CC:-cc} in *clang*) compiler=clang ;; *) compiler=gcc ;; esac
@@ -57,6 +58,10 @@ esac
 if [ "$goal" = interop ]; then
     need python3-torch 'the real peer: torch and torchrun' /usr/bin/python3 -c 'import torch'
     need python3-numpy 'torch wants it' /usr/bin/python3 -c 'import numpy'
+    need slurmctld 'a real Slurm starts crun: its controller' have_admin slurmctld
+    need slurmd 'the daemon of its nodes' have_admin slurmd
+    need slurm-client 'its commands: srun, sbatch' have srun
+    need munge 'how its parts trust each other' have_admin munged
 fi
 
 [ -n "$missing" ] || exit 0

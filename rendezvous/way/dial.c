@@ -172,7 +172,7 @@ static void end_race(struct dial *d, const struct caller *keep) {
     d->racing = false;
     for (struct caller *c = d->callers; c != NULL; c = next) {
         next = c->next;
-        if (c != keep) let_go(c);
+        if (keep == NULL || c != keep) let_go(c);
     }
     d->callers = NULL;
     (void) uv_timer_stop(&d->timer);

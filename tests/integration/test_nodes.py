@@ -2,6 +2,7 @@
 # timeout: 300
 """Several nodes as real crun processes on loopback: ranks, failures, losses, spares, late joiners,
 who hosts, several jobs at one endpoint, a daemon that goes and comes back."""
+import os
 import pathlib
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, TIMEOUT_S, clean_env, run_tests, wait_for
+from crun_test import BUILD, TIMEOUT_S, clean_env, read_text, run_tests, script, wait_for
 from free_port import free_port
 from nodes import Nodes
 
@@ -115,6 +116,38 @@ def test_a_late_node_makes_a_new_round(tmp):
         assert both[0].node == "a"  # it had rank 0
         end_well(both)
         assert a.wait() == 0 and b.wait() == 0
+
+
+def test_no_round_removes_the_logs_of_another(tmp):
+    """Each start of a node's workers has a log folder of its own, also in a round that is no
+    restart."""
+    logs = {name: tmp / f"logs-{name}" for name in "ab"}
+    speaker = script(tmp, "w", "#!/bin/sh\n"
+                     f"echo $$ > {tmp}/pid.$TEST_NODE; echo $WORLD_SIZE $TORCHELASTIC_ERROR_FILE\n"
+                     "exec sleep 1000\n")
+
+    def start(nodes, name):
+        return nodes.start(name, "-t", "1", "--max-restarts=1", f"--log-dir={logs[name]}",
+                           "--duplicate-stdout-filters=error", program=speaker)
+
+    def words(name, attempt):
+        path = next(logs[name].glob("job_*"), tmp) / attempt
+        text = read_text(path / "0" / "stdout.log")
+        if text:
+            assert text.split()[1] == f"{path}/0/error.json", text
+            assert text in read_text(path / "filtered_stdout.log")
+        return text[:1]
+
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        start(nodes, "a")
+        wait_for(lambda: words("a", "attempt_0") == "1", "the first round")
+        b = start(nodes, "b")
+        wait_for(lambda: words("a", "attempt_0.1") == words("b", "attempt_0") == "2", "both")
+        b.signal(signal.SIGTERM)
+        wait_for(lambda: words("a", "attempt_0.2") == "1", "the round without b")
+        os.kill(int(read_text(tmp / "pid.a")), signal.SIGKILL)
+        wait_for(lambda: words("a", "attempt_1") == "1", "the restart")
+        assert [words("a", f"attempt_0{again}") for again in ("", ".1", ".2")] == ["1", "2", "1"]
 
 
 def test_a_spare_steps_in(tmp):

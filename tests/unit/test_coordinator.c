@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One node of a test: what the coordinator has sent to it (counts, and the last message of each
- * kind). */
+/* One node of a test: how many messages of each kind the coordinator has sent to it, and the last
+ * message of each kind. */
 struct peer {
     struct coordinator_seat *seat;
     int rounds, stops, ends, refused, hung_up;
@@ -231,7 +231,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ck_assert_int_eq(b.stops, 0); /* b has sent FAILED and stops by itself, so it gets no STOP */
+    ck_assert_int_eq(b.stops, 0); /* b has sent FAILED and stops its workers by itself, so it gets
+                                   * no STOP */
     say(&a, RDZV_FAILED, 0); /* round 0 is charged already, so a's FAILED costs no restart */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 1);
@@ -244,7 +245,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&a, RDZV_FAILED, 0); /* round 0 is over, so this FAILED costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
-    /* the budget is spent; b is stopped, and the job ends when b has shown that it is there */
+    /* No restart is left. b gets STOP, and the job ends after b's next message: a silent b would be
+     * lost, and so be the cause of the failure. */
     ck_assert_int_eq(b.stops, 1);
     ck_assert_int_eq(a.ends + b.ends, 0);
     beat(&b);
@@ -255,8 +257,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
 }
 END_TEST
 
-/* Two nodes send FAILED for the same round. The first message ends the round, so the second one,
- * which arrives after that, must not be charged, although the budget would allow it. */
+/* Two nodes send FAILED for the same round. The first FAILED ends the round, so the second one must
+ * not be charged, although the budget would allow it. */
 START_TEST(two_failures_in_one_round_cost_one_restart) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(3, 3, 5);
@@ -289,7 +291,8 @@ START_TEST(the_budget_counts_restarts_until_it_is_spent) {
 }
 END_TEST
 
-/* Node d is gone, b's worker misses it and fails, and b's FAILED comes first. */
+/* Node d dies. A worker of b fails because d's workers do not answer, and b's FAILED arrives before
+ * the coordinator has noticed d's loss. This failure must cost no restart. */
 START_TEST(a_failure_before_the_loss_that_caused_it_costs_nothing) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 1);
@@ -327,7 +330,7 @@ START_TEST(a_failure_before_the_leave_that_caused_it_costs_nothing) {
 END_TEST
 
 /* No restart is left, and d is silent when b fails. The job must not end before d's lease is over:
- * if d is lost, it was d that made b fail. */
+ * if d turns out to be lost, d's loss was the cause of b's failure, which then costs nothing. */
 START_TEST(a_spent_budget_waits_for_a_silent_node) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 0);
@@ -356,7 +359,7 @@ START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
     say(&b, RDZV_FAILED, a.round.round);
     beat(&a), beat(&a), beat(&b);
     ck_assert_int_eq(a.ends, 0);
-    say(&d, RDZV_FAILED, a.round.round); /* d fails, too; the first failure is the reason */
+    say(&d, RDZV_FAILED, a.round.round); /* d fails too; the job's reason is the first failure */
     ck_assert_int_eq(a.ends + b.ends + d.ends, 3);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
     ck_assert_str_eq(d.why, "rank 3 on b: exit code 7");
@@ -497,7 +500,8 @@ START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
 }
 END_TEST
 
-/* The only other node is in the coordinator's process, so nothing has to be waited for. */
+/* The only other node is in the coordinator's own process and has no lease that could end, so the
+ * job ends at once. */
 START_TEST(a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 0);
@@ -602,7 +606,7 @@ START_TEST(a_spare_steps_in_without_moving_ranks) {
     join(&p[2], "d");
     join(&spare, "0"); /* this host name would sort first if ranks were assigned anew */
     ck_assert_int_eq(spare.rounds + p[0].stops, 0);
-    for (int i = 0; i < 100; i++) { /* 1000 s: a spare may wait without limit */
+    for (int i = 0; i < 100; i++) { /* 1000 s: a spare waits without a limit */
         pass(10000);
         for (int k = 0; k < 3; k++) beat(&p[k]);
         beat(&spare);
@@ -753,7 +757,7 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
     say(&a, RDZV_JOIN, 0);
     for (int i = 0; i < 23; i++) pass(5000), beat(&a), beat(&b);
     ck_assert_int_eq(b.ends + a.ends, 0);
-    pass(5000); /* in all 120 s, the limit for stopping workers */
+    pass(5000); /* 120 s have passed since STOP: the limit for stopping workers */
     ck_assert_int_eq(b.ends, 1);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_str_eq(b.why, "its workers could not be stopped for 120 s");
@@ -772,7 +776,7 @@ START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     beat(&a);
     pass(4999);
     ck_assert_int_eq(b.hung_up, 0);
-    pass(1); /* b's lease is over: b is suspected, and lost only if it stays silent for 2 s more */
+    pass(1); /* b's lease is over: b is suspected; it is lost if it stays silent for 2 s more */
     ck_assert_int_eq(b.hung_up, 0);
     beat(&a);
     pass(2000);
@@ -956,7 +960,7 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     say(&a, RDZV_FAILED, 0);
     say(&b, RDZV_JOIN, 0);
     coordinator_look(c, &v);
-    /* Node a still stops its workers; the coordinator waits for its JOIN. */
+    /* Node a still stops its workers; the coordinator waits for a's JOIN. */
     ck_assert_uint_eq(v.awaited, 1);
 }
 END_TEST
@@ -1400,7 +1404,7 @@ START_TEST(a_joining_node_that_goes_again_does_not_leave_the_change_open) {
     lose(&d);
     ready(&a), ready(&b);
     say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds, 2); /* at once, because no other node is expected */
+    ck_assert_int_eq(a.rounds, 2); /* the round forms at once, because no other node is expected */
     ck_assert_uint_eq(a.round.group_world_size, 2);
 }
 END_TEST
@@ -1449,7 +1453,7 @@ START_TEST(notices_from_outside_the_round_change_nothing) {
     /* d is a spare, so its notice makes no change */
     give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000);
     say(&b, RDZV_SUCCEEDED, 0);
-    /* b's workers have ended, so its notice makes no change */
+    /* b's workers have ended, so b's notice makes no change */
     give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000);
     ck_assert_int_eq(a.changes + b.changes + d.changes, 0);
     say(&a, RDZV_SUCCEEDED, 0);

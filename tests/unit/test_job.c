@@ -322,7 +322,8 @@ START_TEST(stream_masks) {
     for (int i = 0; i < 12; i++) ck_assert_uint_eq(job.agent.redirects[i], 3);
     ck_assert_uint_eq(job.agent.tee[0], 1);
     ck_assert_uint_eq(job.agent.tee[1], 0);
-    ck_assert_uint_eq(job.agent.tee[11], 2); /* torchrun accepts only local ranks of one digit */
+    ck_assert_uint_eq(job.agent.tee[11], 2); /* a rank of two digits; torchrun accepts only one
+                                              * digit */
     static const char *const wrong[] = {"4",    "",    "-1",      "33",
                                         "0:4",  "0:",  ":1",      "0:1,",
                                         "0 :1", "a:1", "0:1;1:1", "99999999999999999999:1"};
