@@ -29,11 +29,12 @@ int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...) 
 
 static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->min_nodes < 1 || j->min_nodes > j->max_nodes || j->max_nodes > RDZV_NODES_MAX) {
-        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 ":%" PRIu32 " nodes", j->min_nodes,
-                      j->max_nodes);
+        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 ":%" PRIu32 " nodes",
+                                  j->min_nodes, j->max_nodes);
     }
     if (j->local_world_size < 1 || j->local_world_size > RDZV_LOCAL_WORLD_MAX) {
-        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers", j->local_world_size);
+        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
+                                  j->local_world_size);
     }
     return 0;
 }
