@@ -31,9 +31,9 @@ static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv
                     "node '%.200s' (process %" PRIu64 ") is refused: it was started for an earlier "
                     "run of this job", j->host, j->pid);
     (void) coordinator_refuse(c, peer,
-                              "this node was started for an earlier run of job '%.64s', and another "
-                              "run has begun since; start this node again if it shall be part of "
-                              "the new run", c->run_id);
+                              "this node was started for an earlier run of job '%.64s', and "
+                              "another run has begun since; start this node again if it shall be "
+                              "part of the new run", c->run_id);
     return -ESTALE;
 }
 
