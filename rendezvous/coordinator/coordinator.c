@@ -25,7 +25,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     }
     c->actions = actions;
     c->arg = arg;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     return c;
 }

@@ -55,6 +55,13 @@ struct coordinator_charge {
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
 };
 
+/* The tries to open the store of the next round, after the first one has failed. */
+struct store_retry {
+    int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
+    int64_t next_ms;    /* time of the next try */
+    int64_t backoff_ms; /* how long to wait after the next try */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* position in coordinator.seats */
@@ -107,6 +114,7 @@ struct coordinator {
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
     struct coordinator_change change;
+    struct store_retry store_retry;
     /* nodes of the round that have succeeded and closed their connection */
     uint32_t gone_after_success;
     int outcome;           /* an enum rendezvous_outcome, valid in phase ENDED */

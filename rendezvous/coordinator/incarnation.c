@@ -89,6 +89,6 @@ void incarnation_end_if_empty(struct coordinator *c) {
     c->round = c->next_round = c->incarnation = 0;
     c->has_formed = c->had_stopping = false;
     c->group_size = c->world_size = c->gone_after_success = 0;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
 }

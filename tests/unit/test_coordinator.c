@@ -1168,11 +1168,31 @@ START_TEST(bad_joins_and_messages_are_refused) {
 }
 END_TEST
 
+START_TEST(opening_a_store_is_tried_again) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    store_error = -EMFILE;
+    join(&a, "a");
+    ck_assert_ptr_nonnull(strstr(last_warning, "trying again for 60 s: no store today"));
+    pass(99);
+    store_error = 0;
+    beat(&a); /* no other event makes a try come sooner */
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    store_error = -EMFILE; /* the next failure has its own minute */
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+}
+END_TEST
+
 START_TEST(a_store_that_cannot_open_ends_the_job) {
     struct peer a = {0};
     setup(1, 1, 0);
     store_error = -EMFILE;
     join(&a, "a");
+    for (int i = 0; i < 59; i++) pass(1000), beat(&a);
+    ck_assert_int_eq(a.ends, 0);
+    for (int i = 0; i < 5; i++) pass(1000), beat(&a);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(a.why, "no store today"));
 }
@@ -1581,6 +1601,7 @@ int main(void) {
     tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
+    tcase_add_test(t, opening_a_store_is_tried_again);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
     tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
