@@ -43,6 +43,9 @@ struct coordinator_actions {
      * negative errno and a text in err; on error the job ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Returns the run id of another job whose nodes wait at the same host, valid until the next
+     * event; NULL = there is none. This action may be NULL. */
+    const char *(*other_waiting)(void *arg);
     /* Logs one line. Changes of state have the level debug. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
     /* Returns whether lines of that level are logged; if not, the coordinator does not format them.

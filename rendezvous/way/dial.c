@@ -257,6 +257,8 @@ static void end_hopeless(struct caller *c) {
     (void) snprintf(why, sizeof(why), "torchrun serves this job at %s",
                     d->race.entries[c->index].addr);
     end_race(d);
+    d->race.started = 0; /* dial_report() has nothing to add */
+    d->report[0] = '\0';
     d->events->on_hopeless(d->arg, why);
 }
 
