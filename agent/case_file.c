@@ -33,7 +33,7 @@ void case_file_begin_round(struct case_file *c, const struct rendezvous_round *r
 }
 
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank) {
-    c->workers[local_rank] = (struct case_worker){.attempt = c->restarts};
+    c->workers[local_rank] = (struct case_worker){.attempt = c->logs->attempt};
 }
 
 void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how) {

@@ -15,7 +15,7 @@
 struct case_worker {
     bool has_ended;
     struct worker_exit how; /* how the worker ended; valid if has_ended */
-    uint32_t attempt;       /* attempt that started the worker's process; it names the log folder */
+    struct log_attempt attempt; /* the attempt that started the worker's process */
     /* time at which the worker was started, or got its ranks in a later round; wall clock, in ns
      * since 1970 */
     int64_t started_ns;

@@ -397,8 +397,8 @@ static int read_end_of_file(const char *path, struct cr_buffer *out) {
     return 0;
 }
 
-int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
-                         struct cr_buffer *out) {
+int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
+                         uint32_t local_rank, struct cr_buffer *out) {
     const struct stream *s = &r->streams[local_rank * WHICH_COUNT + ERR];
     char path[LOG_PATH_MAX];
     if (!stream_is_redirected(s)) return last_bytes_copy(&s->last, out);

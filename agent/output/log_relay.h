@@ -90,8 +90,8 @@ void log_relay_end(struct log_relay *r);
 
 /* Appends the last bytes of the stderr of a worker that was started in `attempt`. Returns 0 or
  * -ENOMEM. */
-int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
-                         struct cr_buffer *out);
+int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
+                         uint32_t local_rank, struct cr_buffer *out);
 
 /* Whether these last bytes are those of stdout and stderr together. */
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);

@@ -68,7 +68,7 @@ int main(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";
     must(crunrt_init(NULL, &rt), "start");
-    /* also selects the GPU with the number LOCAL_RANK */
+    /* makes the group; the backend also selects GPU number LOCAL_RANK */
     must(crunrt_group_new(rt, &o, &world), "meet the other ranks");
     int rank = crunrt_rank(rt), size = crunrt_world_size(rt);
 

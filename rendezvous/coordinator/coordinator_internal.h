@@ -2,6 +2,7 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
+ *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the table of seats
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
@@ -63,6 +64,7 @@ struct coordinator_seat {
     bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
@@ -86,10 +88,17 @@ struct coordinator {
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
 
+    /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
+    uint64_t incarnation;
+    bool is_drawn;         /* this coordinator has drawn it; no node has brought it */
+    bool has_formed;       /* this coordinator has formed a round of this run */
+
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    bool may_form;         /* the coordinator has the right to form rounds */
+    bool is_held;          /* a round would form now if it had that right */
     struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
@@ -160,6 +169,27 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
 /* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
  * enough, because several nodes may have the same. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
+
+/* ---- joining.c ---- */
+
+/* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
+int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- incarnation.c ---- */
+
+/* Call this when the first node joins. It takes over the incarnation that the node brings, or draws
+ * that of a new run. */
+void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
+/* Returns 0 if the node is of this run or of none, or if its run is taken over. Otherwise sends it
+ * REFUSED and returns -ESTALE. */
+int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
+/* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
+uint64_t incarnation_to_tell(const struct coordinator *c);
+void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
+/* Call this when the last seat is gone and the job has not ended. The coordinator becomes EMPTY, as
+ * if it was new. */
+void incarnation_forget_job(struct coordinator *c);
 
 /* ---- forming.c ---- */
 

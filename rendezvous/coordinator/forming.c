@@ -99,7 +99,8 @@ static void send_round(struct coordinator *c, const struct forming *f, uint32_t 
         .first_rank = a->first_rank, .world_size = f->sum.world_size,
         .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
         .master_addr = f->store.addr, .master_port = f->store.port,
-        .max_restarts = c->budget.max_restarts};
+        .max_restarts = c->budget.max_restarts,
+        .incarnation = c->incarnation};
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -136,6 +137,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
     c->members_changed = false;
+    c->has_formed = true;
     c->gone_after_success = 0;
     c->group_size = f->count;
     c->world_size = f->sum.world_size;
@@ -164,6 +166,13 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
 
 /* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
 
+/* Call this when a round is due, but the coordinator may not form it. What the last failure costs is
+ * decided now: all nodes of the last round are here or gone. */
+static void hold(struct coordinator *c) {
+    charge_close(c);
+    c->is_held = true;
+}
+
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
     bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
@@ -181,6 +190,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     /* nodes are still stopping their workers; wait until they have joined again or left */
     if (has_stopping) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
-    if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
-    else coordinator_wake_by(c, c->last_call_ms);
+    bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
+    if (!is_due) coordinator_wake_by(c, c->last_call_ms);
+    else if (c->may_form) form_round(c, now_ms);
+    else hold(c);
 }

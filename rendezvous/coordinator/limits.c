@@ -99,7 +99,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
         coordinator_wake_by(c, coordinator_waiting_due(c, c->seats[i]));
     }
     if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
-        !c->had_stopping) {
+        !c->had_stopping && !c->is_held) {
         coordinator_wake_by(c, c->last_call_ms);
     }
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);

@@ -60,6 +60,7 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
     *s = (struct coordinator_seat){
         .peer = peer, .state = SEAT_JOINED, .local = local,
         .pid = join->pid, .instance = join->instance, .connection = join->connection,
+        .incarnation = join->incarnation,
         .node_rank = join->node_rank, .local_world_size = join->local_world_size,
         .group_rank = -1, .old_rank = join->last_rank,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};

@@ -87,6 +87,10 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
+    bool may_form;       /* this host may form rounds; false only for an elected host */
+    int64_t held_ms;     /* see coordinator_host_options */
+    int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */
+
     bool closing, closing_handles;
     int open_handles;
     char why[256]; /* why the host closes */
@@ -115,6 +119,12 @@ void host_close_spaces(struct coordinator_host *host);
  * jobs that have had no connection for close_timeout_ms. */
 void host_tick_jobs(struct coordinator_host *host);
 int64_t host_jobs_deadline(const struct coordinator_host *host);
+/* Keeps the jobs without connections for close_timeout_ms from now on. */
+void host_remember_jobs(struct coordinator_host *host);
+/* Passes host->may_form to the coordinators of all jobs. */
+void host_pass_on_right(struct coordinator_host *host);
+/* Returns whether a coordinator would form a round now if it might. */
+bool host_has_held_job(const struct coordinator_host *host);
 bool host_has_running_job(const struct coordinator_host *host);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,

@@ -29,6 +29,7 @@ struct member {
     uint64_t rounds_seen;
     uint32_t restarts_seen;
     int64_t last_rank;
+    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
 
     struct connecting connecting;     /* the series of tries to connect, if there is one */
     struct keep_alive keep_alive; /* stopped while not connected, and if the coordinator is local */
@@ -178,6 +179,7 @@ static void send_join(struct member *m, const char *why) {
     msg.join.rounds_seen = m->rounds_seen;
     msg.join.restarts_seen = m->restarts_seen;
     msg.join.last_rank = m->last_rank;
+    msg.join.incarnation = m->incarnation;
     enter(m, MEMBER_JOINING, why);
     m->actions->send(m->arg, &msg);
 }
@@ -302,6 +304,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        "the coordinator sent a bad lease: %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
+    if (a->incarnation != 0) m->incarnation = a->incarnation;
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
@@ -313,6 +316,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->rounds_seen = r->round + 1;
     m->restarts_seen = r->restart_count;
     m->last_rank = r->group_rank;
+    m->incarnation = r->incarnation;
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }

@@ -106,7 +106,9 @@
     F(u32, version) F(u64, epoch)
 /* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
 #define RDZV_ACCEPTED_FIELDS(F, V) \
-    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
+    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
+    V(3) \
+    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */
 #define RDZV_ROUND_FIELDS(F, V) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \

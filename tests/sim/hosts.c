@@ -48,6 +48,11 @@ static int do_open_store(void *arg, uint64_t round, struct coordinator_store *ou
     return 0;
 }
 
+static uint64_t do_draw(void *arg) {
+    struct host *h = arg;
+    return (uint64_t) h->w->now << 32 | (rnd64(h->w) & UINT32_MAX) | 1;
+}
+
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
     struct host *h = arg;
     (void) level;
@@ -61,7 +66,8 @@ static int wants_log(void *arg, enum cr_log_level level) {
 }
 
 static const struct coordinator_actions coordinator_actions = {
-    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
+    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .draw = do_draw,
+    .log = do_log,
     .wants_log = wants_log};
 
 /* ---- struct host_session_actions: what a session requests of its host ---- */
