@@ -458,6 +458,14 @@ static const struct worker_channel_events channel_events = {
 
 int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
+static void warn_of_haste(const struct agent *a) {
+    int64_t left_ms = a->node.group.kill_at_ms - cr_monotonic_ms();
+    if (left_ms > 0) {
+        cr_warn("the workers are killed in %.1f s; the next signal kills them at once",
+                (double) left_ms / 1000);
+    }
+}
+
 void agent_signal(struct agent *a, int signum) {
     if (a->open_parts > 0) return; /* the agent is being closed, and the relay may be freed */
     if (a->node.group.state == GROUP_ENDED) {
@@ -466,8 +474,11 @@ void agent_signal(struct agent *a, int signum) {
         log_relay_give_up(a->relay);
         return;
     }
-    if (a->node.group.signals > 0) log_relay_give_up(a->relay);
     node_signal(&a->node, cr_monotonic_ms(), signum);
+    if (a->node.group.is_hastened) {
+        log_relay_give_up(a->relay);
+        warn_of_haste(a);
+    }
     arm_timer(a);
 }
 

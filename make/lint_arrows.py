@@ -170,6 +170,9 @@ HAS_WIDTH = ("*.c", "*.h", "*.cc", "*.py", "*.sh", "*.mk", "Makefile")
 # opening comment.
 NOT_YET = ()
 
+# Folders whose README.md has a table of contents, with one row for each header: | `name.h` | text |
+CONTENTS = ("base",)
+
 # ---- reading the source ----
 
 
@@ -370,6 +373,19 @@ def check_openings(files):
             yield f"{file.path}:1: no comment at the top says what the file is for"
 
 
+def check_contents(files):
+    """The README.md of each folder in CONTENTS lists exactly the headers of the folder."""
+    for folder in CONTENTS:
+        table = pathlib.Path(folder, "README.md")
+        if not table.exists():
+            continue  # a tree without documents
+        listed = re.findall(r"^\| `(\w+\.h)` \|", table.read_text(), re.M)
+        has = [os.path.basename(f.path) for f in files
+               if f.folder == folder and f.path.endswith(".h")]
+        yield from (f"{table}: {h} is not listed" for h in has if h not in listed)
+        yield from (f"{table}: {h} is listed, but not there" for h in listed if h not in has)
+
+
 def check_width():
     for pattern in HAS_WIDTH:
         for path in sorted(pathlib.Path(".").rglob(pattern)):
@@ -388,7 +404,8 @@ def source_files():
 def problems():
     files = source_files()
     for check in (check_folders, check_includes, check_exceptions, check_arrows_are_used,
-                  check_circles, check_pure, check_calls, check_openings, check_document):
+                  check_circles, check_pure, check_calls, check_openings, check_contents,
+                  check_document):
         yield from check(files)
     yield from check_width()
 

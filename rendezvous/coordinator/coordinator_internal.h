@@ -99,6 +99,7 @@ struct coordinator {
     struct budget budget;
     bool may_form;         /* the coordinator has the right to form rounds */
     bool is_held;          /* a round would form now if it had that right */
+    bool stands_by;        /* the host has closed all connections, the job is remembered */
     struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;

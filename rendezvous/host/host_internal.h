@@ -155,8 +155,9 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
 
 /* ---- handoff.c ---- */
 
-/* Makes the store's server pass on connections that begin with RDZV_MAGIC. They are queued until
- * host_start_listening() is called. Returns 0, or a negative errno and a text in err. */
+/* Makes the store's server pass on connections that begin with the first 4 bytes of RDZV_MAGIC; the
+ * session checks all 8. The connections are queued until host_start_listening() is called. Returns
+ * 0, or a negative errno and a text in err. */
 int host_accept_handoffs(struct coordinator_host *host, struct cr_error *err);
 int host_start_listening(struct coordinator_host *host, struct cr_error *err);
 void host_free_handoffs(struct coordinator_host *host);

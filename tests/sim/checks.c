@@ -368,7 +368,8 @@ void check_charge(struct host *h, const struct coordinator_view *before,
         known = known_spent = m->join.restarts_seen; /* the node is of another run of the job */
     }
     note_failure(h, before, m);
-    bool is_decided = after->phase == COORDINATOR_ENDED || has_newer_record(h);
+    bool is_decided =
+        after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
     /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
     bool is_refund = after->spent < before->spent;
     if (is_refund) w->totals.refunded++;
