@@ -8,6 +8,7 @@
 #include <crunrt.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #define CRUNRT_TIMEOUT_MS INT64_C(300000) /* torch's default timeout of a store, in ms */
 #define CRUNRT_KEY_MAX    ((size_t) 8000) /* bytes of a key, its prefixes included */
@@ -20,6 +21,8 @@ struct crunrt_store {
     pthread_mutex_t lock;        /* held during each call on `base`; unused in a view */
     int64_t timeout_ms;
     char *prefix; /* text in front of every key: "", or for example "a/b/" */
+    /* a call with one key returns -EBUSY if another thread has the connection; set in views only */
+    bool never_waits;
 };
 
 /* Connects a root to another server. Pointers to the store and its views stay valid; their next
