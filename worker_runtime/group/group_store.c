@@ -150,8 +150,19 @@ static int check_failed(struct crunrt_group *g, struct crunrt_store *store, stru
     return cr_fail(err, differs ? -EPROTO : -ECONNRESET, "another rank failed: %s", text);
 }
 
+/* Checks for failures, and leaves the thread's error text as it is, because a key that does not
+ * exist is no failure of the program's call. */
+static int look_for_failure(struct crunrt_group *g, struct crunrt_store *store,
+                            struct cr_error *err) {
+    struct cr_error before = *rt_last_error(), found = {0};
+    int rc = check_failed(g, store, &found);
+    *rt_last_error() = before;
+    if (rc < 0 && err != NULL) *err = found;
+    return rc;
+}
+
 int group_failed(struct crunrt_group *g, struct cr_error *err) {
-    return check_failed(g, g->store, err);
+    return look_for_failure(g, g->store, err);
 }
 
 void group_leave(struct crunrt_group *g) {
@@ -169,7 +180,7 @@ static int on_failed(void *arg, struct cr_error *err) {
 
 static int on_peek(void *arg, struct cr_error *err) {
     struct crunrt_group *g = arg;
-    return check_failed(g, g->side_store, err);
+    return look_for_failure(g, g->side_store, err);
 }
 
 static void on_report(void *arg, const char *text) {
