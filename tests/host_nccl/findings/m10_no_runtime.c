@@ -11,7 +11,8 @@ int main(void) {
     char path[4096], line[8192];
     Dl_info info;
     KEPT(dladdr((void *) (uintptr_t) crunrt_group_new, &info) != 0, "where is libcrunrt");
-    (void) snprintf(path, sizeof(path), "strings -a '%.*s/crunrt/nccl.so' | grep -c '^cuda[A-Z][A-Za-z]*$'",
+    (void) snprintf(path, sizeof(path),
+                    "strings -a '%.*s/crunrt/nccl.so' | grep -c '^cuda[A-Z][A-Za-z]*$'",
                     (int) (strrchr(info.dli_fname, '/') - info.dli_fname), info.dli_fname);
     FILE *f = popen(path, "r");
     KEPT(f != NULL && fgets(line, sizeof(line), f) != NULL, "look at the module");
