@@ -47,7 +47,8 @@ enum channel_type {
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
     CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits in its process for ROUND */
-    /* flight record `id` was written to the path in `text`; sent from a signal handler */
+    /* flight record `id` was written to the path in `text`, or could not be written if `text` is
+     * empty; sent from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
     /* agent to worker */
@@ -115,7 +116,7 @@ enum channel_answer {
 struct channel_page {
     /* ---- the worker's half ---- */
     /* number of steps that the worker has made in this round. If it is 0 when a change is
-     * announced, the agent does not freeze the worker. */
+     * announced, the agent does not freeze the worker, unless counts_from_start is 1. */
     _Atomic uint64_t step;
     _Atomic int64_t stepped_ns; /* time of the last step, in ns of the monotonic clock */
     /* the step timeout that the worker has set for itself, in ms; 0: the job's --step-timeout
@@ -134,6 +135,9 @@ struct channel_page {
     /* 1 from OVER to ROUND: code of the worker that waits outside of a step reads it to stop
      * waiting */
     _Atomic uint32_t over;
+    /* the worker's half again; a field added here moves none of those above */
+    /* 1 if the agent freezes the worker for a change even before its first step */
+    _Atomic uint32_t counts_from_start;
 };
 
 #endif

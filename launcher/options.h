@@ -22,7 +22,8 @@ enum option_id {
     OPTION_STANDALONE, OPTION_MASTER_ADDR, OPTION_MASTER_PORT, OPTION_LOCAL_ADDR,
     OPTION_RDZV_BACKEND, OPTION_RDZV_ENDPOINT, OPTION_RDZV_ID, OPTION_RDZV_CONF,
     OPTION_MAX_RESTARTS, OPTION_MONITOR_INTERVAL, OPTION_SHUTDOWN_TIMEOUT, OPTION_SIGNALS,
-    OPTION_PREEMPTION_SIGNALS, OPTION_PREEMPTION_NOTICE, OPTION_STEP_TIMEOUT, OPTION_LOG_DIR,
+    OPTION_PREEMPTION_SIGNALS, OPTION_PREEMPTION_NOTICE, OPTION_STEP_TIMEOUT, OPTION_LEFTOVERS,
+    OPTION_LOG_DIR,
     OPTION_REDIRECTS, OPTION_TEE, OPTION_LINE_PREFIX, OPTION_LOCAL_RANKS_FILTER,
     OPTION_STDOUT_FILTERS, OPTION_STDERR_FILTERS, OPTION_LOGS_SPECS, OPTION_EVENT_LOG_HANDLER,
     OPTION_USE_ENV, OPTION_PRINT_COMPLETION, OPTION_PRINT_MANUAL, OPTION_HELP, OPTION_VERSION,
@@ -47,7 +48,7 @@ struct options {
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
 };
 
-/* The table of options and the other texts of --help and manual, as base/program.h needs them. */
+/* The table of options and the other texts of --help and of the manual page, for base/program.h. */
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 

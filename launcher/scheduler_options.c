@@ -1,5 +1,5 @@
-/* Fills options from the facts about the scheduler: see launcher/scheduler_options.h. The parts of
- * the file are: the refusals, the nodes, where they meet, the workers, and the signals. */
+/* The rules by which options are completed from the scheduler's facts. The parts of the file are:
+ * the refusals, the nodes, where the nodes meet, the workers, and the signals. */
 #include "launcher/scheduler_options.h"
 
 #include "launcher/values.h"
@@ -15,8 +15,8 @@ struct filler {
     struct options *options;
     struct scheduler_choice *out;
     struct cr_error *err;
-    uint32_t min_nodes, max_nodes; /* from --nnodes if it is given, else from the scheduler */
-    bool user_meets;               /* the user decides where nodes meet */
+    uint32_t min_nodes, max_nodes; /* from --nnodes if that is given, else from the scheduler */
+    bool user_meets;               /* true: the user has said where the nodes meet */
 };
 
 static bool is_given(const struct filler *f, enum option_id id) {
@@ -32,7 +32,7 @@ static const char *label(const struct filler *f, enum option_id id, char out[CR_
     return option_label(f->options, id, out);
 }
 
-/* ---- refusing what cannot be meant ---- */
+/* ---- refusing combinations that cannot be meant ---- */
 
 static int refuse_alone(struct filler *f) {
     char name[CR_OPTION_LABEL_MAX];
@@ -123,7 +123,8 @@ static int fill_rank(struct filler *f) {
     if (s->start == SCHEDULER_STARTS_FIRST_NODE) return 0;
     (void) snprintf(f->out->node_rank, sizeof(f->out->node_rank), "%" PRId64, s->node_rank);
     if (!is_given(f, OPTION_NODE_RANK)) {
-        /* A spare node has a rank that is not below --nnodes; the coordinator gives it another. */
+        /* A node whose rank is not below --nnodes is a spare. It gets no rank from here, but from
+         * the coordinator. */
         if (s->node_rank < f->max_nodes) fill(f, OPTION_NODE_RANK, f->out->node_rank);
         return 0;
     }
@@ -133,8 +134,9 @@ static int fill_rank(struct filler *f) {
 
 /* ---- where the nodes meet ---- */
 
-/* Appends is_host to --rdzv-conf: node 0 hosts the rendezvous. Otherwise each node would find out
- * by comparing addresses, which fails if the scheduler's name of node 0 is not resolvable there. */
+/* Appends is_host to --rdzv-conf, so that node 0 hosts the rendezvous. Without is_host, each node
+ * compares addresses to learn whether it is the host, which fails if node 0 cannot resolve the name
+ * that the scheduler gives it. */
 static void fill_is_host(struct filler *f) {
     const char *conf = f->options->value[OPTION_RDZV_CONF];
     if (f->facts->node_rank < 0 || strstr(conf, "is_host") != NULL) return;
@@ -173,16 +175,16 @@ static void fill_workers(struct filler *f) {
     fill(f, OPTION_NPROC, f->out->nproc);
 }
 
-/* In a container, SIGTERM to process 1 announces that SIGKILL follows after the grace period, so it
- * becomes a notice: the workers can save before the node leaves. */
+/* In a container, SIGTERM to process 1 announces that SIGKILL follows after the grace period. So
+ * SIGTERM becomes a preemption signal: the workers can save before the node leaves. */
 static void fill_signals(struct filler *f, bool process_one) {
     if (!f->facts->term_is_notice || !process_one) return;
     if (is_given(f, OPTION_PREEMPTION_SIGNALS) || is_given(f, OPTION_SIGNALS)) return;
     fill(f, OPTION_PREEMPTION_SIGNALS, "SIGTERM,SIGUSR1");
 }
 
-/* Decides who starts crun on the nodes if the scheduler runs this command line on the first node
- * only. Slurm's srun can do it; with other schedulers the user has to. */
+/* Decides who starts crun on the other nodes if the scheduler runs this command line on the first
+ * node only. Under Slurm crun does it by srun; under other schedulers the user must do it. */
 static int make_plan(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
     f->out->plan = SCHEDULER_RUN;

@@ -109,10 +109,14 @@ int scheduler_self_start(const struct scheduler_choice *choice, char *const *arg
 }
 
 int scheduler_lead(const struct scheduler_facts *facts, int *status, struct cr_error *err) {
-    char name[SCHEDULER_TEXT_MAX + 32];
-    /* The tasks of one node have the same parent, the scheduler's daemon. */
-    (void) snprintf(name, sizeof(name), "%s", facts->job_id);
-    if (name[0] == '\0') (void) snprintf(name, sizeof(name), "parent-%d", (int) getppid());
+    char name[SCHEDULER_TEXT_MAX + CR_HOST_MAX + 32], host[CR_HOST_MAX] = "";
+    /* The temp directory may be shared between hosts, so the host is part of the name. */
+    (void) gethostname(host, sizeof(host) - 1);
+    if (facts->job_id[0] != '\0') {
+        (void) snprintf(name, sizeof(name), "%s-%s", facts->job_id, host);
+    } else { /* the tasks of one node have the same parent, the scheduler's daemon */
+        (void) snprintf(name, sizeof(name), "parent-%d-%s", (int) getppid(), host);
+    }
     if (facts->task == 0) return task_lead(name, facts->tasks, err);
     int rc = task_follow(name, status, err);
     return rc < 0 ? rc : 1;

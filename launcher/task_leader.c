@@ -49,11 +49,11 @@ static int make_folder(char *path, size_t cap, struct cr_error *err) {
                    path);
 }
 
-/* Makes a file name from a job id: other characters than letters, digits, '.', '_' and '-' become
- * '_'. Schedulers' ids contain ':' and '/'. */
-static void make_name(const char *job_id, char *out, size_t cap) {
+/* Makes a file name from the name of the meeting: other characters than letters, digits, '.', '_'
+ * and '-' become '_'. Schedulers' ids contain ':' and '/'. */
+static void make_file_name(const char *name, char *out, size_t cap) {
     size_t len = 0;
-    for (const char *at = job_id; *at != '\0' && len + 1 < cap; at++) {
+    for (const char *at = name; *at != '\0' && len + 1 < cap; at++) {
         bool fits = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
                     (*at >= '0' && *at <= '9') || strchr("._-", *at) != NULL;
         out[len++] = (char) (fits ? *at : '_');
@@ -67,15 +67,15 @@ static void close_meeting(struct meeting *m) {
     m->leader = m->tasks = -1;
 }
 
-static int open_meeting(const char *job_id, struct meeting *m, struct cr_error *err) {
-    char folder[PATH_BYTES - 160], name[128];
+static int open_meeting(const char *name, struct meeting *m, struct cr_error *err) {
+    char folder[PATH_BYTES - 272], file[256];
     const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
     m->leader = m->tasks = -1;
     int rc = make_folder(folder, sizeof(folder), err);
     if (rc < 0) return rc;
-    make_name(job_id, name, sizeof(name));
-    (void) snprintf(m->leader_path, PATH_BYTES, "%s/%s.leader", folder, name);
-    (void) snprintf(m->tasks_path, PATH_BYTES, "%s/%s.tasks", folder, name);
+    make_file_name(name, file, sizeof(file));
+    (void) snprintf(m->leader_path, PATH_BYTES, "%s/%s.leader", folder, file);
+    (void) snprintf(m->tasks_path, PATH_BYTES, "%s/%s.tasks", folder, file);
     m->leader = open(m->leader_path, flags, 0600);
     if (m->leader < 0) return cr_fail_errno(err, "cannot open '%s'", m->leader_path);
     m->tasks = open(m->tasks_path, flags, 0600);
@@ -106,12 +106,11 @@ static int wait_for_size(const char *path, int fd, int64_t bytes, int64_t ms) {
     return rc;
 }
 
-int task_lead(const char *job_id, uint32_t tasks, struct cr_error *err) {
-    int rc = open_meeting(job_id, &led, err);
+int task_lead(const char *name, uint32_t tasks, struct cr_error *err) {
+    int rc = open_meeting(name, &led, err);
     if (rc == 0 && flock(led.leader, LOCK_EX | LOCK_NB) < 0) {
         rc = errno == EWOULDBLOCK
-                 ? cr_fail(err, -EBUSY, "another crun already runs the job '%s' on this node",
-                           job_id)
+                 ? cr_fail(err, -EBUSY, "another crun already runs '%s'", name)
                  : cr_fail_errno(err, "cannot lock '%s'", led.leader_path);
     }
     if (rc == 0 && ftruncate(led.leader, 0) < 0) rc = cr_fail_errno(err, "cannot truncate '%s'",
@@ -146,23 +145,23 @@ static int read_status(int fd) {
     return n > 1 && text[0] >= '0' && text[0] <= '9' ? (int) strtol(text, NULL, 10) : 1;
 }
 
-int task_follow(const char *job_id, int *status, struct cr_error *err) {
+int task_follow(const char *name, int *status, struct cr_error *err) {
     struct meeting m;
     /* The leader gets the same signals, ends its workers in order, and this task ends after it. */
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {
         (void) signal(ignored[i], SIG_IGN);
     }
-    int rc = open_meeting(job_id, &m, err);
+    int rc = open_meeting(name, &m, err);
     if (rc == 0 && write(m.tasks, "t", 1) != 1) {
         rc = cr_fail_errno(err, "cannot write to '%s'", m.tasks_path);
     }
     if (rc == 0) rc = wait_for_size(m.leader_path, m.leader, 1, LEADER_APPEAR_MS);
     if (rc == -ETIMEDOUT) {
         (void) cr_fail(err, rc,
-                       "task 0 of this node has not started crun for job '%s' within %lld s; crun "
+                       "task 0 of this node has not started crun for '%s' within %lld s; crun "
                        "runs once per node: give srun --ntasks-per-node=1",
-                       job_id, (long long) (LEADER_APPEAR_MS / 1000));
+                       name, (long long) (LEADER_APPEAR_MS / 1000));
     } else if (rc < 0) {
         (void) cr_fail(err, rc, "cannot wait for '%s': %s", m.leader_path, strerror(-rc));
     }

@@ -13,8 +13,8 @@
 
 /* ---- as text ---- */
 
-/* Prints a text that came from another host. Each byte that is no part of a printable character is
- * written as \xNN, because a control character in it could change the terminal. */
+/* Prints a text that came from another host. A byte that is no part of a printable character is
+ * written as \xNN, because a control character could change the terminal. */
 static void print_text(const char *text) {
     char piece[CR_TEXT_PIECE_MAX];
     size_t left = strlen(text), len = 0;
@@ -68,11 +68,11 @@ static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
 
 struct answer {
     json_t *jobs;
-    bool incomplete; /* a job or a node is missing, because adding it to `jobs` failed */
+    bool incomplete; /* true if a job or a node could not be added to `jobs` */
 };
 
 static void add(struct answer *a, json_t *list, json_t *item) {
-    /* json_array_append_new() also fails if `list` or `item` is NULL. */
+    /* also fails if `list` or `item` is NULL */
     if (json_array_append_new(list, item) < 0) a->incomplete = true;
 }
 
@@ -101,7 +101,8 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
     add(a, a->jobs, job);
 }
 
-/* Adds a node to the last job of the list: the coordinator sends each job before its nodes. */
+/* Adds a node to the last job of the list, because the coordinator sends each job before its
+ * nodes. */
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     struct answer *a = arg;
     json_t *node = json_pack(

@@ -13,10 +13,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 64 /* how many streams are read in one iteration of the loop */
@@ -178,13 +180,29 @@ static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_optio
     return r;
 }
 
-/* Whether stdout and stderr are the same pipe or terminal. If they are, they share one queue,
- * because with two queues one could write into a line of which the other has written only a part.
- * The function returns false for files: two descriptors of one file have offsets of their own. */
+/* Whether our stdout and stderr are one open file, so that they share one offset. Where kcmp(2) is
+ * not available, the function returns false for files, unless both are written at their ends. */
+static bool is_one_file(void) {
+    long rc = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, STDOUT_FILENO, STDERR_FILENO);
+    if (rc >= 0) return rc == 0;
+    return (fcntl(STDOUT_FILENO, F_GETFL) & fcntl(STDERR_FILENO, F_GETFL) & O_APPEND) != 0;
+}
+
+/* Whether stdout and stderr are the same pipe, terminal or open file. If they are, they share one
+ * queue, because with two queues one could write into a line of which the other has written only a
+ * part. */
 static bool is_one_place(void) {
     struct stat out, err;
     if (fstat(STDOUT_FILENO, &out) < 0 || fstat(STDERR_FILENO, &err) < 0) return false;
-    return !S_ISREG(out.st_mode) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    if (out.st_dev != err.st_dev || out.st_ino != err.st_ino) return false;
+    return !S_ISREG(out.st_mode) || is_one_file();
+}
+
+/* Whether a reader can see the order of stdout and stderr. Nobody reads /dev/null. */
+static bool has_order(void) {
+    struct stat st;
+    if (fstat(STDOUT_FILENO, &st) < 0 || !is_one_place()) return false;
+    return !S_ISCHR(st.st_mode) || isatty(STDOUT_FILENO);
 }
 
 static int open_console(struct log_relay *r, int stream_fd) {
@@ -234,6 +252,7 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
     r->on_flushed = on_flushed;
     r->arg = arg;
     r->stderr_is_terminal = isatty(STDERR_FILENO);
+    r->keeps_order = has_order();
     int rc = open_handles(r);
     if (rc == 0) {
         *out = r;
@@ -302,11 +321,25 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     return rc < 0 ? rc : open_filtered(r, ERR, err);
 }
 
+/* Gives the worker's stdout the descriptor of its stderr, if both go to one place: with a pipe for
+ * each, lines could overtake each other. */
+static int join_streams(struct log_relay *r, uint32_t local_rank, int fds[2],
+                        struct cr_error *err) {
+    struct stream *s = stream_of(r, local_rank, ERR);
+    if (!r->keeps_order || !stream_is_plain(stream_of(r, local_rank, OUT))) return 0;
+    if (!stream_is_plain(s)) return 0;
+    fds[OUT] = fcntl(fds[ERR], F_DUPFD_CLOEXEC, 3);
+    if (fds[OUT] < 0) return cr_fail_errno(err, "cannot open the stdout of rank %u", local_rank);
+    s->mixed = true;
+    return 0;
+}
+
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err) {
     fds[OUT] = fds[ERR] = -1;
     int rc = stream_open(stream_of(r, local_rank, OUT), rank, &fds[OUT], err);
     if (rc == 0) rc = stream_open(stream_of(r, local_rank, ERR), rank, &fds[ERR], err);
+    if (rc == 0) rc = join_streams(r, local_rank, fds, err);
     if (rc < 0) log_relay_started(fds);
     return rc;
 }
@@ -364,13 +397,17 @@ static int read_end_of_file(const char *path, struct cr_buffer *out) {
     return 0;
 }
 
-int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
-                         struct cr_buffer *out) {
+int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
+                         uint32_t local_rank, struct cr_buffer *out) {
     const struct stream *s = &r->streams[local_rank * WHICH_COUNT + ERR];
     char path[LOG_PATH_MAX];
     if (!stream_is_redirected(s)) return last_bytes_copy(&s->last, out);
     log_dir_path(r->logs, attempt, local_rank, stream_file_names[ERR], path);
     return read_end_of_file(path, out);
+}
+
+bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank) {
+    return r->streams[local_rank * WHICH_COUNT + ERR].mixed;
 }
 
 /* ---- flushing the console at the job's end ---- */

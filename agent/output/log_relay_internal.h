@@ -52,6 +52,7 @@ struct stream {
     uint32_t local_rank;
     int fd;       /* our end of its pipe or terminal, or -1 */
     bool hidden;  /* the stream is not shown on the console */
+    bool mixed;   /* a stderr that the worker's stdout goes to, too */
     bool kept;    /* stays open when the attempt ends, because its worker is kept */
     /* the log file, if we write it and no tail owns it; NULL = there is none */
     struct log_file *file;
@@ -92,6 +93,7 @@ struct log_relay {
     bool warned_of_file;     /* the user was warned that a log file cannot be written */
     bool warned_of_memory;   /* the user was warned that output was lost for lack of memory */
     bool stderr_is_terminal; /* our own stderr is a terminal */
+    bool keeps_order;        /* our stdout and stderr are one terminal, pipe or file */
     bool flushing;
     bool carries_log;       /* the launcher's own log goes through this relay */
     uv_async_t log_ready;   /* another thread wakes the loop when it has written log lines */
@@ -192,5 +194,8 @@ int stream_make_prefix(struct stream *s, uint32_t rank);
 
 /* Whether the worker writes this stream's log file itself. */
 bool stream_is_redirected(const struct stream *s);
+
+/* Whether the stream is passed on to the console as bytes, and to nowhere else. */
+bool stream_is_plain(const struct stream *s);
 
 #endif

@@ -149,5 +149,5 @@ void stream_clear(struct stream *s) {
     line_splitter_done(&s->filtered);
     s->filtered = (struct line_splitter){0};
     s->last = (struct last_bytes){0};
-    s->is_file_broken = false;
+    s->is_file_broken = s->mixed = false;
 }

@@ -28,6 +28,10 @@ bool stream_is_redirected(const struct stream *s) {
     return is_set(o->redirects, s) && !is_set(o->tee, s);
 }
 
+bool stream_is_plain(const struct stream *s) {
+    return s->tail == NULL && s->file == NULL && !s->hidden && !stream_is_redirected(s);
+}
+
 static bool is_hidden(const struct stream *s) {
     const uint8_t *console = s->relay->options.console;
     return has_logs(s->relay) && console != NULL && console[s->local_rank] == 0;

@@ -127,6 +127,19 @@ void worker_keep(struct worker_process *w, bool keep);
  * grace of the first. If there is no process to end, on_empty runs in the loop's next iteration. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
 
+/* What may live on when the workers have ended well. */
+enum nursery_spares {
+    NURSERY_SPARES_NOTHING,
+    /* processes that have left their worker's Unix session, as daemons do (setsid) */
+    NURSERY_SPARES_DETACHED,
+    NURSERY_SPARES_ALL,
+};
+
+/* Call this instead of nursery_end() when all workers have ended well. It does what nursery_end()
+ * does, but leaves some processes that the workers have started alone; these leave the cgroup, and
+ * nothing ends them any more. */
+void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
+
 /* Closes the nursery and frees it; afterwards on_close runs on the loop, unless it is NULL. The
  * nursery must be empty: either on_empty has run and no worker is kept, or no worker was ever
  * started. */

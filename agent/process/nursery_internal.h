@@ -108,6 +108,10 @@ struct nursery {
     struct worker_list living; /* workers that were started and are not known to be dead */
     struct worker_list dead;   /* dead workers for which on_exit still has to run */
     struct orphan_list orphans;
+    enum nursery_spares spares; /* set by nursery_end_well(), until the nursery is empty */
+    /* the sessions of the workers that have died since the nursery was empty: their pids */
+    pid_t *past_sessions;
+    size_t past_count, past_cap;
     struct undecided_list undecided;
     unsigned retry_ms; /* current interval of `retry` in ms; doubles after each check */
     /* monotonic time at which the first undecided child was seen; 0 = there is none */
@@ -174,6 +178,8 @@ extern const struct orphans_test_hooks *orphans_test_hooks __attribute__((weak))
  * was not sent yet. With below_living it also signals the descendants of living workers, except of
  * kept workers. */
 struct orphans_found orphans_signal(struct nursery *n, int signum, bool below_living);
+/* Whether nursery_end_well() leaves the process alone. */
+bool orphans_spare(const struct nursery *n, pid_t pid);
 void orphan_died(struct nursery *n, struct orphan *o);
 void orphans_forget(struct nursery *n);
 /* Reaps dead orphans (of any nursery) that waitid(2) reports. waitid reports one dead child and

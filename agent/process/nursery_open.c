@@ -114,6 +114,7 @@ static void nursery_free(struct nursery *n) {
     if (n->roster != NULL) (void) munmap(n->roster, sizeof *n->roster);
     if (n->slots != NULL) (void) munmap(n->slots, NURSERY_SLOTS * sizeof *n->slots);
     free(n->variable);
+    free(n->past_sessions);
     free(n);
 }
 

@@ -1,4 +1,4 @@
-/* Writes the report on a failed attempt: one line that names the first failure, the evidence below
+/* Writes the report on a failed attempt: one line that names the first failure, the evidence for
  * it, and torchrun's box. */
 #include "agent/report/verdict_internal.h"
 
@@ -31,8 +31,12 @@ static int append_error(struct cr_buffer *out, const struct verdict_worker *w) {
 
 static int append_last_words(struct cr_buffer *out, const struct verdict_worker *w) {
     if (w->last_words == NULL) return 0;
-    if (w->last_words_len == 0) return cr_buffer_printf(out, "  it wrote nothing to stderr\n");
-    TRY(cr_buffer_printf(out, "  last lines of its stderr:\n"));
+    const char *what = w->last_words_mixed ? "output" : "stderr";
+    if (w->last_words_len == 0) {
+        return cr_buffer_printf(out, "  it wrote nothing%s\n",
+                                w->last_words_mixed ? "" : " to stderr");
+    }
+    TRY(cr_buffer_printf(out, "  last lines of its %s:\n", what));
     return last_lines_append(out, w->last_words, w->last_words_len, "    | ");
 }
 
@@ -61,8 +65,8 @@ static int append_later_failures(struct cr_buffer *out, const struct verdict *v,
     return shown > 0 ? cr_buffer_append(out, "\n", 1) : 0;
 }
 
-/* Selects the workers that crun stopped with one signal. The worker that failed first is left out,
- * even if crun stopped it. */
+/* A selection of workers: those that crun stopped with the signal `signum`, except the worker that
+ * failed first. */
 struct stopped {
     const struct verdict *v;
     size_t first;
@@ -73,7 +77,7 @@ static bool is_stopped(const struct stopped *s, size_t i) {
     return i < s->v->count && i != s->first && s->v->workers[i].signal_sent == s->signum;
 }
 
-/* Returns the index of the last worker of the run of consecutive ranks that begins with worker
+/* Returns the index of the last worker in the run of consecutive ranks that begins with worker
  * i. */
 static size_t end_of_run(const struct stopped *s, size_t i) {
     const struct verdict_worker *w = s->v->workers;
@@ -81,8 +85,8 @@ static size_t end_of_run(const struct stopped *s, size_t i) {
     return i;
 }
 
-/* Appends `head` and the selected ranks, such as "0, 2-7 (SIGTERM)", and sets *any. If no worker is
- * selected, it does neither. */
+/* If any worker is selected, appends `head` and the ranks, such as "0, 2-7 (SIGTERM)", and sets
+ * *any. */
 static int append_stopped(struct cr_buffer *out, const struct stopped *s, const char *head,
                           bool *any) {
     size_t shown = 0;

@@ -1,13 +1,13 @@
-/* Batch systems besides Slurm: Flux, PBS (OpenPBS, PBS Pro, Torque) and LSF. */
+/* The finders of batch systems other than Slurm: Flux, PBS (OpenPBS, PBS Pro, Torque) and LSF. */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_MAX ((size_t) 65536) /* bytes of a list of hosts that are read */
+#define FILE_MAX ((size_t) 65536) /* the most bytes of a list of hosts that are read */
 
-/* ---- Flux: flux-environment(7) ---- */
+/* ---- Flux; its variables are described in flux-environment(7) ---- */
 
 static int read_flux_tasks(const struct scheduler_world *w, struct scheduler_facts *f,
                            struct cr_error *err) {
@@ -40,16 +40,16 @@ int find_flux(const struct scheduler_world *w, struct scheduler_facts *f, struct
     return rc < 0 ? rc : 1;
 }
 
-/* ---- PBS: pbs_job_attributes(7), qsub(1), pbsdsh(1) ---- */
+/* ---- PBS; see pbs_job_attributes(7), qsub(1), pbsdsh(1) ---- */
 
-/* Reads the list of hosts, which has a line for each slot, and stores the hosts without repetition
- * in `out`, separated by commas. Neighbouring lines of one host count as one host. */
+/* Reads a list of hosts, which has one line for each slot, and stores the hosts in `out`, separated
+ * by commas. Neighbouring lines with the same host are stored once. */
 static int read_host_file(const struct scheduler_world *w, const char *path, char *out,
                           size_t cap) {
     size_t len = 0, last = 0;
     int rc = w->read_file(w->arg, path, out, cap);
     if (rc < 0) return rc;
-    /* The result is never longer than what was read, so it is written over the read text. */
+    /* The result is never longer than the read text, so it may overwrite that text. */
     for (char *at = out; *at != '\0';) {
         size_t n = strcspn(at, " \t\r\n");
         char *next = at + n + strspn(at + n, " \t\r\n");
@@ -71,7 +71,8 @@ static int fail_read(const char *variable, const char *path, int rc, struct cr_e
                    strerror(-rc));
 }
 
-/* Stores what a list of hosts tells: their number, the first, and this node's position. */
+/* Takes the facts from a list of hosts: the number of hosts, the first host, and this node's
+ * position. */
 static int take_hosts(const struct scheduler_world *w, const char *list, const char *from,
                       struct scheduler_facts *f, struct cr_error *err) {
     if (host_list_first(list, f->head) < 0) {
@@ -88,7 +89,7 @@ static int take_hosts(const struct scheduler_world *w, const char *list, const c
     return 1;
 }
 
-/* PBS runs the batch script as task 1; pbsdsh starts tasks with higher numbers. */
+/* Recognises PBS. The batch script runs as task 1; pbsdsh starts the tasks with higher numbers. */
 int find_pbs(const struct scheduler_world *w, struct scheduler_facts *f, struct cr_error *err) {
     const char *id = fact_text(w, "PBS_JOBID"), *path = fact_text(w, "PBS_NODEFILE");
     char hosts[FILE_MAX];
@@ -107,10 +108,10 @@ int find_pbs(const struct scheduler_world *w, struct scheduler_facts *f, struct 
     return 1;
 }
 
-/* ---- LSF: "Environment variables" of its reference; jsrun: jsrun(1) ---- */
+/* ---- LSF; see "Environment variables" in its reference, and jsrun(1) ---- */
 
-/* Stores the hosts of "hostA 4 hostB 4", which has each host and its number of slots, in `out`,
- * separated by commas. */
+/* Stores every second word of `text` in `out`, separated by commas: in "hostA 4 hostB 4" each host
+ * is followed by its number of slots. */
 static void take_every_other_word(const char *text, char *out, size_t cap) {
     size_t len = 0;
     bool is_host = true;
@@ -127,8 +128,8 @@ static void take_every_other_word(const char *text, char *out, size_t cap) {
     out[len] = '\0';
 }
 
-/* LSF's batch script runs on the first host; blaunch and jsrun start tasks, which they number in
- * LSF_PM_TASKID and JSM_NAMESPACE_RANK. */
+/* Recognises LSF. The batch script runs on the first host. blaunch and jsrun start tasks on the
+ * hosts, numbered by LSF_PM_TASKID and JSM_NAMESPACE_RANK. */
 int find_lsf(const struct scheduler_world *w, struct scheduler_facts *f, struct cr_error *err) {
     const char *id = fact_text(w, "LSB_JOBID"), *slots = fact_text(w, "LSB_MCPU_HOSTS");
     char hosts[FILE_MAX];

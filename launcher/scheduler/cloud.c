@@ -1,12 +1,12 @@
-/* Cloud services that start a command on several nodes: SageMaker, SkyPilot and dstack. (HyperPod
- * runs Slurm or Kubernetes, whose finders recognise it.) */
+/* The finders of cloud services that start a command on several nodes: SageMaker, SkyPilot and
+ * dstack. (HyperPod runs Slurm or Kubernetes, so their finders recognise it.) */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Stores the addresses of a list, which has the node with rank 0 first. */
+/* Takes node 0 from a list of addresses in the variable `name`: node 0 comes first. */
 static int take_addresses(const struct scheduler_world *w, const char *name,
                           struct scheduler_facts *f, struct cr_error *err) {
     const char *list = fact_text(w, name);
@@ -18,7 +18,8 @@ static int take_addresses(const struct scheduler_world *w, const char *name,
     return 1;
 }
 
-/* SkyPilot: sky/skylet/constants.py. SKYPILOT_NODE_IPS has an address per line. */
+/* Recognises SkyPilot; its variables are defined in its source, sky/skylet/constants.py.
+ * SKYPILOT_NODE_IPS has one address per line. */
 int find_skypilot(const struct scheduler_world *w, struct scheduler_facts *f,
                   struct cr_error *err) {
     if (fact_text(w, "SKYPILOT_NODE_RANK") == NULL) return 0;
@@ -32,7 +33,7 @@ int find_skypilot(const struct scheduler_world *w, struct scheduler_facts *f,
     return rc < 0 ? rc : 1;
 }
 
-/* dstack: "Environment variables" of its documentation of tasks. */
+/* Recognises dstack; see "Environment variables" in its documentation of tasks. */
 int find_dstack(const struct scheduler_world *w, struct scheduler_facts *f, struct cr_error *err) {
     if (fact_text(w, "DSTACK_NODE_RANK") == NULL) return 0;
     f->name = "dstack";
@@ -45,8 +46,9 @@ int find_dstack(const struct scheduler_world *w, struct scheduler_facts *f, stru
     return rc < 0 ? rc : 1;
 }
 
-/* Copies the texts of a JSON list of plain texts, ["algo-1","algo-2"], separated by commas. Returns
- * 0, or -EINVAL if the text has another form. Host names contain no escapes. */
+/* Copies the texts of a JSON list such as ["algo-1","algo-2"] to `out`, separated by commas.
+ * Returns 0, or -EINVAL if `json` is no such list. Escapes are refused, because host names need
+ * none. */
 static int take_json_texts(const char *json, char *out, size_t cap) {
     size_t len = 0;
     const char *at = json + strspn(json, " ");
@@ -63,7 +65,7 @@ static int take_json_texts(const char *json, char *out, size_t cap) {
     return *at == ']' && len > 0 ? 0 : -EINVAL;
 }
 
-/* SageMaker's training toolkit sets SM_HOSTS on all hosts in the same order. */
+/* Recognises SageMaker, whose training toolkit sets SM_HOSTS to the same list on all hosts. */
 int find_sagemaker(const struct scheduler_world *w, struct scheduler_facts *f,
                    struct cr_error *err) {
     const char *json = fact_text(w, "SM_HOSTS"), *self = fact_text(w, "SM_CURRENT_HOST");

@@ -7,8 +7,8 @@
 
 #define SEPARATORS ", \t\r\n"
 
-/* Copies the first name within brackets, "001" of "001-004,7]", and returns the text behind the
- * closing bracket; or NULL if there is none. */
+/* Copies the first name within brackets to `out`, for example "001" of "001-004,7]". Returns the
+ * text after the closing bracket, or NULL if there is no closing bracket. */
 static const char *take_first_of_range(const char *at, char *out, size_t *len) {
     const char *end = strchr(at, ']');
     if (end == NULL) return NULL;

@@ -1,19 +1,19 @@
-/* Kubernetes: pods of Kubeflow (TrainJob, PyTorchJob v1), Volcano, and indexed jobs (also those of
- * a JobSet).
- *
- * Kubeflow sets torchrun's own variables (PET_NNODES, PET_NODE_RANK, …), which the command line
- * reads as defaults, so there is nothing to find for them. PyTorchJob v1 and Volcano also set RANK,
- * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which count pods there, not workers. */
+/* The finder of Kubernetes: pods of Kubeflow (TrainJob, PyTorchJob v1) and Volcano, and indexed
+ * jobs (also those of a JobSet).
+ * Kubeflow's TrainJob sets torchrun's own variables (PET_NNODES, PET_NODE_RANK, …). crun reads
+ * these as defaults of its options, so the finder need not. PyTorchJob v1 and Volcano also set
+ * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. There RANK and WORLD_SIZE count pods, not
+ * workers. */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HOSTS_MAX ((size_t) 8192) /* bytes of /etc/hosts that are read; in a pod it is short */
+#define HOSTS_MAX ((size_t) 8192) /* the most bytes of /etc/hosts that are read */
 
-/* Takes the variables that Volcano's pytorch plugin and PyTorchJob v1 set per pod. A worker of
- * torchrun or crun has variables of the same names, but TORCHELASTIC_RUN_ID, too. */
+/* Takes the variables that Volcano's pytorch plugin and PyTorchJob v1 set in each pod. A worker of
+ * torchrun or crun has the same variables with another meaning; it also has TORCHELASTIC_RUN_ID. */
 static int find_pods(const struct scheduler_world *w, struct scheduler_facts *f,
                      struct cr_error *err) {
     int64_t port = 0;
@@ -34,8 +34,8 @@ static int find_pods(const struct scheduler_world *w, struct scheduler_facts *f,
     return 1;
 }
 
-/* Finds the domain of this pod, ".train.default.svc.cluster.local", in /etc/hosts, where the
- * kubelet writes "ADDRESS NAME.DOMAIN NAME". Stores "" if the pod has no subdomain. */
+/* Finds the domain of this pod, for example ".train.default.svc.cluster.local". The kubelet writes
+ * the line "ADDRESS NAME.DOMAIN NAME" to /etc/hosts. Stores "" if the pod has no subdomain. */
 static void read_domain(const struct scheduler_world *w, char *out, size_t cap) {
     char hosts[HOSTS_MAX];
     size_t n = strlen(w->host_name);
@@ -50,8 +50,9 @@ static void read_domain(const struct scheduler_world *w, char *out, size_t cap) 
     }
 }
 
-/* An indexed job names its pods "<job>-<index>"; the pod with index 0 is node 0. Kubernetes tells a
- * pod its index, but not the number of pods, which the user gives with --nnodes or PET_NNODES. */
+/* Takes the facts from the pod of an indexed job. Its pods are named "<job>-<index>", and the pod
+ * with index 0 is node 0. Kubernetes does not tell a pod the number of pods, so the user gives it
+ * by --nnodes or PET_NNODES. */
 static int find_indexed_job(const struct scheduler_world *w, struct scheduler_facts *f,
                             struct cr_error *err) {
     char domain[CR_HOST_MAX], index[24];

@@ -1,8 +1,7 @@
-/* mpirun and mpiexec: Open MPI (and PRRTE), and the MPICH family with its Hydra launcher (MPICH,
- * Intel MPI, MVAPICH).
- *
- * mpirun starts one process per slot. The processes of one node agree on one of them, which starts
- * all workers; the others wait for it (launcher/task_leader.h). */
+/* The finders of mpirun and mpiexec: Open MPI (and PRRTE), and the MPICH family with its Hydra
+ * launcher (MPICH, Intel MPI, MVAPICH).
+ * mpirun starts one process per slot. On each node one of these processes runs the job and starts
+ * all workers of the node; the others wait for it (launcher/task_leader.h). */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
@@ -13,9 +12,9 @@ struct mpi_variables {
     const char *size, *rank, *local_size, *local_rank;
 };
 
-/* Sets the facts about tasks. The number of nodes is known if all nodes have the same number of
- * tasks; the node's rank only with one task per node, because tasks can be numbered node by node or
- * in turn. */
+/* Takes the facts about tasks. The number of nodes is known only if each node has the same number
+ * of tasks. With several tasks on each of several nodes, this node's rank is unknown, because
+ * mpirun numbers tasks either node by node or in turn. */
 static int read_tasks(const struct scheduler_world *w, const struct mpi_variables *v,
                       struct scheduler_facts *f, struct cr_error *err) {
     int64_t size = 1, rank = 0, local_size = 1, local_rank = 0;
@@ -46,9 +45,9 @@ static int read_tasks(const struct scheduler_world *w, const struct mpi_variable
     return 1;
 }
 
-/* Copies the first host of "tcp://10.0.0.1,172.17.0.1:45661" behind the ';' of the text, for
- * example "3932160.0;tcp://…": the address of mpirun itself, which by default runs on the first
- * node. JAX finds its coordinator in the same way. */
+/* Takes the address of mpirun itself, which by default runs on the first node. The variable has a
+ * form such as "3932160.0;tcp://10.0.0.1,172.17.0.1:45661"; the first host after "tcp://" is
+ * copied. JAX finds its coordinator in the same way. */
 static void read_head(const struct scheduler_world *w, const char *name,
                       struct scheduler_facts *f) {
     const char *uri = fact_text(w, name);
@@ -72,7 +71,7 @@ int find_open_mpi(const struct scheduler_world *w, struct scheduler_facts *f,
     read_head(w, "OMPI_MCA_orte_hnp_uri", f);
     if (f->head[0] == '\0') read_head(w, "PMIX_LAUNCHER_RENDEZVOUS_URI", f);
     if (job == NULL && f->head_from != NULL) job = fact_text(w, f->head_from);
-    if (job != NULL) { /* a URI begins with the number of the job, up to ';' */
+    if (job != NULL) { /* a URI begins with the job's number and ';' */
         (void) snprintf(f->job_id, sizeof(f->job_id), "mpi-%.*s", (int) strcspn(job, ";"), job);
     }
     return read_tasks(w, &names, f, err);
@@ -84,7 +83,7 @@ int find_mpich(const struct scheduler_world *w, struct scheduler_facts *f, struc
         .local_size = "MPI_LOCALNRANKS", .local_rank = "MPI_LOCALRANKID"};
     if (fact_text(w, names.rank) == NULL || fact_text(w, names.local_rank) == NULL) return 0;
     f->name = "MPICH";
-    const char *port = fact_text(w, "PMI_PORT"); /* HOST:PORT of the process manager */
+    const char *port = fact_text(w, "PMI_PORT"); /* HOST:PORT of Hydra's process manager */
     if (port != NULL) (void) snprintf(f->job_id, sizeof(f->job_id), "mpi-%s", port);
     return read_tasks(w, &names, f, err);
 }

@@ -1,4 +1,4 @@
-/* The table of schedulers, the search through it, and the line that describes the result. */
+/* The table of finders, the search through it, and the line that describes the facts. */
 #include "launcher/scheduler/scheduler.h"
 
 #include "base/memory.h"
@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first finder that recognises its scheduler decides. A launcher that runs inside the job of
- * another one therefore stands before it: mpirun inside a Slurm job, Slurm inside Kubernetes. */
+/* The finders in the order in which they are asked; the first that recognises its scheduler
+ * decides. A scheduler that runs inside another one comes before it: mpirun runs inside a Slurm
+ * job, and Slurm inside Kubernetes. */
 static const scheduler_find_fn finders[] = {
     find_open_mpi, find_mpich,     find_flux,     find_slurm,  find_pbs,
     find_lsf,      find_sagemaker, find_skypilot, find_dstack, find_kubernetes,
@@ -31,8 +32,8 @@ int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *
     return 0;
 }
 
-/* Appends a formatted text at out[*len], behind a comma if it is not the first fact, and cuts it at
- * the end of the room. */
+/* Appends a formatted text at out[*len], after a comma if it is not the first fact. A text that
+ * does not fit into `cap` bytes is cut. */
 __attribute__((format(printf, 4, 5))) static void add(char *out, size_t cap, size_t *len,
                                                       const char *fmt, ...) {
     va_list ap;

@@ -1,11 +1,10 @@
 /* Finds out which cluster scheduler started this launcher, and what the scheduler's environment
- * variables say about the job: how many nodes it has, which of them this one is, where node 0 is,
- * how many workers a node shall start, and when the job's time ends. With these facts "crun
- * train.py" needs no options under a scheduler.
- *
- * The finder is pure: it reads environment variables and two small files through the functions of
- * `struct scheduler_world`, and it executes nothing. (Containers often lack scontrol, so node lists
- * are expanded here.) There is one function per scheduler; scheduler.c has the table of them. */
+ * variables say about the job: the number of nodes, the rank of this node, the address of node 0,
+ * the number of workers per node, and the end of the job's time. With these facts "crun train.py"
+ * needs no options under a scheduler.
+ * The search is pure: it reads environment variables and two small files through the functions of
+ * `struct scheduler_world`, and it executes nothing. (Containers often lack scontrol, so lists of
+ * nodes are expanded here.) Each scheduler has a finder, a function in the table of scheduler.c. */
 #ifndef LAUNCHER_SCHEDULER_H
 #define LAUNCHER_SCHEDULER_H
 
@@ -16,9 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCHEDULER_TEXT_MAX 256 /* bytes of a text of the facts, NUL included; longer ones are cut */
+#define SCHEDULER_TEXT_MAX 256 /* bytes of a text in the facts, with its NUL; longer texts are
+                                * cut */
 
-/* What the finder reads from. Tests pass a recorded environment. */
+/* Where the finders read. Tests pass a recorded environment. */
 struct scheduler_world {
     void *arg; /* first parameter of both functions */
     /* Returns an environment variable, or NULL if it is not set. */
@@ -29,9 +29,9 @@ struct scheduler_world {
     const char *host_name; /* this node's host name, as gethostname(2) returns it */
 };
 
-/* On which nodes the scheduler starts this command line. */
+/* The nodes on which the scheduler starts this command line. */
 enum scheduler_start {
-    SCHEDULER_STARTS_EACH_NODE, /* once per node or per task */
+    SCHEDULER_STARTS_EACH_NODE, /* on each node, once per node or once per task */
     SCHEDULER_STARTS_FIRST_NODE /* only on the first node: in a batch script or a shell */
 };
 
@@ -43,21 +43,24 @@ struct scheduler_facts {
     char head[CR_HOST_MAX]; /* host name or address of node 0; "" = unknown */
     uint16_t port;     /* port at which the nodes meet, the same on all nodes; 0 = unknown */
     uint32_t workers;  /* workers that each node shall start; 0 = unknown */
-    uint32_t tasks;    /* how many times the scheduler starts this command line on this node */
-    uint32_t task;     /* which of these `tasks` this process is, from 0 */
-    char job_id[SCHEDULER_TEXT_MAX]; /* the same on all nodes, another for each job; "" = unknown */
+    uint32_t tasks;    /* number of times that the scheduler starts this command line on this
+                        * node */
+    uint32_t task;     /* number of this process among `tasks`, from 0 */
+    char job_id[SCHEDULER_TEXT_MAX]; /* the same on all nodes, different for each job; "" =
+                                      * unknown */
     char hosts[SCHEDULER_TEXT_MAX];  /* the nodes, as the scheduler lists them; "" = unknown */
-    int64_t end_s;     /* when the job's time ends, in seconds since 1970; 0 = unknown */
-    bool term_is_notice; /* SIGTERM announces the end, and SIGKILL follows after a grace period */
+    int64_t end_s;     /* end of the job's time in seconds since 1970; 0 = unknown */
+    bool term_is_notice; /* true: SIGTERM announces SIGKILL after a grace period */
 
-    /* names of the variables that the facts come from, for error texts; NULL = fact unknown */
+    /* names of the variables that these facts come from; NULL: fact unknown */
     const char *nodes_from, *rank_from, *head_from, *workers_from, *end_from;
-    /* how the user starts this command line on each node; NULL if the scheduler does so */
+    /* command by which the user starts this command line on each node, for error texts; NULL: none
+     * is needed */
     const char *remedy;
 };
 
-/* Fills in *out. Returns 0, also if no scheduler is recognised (out->name is NULL); or -EINVAL, and
- * sets err to a text that names the variable that cannot be used and its value. */
+/* Fills in *out. Returns 0, also if no scheduler is recognised (then out->name is NULL); or
+ * -EINVAL, and sets err to a text that names a variable that cannot be used, and its value. */
 int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *out,
                    struct cr_error *err);
 

@@ -1,7 +1,8 @@
-/* Slurm: a step that srun started, or the batch script or shell of an allocation.
- *
+/* The finder of Slurm: crun runs in a step that srun started, or in the batch script or shell of an
+ * allocation.
  * The variables are described in srun(1) and sbatch(1), "OUTPUT ENVIRONMENT VARIABLES".
- * SLURM_LAUNCH_NODE_IPADDR is not used: it is the host where srun runs, often a login node. */
+ * SLURM_LAUNCH_NODE_IPADDR is not used: it is the address of the host where srun runs, often a
+ * login node. */
 #include "base/parse.h"
 #include "launcher/scheduler/find_internal.h"
 
@@ -11,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Slurm numbers the steps that are no srun (batch script, interactive shell, external processes)
- * from 0xfffffff0 up. */
+/* The lowest number of Slurm's special steps: the batch script, an interactive shell and external
+ * processes, which srun did not start. */
 #define SLURM_FIRST_SPECIAL_STEP INT64_C(0xfffffff0)
 
 static bool is_srun_step(const struct scheduler_world *w) {
@@ -22,8 +23,9 @@ static bool is_srun_step(const struct scheduler_world *w) {
            fact_text(w, "SLURM_STEP_NODELIST") != NULL && fact_text(w, "SLURM_PROCID") != NULL;
 }
 
-/* Parses SLURM_STEP_TASKS_PER_NODE, for example "2(x3),1": three nodes with 2 tasks and one with 1
- * task. Returns the number of tasks on the node with this rank, or 1 if the text does not tell. */
+/* Parses SLURM_STEP_TASKS_PER_NODE, for example "2(x3),1": three nodes with 2 tasks each, then one
+ * node with 1 task. Returns the number of tasks on the node with the given rank, or 1 if the text
+ * does not tell. */
 static uint32_t tasks_on_node(const char *text, int64_t rank) {
     while (text != NULL && *text >= '0' && *text <= '9') {
         char *end;
@@ -51,8 +53,8 @@ static int read_hosts(const struct scheduler_world *w, const char *name, struct 
     return 1;
 }
 
-/* The job's id has the number of the requeue, so that the nodes of the requeued job do not meet a
- * slow node of the run before. */
+/* Sets the job's id and end. The id includes the number of requeues, so that the nodes of a
+ * requeued job never meet a node that still runs for the job before. */
 static int read_job(const struct scheduler_world *w, struct scheduler_facts *f,
                     struct cr_error *err) {
     const char *job = fact_text(w, "SLURM_JOB_ID"), *step = fact_text(w, "SLURM_STEP_ID");
@@ -65,8 +67,8 @@ static int read_job(const struct scheduler_world *w, struct scheduler_facts *f,
     return rc < 0 ? rc : 0;
 }
 
-/* With --gpus-per-task each task sees only its own GPUs, so each task is a node of its own, whose
- * workers use these GPUs. The number may follow a type: "a100:2". */
+/* Makes each task a node. With --gpus-per-task each task sees only its own GPUs, so the workers of
+ * that node use these GPUs. The number can follow a type: "a100:2". */
 static int take_tasks_as_nodes(const struct scheduler_world *w, struct scheduler_facts *f,
                                struct cr_error *err) {
     const char *gpus = fact_text(w, "SLURM_GPUS_PER_TASK"), *colon = strrchr(gpus, ':');
@@ -80,8 +82,9 @@ static int take_tasks_as_nodes(const struct scheduler_world *w, struct scheduler
     return rc;
 }
 
-/* Without --gpus-per-task all tasks of a node see the same GPUs. One launcher per node starts all
- * workers; the other tasks wait for it (launcher/task_leader.h). */
+/* Takes the number of tasks on this node. Without --gpus-per-task all tasks of a node see the same
+ * GPUs, so one launcher per node starts all workers, and the other tasks wait for it
+ * (launcher/task_leader.h). */
 static int read_tasks(const struct scheduler_world *w, struct scheduler_facts *f,
                       struct cr_error *err) {
     int64_t local = 0;

@@ -1,4 +1,4 @@
-/* Readers of environment variables for the finders: texts, numbers, and the port of a job. */
+/* Functions that read environment variables for the finders, and the port of a job. */
 #include "base/parse.h"
 #include "launcher/scheduler/find_internal.h"
 
@@ -25,8 +25,8 @@ int fact_number(const struct scheduler_world *w, const char *name, int64_t min, 
                    name, text, (long long) min);
 }
 
-/* Reads a number that fits into 32 bits; a larger one is stored as UINT32_MAX, which every later
- * check refuses. */
+/* Reads a number. A number above UINT32_MAX is stored as UINT32_MAX, which all later checks
+ * refuse. */
 static int read_u32(const struct scheduler_world *w, const char *name, uint32_t *out,
                     const char **from, struct cr_error *err) {
     int64_t number = 0;
@@ -45,7 +45,8 @@ int fact_nodes(const struct scheduler_world *w, const char *name, struct schedul
 int fact_workers(const struct scheduler_world *w, const char *name, struct scheduler_facts *f,
                  struct cr_error *err) {
     const char *text = fact_text(w, name);
-    if (text != NULL && strcmp(text, "0") == 0) return 0; /* the node has no GPU */
+    /* the node has no GPU, so the number of workers is unknown */
+    if (text != NULL && strcmp(text, "0") == 0) return 0;
     return read_u32(w, name, &f->workers, &f->workers_from, err);
 }
 
@@ -58,7 +59,7 @@ int fact_rank(const struct scheduler_world *w, const char *name, struct schedule
 
 void fact_copy(char *out, size_t cap, const char *text) { (void) snprintf(out, cap, "%s", text); }
 
-/* FNV-1a, the 32-bit hash by Fowler, Noll and Vo. */
+/* The hash is FNV-1a with 32 bits (Fowler, Noll, Vo). */
 uint16_t fact_port_of(const char *job_id) {
     uint32_t hash = UINT32_C(2166136261);
     for (const char *at = job_id; *at != '\0'; at++) {

@@ -61,10 +61,8 @@ static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordin
 }
 
 static struct coordinator_seat *find_instance(const struct coordinator *c, uint64_t instance) {
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (c->seats[i]->instance == instance && !c->seats[i]->local) return c->seats[i];
-    }
-    return NULL;
+    struct coordinator_seat *s = seat_table_find(&c->by_instance, instance);
+    return s != NULL && !s->local ? s : NULL;
 }
 
 struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, void *peer,
@@ -156,7 +154,8 @@ static void adopt_round(struct coordinator *c, const char *why) {
     c->world_size = c->rebuild.world_size;
     c->members_changed = false;
     c->gone_after_success = 0;
-    c->is_rebuilt = true;
+    c->is_rebuilt = c->has_formed = true;
+    c->is_drawn = false;
     /* without memory for it, nodes that are lost later do not get their ranks back */
     (void) coordinator_reserve_departed(c, c->group_size);
 }
@@ -324,7 +323,10 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
                    j.rounds_seen == c->round + 1 && s->group_rank >= 0;
     if (is_same && s->state != SEAT_LEAVING)
         return resume_seat(c, now_ms, peer, s, r);
-    if (joining_admit(c, now_ms, peer, &j) < 0) return NULL;
+    if (joining_admit(c, now_ms, peer, &j) < 0) {
+        joining_failed(c, now_ms);
+        return NULL;
+    }
     resuming_heard_of_round(c, now_ms, &j);
     if (r->part == RDZV_PART_FAILED) {
         /* The node may have failed long ago and have been a spare since, so it does not count. If
@@ -337,4 +339,9 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
     return stop_stranger(c, now_ms, peer, &j);
 }
 
-void resuming_free(struct coordinator *c) { free(c->rebuild.is_counted); }
+void resuming_forget(struct coordinator *c) {
+    free(c->rebuild.is_counted);
+    c->rebuild = (struct coordinator_rebuild){.until_ms = 0};
+    c->store = (struct coordinator_store){.port = 0};
+    c->is_rebuilt = false;
+}

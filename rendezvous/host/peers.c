@@ -39,6 +39,9 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     peer->job = host_get_job(peer->host, hello->run_id);
     if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
     peer->job->peers++;
+    if (peer->job->says_goodbye && !peer->local)
+        return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
+    if (peer->local) peer->job->is_own = true;
     return 0;
 }
 

@@ -134,6 +134,17 @@ static void give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
+void member_give_up(struct member *m, const char *why) {
+    char text[RDZV_TEXT_MAX];
+    if (m->state != MEMBER_CONNECTING) return;
+    connecting_stop(&m->connecting); /* the connection is closed already */
+    (void) snprintf(text, sizeof(text),
+                    "cannot take part in the rendezvous at '%.200s': %.600s; start all nodes with "
+                    "crun, or all with torchrun, or give crun another --rdzv-endpoint",
+                    m->set.where, why);
+    end(m, RENDEZVOUS_LOST, text);
+}
+
 /* A node whose round goes on does not give up here: its fence ends the round. */
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
     if (connecting_failed(&m->connecting, now_ms)) return;
@@ -320,6 +331,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        "the coordinator sent a bad lease: %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
+    if (a->incarnation != 0) m->incarnation = a->incarnation;
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (m->resumed_ms != MEMBER_NEVER) keep_alive_answered(&m->keep_alive, m->resumed_ms, now_ms);
     m->resumed_ms = MEMBER_NEVER;
@@ -339,6 +351,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->owes_failure = false;
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
+    m->incarnation = r->incarnation;
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }
@@ -379,6 +392,18 @@ static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_good
     cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
 }
 
+/* Reports that the node waits. Once it is in a round, the message is late. */
+static void got_waiting(struct member *m, const struct rdzv_waiting *w) {
+    char text[RDZV_TEXT_MAX + 100], left[60] = "";
+    if (m->state != MEMBER_JOINING) return;
+    if (w->left_ms >= 0) {
+        (void) snprintf(left, sizeof(left), ", %.0f s left", (double) w->left_ms / 1000);
+    }
+    (void) snprintf(text, sizeof(text), "waiting %s (%.0f s so far%s)", w->what,
+                    (double) w->waited_ms / 1000, left);
+    m->actions->log(m->arg, CR_LOG_WARN, text);
+}
+
 static void got_end(struct member *m, const struct rdzv_end *e) {
     bool known = e->outcome == RENDEZVOUS_SUCCEEDED || e->outcome == RENDEZVOUS_FAILED;
     end(m, known ? (int) e->outcome : RENDEZVOUS_LOST, e->why);
@@ -409,6 +434,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
+    case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     case RDZV_GOODBYE: got_goodbye(m, now_ms, &msg->goodbye); return 0;
@@ -458,6 +484,8 @@ void member_tick(struct member *m, int64_t now_ms) {
         member_try(m, now_ms, m->keep_alive.lease_ms);
     }
 }
+
+int64_t member_gives_up_ms(const struct member *m) { return m->connecting.give_up_ms; }
 
 static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -89,6 +89,9 @@ void member_set_addr(struct member *m, const char *addr);
 /* Call this when the session has received WELCOME, which shows that the other end is a coordinator
  * that accepts this node. Only then has a try to connect succeeded. It sends JOIN or RESUME. */
 void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome *welcome);
+/* Call this when the node cannot connect and another try cannot help. It ends the job on this node;
+ * `why` is the end of a sentence that says who should be a coordinator. */
+void member_give_up(struct member *m, const char *why);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
                          const char *why);
@@ -99,6 +102,8 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER = no deadline */
+/* Returns the time at which the current series of tries to connect ends; CR_FOREVER = none. */
+int64_t member_gives_up_ms(const struct member *m);
 
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. "The fence" is the time after which 5/6 of

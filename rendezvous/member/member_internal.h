@@ -45,6 +45,7 @@ struct member {
     uint32_t restarts_seen;
     uint32_t first_rank, world_size, group_size;
     int64_t last_rank;
+    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
     /* a worker has failed in that round, and the coordinator may not have heard of it */
     bool owes_failure;
     char what[512]; /* that failure */

@@ -47,6 +47,7 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->rounds_seen = m->rounds_seen;
     join->restarts_seen = m->restarts_seen;
     join->last_rank = m->last_rank;
+    join->incarnation = m->incarnation;
     join->last_group_size = m->group_size;
     join->last_coordinator = m->last_coordinator;
 }

@@ -80,6 +80,7 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
         send_old_goodbye(s, now_ms, m->goodbye.why);
         return;
     }
+    if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message, so its connection is closed: a node can handle a lost
          * connection, but not a lost message. The seat is freed when the session is CLOSED. */
@@ -161,8 +162,9 @@ static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_
         refuse(s, now_ms, s->terms->comes_again ? s->terms->epoch + 1 : 0, s->terms->closing);
         return;
     }
-    if (s->actions->on_hello(s->arg, h, &err) < 0) {
-        refuse(s, now_ms, 0, err.text);
+    int rc = s->actions->on_hello(s->arg, h, &err);
+    if (rc < 0) {
+        refuse(s, now_ms, rc == -EAGAIN ? s->terms->epoch + 1 : 0, err.text);
         return;
     }
     struct rdzv_message m = {.type = RDZV_WELCOME};

@@ -77,7 +77,7 @@ struct host_session_terms {
  * an action fails, its error is sent to the node as REFUSED. */
 struct host_session_actions {
     /* A node has sent HELLO with the run id of its job. Returns 0, or a negative errno and a text
-     * in err. */
+     * in err; after -EAGAIN the node tries another coordinator. */
     int (*on_hello)(void *arg, const struct rdzv_hello *hello, struct cr_error *err);
     /* A node requests a seat. Returns 0 if it has got one. Otherwise returns a negative errno,
      * after the coordinator has sent the reason (REFUSED or END) by host_session_send(); the

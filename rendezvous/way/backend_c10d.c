@@ -62,9 +62,8 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
     }
     struct backend_addresses found;
     int rc = check_port(o, err);
-    if (rc == 0) rc = backend_look_up(o->endpoint.host, &found, err);
     if (rc < 0) return rc;
-    (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
+    backend_look_up_endpoint(o, &found, out);
     if (o->is_host == 0) out->hosting = BACKEND_CONNECTS;
     else if (o->is_host > 0) out->hosting = BACKEND_HOSTS;
     else out->hosting = found.local[0] != '\0' ? BACKEND_MAY_HOST : BACKEND_CONNECTS;

@@ -25,9 +25,12 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
                        "give --master-port",
                        o->endpoint.host);
     }
-    int rc = backend_look_up(o->endpoint.host, &found, err);
-    if (rc < 0) return rc;
-    (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
+    if (out->one_node) {
+        int rc = backend_look_up(o->endpoint.host, &found, err);
+        if (rc < 0) return rc;
+    } else {
+        backend_look_up_endpoint(o, &found, out);
+    }
     /* A node may start as late as the others wait for it, which is join_timeout. Node rank 0 may be
      * the late one, so the others must try to connect for at least that long. */
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;

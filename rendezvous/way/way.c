@@ -31,12 +31,13 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .listen_host = "",
                                          .jobs_come_later = true,
                                          .elected = true,
+                                         .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
-    *out = way_elected_new(loop, o, plan, host);
-    if (*out == NULL) coordinator_host_close(host, NULL, NULL, NULL);
-    return 0;
+    rc = way_elected_new(loop, o, plan, host, out, err);
+    if (rc < 0) coordinator_host_close(host, NULL, NULL, NULL);
+    return rc;
 }
 
 /* Opens the host of a job with one node. The job needs nobody to connect, so if another program has
@@ -63,7 +64,7 @@ static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                             : way_open_host(loop, plan, o->close_timeout_ms, &host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
         cr_debug("%s has a coordinator already", plan->where);
-        *out = way_remote_new(loop, &o->endpoint, plan, o->close_timeout_ms);
+        *out = way_remote_new(loop, o, plan);
         return 0;
     }
     if (rc < 0) return cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
@@ -79,7 +80,9 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
     int rc = 0;
     if (plan->hosting == BACKEND_ELECTS) rc = open_elected(loop, options, plan, &w, err);
     else if (plan->hosting != BACKEND_CONNECTS) rc = open_hosting(loop, options, plan, &w, err);
-    else w = way_remote_new(loop, &options->endpoint, NULL, options->close_timeout_ms);
+    else
+        w = way_remote_new(loop, options,
+                           plan->unresolved && options->is_host < 0 ? plan : NULL);
     if (rc < 0) return rc;
     if (w == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     w->events = events;
@@ -101,7 +104,14 @@ const char *way_trouble(const struct way *w) {
     return w->kind == &way_elected ? way_elected_trouble(w) : "";
 }
 
-void way_connect(struct way *w) { w->kind->connect(w); }
+const char *way_report(struct way *w) {
+    return way_is_local(w) ? "" : way_remote_report(w);
+}
+
+void way_connect(struct way *w, const void *greeting, size_t len) {
+    w->kind->connect(w, greeting, len);
+}
+
 void way_send(struct way *w, const void *data, size_t len) { w->kind->send(w, data, len); }
 void way_flush(struct way *w) { w->kind->flush(w); }
 void way_hang_up(struct way *w) { w->kind->hang_up(w); }

@@ -42,8 +42,10 @@ struct backend_plan {
     char machine_addr[RDZV_ADDR_MAX];
     int64_t node_rank;                 /* node rank that the user requests; -1 = none */
     int64_t connect_timeout_ms, coordinator_wait_ms;
-    struct cr_endpoint etcd;           /* a member of the etcd cluster, if BACKEND_ELECTS */
-    int64_t etcd_lease_ms;
+    /* The endpoint's name could not be resolved, so it is not known whether this machine has its
+     * address. A node that does not know whether it shall host looks again when it can connect. */
+    bool unresolved;
+    int64_t etcd_lease_ms;             /* of a leader, if BACKEND_ELECTS */
     bool fixed_ranks;                  /* each node's group rank is its node rank */
     /* MASTER_ADDR of the workers as the user wrote it; "" = the numeric address of the store */
     char master_name[CR_HOST_MAX];
@@ -102,13 +104,15 @@ struct way;
 
 /* Called on the loop's thread, never from inside a way_ function. */
 struct way_events {
-    /* The connection is established. `own_addr` is the numeric address of this end; "" on the local
-     * way. */
+    /* The connection is established; the greeting was sent. `own_addr` is the numeric address of
+     * this end; "" on the local way. */
     void (*on_open)(void *arg, const char *own_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * way_connect(). */
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
+    /* The connection could not be established, and another try cannot help. No callback follows. */
+    void (*on_hopeless)(void *arg, const char *why);
 };
 
 /* Opens what this node hosts, but does not connect yet. `options` and `plan` need not live longer
@@ -128,9 +132,16 @@ const char *way_coordinator_addr(const struct way *w);
 /* Returns the last error of the election, or "" if there was none or the way is not elected. */
 const char *way_trouble(const struct way *w);
 
-/* Tries once to connect; on_open or on_lost follows. The elected way waits until etcd has elected a
- * leader before it connects; it sets no limit for that wait, so the caller has to. */
-void way_connect(struct way *w);
+/* Returns what is known about each address since the last way_connect(), for error texts; "" on the
+ * local way. Valid until the next call of this function. */
+const char *way_report(struct way *w);
+
+/* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
+ * on_hopeless follows. Copies `greeting`, the first bytes of the session, which each connection
+ * begins with. The first connection on which a coordinator answers is kept. The elected way waits
+ * until etcd has elected a leader before it connects; it sets no limit for that wait, so the caller
+ * has to. */
+void way_connect(struct way *w, const void *greeting, size_t len);
 /* way_send() queues bytes; way_flush() sends the queue. */
 void way_send(struct way *w, const void *data, size_t len);
 void way_flush(struct way *w);

@@ -6,9 +6,10 @@ of which some do not answer, IPv6, and endpoints that are not an address of any 
 import pathlib
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN_STORE, clean_env, run, run_tests, start
+from crun_test import BUILD, CRUN_STORE, SCALE, clean_env, run, run_tests, start, wait_for
 from netns import Net
 from nodes import Nodes
 
@@ -99,6 +100,83 @@ def test_an_explicit_address_is_the_one_listened_on(tmp):
             with Agent(host, listen) as agent:
                 assert agent.address == listen, agent.address
                 assert listening(host, 29400) == expected, (listen, listening(host, 29400))
+
+
+def test_one_of_two_addresses_is_a_black_hole(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        net.hosts[0].etc_hosts("10.77.0.1 head")
+        net.hosts[1].etc_hosts("10.77.0.3 head", "10.77.0.1 head")
+        net.hosts[1].black_hole("10.77.0.3")
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
+            begin = time.monotonic()
+            meet(net, nodes)
+            assert time.monotonic() - begin < 10 * SCALE
+
+
+def test_ipv6_is_filtered(tmp):
+    with Net(2, names=["head", "n2"], v6=True) as net:
+        for h in net.hosts:
+            h.etc_hosts("10.77.0.1 head", "fd77::1 head")
+        net.hosts[1].black_hole("fd77::1")
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
+            begin = time.monotonic()
+            meet(net, nodes)
+            assert time.monotonic() - begin < 10 * SCALE
+
+
+def test_ipv6_only(tmp):
+    with Net(2, names=["head", "n2"], v4=False, v6=True) as net:
+        for h in net.hosts:
+            h.etc_hosts("fd77::1 head")
+        for i, (endpoint, backend) in enumerate((
+                ("head:29400", "c10d"), ("[fd77::1]:29400", "c10d"),
+                ("[fd77::1]:29500", "static"))):
+            folder = tmp / str(i)
+            folder.mkdir()
+            ranks = (("--node-rank=0",), ("--node-rank=1",)) if backend == "static" else ((), ())
+            with Nodes(folder, "--nnodes=2", endpoint=endpoint, conf="", backend=backend) as nodes:
+                assert meet(net, nodes, ranks)[0].address[0] == "fd77::1"
+
+
+def test_a_silent_program_at_one_address_does_not_win(tmp):
+    """A connection alone proves nothing: the program at the first address never answers."""
+    with Net(2, names=["head", "n2"]) as net:
+        net.hosts[0].etc_hosts("10.77.0.1 head")
+        net.hosts[1].etc_hosts("10.77.0.2 other", "127.0.0.9 head", "10.77.0.1 head")
+        code = "import socket; s = socket.create_server(('127.0.0.9', 29400)); s.accept(); input()"
+        silent = start([*net.hosts[1].run, "python3", "-c", code], stdin=subprocess.PIPE)
+        wait_for(lambda: listening(net.hosts[1], 29400), "the silent program to listen")
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400",
+                   conf=f"{CONF},is_host=0") as nodes:
+            meet(net, nodes, ((f"--rdzv-conf={CONF},is_host=1",), ()))
+        silent.kill()
+        silent.communicate()
+
+
+def test_a_name_that_appears_later(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        for h in net.hosts:
+            h.etc_hosts("10.77.0.2 n2")
+        for i, (backend, ranks) in enumerate((
+                ("c10d", ((), ())), ("static", (("--node-rank=0",), ("--node-rank=1",))))):
+            folder = tmp / str(i)
+            folder.mkdir()
+            with Nodes(folder, "--nnodes=2", endpoint="pod-0.svc:29400", conf="timeout=50",
+                       backend=backend) as nodes:
+                started = [nodes.start(f"n{j}", *ranks[j], prefix=h.run)
+                           for j, h in enumerate(net.hosts)]
+                for n in started:
+                    wait_for(lambda: "cannot resolve the host 'pod-0.svc'" in n.text, "a warning")
+                for h in net.hosts:
+                    h.etc_hosts("10.77.0.1 pod-0.svc")
+                for w in nodes.round(2):
+                    nodes.connects(w)
+                    w.signal(nodes.WELL)
+                for n in started:
+                    assert n.wait() == 0
+                    assert n.text.count("warning") == 1, n.text
+            for h in net.hosts:
+                h.etc_hosts("10.77.0.2 n2")
 
 
 def reaches(host, address):

@@ -146,8 +146,14 @@ def test_a_network_that_loses_every_tenth_packet(tmp):
             assert {m["groups"] for m in found} == {3}
             assert len({m["port"] for m in found}) == 1
         nodes[0].tell("fail")
+        for n in nodes[1:]:
+            assert "exit code 7" in n.expect("stop")
         for n in nodes:
-            assert n.expect("end").startswith("1")  # no restart is left; all nodes learn it
+            # no restart is left; all nodes learn it, those that still ran after a stop
+            line = n.next()
+            while line.startswith("stop "):
+                line = n.next()
+            assert line.startswith("end 1"), line
 
 
 def test_another_host_than_the_first_by_address(tmp):

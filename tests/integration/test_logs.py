@@ -185,6 +185,66 @@ def test_stderr_is_a_terminal_where_ours_is(tmp):
     assert shown == b"10%\r20%\r\nend", shown  # the newline is the terminal's own doing, once
 
 
+ORDER = ("#!/usr/bin/python3\nimport os\n"
+         "for i in range(2000): os.write(1, b'o%d\\n' % i), os.write(2, b'e%d\\n' % i)\n")
+
+
+def test_order_of_stdout_and_stderr(tmp):
+    """Where both go to one place, lines of stdout and stderr have the order of the writes."""
+    worker = script(tmp, "w", ORDER)
+    want = [f"{c}{i}" for i in range(2000) for c in "oe"]
+    done = subprocess.run([CRUN, worker], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env=clean_env(), timeout=60)
+    assert done.stdout.splitlines() == want
+    with open(tmp / "log", "w") as log:  # one open file, as after "> log 2>&1"
+        subprocess.run([CRUN, worker], stdout=log, stderr=log, env=clean_env(), timeout=60)
+    assert (tmp / "log").read_text().splitlines() == want
+    ours, theirs = pty.openpty()
+    launch = start([CRUN, worker], stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while not shown.endswith(b"e1999\r\n"):
+        shown += os.read(ours, 65536)
+    assert launch.wait(timeout=60) == 0
+    assert shown.decode().split() == want
+    done = crun(worker)  # two pipes: nothing is mixed
+    assert done.stdout.split() == want[::2] and done.stderr.split() == want[1::2]
+
+
+def test_last_words_of_both_streams(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\necho first\necho second >&2\nexit 3\n")
+    done = subprocess.run([CRUN, worker], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env=clean_env(), timeout=60)
+    assert "last lines of its output:\n    | first\n    | second\n" in done.stdout, done.stdout
+
+
+def test_teed_stderr_is_no_terminal(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\n[ -t 2 ] && echo terminal >&2\necho end >&2\n")
+    ours, theirs = pty.openpty()
+    launch = start([CRUN, "-t", "3", f"--log-dir={tmp}/logs", worker], stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while not shown.endswith(b"end\r\n"):
+        shown += os.read(ours, 4096)
+    assert launch.wait(timeout=60) == 0
+    assert shown == b"[default0]:end\r\n", shown
+    launch.stdout.close()
+
+
+def test_nothing_is_left_in_the_temp_folder(tmp):
+    """A job that ended well, whose logs nobody asked for, leaves nothing. What is written stays."""
+    for place in ("a", "b", "c"):
+        (tmp / place).mkdir()
+    done = crun("--nproc-per-node=2", "true", env=clean_env(TMPDIR=tmp / "a", LOGLEVEL="info"))
+    assert done.returncode == 0 and list((tmp / "a").iterdir()) == [], done
+    assert re.search(rf"logs are in '{tmp}/a/torchelastic_\w{{8}}/\S+'", done.stderr), done
+    worker = script(tmp, "w", "#!/bin/sh\necho '{}' > $TORCHELASTIC_ERROR_FILE\n")
+    assert crun(worker, env=clean_env(TMPDIR=tmp / "b")).returncode == 0
+    assert len(list((tmp / "b").rglob("error.json"))) == 1
+    assert crun("false", env=clean_env(TMPDIR=tmp / "c")).returncode == 1
+    assert len(list((tmp / "c").glob("torchelastic_*/*/attempt_0/0"))) == 1
+
+
 def test_lines_of_ranks_never_mix(tmp):
     worker = script(tmp, "w", "#!/usr/bin/python3\nimport os, sys\nr = os.environ['LOCAL_RANK']\n"
                               "for i in range(3000):\n"

@@ -38,11 +38,13 @@ MESSAGES = {
     "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
     "ASK_DUMP": (78, "text why"),
     "OPERATED": (79, "u32 nodes"),
+    "WAITING": (81, "i64 waited_ms, i64 left_ms, text what"),
     "GOODBYE": (80, "text why"),
 }
 # Fields that protocol version 3 adds to the end of a message.
 SINCE_3 = {
     "JOIN": "u64 incarnation, u64 digest, u32 last_group_size, u64 last_coordinator",
+    "ACCEPTED": "u64 incarnation",
     "FAILED": "u32 is_killed",
     "BEAT": "u64 rounds_over",
     "WELCOME": "u32 in_launcher, u64 coordinator",

@@ -39,7 +39,8 @@ static void cut_node(struct sim_node *n) {
                                  .node = n->index});
 }
 
-/* Stalls a node and, if it is a hosting node, also its host: both are in the same process. */
+/* Stalls a node: its agent handles no event for a while. If the node hosts the coordinator, the
+ * host stalls too, because both are one process. */
 static void stall_node(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = hosts_with(n) ? &w->hosts[0] : NULL;
@@ -70,7 +71,8 @@ static void restart_host(struct world *w) {
     host_restart(h);
 }
 
-/* Another host is elected: because the old leader stepped down, or because it is silent. */
+/* Elects the other host as coordinator, in one of two ways: the old leader steps down, or it is
+ * silent for longer than its lease. */
 static void elect(struct world *w) {
     struct host *old = leader(w), *next = &w->hosts[!w->leader];
     if (!w->elected || !old->up || next->up || old->stalled_until != 0) return;
@@ -84,6 +86,16 @@ static void elect(struct world *w) {
     start_host_in(w, next, LEASE + rnd(w, LEASE));
 }
 
+/* Takes the right to form rounds from the elected coordinator for a while, as an outage of etcd
+ * does. */
+static void lose_right(struct world *w) {
+    struct host *h = leader(w);
+    if (!w->elected || !h->up || h->stalled_until != 0 || !h->may_form) return;
+    host_may_form(h, false);
+    world_push(w, (struct event){.at = w->now + 10 + rnd(w, 2500), .type = EV_RIGHT_BACK,
+                                 .node = -1, .host = h, .host_id = h->id});
+}
+
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
     if (conn_is_local(n->conn)) return; /* it is no connection of the network */
@@ -92,8 +104,8 @@ static void reset(struct sim_node *n) {
     network_reset(n->conn, chance(n->w, 70) ? 3 : 1 + (int) rnd(n->w, 2));
 }
 
-/* Sends a signal to a launcher. If that launcher hosts the coordinator, the signal ends the whole
- * job, so a hosting launcher is signalled rarely. */
+/* Sends a signal to a launcher. A signal to the launcher that hosts the coordinator ends the whole
+ * job, so that launcher is signalled rarely. */
 static void signal_launcher(struct sim_node *n) {
     if (!runs(n) || !chance(n->w, hosts_with(n) ? 5 : 40)) return;
     story(n->w, "node %d: its launcher gets a signal", n->index);
@@ -134,7 +146,7 @@ static void start_again(struct sim_node *n) {
 
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
-    int fault = (int) rnd(w, 16);
+    int fault = (int) rnd(w, 17);
     if (w->only_resets && w->now < w->last_reset + 2 * LEASE) return;
     if (w->only_resets) fault = chance(w, 80) ? 5 : 14;
     w->last_reset = w->now;
@@ -154,6 +166,7 @@ void faults_inject(struct world *w) {
     case 12: elect(w); break;
     case 13: reset(n); break;
     case 14: restart_host(w); break;
+    case 15: lose_right(w); break;
     default: start_again(n); break;
     }
     node_after_event(n);

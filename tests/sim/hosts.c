@@ -1,6 +1,6 @@
-/* Simulated processes that host the coordinator of the job. Each runs the real coordinator, and the
- * real host session for each connection. If coordinators are elected, each start of a host has a
- * higher epoch than the last one. */
+/* The simulated processes that host the coordinator of the job. Each process runs the real
+ * coordinator, and one real host session for each connection. If coordinators are elected, each
+ * start of a host has a higher epoch than the start before. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -15,11 +15,14 @@ static void mark_unsent(struct conn *c) {
     h->unsent[h->unsent_count++] = c;
 }
 
-/* ---- actions of the coordinator ---- */
+/* ---- struct coordinator_actions: what the coordinator requests of its host ---- */
 
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct host *h = arg;
     struct conn *c = peer;
+    if (m->type == RDZV_ROUND && !h->may_form) {
+        world_violation(h->w, "host %d forms a round without the right to", h->id);
+    }
     if (m->type == RDZV_ROUND) check_round_sent(h, c, &m->round);
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
@@ -48,6 +51,11 @@ static int do_open_store(void *arg, uint64_t round, struct coordinator_store *ou
     return 0;
 }
 
+static uint64_t do_draw(void *arg) {
+    struct host *h = arg;
+    return (uint64_t) h->w->now << 32 | (rnd64(h->w) & UINT32_MAX) | 1;
+}
+
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
     struct host *h = arg;
     (void) level;
@@ -61,10 +69,11 @@ static int wants_log(void *arg, enum cr_log_level level) {
 }
 
 static const struct coordinator_actions coordinator_actions = {
-    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
+    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .draw = do_draw,
+    .log = do_log,
     .wants_log = wants_log};
 
-/* ---- actions of the sessions ---- */
+/* ---- struct host_session_actions: what a session requests of its host ---- */
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
     (void) arg, (void) hello, (void) err;
@@ -170,7 +179,7 @@ static void flush(struct conn *c) {
         network_close(c, TO_NODE);
     } else if (c->session.state == HOST_SESSION_CLOSING && !c->fin_sent) {
         network_close(c, TO_NODE);
-        c->host_open = c->fin_sent = true; /* it still reads until the node closes its end */
+        c->host_open = c->fin_sent = true; /* the host still reads until the node closes its end */
     }
     set_session_timer(c);
 }
@@ -191,8 +200,8 @@ void host_after_event(struct host *h) {
 
 /* ---- starts and ends of hosts ---- */
 
-/* Deposes the host that was elected before. If that host is stalled, it is deposed shortly after it
- * resumes, because it acts as coordinator until it learns of the election. */
+/* Deposes the host that was the elected coordinator until now. A stalled host does not know of the
+ * election and still acts as coordinator when it resumes, so it is deposed shortly after that. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {
@@ -211,6 +220,7 @@ void host_start(struct host *h) {
     h->stalled_until = 0;
     h->timer_at = h->change_until = CR_FOREVER;
     h->forming = h->closes = h->is_superseded = false;
+    h->may_form = true;
     h->unsent_count = 0;
     h->failed_record = -1;
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
@@ -246,7 +256,8 @@ void host_die(struct host *h, bool silently) {
     forget_coordinator(h);
 }
 
-/* Forgets the job and closes all connections, as coordinator_host_depose() does. */
+/* Ends the coordinator of a host: closes all its connections and forgets the job, as
+ * coordinator_host_depose() does. */
 void host_depose(struct host *h) {
     if (!h->up) return;
     story(h->w, "host %d: deposed", h->id);
@@ -326,6 +337,16 @@ void host_session_timer(struct conn *c) {
     if (!c->host_open) return;
     host_session_tick(&c->session, host_now(c->host));
     mark_unsent(c);
+}
+
+void host_may_form(struct host *h, bool may_form) {
+    struct coordinator_view before, after;
+    story(h->w, "host %d: may %sform rounds", h->id, may_form ? "" : "not ");
+    h->may_form = may_form;
+    coordinator_look(h->coordinator, &before);
+    coordinator_may_form(h->coordinator, host_now(h), may_form);
+    coordinator_look(h->coordinator, &after);
+    check_charge(h, &before, &after, NULL);
 }
 
 void host_operate(struct host *h, int node, uint32_t kind) {

@@ -15,11 +15,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define AGENT_ANSWERS_MS INT64_C(5000)
 
@@ -235,6 +237,36 @@ void worker_channel_read_all(struct worker_channel *c) {
     }
     c->bell_seen = bell;
     if (round_state_is_frozen(&c->round)) c->round.change = (struct channel_packet){0};
+}
+
+/* Returns an epoll descriptor that reports each packet's arrival once (EPOLLET), so that packets
+ * which another thread leaves unread do not end every wait at once. */
+static int open_arrivals(int fd) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
+    int arrivals = epoll_create1(EPOLL_CLOEXEC);
+    if (arrivals < 0) return -errno;
+    if (epoll_ctl(arrivals, EPOLL_CTL_ADD, fd, &event) == 0) return arrivals;
+    int rc = errno == EBADF ? -ENOTCONN : -errno;
+    (void) close(arrivals);
+    return rc;
+}
+
+int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
+    struct channel_page *page = c->page;
+    if (page == NULL) return -ENOTCONN;
+    CR_AUTO_FD int arrivals = open_arrivals(c->fd);
+    if (arrivals < 0) return arrivals;
+    /* The agent sets `over` before it sends OVER, and the descriptor was opened before this first
+     * look, so no end of a round is missed. */
+    while (atomic_load(&page->over) == 0) {
+        struct epoll_event event;
+        int n = epoll_wait(arrivals, &event, 1, cr_poll_timeout(deadline_ms));
+        if (n < 0 && errno != EINTR) return -errno;
+        if (n > 0 && (event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) return -ENOTCONN;
+        if (n == 0 && deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms())
+            return -ETIMEDOUT;
+    }
+    return 1;
 }
 
 void worker_channel_begin_round(struct worker_channel *c) { c->round = (struct round_state){0}; }

@@ -34,6 +34,11 @@ int worker_channel_send(struct worker_channel *c, enum channel_type type, uint64
  */
 int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms, struct channel_packet *p);
 
+/* Waits until the agent has set `over` in the page, until deadline_ms at the longest. Reads no
+ * packet, so another thread may use the channel meanwhile. Returns 1; -ETIMEDOUT; -ENOTCONN if
+ * there is no connection, or it is lost; or another negative errno. */
+int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms);
+
 /* Reads all packets that have arrived, into c->round. While the worker is frozen, it waits for
  * further packets. If the agent is gone, or sends no agreed step before the time of the change is
  * over, the function drops the change, and the worker goes on. */

@@ -28,8 +28,8 @@ static struct {
 
 static void report(int fd, const struct channel_page *page, int rc) {
     struct channel_packet p = {.type = CHANNEL_DUMPED, .id = atomic_load(&page->dump_id)};
-    const char *text = rc == 0 ? flight_path() : "nowhere: it has no path, or writing failed";
-    (void) strncpy(p.text, text, sizeof(p.text) - 1); /* the last byte of p.text stays NUL */
+    const char *path = rc == 0 ? flight_path() : "";
+    (void) strncpy(p.text, path, sizeof(p.text) - 1); /* the last byte of p.text stays NUL */
     (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

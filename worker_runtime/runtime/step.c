@@ -55,8 +55,8 @@ static int step_with_news(struct worker_channel *c, crunrt_change *change) {
     return CRUNRT_CHANGE;
 }
 
-int crunrt_step(crunrt *rt, crunrt_change *change) {
-    if (rt == NULL) return rt_fail_null("make a step", "the runtime");
+int crunrt_step_count(crunrt *rt) {
+    if (rt == NULL) return rt_fail_null("count a step", "the runtime");
     struct worker_channel *c = &rt->channel;
     c->round.steps++;
     if (c->page == NULL) return 0;
@@ -66,8 +66,29 @@ int crunrt_step(crunrt *rt, crunrt_change *change) {
      * sees the new bell, or the agent sees the new step. */
     atomic_store(&c->page->step, c->round.steps);
     bool has_news = atomic_load(&c->page->bell) != c->bell_seen;
-    if (!has_news && c->round.stop_at == 0 && !c->round.is_over) return 0;
-    return step_with_news(c, change);
+    return has_news || c->round.stop_at != 0 || c->round.is_over;
+}
+
+int crunrt_step_settle(crunrt *rt, crunrt_change *change) {
+    if (rt == NULL) return rt_fail_null("settle a step", "the runtime");
+    return rt->channel.page != NULL ? step_with_news(&rt->channel, change) : 0;
+}
+
+int crunrt_step(crunrt *rt, crunrt_change *change) {
+    if (rt == NULL) return rt_fail_null("make a step", "the runtime");
+    return crunrt_step_count(rt) != 0 ? crunrt_step_settle(rt, change) : 0;
+}
+
+int crunrt_wait_for_round_end(crunrt *rt, int64_t timeout_ms) {
+    if (rt == NULL) return rt_fail_null("wait for the end of the round", "the runtime");
+    int64_t deadline = timeout_ms == CRUNRT_TIMEOUT_DEFAULT ? CR_FOREVER
+                                                            : cr_deadline_ms(timeout_ms);
+    int rc = worker_channel_wait_over(&rt->channel, deadline);
+    if (rc > 0) return rc;
+    return cr_fail(rt_last_error(), rc, "wait for the end of the round: %s",
+                   rc == -ETIMEDOUT   ? "it goes on"
+                   : rc == -ENOTCONN ? "this process has no agent, or the agent is gone"
+                                      : strerror(-rc));
 }
 
 bool rt_round_is_over(const struct crunrt *rt) {
@@ -86,6 +107,7 @@ int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt->channel.page == NULL) return 0;
     atomic_store(&rt->channel.page->needs_ms, needs_ms);
     atomic_store(&rt->channel.page->answer, (uint32_t) how);
+    atomic_store(&rt->channel.page->counts_from_start, 1);
     return 0;
 }
 
@@ -117,5 +139,7 @@ int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
 int crunrt_can_rejoin(crunrt *rt, int yes) {
     if (rt == NULL) return rt_fail_null("set whether this worker can rejoin", "the runtime");
     if (rt->channel.page != NULL) atomic_store(&rt->channel.page->can_rejoin, yes != 0);
+    struct cr_error ignored;
+    (void) rt_recoverable(rt, &ignored);
     return 0;
 }
