@@ -170,6 +170,25 @@ static void copy_error_file(const struct case_file *c, const struct gathered *g)
     cr_buffer_done(&line);
 }
 
+/* Lists the workers that failed of themselves in the job's failures_file, if it has one: one line
+ * "<rank> <local rank> <pid> <exit code> <error file>" for each, the first failure first. */
+static void list_failures(const struct case_file *c, const struct gathered *g) {
+    if (c->job->failures_file == NULL) return;
+    size_t first = verdict_first(g->workers, g->verdict.count);
+    FILE *file = fopen(c->job->failures_file, "we");
+    int rc = file != NULL ? 0 : -errno;
+    for (size_t i = 0; file != NULL && i < g->verdict.count; i++) {
+        size_t k = i == 0 ? first : i <= first ? i - 1 : i;
+        const struct verdict_worker *w = &g->workers[k];
+        if (i > 0 && verdict_is_victim(w)) continue;
+        (void) fprintf(file, "%u %u %d %d %s\n", w->rank, w->local_rank, (int) w->pid,
+                       w->exit_code, w->error.present ? w->error_path : "");
+    }
+    if (file != NULL && fclose(file) != 0) rc = -errno;
+    if (rc < 0) cr_warn("cannot write the list of failures '%s': %s", c->job->failures_file,
+                        strerror(-rc));
+}
+
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out) {
     struct gathered g;
@@ -180,6 +199,7 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
     } else if (g.verdict.count > 0 && (failures > 0 || reason->code == 0)) {
         rc = verdict_report(out, &g.verdict);
         copy_error_file(c, &g);
+        list_failures(c, &g);
     } else {
         rc = cr_buffer_printf(out, "crun: the job failed%s: %s\n",
                               failures > 0 ? "" : " on another node",

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* The places where GPUs are searched. device_places_default has the places of a real machine; tests
- * use others. */
+/* The places where crun looks for GPUs. device_places_default has the places of a real machine;
+ * tests use others. */
 struct device_places {
     const char *nvml;        /* the file name of the NVML library */
     const char *dev;         /* the folder with the device files nvidia0, nvidia1 … */

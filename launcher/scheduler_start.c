@@ -1,4 +1,5 @@
-/* Reading the environment and files of this machine for the finder, and starting srun. */
+/* The functions of launcher/scheduler_start.h: the environment and files of this machine, and
+ * srun. */
 #include "launcher/scheduler_start.h"
 
 #include "base/memory.h"
@@ -69,8 +70,8 @@ int scheduler_write(const struct options *options, const struct scheduler_choice
                             choice->nodes);
 }
 
-/* Removes the variables from which srun would take another number of tasks, or fewer GPUs per node.
- * Each node needs one task that has the whole node. */
+/* Variables from which srun would take another number of tasks, or fewer GPUs per node, than one
+ * task that has the whole node. */
 static void forget_tasks(void) {
     static const char *const names[] = {
         "SLURM_NTASKS",        "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",
@@ -108,11 +109,14 @@ int scheduler_self_start(const struct scheduler_choice *choice, char *const *arg
 }
 
 int scheduler_lead(const struct scheduler_facts *facts, int *status, struct cr_error *err) {
-    char name[SCHEDULER_TEXT_MAX + 32];
-    /* A job without an id gets one from the parent's pid: the tasks of one node have the same
-     * parent, the scheduler's daemon. */
-    (void) snprintf(name, sizeof(name), "%s", facts->job_id);
-    if (name[0] == '\0') (void) snprintf(name, sizeof(name), "parent-%d", (int) getppid());
+    char name[SCHEDULER_TEXT_MAX + CR_HOST_MAX + 32], host[CR_HOST_MAX] = "";
+    /* The temp directory may be shared between hosts, so the host is part of the name. */
+    (void) gethostname(host, sizeof(host) - 1);
+    if (facts->job_id[0] != '\0') {
+        (void) snprintf(name, sizeof(name), "%s-%s", facts->job_id, host);
+    } else { /* the tasks of one node have the same parent, the scheduler's daemon */
+        (void) snprintf(name, sizeof(name), "parent-%d-%s", (int) getppid(), host);
+    }
     if (facts->task == 0) return task_lead(name, facts->tasks, err);
     int rc = task_follow(name, status, err);
     return rc < 0 ? rc : 1;

@@ -1,4 +1,4 @@
-/* The files by which the tasks of one node agree on a leader. */
+/* The files at which the tasks of one node meet: see launcher/task_leader.h. */
 #include "launcher/task_leader.h"
 
 #include "base/clock.h"
@@ -17,23 +17,21 @@
 #include <unistd.h>
 
 #define PATH_BYTES       512
-#define FOLLOWERS_MS     INT64_C(5000)  /* milliseconds that a leader waits for the other tasks at
-                                         * its end */
-#define LEADER_APPEAR_MS INT64_C(60000) /* milliseconds that the other tasks wait for a leader to
-                                         * start */
+#define FOLLOWERS_MS     INT64_C(5000)  /* how long a leader waits for tasks that have not come */
+#define LEADER_APPEAR_MS INT64_C(60000) /* how long the other tasks wait for a leader to come */
 
 struct meeting {
     char leader_path[PATH_BYTES], tasks_path[PATH_BYTES];
-    int leader, tasks; /* open files; -1: not open */
+    int leader, tasks; /* open files; -1 = not open */
 };
 
-/* The files of the meeting that this process leads, and the number of tasks; 0 tasks: this process
- * does not lead. A process leads at most one job. */
+/* The meeting that this process leads, and how many tasks it has; 0 = this process does not lead.
+ * A process leads at most one job, for its whole life. */
 static struct meeting led = {.leader = -1, .tasks = -1};
 static uint32_t led_tasks;
 
-/* Creates the user's folder in the temp directory if it is missing. Fails if the folder belongs to
- * somebody else or others may write to it: another user could have made it before. */
+/* Creates the user's folder if it is not there, and checks that it belongs to the user and that
+ * nobody else may write to it: another user could have made it in the temp directory before. */
 static int make_folder(char *path, size_t cap, struct cr_error *err) {
     struct stat st;
     const char *temp = getenv("TMPDIR");
@@ -51,11 +49,11 @@ static int make_folder(char *path, size_t cap, struct cr_error *err) {
                    path);
 }
 
-/* Makes a file name from a job id, which can contain ':' and '/': all characters except letters,
- * digits, '.', '_' and '-' become '_'. */
-static void make_name(const char *job_id, char *out, size_t cap) {
+/* Makes a file name from the name of the meeting: other characters than letters, digits, '.', '_'
+ * and '-' become '_'. Schedulers' ids contain ':' and '/'. */
+static void make_file_name(const char *name, char *out, size_t cap) {
     size_t len = 0;
-    for (const char *at = job_id; *at != '\0' && len + 1 < cap; at++) {
+    for (const char *at = name; *at != '\0' && len + 1 < cap; at++) {
         bool fits = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
                     (*at >= '0' && *at <= '9') || strchr("._-", *at) != NULL;
         out[len++] = (char) (fits ? *at : '_');
@@ -69,15 +67,15 @@ static void close_meeting(struct meeting *m) {
     m->leader = m->tasks = -1;
 }
 
-static int open_meeting(const char *job_id, struct meeting *m, struct cr_error *err) {
-    char folder[PATH_BYTES - 160], name[128];
+static int open_meeting(const char *name, struct meeting *m, struct cr_error *err) {
+    char folder[PATH_BYTES - 272], file[256];
     const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
     m->leader = m->tasks = -1;
     int rc = make_folder(folder, sizeof(folder), err);
     if (rc < 0) return rc;
-    make_name(job_id, name, sizeof(name));
-    (void) snprintf(m->leader_path, PATH_BYTES, "%s/%s.leader", folder, name);
-    (void) snprintf(m->tasks_path, PATH_BYTES, "%s/%s.tasks", folder, name);
+    make_file_name(name, file, sizeof(file));
+    (void) snprintf(m->leader_path, PATH_BYTES, "%s/%s.leader", folder, file);
+    (void) snprintf(m->tasks_path, PATH_BYTES, "%s/%s.tasks", folder, file);
     m->leader = open(m->leader_path, flags, 0600);
     if (m->leader < 0) return cr_fail_errno(err, "cannot open '%s'", m->leader_path);
     m->tasks = open(m->tasks_path, flags, 0600);
@@ -85,9 +83,8 @@ static int open_meeting(const char *job_id, struct meeting *m, struct cr_error *
     return 0;
 }
 
-/* Waits until the file has at least `bytes` bytes, for at most `ms` milliseconds. Returns 0,
- * -ETIMEDOUT, or another negative errno. The watch begins before the size is read, so that no write
- * is missed. */
+/* Waits until the file has at least `bytes` bytes, for at most `ms`. Returns 0, -ETIMEDOUT, or
+ * another negative errno. The watch exists before the size is read, so no write is missed. */
 static int wait_for_size(const char *path, int fd, int64_t bytes, int64_t ms) {
     int64_t end = cr_monotonic_ms() + ms;
     struct stat st;
@@ -109,12 +106,11 @@ static int wait_for_size(const char *path, int fd, int64_t bytes, int64_t ms) {
     return rc;
 }
 
-int task_lead(const char *job_id, uint32_t tasks, struct cr_error *err) {
-    int rc = open_meeting(job_id, &led, err);
+int task_lead(const char *name, uint32_t tasks, struct cr_error *err) {
+    int rc = open_meeting(name, &led, err);
     if (rc == 0 && flock(led.leader, LOCK_EX | LOCK_NB) < 0) {
         rc = errno == EWOULDBLOCK
-                 ? cr_fail(err, -EBUSY, "another crun already runs the job '%s' on this node",
-                           job_id)
+                 ? cr_fail(err, -EBUSY, "another crun already runs '%s'", name)
                  : cr_fail_errno(err, "cannot lock '%s'", led.leader_path);
     }
     if (rc == 0 && ftruncate(led.leader, 0) < 0) rc = cr_fail_errno(err, "cannot truncate '%s'",
@@ -142,32 +138,30 @@ void task_lead_end(int status) {
     led_tasks = 0;
 }
 
-/* Reads the leader's exit status from its file, whose contents are "\n<status>\n". Returns 1 if the
- * leader died without writing it. */
+/* Reads the status from "\n<status>\n". */
 static int read_status(int fd) {
     char text[32] = "";
     ssize_t n = pread(fd, text, sizeof(text) - 1, 1);
     return n > 1 && text[0] >= '0' && text[0] <= '9' ? (int) strtol(text, NULL, 10) : 1;
 }
 
-int task_follow(const char *job_id, int *status, struct cr_error *err) {
+int task_follow(const char *name, int *status, struct cr_error *err) {
     struct meeting m;
-    /* The leader gets these signals too and ends its workers. This task must live until the
-     * leader's end. */
+    /* The leader gets the same signals, ends its workers in order, and this task ends after it. */
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {
         (void) signal(ignored[i], SIG_IGN);
     }
-    int rc = open_meeting(job_id, &m, err);
+    int rc = open_meeting(name, &m, err);
     if (rc == 0 && write(m.tasks, "t", 1) != 1) {
         rc = cr_fail_errno(err, "cannot write to '%s'", m.tasks_path);
     }
     if (rc == 0) rc = wait_for_size(m.leader_path, m.leader, 1, LEADER_APPEAR_MS);
     if (rc == -ETIMEDOUT) {
         (void) cr_fail(err, rc,
-                       "task 0 of this node has not started crun for job '%s' within %lld s; crun "
+                       "task 0 of this node has not started crun for '%s' within %lld s; crun "
                        "runs once per node: give srun --ntasks-per-node=1",
-                       job_id, (long long) (LEADER_APPEAR_MS / 1000));
+                       name, (long long) (LEADER_APPEAR_MS / 1000));
     } else if (rc < 0) {
         (void) cr_fail(err, rc, "cannot wait for '%s': %s", m.leader_path, strerror(-rc));
     }

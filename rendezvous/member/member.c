@@ -29,6 +29,7 @@ struct member {
     uint64_t rounds_seen;
     uint32_t restarts_seen;
     int64_t last_rank;
+    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
 
     struct connecting connecting;     /* the series of tries to connect, if there is one */
     struct keep_alive keep_alive; /* stopped while not connected, and if the coordinator is local */
@@ -178,6 +179,7 @@ static void send_join(struct member *m, const char *why) {
     msg.join.rounds_seen = m->rounds_seen;
     msg.join.restarts_seen = m->restarts_seen;
     msg.join.last_rank = m->last_rank;
+    msg.join.incarnation = m->incarnation;
     enter(m, MEMBER_JOINING, why);
     m->actions->send(m->arg, &msg);
 }
@@ -302,6 +304,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        "the coordinator sent a bad lease: %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
+    if (a->incarnation != 0) m->incarnation = a->incarnation;
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
@@ -313,6 +316,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->rounds_seen = r->round + 1;
     m->restarts_seen = r->restart_count;
     m->last_rank = r->group_rank;
+    m->incarnation = r->incarnation;
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }
@@ -333,6 +337,18 @@ static void got_change(struct member *m, const struct rdzv_change *c) {
 
 static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     if (m->state == MEMBER_RUNNING) m->actions->on_change_at(m->arg, at);
+}
+
+/* Reports that the node waits. Once it is in a round, the message is late. */
+static void got_waiting(struct member *m, const struct rdzv_waiting *w) {
+    char text[RDZV_TEXT_MAX + 100], left[60] = "";
+    if (m->state != MEMBER_JOINING) return;
+    if (w->left_ms >= 0) {
+        (void) snprintf(left, sizeof(left), ", %.0f s left", (double) w->left_ms / 1000);
+    }
+    (void) snprintf(text, sizeof(text), "waiting %s (%.0f s so far%s)", w->what,
+                    (double) w->waited_ms / 1000, left);
+    m->actions->log(m->arg, CR_LOG_WARN, text);
 }
 
 static void got_end(struct member *m, const struct rdzv_end *e) {
@@ -365,6 +381,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
+    case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     default:
@@ -405,6 +422,8 @@ void member_tick(struct member *m, int64_t now_ms) {
         start_try(m, now_ms);
     }
 }
+
+int64_t member_gives_up_ms(const struct member *m) { return m->connecting.give_up_ms; }
 
 static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 

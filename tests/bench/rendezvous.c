@@ -42,7 +42,7 @@ struct node {
 static uv_loop_t loop;
 static const char *run_id;
 static struct node *nodes;
-static int count, waiting; /* number of members; how many have not reached the phase's end */
+static int count, waiting; /* number of members; number of them that are still in the phase */
 static uint64_t bytes, messages;
 static int64_t mark_ns;
 static double late_extra_ms;

@@ -146,6 +146,8 @@ def test_a_network_that_loses_every_tenth_packet(tmp):
             assert {m["groups"] for m in found} == {3}
             assert len({m["port"] for m in found}) == 1
         nodes[0].tell("fail")
+        for n in nodes[1:]:
+            assert "exit code 7" in n.expect("stop")
         for n in nodes:
             # no restart is left; all nodes learn it, those that still ran after a stop
             line = n.next()

@@ -26,7 +26,7 @@ struct node {
     struct input in;
     int64_t now_ms;
     int connecting, linked;
-    int calling; /* true while the agent is in a call; the member must make no upcall */
+    int calling; /* true during a call of the agent, in which no upcall may come */
     int leaving, ended;
 };
 
@@ -103,7 +103,8 @@ static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct node *n = arg;
     CR_ASSERT(grace_max_ms >= 0 && strlen(why) < RDZV_TEXT_MAX);
     if (!n->leaving) upcall(n);
-    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* the member shortens the grace */
+    /* after member_leave(), STOP may only shorten the grace */
+    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER);
 }
 
 static void on_end(void *arg, int outcome, const char *why) {
@@ -165,7 +166,7 @@ static void hear(struct node *n) {
     struct rdzv_message said, m;
     input_message(&n->in, &said);
     cross_the_wire(&said, &frame, &m);
-    /* before WELCOME the session passes on REFUSED only */
+    /* before WELCOME, the session passes on only REFUSED */
     bool is_heard = n->linked || (n->connecting && m.type == RDZV_REFUSED);
     if (is_heard && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
     cr_buffer_done(&frame);

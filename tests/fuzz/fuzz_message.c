@@ -8,8 +8,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Encodes `m` with each version, and checks that the fields, which begin after the length and type,
- * are the beginning of the decoded frame, or the decoded frame is their beginning. */
+/* Encodes `m` in each version and compares the fields, which follow the length and the type, with
+ * those of the decoded frame. Later versions add fields at the end only, so one must begin with the
+ * other. */
 static void check_versions(const struct rdzv_message *m, const char *frame, size_t len) {
     for (uint32_t version = RDZV_VERSION_MIN; version <= RDZV_VERSION_MAX; version++) {
         struct cr_buffer again = {0};

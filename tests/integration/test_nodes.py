@@ -270,6 +270,88 @@ def test_the_coordinator_goes_and_comes_back(tmp):
         daemon.kill()
 
 
+def test_a_node_of_an_earlier_run_is_refused(tmp):
+    """A node that was stopped while its job died meets a new run of the same id. It must neither
+    get in nor pass on its restarts."""
+    port = free_port()
+    where = dict(endpoint=f"127.0.0.1:{port}",
+                 conf="is_host=0,last_call_timeout=0.3,coordinator_wait=60")
+    (tmp / "old").mkdir(), (tmp / "new").mkdir()
+    daemon = Daemon(port)
+    try:
+        with Nodes(tmp / "old", "--nnodes=2", "--max-restarts=2", **where) as old, \
+                Nodes(tmp / "new", "--nnodes=1:2", "--max-restarts=2", **where) as new:
+            a, b = old.start("a"), old.start("b")
+            old.round(2)[0].signal(signal.SIGUSR1)
+            assert old.round(2)[0].restarts == 1
+            b.signal(signal.SIGSTOP)
+            a.signal(signal.SIGKILL)
+            daemon.kill()
+            daemon = Daemon(port)
+            c = new.start("c")
+            workers = new.round(1)
+            b.signal(signal.SIGCONT)
+            assert b.wait() == 1
+            assert "was started for an earlier run of job 'job'" in b.text, b.text
+            assert workers[0].alive and workers[0].restarts == 0
+            end_well(workers)
+            assert c.wait() == 0
+    finally:
+        daemon.kill()
+
+
+def test_a_new_run_has_its_own_settings_and_budget(tmp):
+    port = free_port()
+    where = dict(endpoint=f"127.0.0.1:{port}", conf="is_host=0,last_call_timeout=0.3")
+    daemon = Daemon(port)
+    try:
+        with Nodes(tmp, "--max-restarts=1", **where) as nodes:
+            a = nodes.start("a", "--nnodes=1")
+            nodes.round(1)[0].signal(signal.SIGUSR1)
+            assert nodes.round(1)[0].restarts == 1
+            a.signal(signal.SIGKILL)
+            a.wait()
+            b, c = nodes.start("b", "--nnodes=2"), nodes.start("c", "--nnodes=2")
+            workers = nodes.round(2)
+            assert {w.restarts for w in workers} == {0}
+            end_well(workers)
+            assert b.wait() == 0 and c.wait() == 0
+    finally:
+        daemon.kill()
+
+
+def test_a_launcher_does_not_end_the_other_jobs_that_it_hosts(tmp):
+    for name in "x", "y", "z":
+        (tmp / name).mkdir()
+    with Nodes(tmp / "x", "--nnodes=2", "--rdzv-id=x") as x, \
+            Nodes(tmp / "y", "--nnodes=2", "--rdzv-id=y", endpoint=x.endpoint) as y:
+        host = x.start_host("a")
+        b, c, d = x.start("b"), y.start("c"), y.start("d")
+        rx, ry = x.round(2), y.round(2)
+        end_well(rx)
+        assert b.wait() == 0
+        wait_for(lambda: "stays until these are over" in host.text, "the host to stay")
+        ry[0].signal(signal.SIGUSR1)  # the other job can still restart; it has no restart left
+        assert c.wait() == 1 and d.wait() == 1
+        assert "exit code 7" in c.text + d.text, c.text
+        assert host.wait() == 0
+
+
+def test_a_signal_ends_a_launcher_that_hosts_other_jobs(tmp):
+    for name in "x", "y":
+        (tmp / name).mkdir()
+    with Nodes(tmp / "x", "--nnodes=1:2", "--rdzv-id=x") as x, \
+            Nodes(tmp / "y", "--nnodes=1:2", "--rdzv-id=y", endpoint=x.endpoint) as y:
+        host, c = x.start_host("a"), y.start("c")
+        rx = x.round(1)
+        y.round(1)
+        end_well(rx)
+        wait_for(lambda: "stays until these are over" in host.text, "the host to stay")
+        host.signal(signal.SIGTERM)
+        assert host.wait() == 0 and c.wait() == 1
+        assert "its launcher was told to end" in c.text, c.text
+
+
 def test_jobs_share_a_daemon(tmp):
     port = free_port()
     daemon = Daemon(port)

@@ -360,8 +360,16 @@ void check_charge(struct host *h, const struct coordinator_view *before,
             world_violation(w, "a node remembers a restart that never was");
         }
     }
+    if (before->phase != COORDINATOR_EMPTY && after->phase == COORDINATOR_EMPTY) {
+        h->failed_record = -1; /* its last node is gone, so it has forgotten the job */
+        return;
+    }
+    if (m != NULL && m->type == RDZV_JOIN && after->incarnation != before->incarnation) {
+        known = known_spent = m->join.restarts_seen; /* the node is of another run of the job */
+    }
     note_failure(h, before, m);
-    bool is_decided = after->phase == COORDINATOR_ENDED || has_newer_record(h);
+    bool is_decided =
+        after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
     /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
     bool is_refund = after->spent < before->spent;
     if (is_refund) w->totals.refunded++;

@@ -66,6 +66,7 @@
     X(GRACE_OVER, "grace is over")                                                                 \
     X(PACKET, "packet of a worker")                                                                \
     X(DEPOSED, "deposed")                                                                          \
+    X(RIGHT_BACK, "the host may form rounds again")                                                \
     X(DEATH, "worker dies")                                                                        \
     X(ACT, "worker acts")                                                                          \
     X(SIGNAL, "the launcher gets a signal")                                                        \
@@ -142,6 +143,7 @@ struct host {
     struct host_session_terms terms;
     struct conn *unsent[NODES_MAX * 8]; /* connections with output that is not sent yet */
     size_t unsent_count;
+    bool may_form;         /* it has the right to form rounds; false only if it is elected */
     bool forming;          /* it has formed a round in this event, which is not checked yet */
     bool closes;           /* its node has ended, and it waits until the other nodes know */
     int failed_record;     /* the round whose failure is not charged yet; -1 if there is none */
@@ -348,6 +350,8 @@ void host_closed(struct conn *c);
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
+/* Call this when the election does not confirm the host any more, and when it does again. */
+void host_may_form(struct host *h, bool may_form);
 void host_after_event(struct host *h); /* sends the output of this event and sets the timer */
 
 /* ---- nodes.c ---- */

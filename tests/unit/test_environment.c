@@ -20,7 +20,8 @@ static struct agent_job job_of(uint32_t workers) {
                               .argv = LIST(argv_plain)};
 }
 
-/* Node 1 of 3. Node 0 has two workers, so ranks begin at 2 here; role ranks differ from ranks. */
+/* This is node 1 of 3. Node 0 has two workers, so the ranks of node 1 begin at 2. Its role ranks
+ * differ from its ranks. */
 static const struct rendezvous_round round_ = {.round = 4, .restart_count = 2, .group_rank = 1,
                                                .group_world_size = 3, .first_rank = 2,
                                                .world_size = 9, .first_role_rank = 10,

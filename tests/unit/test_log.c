@@ -28,7 +28,8 @@ static void on_lines(void *arg, struct cr_buffer *kept) {
     cr_buffer_clear(kept);
 }
 
-/* Returns the number after the last blank of the next line, or -1 at the end of the text. */
+/* Returns the number after the last blank of the next line at *at, and moves *at behind that line.
+ * Returns -1 at the end of the text. */
 static long next_number(const char **at) {
     if (*at == NULL || **at == '\0') return -1;
     const char *end = strchr(*at, '\n');
@@ -84,8 +85,8 @@ START_TEST(test_kept_until_taken) {
 }
 END_TEST
 
-/* If more lines come than the log may keep, it keeps the first ones, because they usually name the
- * cause, and counts the others. */
+/* The log keeps a limited number of lines. When more lines come, it keeps the first lines, because
+ * these usually name the cause, and counts the others. */
 START_TEST(test_what_is_too_much_is_counted) {
     enum { ALL = 20000 };
     struct reader r = {.takes = 0};
@@ -131,7 +132,7 @@ END_TEST
 
 /* ---- a full stderr ---- */
 
-/* Makes stderr a pipe; returns the reading end. */
+/* Replaces stderr by a pipe; returns the pipe's reading end. */
 static int pipe_for_stderr(void) {
     int ends[2];
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
@@ -169,11 +170,11 @@ START_TEST(test_full_stderr_is_not_waited_for) {
     char start[70000];
     ssize_t n = read(fd, start, sizeof(start));
     ck_assert_int_gt(n, 1000);
-    cr_info("%d", 1000); /* writes also the waiting lines that fit into the pipe */
+    cr_info("%d", 1000); /* also writes as many of the waiting lines as the pipe has room for */
     struct reader r = {.takes = 1};
     ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
     pthread_t thread;
-    /* blocks until this thread has emptied the pipe */
+    /* The new thread calls cr_log_flush(), which blocks until this thread has read all lines. */
     ck_assert_int_eq(pthread_create(&thread, NULL, flush, NULL), 0);
     while (memmem(r.got.data, r.got.len, " 1000\n", 6) == NULL) {
         n = read(fd, start, sizeof(start));

@@ -121,7 +121,7 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
     int64_t acked = now;
     pass(12499);
     ck_assert_int_eq(stops, 0);
-    pass(1); /* the fence: 12.5 s, five sixths of the lease of 15 s */
+    pass(1); /* five sixths of the lease of 15 s are over: the member must stop its workers */
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(last_grace, acked + 15000 - now);
     ck_assert_int_eq(hang_ups, 1);
@@ -129,14 +129,14 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
 }
 END_TEST
 
-/* The coordinator counts a lease from the moment when it received the beat. The member must count
- * from an earlier moment, when it sent the beat; otherwise its workers could still run when the
- * coordinator starts their ranks on another node. */
+/* The coordinator counts a lease from the time at which it receives a beat. The member must count
+ * from the earlier time at which it sent the beat. Otherwise its workers could still run when the
+ * coordinator gives their ranks to another node. */
 START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
     int64_t sent = now;
-    pass(4000); /* the answer comes 4 s after the beat */
+    pass(4000); /* the answer comes 4 s after the beat was sent */
     hear_ack();
     pass(sent + 12500 - now - 1);
     ck_assert_int_eq(stops, 0);
@@ -188,7 +188,7 @@ START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(ends, 0);
     member_join(m, now);
-    ck_assert_int_eq(connects, 2); /* one try is made even without coordinator_wait */
+    ck_assert_int_eq(connects, 2); /* one try to connect is made even if coordinator_wait is 0 */
     member_disconnected(m, now, "connection refused");
     ck_assert_int_eq(ends, 1);
     ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);
@@ -249,7 +249,8 @@ END_TEST
 START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     setup(0);
     member_join(m, now);
-    /* another program has the port: it accepts each connection and closes it before WELCOME */
+    /* another program listens on the port: it accepts each connection and closes it before
+     * WELCOME */
     for (int i = 0; i < 5; i++) {
         member_disconnected(m, now, "the connection was closed");
         ck_assert_int_eq(connects, i + 1);

@@ -111,13 +111,13 @@ START_TEST(what_is_wrong_is_named) {
     broken("\0\0\0\10\4\0\0\0\0\0\0\0", 12, "SUCCEEDED message (type 4): it is too short");
     broken("\0\0\0\3\5\0\0", 7, "bad length");
     broken("\0\0\0\5\5\0\2ab", 9, "does not end");
-    broken("\0\0\0\5\5\0\2\0\0", 9, "does not end"); /* a NUL inside */
+    broken("\0\0\0\5\5\0\2\0\0", 9, "does not end"); /* the text contains a NUL */
     broken("\0\0\0\5\5\0\7ab", 9, "too short");
     broken("\0\0\0\4\5\377\377\0", 8, "bad length");
 }
 END_TEST
 
-/* ---- versions: docs/rendezvous.md, "Messages" ---- */
+/* ---- versions, as described in docs/rendezvous.md, "Messages" ---- */
 
 START_TEST(an_old_version_gets_the_fields_that_it_knows) {
     struct cr_buffer old = {0}, new = {0};
@@ -164,7 +164,8 @@ START_TEST(a_frame_may_only_end_between_versions) {
 }
 END_TEST
 
-/* The decoder accepts or refuses a valid frame with one changed byte, and never reads beyond it. */
+/* Changes each byte of a valid frame to each value. The decoder must accept or refuse the frame,
+ * and must never read beyond it. */
 START_TEST(flipped_bytes_do_no_harm) {
     struct cr_buffer b = {0};
     struct rdzv_message m = join_message(), out;
@@ -172,7 +173,8 @@ START_TEST(flipped_bytes_do_no_harm) {
     ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MAX, &b), 0);
     for (size_t i = 0; i < b.len; i++) {
         for (int v = 0; v < 256; v++) {
-            char *copy = malloc(b.len); /* of exact size, so that ASan detects a read beyond it */
+            char *copy = malloc(b.len); /* a block of exact size, so that ASan detects a read beyond
+                                         * it */
             memcpy(copy, b.data, b.len);
             copy[i] = (char) v;
             int rc = rdzv_message_decode(copy, b.len, &out, &used, NULL);

@@ -25,7 +25,7 @@ START_TEST(test_last_bytes) {
     ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
     ck_assert_uint_eq(b.len, LAST_BYTES_MAX);
     ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
-    last_bytes_add(&l, all.data, all.len); /* more than the ring holds */
+    last_bytes_add(&l, all.data, all.len); /* more bytes than the buffer holds */
     cr_buffer_clear(&b);
     ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
     ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
@@ -68,7 +68,8 @@ START_TEST(test_lines_in_any_chunks) {
         struct cr_buffer got = {0};
         split(&s, text, sizeof(text) - 1, chunk, show_text, &got);
         ck_assert_uint_eq(got.len, sizeof(want) - 1);
-        for (size_t i = 0; i < got.len; i++) { /* whether "\r" is an update depends on the chunk */
+        for (size_t i = 0; i < got.len; i++) { /* a line that ends in "\r" may be shown with '(' or
+                                                * '<', depending on the chunks */
             if (got.data[i] == '(') got.data[i] = '<';
         }
         ck_assert_msg(memcmp(got.data, want, got.len) == 0, "chunks of %zu", chunk);
@@ -93,8 +94,8 @@ static void show_len(struct cr_buffer *out, const struct line *line) {
     ck_assert_int_eq(cr_buffer_printf(out, "%zu ", line->len), 0);
 }
 
-/* Returns a text of three times LINE_MAX_LEN bytes and ten, the first line of which is as long as
- * the limit, and the second one longer. */
+/* Returns a text of 3 * LINE_MAX_LEN + 10 bytes with two lines: the first has LINE_MAX_LEN bytes,
+ * the second is longer. */
 static char *long_text(size_t *len) {
     *len = 3 * LINE_MAX_LEN + 10;
     char *text = malloc(*len);
@@ -181,7 +182,7 @@ START_TEST(test_log_file_keeps_first_and_last_part) {
     ck_assert_uint_eq(size_of("log"), 20000);
     ck_assert_uint_le(size_of("log.last") + size_of("log.last.1"), 20400);
     ck_assert_uint_ge(size_of("log.last") + size_of("log.last.1"), 10000);
-    at = 20000; /* these bytes are gone, so reading goes on where the older part begins */
+    at = 20000; /* the bytes at 20000 are gone, so reading begins at the oldest byte that is left */
     ck_assert_uint_eq(log_file_read(f, &at, out, 100), 100);
     ck_assert_uint_ge(at, 480000);
     ck_assert_uint_eq(at % 100, 0);
@@ -209,7 +210,7 @@ START_TEST(test_log_file_without_limit) {
     append_lines(f, 0, 5000);
     ck_assert_uint_eq(log_file_read(f, &at, out, 128), 100);
     ck_assert_int_eq((int) strtol(out, NULL, 10), 4999);
-    ck_assert_int_eq(truncate("log", 0), 0); /* somebody else has emptied it */
+    ck_assert_int_eq(truncate("log", 0), 0); /* another program has emptied the file */
     ck_assert_uint_eq(log_file_read(f, &at, out, 128), 0);
     log_file_free(f);
     ck_assert_int_eq(unlink("log"), 0);

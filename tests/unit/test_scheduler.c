@@ -1,5 +1,6 @@
-/* Tests of the scheduler finder with environments that need a host name or a file besides variables
- * (tests/golden/test_schedulers.py has all others), and of its host lists. */
+/* Tests of the scheduler finder with environments that need a host name or a file in addition to
+ * variables, and of its lists of hosts. (tests/golden/test_schedulers.py tests all other
+ * environments.) */
 #include "launcher/scheduler/find_internal.h"
 #include "launcher/scheduler_options.h"
 #include "tests/lib/run_suite.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 
 static const char *const *environment;
-static const char *file_path, *file_text; /* the only file that exists */
+static const char *file_path, *file_text; /* the only file that can be read: its path and its
+                                           * text */
 
 static const char *lookup(void *arg, const char *name) {
     size_t n = strlen(name);
@@ -132,7 +134,7 @@ START_TEST(an_indexed_job_meets_at_the_pod_with_index_0) {
     ck_assert_int_eq(facts.node_rank, 3);
     ck_assert_str_eq(facts.job_id, "k8s-js-w-0");
     ck_assert_uint_ne(facts.port, 0);
-    file_text = "10.1.0.7 js-w-0-3\n"; /* no subdomain */
+    file_text = "10.1.0.7 js-w-0-3\n"; /* the pod has no subdomain */
     ck_assert_int_eq(FIND("js-w-0-3", "KUBERNETES_SERVICE_HOST=10.0.0.1",
                           "JOB_COMPLETION_INDEX=3"), 0);
     ck_assert_str_eq(facts.head, "js-w-0-0");
@@ -173,7 +175,7 @@ START_TEST(sigterm_is_a_notice_for_process_one_of_a_pod) {
     struct options o;
     struct scheduler_choice choice;
     ck_assert_int_eq(FIND("pod", "KUBERNETES_SERVICE_HOST=h"), 0);
-    environment = NULL; /* the list lives only inside the macro */
+    environment = NULL; /* the list ended with the macro */
     for (int process_one = 0; process_one < 2; process_one++) {
         memcpy(words, argv, sizeof(words));
         ck_assert_int_eq(options_parse(words, lookup, NULL, &o, &err), 0);

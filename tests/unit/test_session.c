@@ -280,7 +280,8 @@ START_TEST(a_node_of_the_last_version_is_served_in_that_version) {
     m = (struct rdzv_message){.type = RDZV_ROUND};
     m.round = (struct rdzv_round){.max_restarts = 3, .incarnation = 9};
     host_session_send(&host, now, &m);
-    ck_assert_uint_eq(host.out.len, 5 + 8 + 7 * 4 + 3 + 4); /* version 2 ends with master_port */
+    /* in version 2, master_port is the last field of ROUND */
+    ck_assert_uint_eq(host.out.len, 5 + 8 + 7 * 4 + 3 + 4);
 }
 END_TEST
 
@@ -321,7 +322,7 @@ START_TEST(a_closing_host_refuses_with_its_reason) {
     to_host();
     to_node();
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSING);
-    /* the member gets the message, not a broken session */
+    /* the member receives the message, and its session is not broken */
     ck_assert_uint_eq(last_heard, RDZV_REFUSED);
     ck_assert_int_eq(breaks, 0);
 }
@@ -346,7 +347,7 @@ START_TEST(an_older_coordinator_refuses_by_number) {
     to_host();
     struct rdzv_message m = host_sent();
     ck_assert_int_eq(m.type, RDZV_REFUSED);
-    /* the node needs a coordinator of this epoch or a later one */
+    /* REFUSED names the lowest epoch that the node accepts */
     ck_assert_uint_eq(m.refused.epoch, 7);
     ck_assert_str_eq(m.refused.why, "this coordinator has epoch 5, the node has obeyed epoch 7");
     ck_assert_int_eq(hellos, 0);
@@ -388,7 +389,8 @@ START_TEST(a_refusal_by_epoch_is_not_final) {
     to_host();
     to_node();
     ck_assert_int_eq(breaks, 1);
-    ck_assert_int_eq(heard, 0); /* the member does not get REFUSED, because it would end */
+    ck_assert_int_eq(heard, 0); /* the member does not receive REFUSED, because REFUSED would end
+                                 * it */
     ck_assert_int_eq(node.state, MEMBER_SESSION_CLOSED);
     ck_assert_ptr_nonnull(strstr(broken_why, "a coordinator of epoch 7 or later is needed"));
     ck_assert_uint_eq(node.epoch, 7);

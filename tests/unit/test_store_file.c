@@ -116,7 +116,7 @@ static void exercise_lists(struct store *s) {
     ck_assert_int_eq(store_multi_set(s, keys, values, 3, LONG_MS, &err), 0);
     ck_assert_int_eq(store_multi_get(s, keys, 2, LONG_MS, &list, &err), 0);
     ck_assert_uint_eq(list.count, 2);
-    ck_assert_str_eq(list.items[0].data, "333"); /* the later record counts */
+    ck_assert_str_eq(list.items[0].data, "333"); /* the later record of a key counts */
     ck_assert_str_eq(list.items[1].data, "22");
     store_list_done(&list);
     ck_assert_int_eq(store_check(s, keys, 3, LONG_MS, &present, &err), 0);
@@ -204,7 +204,7 @@ START_TEST(file_is_torchs) {
     swap_is(s, "q", "", "1", "1");
     ck_assert_int_eq(store_delete(s, B("k"), LONG_MS, &deleted, &err), 0);
     ck_assert_int_eq(store_delete(s, B("never"), LONG_MS, &deleted, &err), 0);
-    ck_assert_int_eq(deleted, 1); /* 1 even for a key that never existed */
+    ck_assert_int_eq(deleted, 1); /* as in torch, 1 even for a key that never existed */
     store_close(s);
     uint8_t got[512];
     ck_assert_uint_eq(read_file(got, sizeof(got)), sizeof(want) - 1);

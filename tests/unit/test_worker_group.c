@@ -1,5 +1,5 @@
-/* Tests of the worker group's policy: every event in every state, first in fixed scenes, then in
- * random orders. */
+/* Tests of the worker group's policy: every event in every state, first in fixed sequences, then in
+ * random order. */
 #include "agent/node/worker_group.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
@@ -11,7 +11,7 @@
 #define STOP_MS     30000
 #define SHUTDOWN_MS 7000
 
-/* One line of a test: an event, and the state and the actions of the group that must follow. */
+/* One line of a sequence: an event, and the state and the actions of the group that must follow. */
 struct scene {
     enum group_event_type event;
     uint32_t count;
@@ -242,8 +242,8 @@ START_TEST(test_start_failed) {
 }
 END_TEST
 
-/* A model of the nursery and the rendezvous, which makes random events. The group must always reach
- * its end, report each round at most once, and never join or finish while a worker lives. */
+/* A model of the nursery and the rendezvous, which produces random events. The group must always
+ * reach its end, report each round at most once, and never join or finish while a worker lives. */
 struct model {
     struct worker_group g;
     unsigned seed;
@@ -283,7 +283,7 @@ static void feed(struct model *m, enum group_event_type type, uint32_t count, in
     }
 }
 
-/* Makes one random event of kept and parked workers, or of workers that end for a change. */
+/* Produces one random event of a kept or parked worker, or of a worker that ends for a change. */
 static void one_event_of_stayers(struct model *m) {
     int running = m->g.state == GROUP_RUNNING;
     int may_park = running || (m->g.state == GROUP_STOPPING && m->g.ending == GROUP_GOES_ON);
