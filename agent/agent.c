@@ -54,8 +54,7 @@ struct agent {
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* number of the objects from `nursery` to `watchdog`, and of the timer, that
-                     * are being closed */
+    int open_parts; /* while closing: number of parts (nursery, timer …) not closed yet */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
