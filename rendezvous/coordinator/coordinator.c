@@ -25,6 +25,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     }
     c->actions = actions;
     c->arg = arg;
+    c->may_form = true;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     return c;
@@ -109,7 +110,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
 /* ---- coordinator_reconcile() ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
-    if (c->change.open) return;
+    if (c->change.open || !c->may_form) return;
     coordinator_set_why(c, "%" PRIu32 " more node(s) joined", c->in_state[SEAT_JOINED]);
     if (c->notice_ms > 0) {
         coordinator_announce(c, now_ms, RENDEZVOUS_CHANGE_JOIN, c->notice_ms);
@@ -130,6 +131,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 }
 
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
+    c->is_held = false;
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
@@ -275,6 +277,18 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
         asked++;
     }
     return asked;
+}
+
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
+    if (c->may_form == may_form) return;
+    c->may_form = may_form;
+    coordinator_log(c, CR_LOG_DEBUG, "may %sform rounds", may_form ? "" : "not ");
+    if (c->phase != COORDINATOR_ENDED) coordinator_reconcile(c, now_ms);
+}
+
+void coordinator_stand_by(struct coordinator *c) {
+    charge_close(c);
+    c->charge.killed_until_ms = COORDINATOR_NEVER;
 }
 
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why) {

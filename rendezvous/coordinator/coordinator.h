@@ -90,6 +90,14 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER = no de
  * Returns how many nodes the order was sent to. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
+/* Call this when the coordinator gets or loses the right to form rounds. A new coordinator has it.
+ * Without it, a round that runs goes on; no round begins, and no node is let into the running
+ * round. */
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form);
+/* Call this before the host closes the connections of all nodes. The nodes do not count as gone, so
+ * they excuse no failure. */
+void coordinator_stand_by(struct coordinator *c);
+
 /* Call this when the process that hosts the coordinator ends. It ends the job with the outcome
  * LOST. */
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why);
@@ -136,6 +144,7 @@ struct coordinator_view {
     uint32_t seats;
     uint32_t in_state[SEAT_STATE_COUNT];
     uint32_t awaited;        /* nodes that are missing before a round can form */
+    bool is_held;            /* a round would form now if the coordinator had the right to */
     int outcome;             /* an enum rendezvous_outcome, valid in phase ENDED */
     /* why the last round was stopped, or the job ended; valid until the next event */
     const char *why;

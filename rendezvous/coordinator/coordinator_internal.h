@@ -103,6 +103,8 @@ struct coordinator {
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    bool may_form;         /* the coordinator has the right to form rounds */
+    bool is_held;          /* a round would form now if it had that right */
     struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;

@@ -189,6 +189,13 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
 
 /* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
 
+/* Call this when a round is due, but the coordinator may not form it. What the last failure costs is
+ * decided now: all nodes of the last round are here or gone. */
+static void hold(struct coordinator *c) {
+    charge_close(c);
+    c->is_held = true;
+}
+
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
     bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
@@ -207,6 +214,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     /* nodes are still stopping their workers; wait until they have joined again or left */
     if (has_stopping) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
-    if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
-    else coordinator_wake_by(c, c->last_call_ms);
+    bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
+    if (!is_due) coordinator_wake_by(c, c->last_call_ms);
+    else if (c->may_form) form_round(c, now_ms);
+    else hold(c);
 }

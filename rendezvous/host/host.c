@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "rendezvous/host/host_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,39 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* ---- host_end_event(): the last call of every event ---- */
 
+/* Closes the connections of all nodes, so that they look for another coordinator. The jobs stay: if
+ * no other node is elected, this host leads again, and knows their restarts. */
+static void stand_by(struct coordinator_host *host) {
+    struct host_peer *peer;
+    struct host_job *job;
+    cr_warn("this node stands by: a round is due, but etcd has not confirmed this node as the "
+            "coordinator for %" PRId64 " ms",
+            host->held_ms);
+    host->terms.leads = false;
+    LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
+    LIST_FOREACH(peer, &host->peers, entry) {
+        host_peer_close(peer, "a round is due, but etcd does not confirm this coordinator");
+    }
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
     host_tick_jobs(host);
+    if (host_now_ms(host) >= host->stand_by_ms) stand_by(host);
     host_end_event(host);
 }
 
+/* Computes when this host stands by: held_ms after a round was due that it may not form. */
+static void find_stand_by_time(struct coordinator_host *host) {
+    if (host->may_form || !host_has_held_job(host)) host->stand_by_ms = CR_FOREVER;
+    else if (host->stand_by_ms == CR_FOREVER)
+        host->stand_by_ms = host_now_ms(host) + host->held_ms;
+}
+
 static void arm_timer(struct coordinator_host *host) {
+    find_stand_by_time(host);
     int64_t when_ms = host_jobs_deadline(host), now_ms = host_now_ms(host);
+    if (host->stand_by_ms < when_ms) when_ms = host->stand_by_ms;
     if (when_ms == CR_FOREVER) {
         (void) uv_timer_stop(&host->timer);
     } else {
@@ -76,7 +102,9 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
-    host->terms.leads = !o->elected;
+    host->terms.leads = host->may_form = !o->elected;
+    host->held_ms = o->held_ms;
+    host->stand_by_ms = CR_FOREVER;
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
@@ -134,6 +162,13 @@ uint16_t coordinator_host_port(const struct coordinator_host *host) {
 void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch) {
     host->terms.leads = true;
     host->terms.epoch = epoch;
+}
+
+void coordinator_host_may_form(struct coordinator_host *host, bool may_form) {
+    host->may_form = may_form;
+    if (may_form) host_remember_jobs(host);
+    host_pass_on_right(host);
+    host_end_event(host);
 }
 
 void coordinator_host_depose(struct coordinator_host *host, const char *why) {

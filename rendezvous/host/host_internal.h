@@ -91,6 +91,10 @@ struct coordinator_host {
     /* coordinator_host_close() was called, but jobs of other launchers still run; when they are
      * over, `closing` follows */
     bool lingers;
+    bool may_form;       /* this host may form rounds; false only for an elected host */
+    int64_t held_ms;     /* see coordinator_host_options */
+    int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */
+
     bool closing, closing_handles;
     int open_handles;
     char why[256]; /* why the host closes */
@@ -119,6 +123,12 @@ void host_close_spaces(struct coordinator_host *host);
  * jobs that have had no connection for close_timeout_ms. */
 void host_tick_jobs(struct coordinator_host *host);
 int64_t host_jobs_deadline(const struct coordinator_host *host);
+/* Keeps the jobs without connections for close_timeout_ms from now on. */
+void host_remember_jobs(struct coordinator_host *host);
+/* Passes host->may_form to the coordinators of all jobs. */
+void host_pass_on_right(struct coordinator_host *host);
+/* Returns whether a coordinator would form a round now if it might. */
+bool host_has_held_job(const struct coordinator_host *host);
 bool host_has_running_job(const struct coordinator_host *host);
 /* Returns how many jobs of other launchers have nodes and have not ended, and stores the run id of
  * one of them in *run_id. */

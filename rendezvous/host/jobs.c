@@ -114,6 +114,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         job_free(job);
         return NULL;
     }
+    coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
     return job;
 }
@@ -152,13 +153,16 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
     LIST_FOREACH(job, &host->jobs, entry) {
         int64_t deadline_ms = coordinator_deadline(job->coordinator);
         if (deadline_ms < when_ms) when_ms = deadline_ms;
+        if (!host->may_form) continue;
         if (job->peers == 0 && job->forget_ms < when_ms) when_ms = job->forget_ms;
     }
     return when_ms;
 }
 
+/* Does nothing while the host may not form rounds: its nodes may come back when it may. */
 static void forget_jobs(struct coordinator_host *host) {
     struct host_job *job, *next;
+    if (!host->may_form) return;
     for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
         next = LIST_NEXT(job, entry);
         if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
@@ -172,6 +176,30 @@ void host_tick_jobs(struct coordinator_host *host) {
     struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) coordinator_tick(job->coordinator, host_now_ms(host));
     forget_jobs(host);
+}
+
+void host_remember_jobs(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        job->forget_ms = host_now_ms(host) + host->terms.close_timeout_ms;
+    }
+}
+
+void host_pass_on_right(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
+    }
+}
+
+bool host_has_held_job(const struct coordinator_host *host) {
+    struct coordinator_view view;
+    const struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_look(job->coordinator, &view);
+        if (view.is_held) return true;
+    }
+    return false;
 }
 
 static bool is_running(const struct host_job *job) {

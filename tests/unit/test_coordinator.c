@@ -1495,6 +1495,81 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
 }
 END_TEST
 
+/* ---- the right to form rounds ---- */
+
+static bool is_held(void) {
+    struct coordinator_view v;
+    coordinator_look(c, &v);
+    return v.is_held;
+}
+
+START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    for (int i = 0; i < 20; i++) {
+        pass(5000);
+        beat(&a);
+        beat(&b);
+    }
+    ck_assert_int_eq(a.stops + b.stops, 0);
+    say(&a, RDZV_FAILED, 0);
+    ck_assert_int_eq(b.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert(!is_held());
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    pass(1000);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, true);
+    ck_assert(!is_held());
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(without_the_right_no_node_is_let_in) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 1;
+    join(&a, "a");
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    join(&b, "b");
+    pass(4000);
+    ck_assert_int_eq(a.stops, 0);
+    coordinator_may_form(c, now, true);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+/* The nodes of a coordinator that stands by are lost to it, but that excuses no failure. */
+START_TEST(who_stands_by_remembers_the_restart) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    join(&a, "a");
+    join(&b, "b");
+    coordinator_may_form(c, now, false);
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    coordinator_stand_by(c);
+    lose(&a);
+    lose(&b);
+    pass(60000);
+    coordinator_may_form(c, now, true);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(an_order_reaches_the_nodes_of_its_host) {
     struct peer a = {0}, b = {0};
     run_two(&a, &b);
@@ -1618,6 +1693,9 @@ int main(void) {
     tcase_add_test(t, a_joining_node_that_goes_again_does_not_leave_the_change_open);
     tcase_add_test(t, two_joining_nodes_are_one_change);
     tcase_add_test(t, answers_to_another_change_do_not_count);
+    tcase_add_test(t, without_the_right_a_round_goes_on_and_none_begins);
+    tcase_add_test(t, without_the_right_no_node_is_let_in);
+    tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
