@@ -57,6 +57,9 @@ struct rendezvous_options {
     uint32_t keep_alive_max_attempt;
     /* time limit for the first connection to the coordinator, all tries together; default 60 s */
     int64_t read_timeout_ms;
+    /* how long this node may take to stop its workers until it is left out of the job; default: the
+     * longest grace of its agent plus 5 s; 0 = join_timeout_ms, but at least 120 s */
+    int64_t stop_limit_ms;
     /* how long before a joining node's round the running workers get notice; default 30 s; 0 =
      * not at all */
     int64_t change_notice_ms;

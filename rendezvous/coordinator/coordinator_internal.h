@@ -78,6 +78,7 @@ struct coordinator_seat {
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
+    int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
     int64_t since_ms;     /* time at which the seat entered its state */
     int64_t heard_ms;     /* time of the node's last message */
     /* time at which limits.c first found the lease over, or COORDINATOR_NEVER */

@@ -189,8 +189,8 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
 
 /* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
 
-/* Call this when a round is due, but the coordinator may not form it. What the last failure costs is
- * decided now: all nodes of the last round are here or gone. */
+/* Call this when a round is due, but the coordinator may not form it. What the last failure costs
+ * is decided now: all nodes of the last round are here or gone. */
 static void hold(struct coordinator *c) {
     charge_close(c);
     c->is_held = true;

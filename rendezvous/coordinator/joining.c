@@ -64,7 +64,8 @@ static bool is_timeout(int64_t ms, int64_t min_ms) { return ms >= min_ms && ms <
 
 static int check_times(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     bool ok = is_timeout(j->join_timeout_ms, 1) && is_timeout(j->last_call_timeout_ms, 0) &&
-              is_timeout(j->change_notice_ms, 0) && j->keep_alive_interval_ms >= 1 &&
+              is_timeout(j->change_notice_ms, 0) && is_timeout(j->stop_limit_ms, 0) &&
+              j->keep_alive_interval_ms >= 1 &&
               j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
               j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
     return ok ? 0 : coordinator_refuse(c, peer, "cannot join with such timeouts");

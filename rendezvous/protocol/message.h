@@ -71,7 +71,8 @@
     F(i64, change_notice_ms) \
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
-    F(u64, digest)              /* of the node's program and settings; 0 = unknown */
+    F(u64, digest)              /* of the node's program and settings; 0 = unknown */ \
+    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \

@@ -767,6 +767,28 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
 }
 END_TEST
 
+/* Each node has its own limit. b cannot kill its workers; a's grace is longer than b's. */
+START_TEST(a_node_has_its_own_limit_for_stopping_its_workers) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 1);
+    defaults.stop_limit_ms = 60000;
+    join(&a, "a");
+    defaults.stop_limit_ms = 20000;
+    join(&b, "b"), join(&spare, "s");
+    say(&b, RDZV_FAILED, 0);
+    for (int i = 0; i < 4; i++) pass(4900), beat(&a), beat(&b), beat(&spare);
+    ck_assert_int_eq(b.ends, 0);
+    pass(400);
+    ck_assert_int_eq(b.hung_up, 1);
+    ck_assert_str_eq(b.why, "its workers could not be stopped for 20 s");
+    ck_assert_ptr_nonnull(strstr(last_warning, "node 'b' (process 0) is left out: its workers"));
+    ck_assert_int_eq(a.hung_up, 0);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -1657,6 +1679,7 @@ int main(void) {
     tcase_add_test(t, a_timeout_names_the_nodes_that_came);
     tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
     tcase_add_test(t, a_node_that_cannot_stop_its_workers_is_sent_away);
+    tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);
     tcase_add_test(t, a_silent_node_is_lost_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
