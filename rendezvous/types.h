@@ -50,6 +50,8 @@ struct rendezvous_options {
      * coordinator */
     const char *local_addr;
     const char *role;
+    /* a hash of the program and its arguments, with which nodes are compared; 0 = unknown */
+    uint64_t digest;
     uint32_t local_world_size;   /* how many workers this node starts */
     uint32_t max_restarts;       /* how many restarts the whole job may use, over all nodes */
     int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
