@@ -121,8 +121,8 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
     S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \
     S(RUNNING)   /* is in the round. No time limit */ \
     S(SUCCEEDED) /* its workers ended well, it waits for the other nodes. No time limit */ \
-    S(STOPPING)  /* stops its workers and will join again. Limit: join_timeout, at least 120 s */ \
-    S(LEAVING)   /* stops its workers and will close. Limit: join_timeout, at least 120 s */
+    S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit */ \
+    S(LEAVING)   /* stops its workers and will close. Limit: its stop_limit */
 /* clang-format on */
 
 enum coordinator_phase {

@@ -2,6 +2,7 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
+ *     settings.c      the settings of the job, and nodes that have others
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
@@ -79,6 +80,7 @@ struct coordinator_seat {
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
+    int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
     int64_t since_ms;     /* time at which the seat entered its state */
     uint32_t told;        /* number of WAITING messages since then */
     bool told_spare;      /* the last of them said that the node is a spare */
@@ -96,6 +98,9 @@ struct coordinator {
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
+    uint64_t digest;       /* of the first node's program and arguments; 0 = unknown */
+    char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of that node */
+    uint32_t warnings;     /* how many nodes with other settings have joined */
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
@@ -192,6 +197,14 @@ void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 /* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---- settings.c ---- */
+
+/* Makes the settings in a node's JOIN those of the job. */
+void settings_take(struct coordinator *c, const struct rdzv_join *j);
+/* Writes to `text` in which settings the node differs from the job, each by name; "" = in none.
+ * Logs a warning if there are any. */
+void settings_compare(struct coordinator *c, const struct rdzv_join *j, char text[RDZV_TEXT_MAX]);
 
 /* ---- incarnation.c ---- */
 
