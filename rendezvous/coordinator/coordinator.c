@@ -177,13 +177,14 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
 }
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                          struct cr_error *err) {
+                          const struct rdzv_join *join, struct cr_error *err) {
     /* the node sent this message before it received END */
     if (c->phase == COORDINATOR_ENDED) return 0;
     if (s->state != SEAT_STOPPING) {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));
     }
+    s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
     seat_enter(c, s, SEAT_JOINED, now_ms);
     return 0;
 }
@@ -206,7 +207,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
         answer_beat(c, seat, &m->beat);
         if (!all_heard) return 0; /* a beat changes nothing else, so nothing is to be decided */
         break;
-    case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, err); break;
+    case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, &m->join, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
     case RDZV_LEAVE: got_leave(c, now_ms, seat, m->leave.why); break;

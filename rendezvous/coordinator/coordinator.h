@@ -45,6 +45,9 @@ struct coordinator_actions {
      * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Closes the store of the last round, if this host has it, because another node has the store
+     * of the next one. This action may be NULL. */
+    void (*close_store)(void *arg);
     /* Returns the run id of another job whose nodes wait at the same host, valid until the next
      * event; NULL = there is none. This action may be NULL. */
     const char *(*other_waiting)(void *arg);

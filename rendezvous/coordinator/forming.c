@@ -172,13 +172,27 @@ static void store_failed(struct coordinator *c, int64_t now_ms, const char *why)
     coordinator_wake_by(c, r->next_ms);
 }
 
+/* Chooses the store of the round: the one that the node with group rank 0 offers, because programs
+ * of rank 0 open ports of their own at MASTER_ADDR; or else one on the coordinator's host. The
+ * nodes are sorted by group rank. */
+static int choose_store(struct coordinator *c, struct forming *f, struct cr_error *err) {
+    const struct coordinator_seat *first = f->nodes[0].owner;
+    if (first->store_port == 0) {
+        return c->actions->open_store(c->arg, c->next_round, &f->store, err);
+    }
+    if (c->actions->close_store != NULL) c->actions->close_store(c->arg);
+    (void) snprintf(f->store.addr, sizeof(f->store.addr), "%s", first->addr);
+    f->store.port = first->store_port;
+    return 0;
+}
+
 static void form_round(struct coordinator *c, int64_t now_ms) {
     struct cr_error err = {0};
     struct forming f = {.store = {.addr = ""}};
     if (assign(c, &f) < 0) {
         coordinator_set_why(c, "cannot form a round: the coordinator is out of memory");
         coordinator_end_job(c, RENDEZVOUS_LOST);
-    } else if (c->actions->open_store(c->arg, c->next_round, &f.store, &err) < 0) {
+    } else if (choose_store(c, &f, &err) < 0) {
         store_failed(c, now_ms, err.text);
     } else {
         c->store_retry = (struct store_retry){.first_ms = COORDINATOR_NEVER};

@@ -36,6 +36,10 @@ static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join
         return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
                                   j->local_world_size);
     }
+    if (j->store_port > UINT16_MAX) {
+        return coordinator_refuse(c, peer, "cannot join with a store at port %" PRIu32,
+                                  j->store_port);
+    }
     return 0;
 }
 

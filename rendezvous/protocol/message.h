@@ -73,7 +73,8 @@
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
     F(u64, digest)              /* of the node's program and arguments; 0 = unknown */ \
-    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */
+    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
+    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \

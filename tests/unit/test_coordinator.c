@@ -637,6 +637,36 @@ START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
 }
 END_TEST
 
+START_TEST(the_store_is_on_the_node_of_rank_0_if_it_offers_one) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    defaults.store_port = 5001;
+    join(&b, "b");
+    defaults.store_port = 5000;
+    join(&a, "a"); /* the names of the hosts decide: a gets rank 0 */
+    ck_assert_uint_eq(a.round.group_rank, 0);
+    ck_assert_uint_eq(a.round.master_port, 5000);
+    ck_assert_uint_eq(b.round.master_port, 5000);
+    ck_assert_int_eq(stores_opened, 0);
+    say(&b, RDZV_FAILED, 0);
+    say(&b, RDZV_JOIN, 0);
+    defaults.store_port = 0; /* now a offers none, so the coordinator's host serves it */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.master_port, 7001);
+    ck_assert_int_eq(stores_opened, 1);
+}
+END_TEST
+
+START_TEST(a_store_at_an_impossible_port_is_refused) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    defaults.store_port = 65536;
+    join(&a, "a");
+    ck_assert_int_eq(a.refused, 1);
+    ck_assert_str_eq(a.why, "cannot join with a store at port 65536");
+}
+END_TEST
+
 START_TEST(missing_node_ranks_are_named) {
     struct peer a = {0};
     struct peer *const all[] = {&a, NULL};
@@ -1820,6 +1850,8 @@ int main(void) {
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
     tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
     tcase_add_test(t, missing_node_ranks_are_named);
+    tcase_add_test(t, the_store_is_on_the_node_of_rank_0_if_it_offers_one);
+    tcase_add_test(t, a_store_at_an_impossible_port_is_refused);
     tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
