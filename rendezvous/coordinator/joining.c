@@ -207,7 +207,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
         (void) coordinator_refuse(c, peer, "cannot join: the coordinator is out of memory");
         return NULL;
     }
-    incarnation_take_memories(c, join);
+    incarnation_take_memories(c, now_ms, join);
     send_accepted(c, peer);
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32

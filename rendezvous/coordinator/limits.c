@@ -113,7 +113,9 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     }
     if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
         !c->had_stopping && !c->is_held) {
-        coordinator_wake_by(c, c->last_call_ms);
+        coordinator_wake_by(c, max_ms(c->last_call_ms, c->quiet_until_ms));
+        if (now_ms < c->last_call_ms) coordinator_wake_by(c, c->last_call_ms);
+        if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
     }
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open && now_ms < c->charge.killed_until_ms) {

@@ -115,7 +115,10 @@
     V(3) \
     F(u32, max_restarts)        /* the job's; a node's own setting may differ */ \
     F(u64, incarnation)         /* which job of this run id this round belongs to */
-#define RDZV_STOP_FIELDS(F, V)      F(u64, round) F(text, why)
+#define RDZV_STOP_FIELDS(F, V) /* the round is over: the node stops its workers */ \
+    F(u64, round) F(text, why) \
+    V(3) \
+    F(i64, limit_ms)            /* the workers must be gone by then; 0 = no limit */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
