@@ -188,7 +188,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
         coordinator_reconcile(c, now_ms);
         return NULL;
     }
-    incarnation_take_memories(c, join);
+    incarnation_take_memories(c, now_ms, join);
     settings_compare(c, join, differs);
     send_accepted(c, peer, differs);
     coordinator_log(c, CR_LOG_INFO,
