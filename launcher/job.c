@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define C10D_PORT      29400
-#define ETCD_PORT      2379
 #define STOP_MS        30000
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
@@ -352,8 +351,12 @@ static int build_endpoint(struct builder *b) {
     if (is_static && text[0] == '\0') return build_master(b);
 
     struct cr_endpoint other;
-    uint16_t port = strncmp(r->backend, "etcd", 4) == 0 ? ETCD_PORT : C10D_PORT;
-    int rc = cr_endpoint_parse(text, port, &r->endpoint, b->err);
+    if (strncmp(r->backend, "etcd", 4) == 0) {
+        int rc = value_etcd_endpoints(text, &r->etcd, b->err);
+        r->endpoint = r->etcd.endpoints[0];
+        return name_option(b, OPTION_RDZV_ENDPOINT, rc);
+    }
+    int rc = cr_endpoint_parse(text, C10D_PORT, &r->endpoint, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_ENDPOINT, rc);
     /* A text without a port gets the default port of the call, so a second call with another
      * default shows whether the text has a port. */
@@ -560,6 +563,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .heartbeat_timeout_ms = 5000,
     .keep_alive_interval_ms = 5000,
     .keep_alive_max_attempt = 3,
+    .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"},
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
     .is_host = -1,

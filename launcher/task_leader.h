@@ -17,8 +17,8 @@
 
 #include <stdint.h>
 
-/* Makes this process the leader for the life of the process. `name` is the same in all tasks of this
- * job on this node, and in no other job or node. `tasks` is the number of tasks on this
+/* Makes this process the leader for the life of the process. `name` is the same in all tasks of
+ * this job on this node, and in no other job or node. `tasks` is the number of tasks on this
  * node, at least 2. Returns 0; or a negative errno and a text in err, for example if another
  * process leads the same job on this node. */
 int task_lead(const char *name, uint32_t tasks, struct cr_error *err);

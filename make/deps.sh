@@ -41,6 +41,8 @@ if [ -z "$tell" ]; then # the build can do without these
     need pkg-config 'finds the libraries' have pkg-config
     need g++ 'C++ for the thin Gloo shim' have "${CXX:-c++}"
     need libgloo-dev 'collectives on CPUs' gloo
+    need libcurl4-openssl-dev 'the backend etcd; crun loads libcurl4 only when it uses that' \
+        header curl/curl.h
 fi
 
 [ "$goal" = build ] || need check 'unit tests' header check.h
@@ -50,6 +52,7 @@ check | interop)
     need git 'the tests of the tree itself' have git
     need strace 'shows that an idle crun makes no system call' have strace
     need etcd-server 'elects a coordinator in the tests of backend etcd' have etcd
+    need openssl 'certificates for the tests of backend etcd' have openssl
     need iproute2 'network namespaces as hosts' have ip
     need procps 'looks for processes left behind' have ps
     need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'

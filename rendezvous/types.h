@@ -11,11 +11,26 @@
 #include <stdint.h>
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
-#define RDZV_NODES_MAX       ((uint32_t) 65536) /* most nodes that one job may have */
-/* most workers on one node; 65536 * 32767 ranks fit into an int */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767)
+#define RDZV_NODES_MAX       ((uint32_t) 262144) /* most nodes that one job may have */
+/* most workers on one node; 262144 * 4096 ranks fit into an int */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 4096)
 /* bytes of an IPv4 or IPv6 address as text, NUL included */
 #define RDZV_ADDR_MAX        64
+
+#define RENDEZVOUS_ETCD_TEXT_MAX    512 /* bytes of a path or name below, NUL included */
+#define RENDEZVOUS_ETCD_MEMBERS_MAX 8
+
+/* Where etcd is, and how to get in; used by the backend etcd. */
+struct rendezvous_etcd {
+    struct cr_endpoint endpoints[RENDEZVOUS_ETCD_MEMBERS_MAX]; /* members of the cluster */
+    uint32_t endpoint_count;                                   /* at least 1 */
+    int https;
+    int is_candidate; /* 1 = this node may host, 0 = it may not, -1 = it may, if it is needed */
+    char prefix[RENDEZVOUS_ETCD_TEXT_MAX];  /* of the keys; the run id follows */
+    char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* file; "" = the system's authorities */
+    char ssl_cert[RENDEZVOUS_ETCD_TEXT_MAX], ssl_cert_key[RENDEZVOUS_ETCD_TEXT_MAX];
+    char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
+};
 
 /* What the command line sets for the rendezvous. Times are in milliseconds. Names and defaults of
  * the timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5
@@ -49,6 +64,7 @@ struct rendezvous_options {
     int64_t coordinator_wait_ms;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
+    struct rendezvous_etcd etcd;
 };
 
 /* What a node needs to know to start its workers in one round. The ranks of one node's workers are

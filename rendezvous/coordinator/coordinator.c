@@ -25,7 +25,8 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     }
     c->actions = actions;
     c->arg = arg;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->may_form = true;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     return c;
 }
@@ -109,7 +110,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
 /* ---- coordinator_reconcile() ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
-    if (c->change.open) return;
+    if (c->change.open || !c->may_form) return;
     coordinator_set_why(c, "%" PRIu32 " more node(s) joined", c->in_state[SEAT_JOINED]);
     if (c->notice_ms > 0) {
         coordinator_announce(c, now_ms, RENDEZVOUS_CHANGE_JOIN, c->notice_ms);
@@ -130,6 +131,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 }
 
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
+    c->is_held = false;
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
@@ -223,8 +225,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
 
 /* If all workers of the node had ended well, the round goes on without the node, which still counts
  * as succeeded. If its workers were running, the round is stopped. */
-void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                        const char *how, const char *why) {
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why) {
     bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
@@ -232,10 +234,6 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
-    if (c->seat_count == 0) {
-        incarnation_forget_job(c);
-        return;
-    }
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
@@ -245,6 +243,12 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     } else if (c->phase == COORDINATOR_FORMING && had_round) {
         c->members_changed = true;
     }
+}
+
+void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                        const char *how, const char *why) {
+    coordinator_take_seat(c, now_ms, s, how, why);
+    incarnation_end_if_empty(c);
     coordinator_reconcile(c, now_ms);
 }
 
@@ -273,6 +277,20 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
         asked++;
     }
     return asked;
+}
+
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
+    if (c->may_form == may_form) return;
+    c->may_form = may_form;
+    if (may_form) c->stands_by = false;
+    coordinator_log(c, CR_LOG_DEBUG, "may %sform rounds", may_form ? "" : "not ");
+    if (c->phase != COORDINATOR_ENDED) coordinator_reconcile(c, now_ms);
+}
+
+void coordinator_stand_by(struct coordinator *c) {
+    c->stands_by = true;
+    charge_close(c);
+    c->charge.killed_until_ms = COORDINATOR_NEVER;
 }
 
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why) {

@@ -44,6 +44,7 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
                                      .world_size = c->world_size,
                                      .seats = c->seat_count,
                                      .awaited = count_awaited(c),
+                                     .is_held = c->is_held,
                                      .outcome = c->outcome,
                                      .why = c->why};
     memcpy(out->in_state, c->in_state, sizeof(out->in_state));

@@ -62,7 +62,7 @@ struct dial {
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
-    struct race race;
+    struct race race, last; /* the current race, and the one before */
     bool racing;             /* addresses are tried; `race` has them */
     struct lookup *lookup;   /* the resolver works; NULL = it does not */
     const char *failed;      /* error that advance() has to report; NULL = none */
@@ -167,14 +167,9 @@ static struct caller *caller_of(const struct dial *d, uint32_t index) {
     return c;
 }
 
-static void end_race(struct dial *d, const struct caller *keep) {
-    struct caller *next;
+static void end_race(struct dial *d) {
     d->racing = false;
-    for (struct caller *c = d->callers; c != NULL; c = next) {
-        next = c->next;
-        if (keep == NULL || c != keep) let_go(c);
-    }
-    d->callers = NULL;
+    while (d->callers != NULL) let_go(d->callers);
     (void) uv_timer_stop(&d->timer);
 }
 
@@ -215,7 +210,8 @@ static void win(struct caller *c) {
     struct dial *d = c->dial;
     struct cr_buffer in = c->in;
     c->in = (struct cr_buffer){0};
-    end_race(d, c);
+    unlink_caller(d, c); /* end_race() lets all others go */
+    end_race(d);
     d->current = c;
     memcpy(d->last_addr, d->race.entries[c->index].addr, sizeof(d->last_addr));
     d->events->on_open(d->arg, c->own_addr, c->peer_addr);
@@ -260,7 +256,9 @@ static void end_hopeless(struct caller *c) {
     char why[RACE_WHY_MAX + RDZV_ADDR_MAX];
     (void) snprintf(why, sizeof(why), "torchrun serves this job at %s",
                     d->race.entries[c->index].addr);
-    end_race(d, NULL);
+    end_race(d);
+    d->race.started = 0; /* dial_report() has nothing to add */
+    d->report[0] = '\0';
     d->events->on_hopeless(d->arg, why);
 }
 
@@ -431,7 +429,7 @@ static void arm_timer(struct dial *d, int64_t when_ms) {
 }
 
 static void lose(struct dial *d, const char *why) {
-    end_race(d, NULL);
+    end_race(d);
     d->failed = NULL;
     d->events->on_lost(d->arg, RENDEZVOUS_BROKEN, why);
 }
@@ -454,6 +452,7 @@ static void advance(struct dial *d) {
 static void start_race(struct dial *d) {
     if (d->sorted) race_sort(&d->race);
     else race_order(&d->race, d->last_addr);
+    race_remember(&d->race, &d->last);
     d->racing = true;
 }
 
@@ -513,6 +512,7 @@ static bool is_numeric(const char *host) {
 
 void dial_open(struct dial *d, const void *greeting, size_t len) {
     CR_ASSERT(!dial_is_open(d) && !d->closing);
+    d->last = d->race;
     race_begin(&d->race, now_ms(d));
     cr_buffer_clear(&d->greeting);
     int rc = cr_buffer_append(&d->greeting, greeting, len);
@@ -554,7 +554,7 @@ void dial_shut(struct dial *d) {
         d->lookup = NULL;
     }
     if (d->racing) (void) dial_report(d);
-    end_race(d, NULL);
+    end_race(d);
     if (d->current != NULL) let_go(d->current);
 }
 

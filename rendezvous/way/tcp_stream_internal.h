@@ -1,6 +1,6 @@
 /* A TCP client on a libuv loop that can connect again and again: it resolves the host, connects,
  * and carries bytes in both directions. It knows nothing about the meaning of the bytes. The remote
- * way uses one for its coordinator, and each call to etcd uses one. */
+ * way uses one for its coordinator. */
 #ifndef RENDEZVOUS_TCP_STREAM_INTERNAL_H
 #define RENDEZVOUS_TCP_STREAM_INTERNAL_H
 

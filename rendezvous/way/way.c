@@ -31,12 +31,13 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .listen_host = "",
                                          .jobs_come_later = true,
                                          .elected = true,
+                                         .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
-    *out = way_elected_new(loop, o, plan, host);
-    if (*out == NULL) coordinator_host_close(host, NULL, NULL, NULL);
-    return 0;
+    rc = way_elected_new(loop, o, plan, host, out, err);
+    if (rc < 0) coordinator_host_close(host, NULL, NULL, NULL);
+    return rc;
 }
 
 /* Opens the host of a job with one node. The job needs nobody to connect, so if another program has
@@ -103,7 +104,7 @@ const char *way_trouble(const struct way *w) {
     return w->kind == &way_elected ? way_elected_trouble(w) : "";
 }
 
-const char *way_report(const struct way *w) {
+const char *way_report(struct way *w) {
     return way_is_local(w) ? "" : way_remote_report(w);
 }
 

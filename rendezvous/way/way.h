@@ -45,8 +45,7 @@ struct backend_plan {
     /* The endpoint's name could not be resolved, so it is not known whether this machine has its
      * address. A node that does not know whether it shall host looks again when it can connect. */
     bool unresolved;
-    struct cr_endpoint etcd;           /* a member of the etcd cluster, if BACKEND_ELECTS */
-    int64_t etcd_lease_ms;
+    int64_t etcd_lease_ms;             /* of a leader, if BACKEND_ELECTS */
     bool fixed_ranks;                  /* each node's group rank is its node rank */
     /* MASTER_ADDR of the workers as the user wrote it; "" = the numeric address of the store */
     char master_name[CR_HOST_MAX];
@@ -135,7 +134,7 @@ const char *way_trouble(const struct way *w);
 
 /* Returns what is known about each address since the last way_connect(), for error texts; "" on the
  * local way. Valid until the next call of this function. */
-const char *way_report(const struct way *w);
+const char *way_report(struct way *w);
 
 /* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
  * on_hopeless follows. Copies `greeting`, the first bytes of the session, which each connection

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
 
@@ -27,6 +28,8 @@ struct peer {
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
+    int waitings;
+    struct rdzv_waiting waiting; /* the last one; its text is in `why` */
 };
 
 static struct coordinator *c;
@@ -49,6 +52,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
+    if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
 
@@ -594,6 +598,70 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+/* Lets time pass second by second, with beats of all nodes. */
+static void wait_with_beats(int64_t ms, struct peer *const *peers) {
+    for (int64_t end = now + ms; now < end;) {
+        pass(1000);
+        for (struct peer *const *p = peers; *p != NULL; p++) beat(*p);
+    }
+}
+
+START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
+    struct peer a = {0}, b = {0};
+    struct peer *const all[] = {&a, &b, NULL}, *const first[] = {&a, NULL};
+    setup(3, 3, 0);
+    join(&a, "a");
+    wait_with_beats(4000, first);
+    join(&b, "b");
+    ck_assert_int_eq(a.waitings, 0);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 1);
+    ck_assert_int_eq(b.waitings, 0);
+    ck_assert_int_eq(a.waiting.waited_ms, 5000);
+    ck_assert_int_eq(a.waiting.left_ms, 595000);
+    ck_assert_str_eq(a.why, "for more nodes: 2 of 3 are here: a, b");
+    wait_with_beats(4000, all);
+    ck_assert_int_eq(b.waitings, 1);
+    wait_with_beats(126000, all); /* a has waited 135 s: 5, 15, 35, 75, 135 */
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(59000, all);
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 6);
+}
+END_TEST
+
+START_TEST(missing_node_ranks_are_named) {
+    struct peer a = {0};
+    struct peer *const all[] = {&a, NULL};
+    setup(20, 20, 0);
+    defaults.fixed_ranks = 1;
+    defaults.node_rank = 2;
+    join(&a, "a");
+    wait_with_beats(5000, all);
+    ck_assert_str_eq(a.why, "for more nodes: 1 of 20 are here: a (node rank 2); "
+                            "missing: node rank 0, 1, 3, 4, 5, 6, 7, 8, …");
+}
+END_TEST
+
+START_TEST(a_spare_is_told_once) {
+    struct peer a = {0}, spare = {0};
+    struct peer *const all[] = {&a, &spare, NULL}, *const rest[] = {&spare, NULL};
+    setup(1, 1, 0);
+    join(&a, "a");
+    join(&spare, "s");
+    wait_with_beats(300000, all);
+    ck_assert_int_eq(a.waitings, 0);
+    ck_assert_int_eq(spare.waitings, 1);
+    ck_assert_ptr_nonnull(strstr(spare.why, "as a spare"));
+    ck_assert_int_eq(spare.waiting.left_ms, -1);
+    lose(&a);
+    wait_with_beats(1000, rest);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(spare.waitings, 1);
 }
 END_TEST
 
@@ -1167,11 +1235,31 @@ START_TEST(bad_joins_and_messages_are_refused) {
 }
 END_TEST
 
+START_TEST(opening_a_store_is_tried_again) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    store_error = -EMFILE;
+    join(&a, "a");
+    ck_assert_ptr_nonnull(strstr(last_warning, "trying again for 60 s: no store today"));
+    pass(99);
+    store_error = 0;
+    beat(&a); /* no other event makes a try come sooner */
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    store_error = -EMFILE; /* the next failure has its own minute */
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+}
+END_TEST
+
 START_TEST(a_store_that_cannot_open_ends_the_job) {
     struct peer a = {0};
     setup(1, 1, 0);
     store_error = -EMFILE;
     join(&a, "a");
+    for (int i = 0; i < 59; i++) pass(1000), beat(&a);
+    ck_assert_int_eq(a.ends, 0);
+    for (int i = 0; i < 5; i++) pass(1000), beat(&a);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(a.why, "no store today"));
 }
@@ -1474,6 +1562,81 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
 }
 END_TEST
 
+/* ---- the right to form rounds ---- */
+
+static bool is_held(void) {
+    struct coordinator_view v;
+    coordinator_look(c, &v);
+    return v.is_held;
+}
+
+START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    for (int i = 0; i < 20; i++) {
+        pass(5000);
+        beat(&a);
+        beat(&b);
+    }
+    ck_assert_int_eq(a.stops + b.stops, 0);
+    say(&a, RDZV_FAILED, 0);
+    ck_assert_int_eq(b.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert(!is_held());
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    pass(1000);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, true);
+    ck_assert(!is_held());
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(without_the_right_no_node_is_let_in) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 1;
+    join(&a, "a");
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    join(&b, "b");
+    pass(4000);
+    ck_assert_int_eq(a.stops, 0);
+    coordinator_may_form(c, now, true);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+/* The nodes of a coordinator that stands by are lost to it, but that excuses no failure. */
+START_TEST(who_stands_by_remembers_the_restart) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    join(&a, "a");
+    join(&b, "b");
+    coordinator_may_form(c, now, false);
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    coordinator_stand_by(c);
+    lose(&a);
+    lose(&b);
+    pass(60000);
+    coordinator_may_form(c, now, true);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(an_order_reaches_the_nodes_of_its_host) {
     struct peer a = {0}, b = {0};
     run_two(&a, &b);
@@ -1490,6 +1653,33 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
     ck_assert_int_eq(a.dumps + b.dumps, 2);
     o.host = "c";
     ck_assert_uint_eq(coordinator_operate(c, &o), 0);
+}
+END_TEST
+
+/* Adds and removes seats at random, and compares the table with an array. Few keys, so that several
+ * seats have the same one and entries lie close together. */
+START_TEST(the_table_finds_a_seat_whatever_was_removed) {
+    enum { SEATS = 400, KEYS = 64 };
+    struct seat_table table = {0};
+    char seats[SEATS]; /* only the addresses count */
+    bool added[SEATS] = {false};
+    uint32_t random = 1, of_key[KEYS] = {0};
+    for (int step = 0; step < 20000; step++) {
+        random = random * 1664525 + 1013904223;
+        uint32_t i = random >> 16 & 0x1ff, key = i % KEYS;
+        struct coordinator_seat *seat = (struct coordinator_seat *) (void *) &seats[i % SEATS];
+        if (i >= SEATS) continue;
+        if (added[i]) seat_table_remove(&table, key, seat);
+        else ck_assert_int_eq(seat_table_add(&table, key, seat), 0);
+        of_key[key] += added[i] ? UINT32_MAX : 1;
+        added[i] = !added[i];
+        struct coordinator_seat *found = seat_table_find(&table, key);
+        ck_assert_int_eq(found != NULL, of_key[key] > 0);
+        if (found == NULL) continue;
+        uint32_t which = (uint32_t) ((char *) found - seats);
+        ck_assert(which % KEYS == key && added[which]);
+    }
+    seat_table_done(&table);
 }
 END_TEST
 
@@ -1553,6 +1743,7 @@ int main(void) {
     tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
+    tcase_add_test(t, opening_a_store_is_tried_again);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
     tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
@@ -1569,9 +1760,16 @@ int main(void) {
     tcase_add_test(t, a_joining_node_that_goes_again_does_not_leave_the_change_open);
     tcase_add_test(t, two_joining_nodes_are_one_change);
     tcase_add_test(t, answers_to_another_change_do_not_count);
+    tcase_add_test(t, without_the_right_a_round_goes_on_and_none_begins);
+    tcase_add_test(t, without_the_right_no_node_is_let_in);
+    tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
+    tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
+    tcase_add_test(t, missing_node_ranks_are_named);
+    tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
+    tcase_add_test(t, the_table_finds_a_seat_whatever_was_removed);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
