@@ -478,6 +478,10 @@ static int build_logs(struct builder *b) {
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
     int rc = build_masks(b, OPTION_REDIRECTS, &a->redirects);
     if (rc == 0) rc = build_masks(b, OPTION_TEE, &a->tee);
+    if (rc == 0) {
+        rc = value_size(text_of(b, OPTION_LOG_MAX_SIZE), &a->log_max_size, b->err);
+        if (rc < 0) return name_option(b, OPTION_LOG_MAX_SIZE, rc);
+    }
     if (rc == 0) rc = build_console(b);
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
