@@ -36,6 +36,10 @@ static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join
         return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
                                   j->local_world_size);
     }
+    if (j->store_port > UINT16_MAX) {
+        return coordinator_refuse(c, peer, "cannot join with a store at port %" PRIu32,
+                                  j->store_port);
+    }
     return 0;
 }
 
@@ -64,7 +68,8 @@ static bool is_timeout(int64_t ms, int64_t min_ms) { return ms >= min_ms && ms <
 
 static int check_times(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     bool ok = is_timeout(j->join_timeout_ms, 1) && is_timeout(j->last_call_timeout_ms, 0) &&
-              is_timeout(j->change_notice_ms, 0) && j->keep_alive_interval_ms >= 1 &&
+              is_timeout(j->change_notice_ms, 0) && is_timeout(j->stop_limit_ms, 0) &&
+              j->keep_alive_interval_ms >= 1 &&
               j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
               j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
     return ok ? 0 : coordinator_refuse(c, peer, "cannot join with such timeouts");
@@ -133,39 +138,18 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
 /* ---- giving the node a seat ---- */
 
 static void take_settings(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
-    c->min_nodes = j->min_nodes;
-    c->max_nodes = j->max_nodes;
-    c->budget.max_restarts = j->max_restarts;
-    c->fixed_ranks = j->fixed_ranks != 0;
-    c->join_timeout_ms = j->join_timeout_ms;
-    c->last_call_timeout_ms = j->last_call_timeout_ms;
-    c->interval_ms = j->keep_alive_interval_ms;
-    c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
-    c->notice_ms = j->change_notice_ms;
+    settings_take(c, j);
     c->members_changed = true;
     incarnation_begin(c, j);
     coordinator_start_forming(c, now_ms, "the first node joins");
 }
 
-static void warn_of_other_settings(struct coordinator *c, const struct rdzv_join *j) {
-    if (j->min_nodes == c->min_nodes && j->max_nodes == c->max_nodes &&
-        j->max_restarts == c->budget.max_restarts) {
-        return;
-    }
-    coordinator_log(c, CR_LOG_WARN,
-                    "node '%.200s' asks for %" PRIu32 ":%" PRIu32 " nodes and %" PRIu32
-                    " restarts, the job's first node asked for %" PRIu32 ":%" PRIu32 " and %" PRIu32
-                    ", which counts",
-                    j->host, j->min_nodes, j->max_nodes, j->max_restarts, c->min_nodes,
-                    c->max_nodes, c->budget.max_restarts);
-}
-
-void joining_accept(struct coordinator *c, void *peer) {
+void joining_accept(struct coordinator *c, void *peer, const char *differs) {
     struct rdzv_message m = {.type = RDZV_ACCEPTED};
     m.accepted = (struct rdzv_accepted){
         .keep_alive_interval_ms = c->interval_ms,
         .keep_alive_max_attempt = (uint32_t) (c->lease_ms / c->interval_ms),
-        .incarnation = incarnation_to_tell(c)};
+        .incarnation = incarnation_to_tell(c), .differs = differs};
     c->actions->send(c->arg, peer, &m);
 }
 
@@ -183,7 +167,6 @@ int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struc
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
     if (incarnation_check(c, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
-    else warn_of_other_settings(c, j);
     if (check_node_rank(c, peer, j) < 0) return -EEXIST;
     if (c->seat_count >= RDZV_NODES_MAX) {
         return coordinator_refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already",
@@ -205,8 +188,10 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
         joining_failed(c, now_ms);
         return NULL;
     }
-    incarnation_take_memories(c, join);
-    joining_accept(c, peer);
+    char differs[RDZV_TEXT_MAX];
+    incarnation_take_memories(c, now_ms, join);
+    settings_compare(c, join, differs);
+    joining_accept(c, peer, differs);
     return s;
 }
 

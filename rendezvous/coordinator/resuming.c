@@ -57,7 +57,7 @@ static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordin
     s->suspected_ms = COORDINATOR_NEVER;
     seat_name(s, name);
     coordinator_log(c, CR_LOG_INFO, "%s has resumed on a new connection", name);
-    joining_accept(c, peer);
+    joining_accept(c, peer, "");
 }
 
 static struct coordinator_seat *find_instance(const struct coordinator *c, uint64_t instance) {

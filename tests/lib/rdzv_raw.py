@@ -43,13 +43,14 @@ MESSAGES = {
 }
 # Fields that protocol version 3 adds to the end of a message.
 SINCE_3 = {
-    "JOIN": "u64 incarnation, u64 digest, u32 last_group_size, u64 last_coordinator",
-    "ACCEPTED": "u64 incarnation",
+    "JOIN": "u64 incarnation, u64 digest, i64 stop_limit_ms, u32 store_port,"
+            "u32 last_group_size, u64 last_coordinator",
+    "ACCEPTED": "u64 incarnation, text differs",
     "FAILED": "u32 is_killed",
     "BEAT": "u64 rounds_over",
     "WELCOME": "u32 in_launcher, u64 coordinator",
     "ROUND": "u32 max_restarts, u64 incarnation",
-    "STOP": "u32 is_late",
+    "STOP": "i64 limit_ms, u32 is_late",
 }
 NAMES = {number: name for name, (number, _) in MESSAGES.items()}
 FORMATS = {"u32": ">I", "u64": ">Q", "i64": ">q"}

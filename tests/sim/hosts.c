@@ -229,6 +229,7 @@ void host_start(struct host *h) {
     h->terms.coordinator = (uint64_t) h->id;
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
     coordinator_identify(h->coordinator, h->terms.coordinator);
+    if (w->elected) coordinator_elected(h->coordinator);
     w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
 }
