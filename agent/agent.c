@@ -1,11 +1,11 @@
 /* The agent's shell: turns exits, packets of workers, messages of the rendezvous, timers and
  * signals into events of the node (agent/node/node.h), and carries out the actions that the node
- * asks for. All decisions are the node's.
+ * requests. The node makes all decisions.
  *
  * One object owns the nursery (processes), the rendezvous, the workers' channels, the log folder,
- * the output relay and the case file. All code runs on the loop's thread. The end has this order:
- * the node calls its action `finish`; the output is drained and the console flushed; the handles
- * are closed; on_done runs. */
+ * the output relay and the case file. All code runs on the loop's thread. The agent ends in this
+ * order: the node requests its action `finish`; the output is drained and the console flushed; the
+ * handles are closed; on_done runs. */
 #include "agent/agent.h"
 
 #include "agent/attempt.h"
@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,27 +32,29 @@ struct agent {
     const struct agent_job *job;
     char host[256];
     struct node node;
-    uv_timer_t timer; /* runs until node_deadline() */
-    int64_t timer_ms; /* the deadline for which it is started; CR_FOREVER = it is stopped */
+    uv_timer_t timer; /* timer of the loop that runs until node_deadline() */
+    int64_t timer_ms; /* deadline for which the timer runs (ms, monotonic clock); CR_FOREVER if it
+                       * is stopped */
 
-    struct rendezvous_round round;     /* the current round; after its end, the last round */
-    int rounds;                        /* how many rounds this agent has begun so far */
-    struct worker_process **processes; /* by local rank; NULL = not started, or ended */
-    /* this pointer, and each pointer to an object below, is NULL until that object is opened */
+    struct rendezvous_round round;     /* the current round; between two rounds, the last one */
+    int rounds;                        /* number of rounds that this agent has begun */
+    struct worker_process **processes; /* [number of workers], by local rank; NULL for a worker that
+                                        * is not started or has ended */
+    /* this pointer and the pointers below are NULL until their objects are opened */
     struct nursery *nursery;
     struct rendezvous *rendezvous;
     struct worker_channels *channels;
     struct log_dir logs;
     struct log_relay *relay;
-    struct watchdog *watchdog; /* NULL = the job has no timer file */
+    struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct case_file case_file;
 
     int64_t began_ms;
-    /* why workers could not be started, or why the rendezvous ended the job */
+    /* why workers could not be started, or why the rendezvous has ended the job */
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* how many of the objects from nursery to watchdog are still being closed */
+    int open_parts; /* while closing: number of parts (nursery, timer …) not closed yet */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -79,8 +82,8 @@ static const char *text_of(const struct cr_buffer *b) {
 
 static void on_timer(uv_timer_t *timer);
 
-/* Starts the timer for the node's next deadline. Every callback that passes an event to the node
- * calls this at its end. */
+/* Starts the timer for the node's next deadline. Call this at the end of every callback that passes
+ * an event to the node. */
 static void arm_timer(struct agent *a) {
     int64_t deadline_ms = node_deadline(&a->node);
     if (deadline_ms == a->timer_ms) return;
@@ -105,6 +108,8 @@ static void on_timer(uv_timer_t *timer) {
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
     if (--a->open_parts > 0) return;
+    bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
+    if (!is_wanted) log_dir_remove_empty(&a->logs);
     log_dir_done(&a->logs);
     if (a->failed_start) {
         agent_free(a);
@@ -114,23 +119,41 @@ static void on_part_closed(void *arg) {
     on_done(a->arg, &a->result); /* on_done may free the agent */
 }
 
+static void on_rendezvous_closed(void *arg) {
+    struct agent *a = arg;
+    a->rendezvous = NULL;
+    on_part_closed(a);
+}
+
+/* The relay does not carry the log any more. Lines are written at once from now on, as far as that
+ * takes no waiting, because a launcher that hosts other jobs may stay for long. */
+static void on_relay_closed(void *arg) {
+    struct agent *a = arg;
+    if (a->job->carries_log) {
+        cr_log_never_wait();
+        cr_log_drain();
+    }
+    on_part_closed(a);
+}
+
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
                     (a->watchdog != NULL) + (a->channels != NULL);
-    /* The nursery is closed first. That kills its warden and does not wait, so the warden dies
-     * while the store's thread is being stopped, and the wait for its death at the end is short. */
+    /* The nursery is closed first. This kills its warden without waiting for its death. The warden
+     * dies while the store's thread is being stopped, so the wait for its death, at the end, is
+     * short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
-    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
-    if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
+    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
+    if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
-/* The console has taken the workers' last output. on_done, which prints the verdict, comes after
- * it. */
+/* Call this when the console has taken the workers' last output. It ends with on_done, which prints
+ * the verdict below that output. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- the node's actions on processes ---- */
@@ -155,7 +178,15 @@ static int do_hand_over(void *arg, uint32_t worker) {
 
 static void do_stop(void *arg, int signum, int64_t grace_ms) {
     struct agent *a = arg;
-    nursery_end(a->nursery, signum, grace_ms);
+    static const enum nursery_spares spares[] = {[AGENT_LEFTOVERS_DETACHED] =
+                                                     NURSERY_SPARES_DETACHED,
+                                                 [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
+                                                 [AGENT_LEFTOVERS_KEEP] = NURSERY_SPARES_ALL};
+    if (a->node.group.ending == GROUP_SUCCEEDED) {
+        nursery_end_well(a->nursery, signum, grace_ms, spares[a->job->leftovers]);
+    } else {
+        nursery_end(a->nursery, signum, grace_ms);
+    }
 }
 
 static void do_keep(void *arg, uint32_t worker, bool keep) {
@@ -169,8 +200,8 @@ static void do_signal(void *arg, uint32_t worker, int signum) {
     worker_signal(a->processes[worker], signum);
 }
 
-/* Kills a hung worker. It does not use worker_signal(), which would record the signal as ours: the
- * verdict would list the worker as a victim, although it failed by hanging. */
+/* Kills a hung worker. It does not use worker_signal(), which would record the signal as sent by
+ * crun: the verdict would then list the worker as a victim, although it failed by hanging. */
 static void do_kill_hung(void *arg, uint32_t worker) {
     struct agent *a = arg;
     (void) kill(-worker_pid(a->processes[worker]), SIGKILL);
@@ -205,13 +236,29 @@ static void do_join(void *arg) {
     rendezvous_join(a->rendezvous);
 }
 
-static void do_failed(void *arg, uint64_t round) {
+/* Logs the first failure of a round as soon as it is known. The report, which comes when all
+ * workers have ended, may take as long as their grace. If no other worker is left, the report comes
+ * at once and this line is only an info. */
+static void report_at_once(struct agent *a) {
+    struct cr_buffer line = {0};
+    case_file_write_first_word(&a->case_file, &line);
+    bool others_run = a->node.group.living > 0 || a->round.group_world_size > 1;
+    if (!others_run) {
+        cr_info("%s", text_of(&line));
+    } else {
+        cr_warn("%s; stopping the other workers, which have %g s to end", text_of(&line),
+                (double) a->job->stop_timeout_ms / 1000);
+    }
+    cr_buffer_done(&line);
+}
+
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
+    report_at_once(a);
     case_file_write_line(&a->case_file, &line);
-    cr_info("%s", text_of(&line));
-    rendezvous_failed(a->rendezvous, round, text_of(&line));
+    rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
 }
 
@@ -250,7 +297,8 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_LEFT] = AGENT_LEFT,
 };
 
-/* Logs a warning about a failed worker when the job ends for another reason than that failure. */
+/* Call this when workers failed but the job ends for another reason. It logs a warning about the
+ * failure. */
 static void warn_of_failure(struct agent *a) {
     struct cr_buffer line = {0};
     case_file_write_line(&a->case_file, &line);
@@ -332,10 +380,30 @@ static void on_empty(void *arg) {
     arm_timer(a);
 }
 
-static const struct nursery_events nursery_events = {.on_exit = on_exit_of, .on_empty = on_empty};
+/* Reports a process that SIGKILL does not end. The node cannot go on before the process is dead,
+ * because it may hold the GPU, the port or the files that the next attempt needs. */
+static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
+    struct agent *a = arg;
+    char who[64] = "a process that a worker has started", where[128] = "";
+    if (w != NULL) {
+        uint32_t local_rank = (uint32_t) ((struct worker_process **) worker_arg(w) - a->processes);
+        (void) snprintf(who, sizeof(who), "rank %u (local rank %u)",
+                        a->round.first_rank + local_rank, local_rank);
+    }
+    if (how->wait_channel[0] != '\0') {
+        (void) snprintf(where, sizeof(where), ", waiting in the kernel in %s", how->wait_channel);
+    }
+    cr_warn("cannot kill %s, pid %d (%s): it lives %g s after SIGKILL, in state %c%s; crun waits "
+            "for its end; look for a file system, GPU or other device that does not answer, or a "
+            "frozen cgroup",
+            who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
+}
 
-/* Records that a worker's timer has expired: it set the timer itself, so its death counts as its
- * own failure. */
+static const struct nursery_events nursery_events = {
+    .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
+
+/* Records that a worker's timer has expired. The worker has set the timer itself, so its death
+ * counts as its own failure. */
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < worker_count(a); i++) {
@@ -346,15 +414,14 @@ static void on_timer_expired(void *arg, pid_t pid) {
 
 /* ---- events of the rendezvous, passed to the node ---- */
 
-/* Logs a warning that the round is a restart, with this node's first failure if there is one.
- * Without a failure here, the workers of this node are victims of a failure on another node, so the
- * warning names none of them. */
+/* Logs a warning if the round is a restart, with this node's first failure. If no worker failed on
+ * this node, the warning says that a worker failed on another node. */
 static void warn_of_restart(struct agent *a, const struct rendezvous_round *round) {
     struct cr_buffer line = {0};
     if (round->restart_count == a->round.restart_count) return;
     if (a->node.group.failures > 0) case_file_write_line(&a->case_file, &line);
     cr_warn("%s; restart %u of %u", line.len > 0 ? line.data : "a worker failed on another node",
-            round->restart_count, a->job->max_restarts);
+            round->restart_count, round->max_restarts);
     cr_buffer_done(&line);
 }
 
@@ -444,16 +511,30 @@ static const struct worker_channel_events channel_events = {
 
 int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
+static void warn_of_haste(const struct agent *a) {
+    int64_t left_ms = a->node.group.kill_at_ms - cr_monotonic_ms();
+    if (left_ms > 0) {
+        cr_warn("the workers are killed in %.1f s; the next signal kills them at once",
+                (double) left_ms / 1000);
+    }
+}
+
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) return; /* the agent is closing already, and the relay may be freed */
+    if (a->open_parts > 0) { /* the agent is closing already, and the relay may be freed */
+        if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
+        return;
+    }
     if (a->node.group.state == GROUP_ENDED) {
-        /* all processes are gone, and the agent only waits until the console has taken their last
-         * output; the signal asks it to end at once, so that output is discarded */
+        /* All processes are gone; the agent only waits until the console has taken their last
+         * output. The signal means that the agent must end at once, so this output is discarded. */
         log_relay_give_up(a->relay);
         return;
     }
-    if (a->node.group.signals > 0) log_relay_give_up(a->relay);
     node_signal(&a->node, cr_monotonic_ms(), signum);
+    if (a->node.group.is_hastened) {
+        log_relay_give_up(a->relay);
+        warn_of_haste(a);
+    }
     arm_timer(a);
 }
 
@@ -495,7 +576,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
 
 /* Opens the objects that the agent owns. The nursery is first, because it forks its warden, and a
  * fork takes longer the more memory the process has. The log folder comes after the objects that
- * open sockets, so that a port in use does not leave an empty folder behind. */
+ * open sockets, so that no empty folder is left if a port is in use. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
@@ -510,12 +591,13 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
+    if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
     return rc;
 }
 
-/* Initialises the fields that need memory but no handle of the loop. */
+/* Initialises the fields that need no handle of the loop. */
 static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
     struct node_settings settings = {
         .workers = job->rendezvous.local_world_size,

@@ -1,8 +1,9 @@
 /* The agent supervises one node's worker group: it starts the workers, watches them, writes their
  * logs, restarts and stops them, and reports how they ended.
  *
- * It has no command line and no process-global state: a front end fills a `struct agent_job`, runs
- * the loop and gets a result. Its behaviour is torchrun's (docs/usage.md lists the differences). */
+ * It has no command line and no state that the process shares: a front end fills in a `struct
+ * agent_job`, runs the loop and gets a result. The agent behaves like torchrun's (docs/usage.md
+ * lists the differences). */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
@@ -17,59 +18,60 @@
 enum agent_outcome {
     AGENT_SUCCEEDED,
     AGENT_FAILED,   /* workers failed and the budget is spent; `report` is the failure report */
-    AGENT_SIGNALED, /* agent_signal() ended the job on this node */
-    /* this node left because of agent_notice(); `error` has the reason. The job may go on without
-     * it */
+    AGENT_SIGNALED, /* agent_signal() has ended the job on this node */
+    /* this node has left because of agent_notice(), and the job may go on without it; `error` has
+     * the reason */
     AGENT_LEFT,
-    AGENT_ERROR, /* the agent could not go on; `error` says why */
+    AGENT_ERROR, /* the agent could not go on; `error` has the reason */
 };
 
 struct agent_result {
     enum agent_outcome outcome;
-    int signal;            /* the signal that ended the job, if outcome is AGENT_SIGNALED */
-    int workers_started;   /* 1 if a worker was started at least once */
-    struct cr_error error; /* the reason, if outcome is AGENT_ERROR or AGENT_LEFT */
-    /* the failure report for stderr, if outcome is AGENT_FAILED; it ends in a newline and is valid
+    int signal;            /* signal that ended the job, if outcome is AGENT_SIGNALED */
+    int workers_started;   /* 1 if a worker was ever started, else 0 */
+    struct cr_error error; /* reason, if outcome is AGENT_ERROR or AGENT_LEFT */
+    /* failure report for stderr, if outcome is AGENT_FAILED; it ends with a newline and is valid
      * until agent_free() */
     const char *report;
 };
 
 struct agent;
 
-/* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD
+/* Prepares this process to have workers: makes it the sub-reaper of its descendants, sets SIGCHLD
  * to its default if it was ignored, and raises the limit of open files as far as possible (workers
- * get the old limit). Returns 0, or a negative errno and sets err to a text that says what failed.
+ * get the old limit). Returns 0; or a negative errno, and sets err to a text that says what failed.
  *
  * These settings affect the whole process, so the front end decides about them: it calls this
  * function in main, before it starts threads. After the call, a child in another Unix session that
- * no part of crun started counts as an orphan of a worker: it is reaped when it dies, and killed
- * when the worker group ends. Children that exist at the time of the call, and children in our own
- * Unix session (popen, uv_spawn), are never touched. */
+ * crun did not start itself counts as an orphan of a worker: it is reaped when it dies, and killed
+ * when the worker group ends. Children that exist at the time of the call, and children in crun's
+ * own Unix session (popen, uv_spawn), are never touched. */
 int agent_claim_process(struct cr_error *err);
 
 /* Checks what can be checked before workers start (log folder, ports), and starts the agent. `job`
  * must stay valid until on_done. on_done runs once, on the loop, when no worker and no handle of
- * the agent is left. Returns 0, or a negative errno and sets err to a text that says what failed;
- * in that case nothing was started and on_done never runs. */
+ * the agent is left. Returns 0; or a negative errno, and sets err to a text that says what failed.
+ * After an error nothing is running, and on_done never runs. */
 int agent_start(uv_loop_t *loop, const struct agent_job *job,
                 void (*on_done)(void *arg, const struct agent_result *result), void *arg,
                 struct agent **out, struct cr_error *err);
 
 /* Call this when the launcher has received a signal that ends it. The workers get the same signal,
- * and SIGKILL after shutdown_timeout_ms. A second call sends SIGTERM and starts the timeout again;
- * output that the console has not taken yet is discarded. */
+ * and SIGKILL after shutdown_timeout_ms. A call that comes a second or more after the first sends
+ * them SIGTERM, and SIGKILL after 5 s at most; the next call kills them at once. Output that the
+ * console has not taken by then is discarded. */
 void agent_signal(struct agent *agent, int signum);
 
 /* Call this when this node has to leave the job within left_ms (`kind`: LEAVE, PREEMPTION or
- * MAINTENANCE). Workers that count their steps stop at the agreed step together with those of the
- * other nodes, and can save. After that, all workers of this node are stopped and the other nodes
- * go on without it. */
+ * MAINTENANCE). Workers that count their steps stop at the agreed step, together with the workers
+ * of the other nodes, and can save. After that, all workers of this node are stopped, and the other
+ * nodes go on without this node. */
 void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t left_ms,
                   const char *why);
 
 /* Requests a flight record from each worker that uses the worker runtime. */
 void agent_dump(struct agent *agent, const char *why);
 
-void agent_free(struct agent *agent); /* frees the agent; call it only after on_done has run */
+void agent_free(struct agent *agent); /* frees the agent; only allowed after on_done has run */
 
 #endif

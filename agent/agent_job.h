@@ -1,5 +1,5 @@
-/* The job description: everything that a front end can ask of an agent. It is a part of agent.h in
- * a header of its own without libuv, so that the agent's own files and pure code can include it. */
+/* The job description: what a front end can set for an agent. It is in a header of its own without
+ * libuv, so that pure code can include it. */
 #ifndef AGENT_AGENT_JOB_H
 #define AGENT_AGENT_JOB_H
 
@@ -8,50 +8,63 @@
 
 #include <stdint.h>
 
-#define AGENT_WORKERS_MAX 4096 /* how many workers one node can have */
+#define AGENT_WORKERS_MAX 4096 /* most workers that one node can have */
 
 enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ERR = 2 };
+
+/* What happens, after all workers have ended well, to processes that they have started and that
+ * still live: those that have left their worker's Unix session live on, and the others are ended;
+ * or all are ended; or all live on. */
+enum agent_leftovers { AGENT_LEFTOVERS_DETACHED, AGENT_LEFTOVERS_END, AGENT_LEFTOVERS_KEEP };
 
 /* The job description. The caller keeps it and all that it points to until on_done (agent.h). */
 struct agent_job {
     struct rendezvous_options rendezvous;
 
-    /* The program and its arguments, NULL-terminated. argv[0] is a path that was already looked up
-     * in PATH. In the other arguments, ${local_rank} is replaced for each worker, and $$ by a
+    /* The program and its arguments, NULL-terminated. argv[0] is a path; the caller has looked it
+     * up in PATH. In the other arguments, ${local_rank} is replaced for each worker, and $$ by a
      * single $. */
     char *const *argv;
-    const char *title; /* the program's name in the failure report */
+    const char *title; /* name of the program in the failure report */
     uint32_t max_restarts;
 
-    /* GPU, CPUs and threads. */
+    /* ---- GPU, CPUs and threads ---- */
     int virtual_local_rank;
-    const struct cr_cpu_mask *cpus; /* one mask per local rank; an empty mask or NULL = not bound */
-    /* 1 = set OMP_NUM_THREADS=1 for the workers. torchrun's rule: it is set if a node has more than
-     * one worker and the launcher's environment does not have the variable. */
+    const struct cr_cpu_mask *cpus; /* [number of workers], by local rank: CPUs of the worker, an
+                                     * empty mask if it is not bound; NULL if no worker is bound */
+    /* 1: the workers get OMP_NUM_THREADS=1. As in torchrun, this is so if a node has more than one
+     * worker and the launcher's environment does not have the variable. */
     int set_omp_num_threads;
 
-    /* Logs. A mask has AGENT_STREAM_ bits; an array of masks has one per local rank. */
-    const char *log_dir; /* NULL = a new folder in the temp directory; "/dev/null" = none */
+    /* ---- logs: a mask has AGENT_STREAM_ bits; an array of masks has one per local rank ---- */
+    const char *log_dir; /* folder for logs; NULL: a new folder in the temp directory; "/dev/null":
+                          * no logs */
     const uint8_t *redirects, *tee;
-    const uint8_t *console; /* by local rank; 0 = hidden from the console; NULL = all are shown */
-    /* template; NULL or "" = "[${role_name}${local_rank}]:" */
+    const uint8_t *console; /* by local rank: 0 hides the output of the rank; NULL: all are shown */
+    /* template for the prefix of lines; NULL or "": "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 
-    /* Ending. */
-    /* grace when the worker group is stopped for a new round or after a failure; torchrun's is
-     * 30 s */
+    /* ---- ending ---- */
+    /* grace in ms when the workers are stopped for a new round or after a failure; torchrun's is 30
+     * s */
     int64_t stop_timeout_ms;
     int64_t shutdown_timeout_ms; /* grace after a signal to the launcher; --shutdown-timeout */
+    enum agent_leftovers leftovers;
 
-    /* where our own parent expects an error file (TORCHELASTIC_ERROR_FILE); or NULL */
+    /* path at which crun's parent expects an error file (TORCHELASTIC_ERROR_FILE), or NULL */
     const char *own_error_file;
-    const char *timer_file;     /* path of the timer watchdog's pipe; NULL = no watchdog */
-    int64_t step_timeout_ms;    /* --step-timeout: longest time from step to step; 0 = no limit */
-    int console_events;         /* 1 = write torchrun's events (--event-log-handler=console) */
+    /* path of a file that lists the workers that failed, for the program that started crun
+     * (CRUN_FAILURES_FILE), or NULL */
+    const char *failures_file;
+    const char *timer_file;     /* path of the timer watchdog's pipe; NULL: no watchdog */
+    int64_t step_timeout_ms;    /* longest time in ms from one step to the next (--step-timeout); 0:
+                                 * no limit */
+    int console_events;         /* 1: write torchrun's events (--event-log-handler=console) */
 
-    /* 1 = the launcher's own log (base/log.h) goes through the output relay, so that a full stderr
-     * never blocks the loop. Main decides this, because it must call cr_log_flush() at the end. */
+    /* 1: the launcher's own log (base/log.h) goes through the output relay, so that a full stderr
+     * never blocks the loop. The front end sets this, because its main must then call
+     * cr_log_flush() at the end. */
     int carries_log;
 };
 

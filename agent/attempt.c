@@ -1,4 +1,4 @@
-/* Starts the workers of a round: see agent/attempt.h. */
+/* Starts the workers of a round: implements agent/attempt.h. */
 #include "agent/attempt.h"
 
 #include "agent/environment.h"
@@ -16,13 +16,13 @@ static uint32_t worker_count(const struct attempt *a) {
 
 /* ---- starting workers ---- */
 
-/* The arguments of worker_spawn_all(), and the memory that they point to until all workers are
- * started. */
+/* The arguments of worker_spawn_all(). It also owns the memory that they point to, until all
+ * workers are started. */
 struct launch {
     const struct attempt *attempt;
     struct environment shared, *each;
     struct worker_spawn *how;
-    void **slots; /* for each worker, the address of its element of attempt.processes */
+    void **slots; /* [count]: for each worker, the address of its element in attempt.processes */
     struct worker_process **processes;
     int (*fds)[2];
     uint32_t count, prepared;
@@ -60,14 +60,14 @@ static int prepare_environment(struct launch *l, uint32_t i, uint32_t local_rank
     const struct attempt *a = l->attempt;
     char channel[WORKER_CHANNEL_VARIABLE_MAX], error_path[LOG_PATH_MAX];
     struct worker_spawn *how = &l->how[i];
-    log_dir_path(a->logs, a->round->restart_count, local_rank, "error.json", error_path);
+    log_dir_path(a->logs, a->logs->attempt, local_rank, "error.json", error_path);
     int rc = worker_channels_prepare(a->channels, local_rank, channel);
     if (rc < 0) return cr_fail(err, rc, "cannot start the workers: no random token");
     rc = environment_for(&l->each[i], local_rank, error_path, channel, &how->envp, err);
     return rc < 0 ? rc : environment_arguments(&l->each[i], local_rank, &how->argv, err);
 }
 
-/* Prepares the arguments of the next worker to be started. */
+/* Prepares the arguments for the next worker that is to be started. */
 static int prepare_worker(struct launch *l, uint32_t local_rank, struct cr_error *err) {
     const struct attempt *a = l->attempt;
     uint32_t i = l->prepared;
@@ -119,31 +119,25 @@ static int launch_workers(const struct attempt *a, const bool *starts, uint32_t 
 
 /* ---- attempt_start() ---- */
 
-/* Begins the attempt's log folder. If all workers are started, the whole folder is emptied;
- * otherwise the files of parked workers stay. */
-static int begin_logs(const struct attempt *a, const bool *starts, bool all,
+/* Begins the attempt's log folder, if a worker is started. Parked workers go on with their files in
+ * the folders of earlier attempts. */
+static int begin_logs(const struct attempt *a, const bool *starts, uint32_t count,
                       struct cr_error *err) {
-    uint32_t count = worker_count(a);
-    uint8_t *stays = NULL;
-    if (!all) {
-        stays = calloc(count, sizeof(*stays));
-        if (stays == NULL) return cr_fail(err, -ENOMEM, "cannot begin the logs: no memory");
-        for (uint32_t i = 0; i < count; i++) stays[i] = starts[i] ? 0 : 1;
+    int rc = 0;
+    if (count > 0) {
+        rc = log_dir_begin(a->logs, a->round->restart_count, worker_count(a), starts, err);
     }
-    int rc = log_dir_begin(a->logs, a->round->restart_count, count, stays, err);
-    free(stays);
     return rc < 0 ? rc : log_relay_begin(a->relay, err);
 }
 
 int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err) {
     uint32_t count = 0;
+    for (uint32_t i = 0; i < worker_count(a); i++) count += starts[i] ? 1 : 0;
     case_file_begin_round(a->case_file, a->round);
+    int rc = begin_logs(a, starts, count, err);
     for (uint32_t i = 0; i < worker_count(a); i++) {
-        if (!starts[i]) continue;
-        case_file_begin_worker(a->case_file, i);
-        count++;
+        if (starts[i]) case_file_begin_worker(a->case_file, i);
     }
-    int rc = begin_logs(a, starts, count == worker_count(a), err);
     if (rc == 0) rc = launch_workers(a, starts, count, err);
     for (uint32_t i = 0; i < worker_count(a); i++) {
         if (starts[i]) starts[i] = a->processes[i] != NULL;

@@ -1,5 +1,5 @@
 /* Starts the workers of a round: prepares log folders, streams and environments, and starts all
- * processes at once. A parked worker is not started: its process receives the new round instead. */
+ * processes at once. A parked worker is not started; it gets the new round in its process. */
 #ifndef AGENT_ATTEMPT_H
 #define AGENT_ATTEMPT_H
 
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* All that a start needs. The pointers must be valid during the calls below. */
+/* What a start needs. The pointers must be valid during the calls below. */
 struct attempt {
     const struct agent_job *job;
     const struct rendezvous_round *round;
@@ -22,18 +22,18 @@ struct attempt {
     struct nursery *nursery;
     struct case_file *case_file;
     struct event_source events;
-    /* by local rank; NULL = no process. worker_arg() of a worker points to its element of this
-     * array */
+    /* by local rank; NULL if the worker has no process. worker_arg() of a worker points to its
+     * element of this array */
     struct worker_process **processes;
 };
 
-/* Starts each worker i for which starts[i] is true. All others are parked, and their logs go on.
- * Returns 0, or a negative errno and sets err to a text that says what failed. Sets starts[i] to
- * false for each worker that could not be started. */
+/* Starts each worker i for which starts[i] is true. The other workers are parked, and their logs go
+ * on. Sets starts[i] to false for each worker that could not be started. Returns 0; or a negative
+ * errno, and sets err to a text that says what failed. */
 int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err);
 
-/* Sends a parked worker its ranks in the new round. Returns 0, or a negative errno if its channel
- * is broken, so that the worker cannot learn of the round. */
+/* Sends a parked worker its ranks in the new round. Returns 0; or a negative errno if the worker's
+ * channel is broken, so that the worker does not learn of the round. */
 int attempt_hand_over(const struct attempt *a, uint32_t local_rank);
 
 #endif

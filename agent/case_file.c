@@ -1,5 +1,5 @@
-/* Records facts, and gathers all evidence into the input of the verdict. Gathering reads files, so
- * it is done only when a line or a report has to be written. */
+/* Records facts about the workers' ends, and gathers the evidence for a verdict. To gather, it
+ * reads files, so it does that only when a line or a report is to be written. */
 #include "agent/case_file.h"
 
 #include "agent/report/report.h"
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 /* ---- recording rounds, starts and ends of workers ---- */
 
@@ -27,12 +28,13 @@ void case_file_done(struct case_file *c) {
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round) {
     c->first_rank = round->first_rank;
     c->restarts = round->restart_count;
+    c->max_restarts = round->max_restarts;
     c->oom_kills = oom_kill_count();
     c->broken[0] = '\0';
 }
 
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank) {
-    c->workers[local_rank] = (struct case_worker){.attempt = c->restarts};
+    c->workers[local_rank] = (struct case_worker){.attempt = c->logs->attempt};
 }
 
 void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how) {
@@ -49,21 +51,21 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
 
 /* ---- gathering the evidence for a verdict ---- */
 
-/* The memory that one struct verdict_worker points to. */
+/* Memory to which one struct verdict_worker points. */
 struct evidence {
     char error_path[LOG_PATH_MAX], folder[LOG_PATH_MAX];
     struct cr_buffer last_output;
 };
 
-/* The input of the verdict: one element for each worker that did not end well. */
+/* The input of the verdict, with one element for each worker that did not end well. */
 struct gathered {
     struct verdict verdict;
     struct verdict_worker *workers;
     struct evidence *evidence;
 };
 
-/* Whether the verdict has to list the worker. It lists a worker that we stopped, too, even if it
- * ended with status 0 after our SIGTERM: that worker is a victim. */
+/* Returns whether the verdict must list the worker. A worker that crun stopped is listed as a
+ * victim, even if it ended with status 0 after SIGTERM. */
 static bool did_not_end_well(const struct case_worker *w) {
     return w->has_ended && (w->how.exit_code != 0 || w->how.signal_sent != 0);
 }
@@ -74,6 +76,14 @@ static const char *names_of_logs(const struct agent_job *job, uint32_t local_ran
     if (job->redirects != NULL) mask |= job->redirects[local_rank];
     if (job->tee != NULL) mask |= job->tee[local_rank];
     return names[mask & 3];
+}
+
+/* Returns ENOSPC if nothing can be written to the log folder because its file system is full, else
+ * 0. A worker that writes its log files itself can report this error nowhere. */
+static int folder_error(const struct log_dir *logs) {
+    struct statvfs fs;
+    if (logs->path[0] == '\0' || statvfs(logs->path, &fs) < 0) return 0;
+    return fs.f_blocks > 0 && fs.f_bavail == 0 ? ENOSPC : 0;
 }
 
 static void describe(const struct case_file *c, uint32_t local_rank, struct verdict_worker *v,
@@ -100,6 +110,8 @@ static void describe(const struct case_file *c, uint32_t local_rank, struct verd
     v->log_names = names_of_logs(c->job, local_rank);
     if (rc == 0) v->last_words = e->last_output.data != NULL ? e->last_output.data : "";
     v->last_words_len = rc == 0 ? e->last_output.len : 0;
+    if (v->last_words_len == 0) v->last_words_error = folder_error(c->logs);
+    v->last_words_mixed = log_relay_is_mixed(c->relay, local_rank);
 }
 
 static uint64_t oom_kills_since(uint64_t before) {
@@ -107,7 +119,7 @@ static uint64_t oom_kills_since(uint64_t before) {
     return now > before ? now - before : 0;
 }
 
-/* Gathers the evidence. If memory is short it gathers nothing, as if all workers had ended well. */
+/* Gathers the evidence. If memory is short, it gathers none, as if all workers had ended well. */
 static void gather(const struct case_file *c, struct gathered *g) {
     uint32_t workers = c->job->rendezvous.local_world_size, count = 0;
     for (uint32_t i = 0; i < workers; i++) count += did_not_end_well(&c->workers[i]) ? 1 : 0;
@@ -125,7 +137,7 @@ static void gather(const struct case_file *c, struct gathered *g) {
                                   .workers = g->workers,
                                   .count = n,
                                   .restarts = c->restarts,
-                                  .max_restarts = c->job->max_restarts,
+                                  .max_restarts = c->max_restarts,
                                   .oom_kills = oom_kills_since(c->oom_kills)};
 }
 
@@ -144,8 +156,8 @@ static const struct verdict_worker *first_failure(const struct gathered *g) {
 
 /* ---- writing the report ---- */
 
-/* Copies the error record of the worker that failed first to our own error file, if our parent has
- * given us the path of one. */
+/* Copies the error record of the worker that failed first to crun's own error file, if crun's
+ * parent has set a path for that. */
 static void copy_error_file(const struct case_file *c, const struct gathered *g) {
     const struct verdict_worker *first = first_failure(g);
     const char *path = c->job->own_error_file;
@@ -158,6 +170,25 @@ static void copy_error_file(const struct case_file *c, const struct gathered *g)
     cr_buffer_done(&line);
 }
 
+/* Lists the workers that failed of themselves in the job's failures_file, if it has one: one line
+ * "<rank> <local rank> <pid> <exit code> <error file>" for each, the first failure first. */
+static void list_failures(const struct case_file *c, const struct gathered *g) {
+    if (c->job->failures_file == NULL) return;
+    size_t first = verdict_first(g->workers, g->verdict.count);
+    FILE *file = fopen(c->job->failures_file, "we");
+    int rc = file != NULL ? 0 : -errno;
+    for (size_t i = 0; file != NULL && i < g->verdict.count; i++) {
+        size_t k = i == 0 ? first : i <= first ? i - 1 : i;
+        const struct verdict_worker *w = &g->workers[k];
+        if (i > 0 && verdict_is_victim(w)) continue;
+        (void) fprintf(file, "%u %u %d %d %s\n", w->rank, w->local_rank, (int) w->pid,
+                       w->exit_code, w->error.present ? w->error_path : "");
+    }
+    if (file != NULL && fclose(file) != 0) rc = -errno;
+    if (rc < 0) cr_warn("cannot write the list of failures '%s': %s", c->job->failures_file,
+                        strerror(-rc));
+}
+
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out) {
     struct gathered g;
@@ -168,6 +199,7 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
     } else if (g.verdict.count > 0 && (failures > 0 || reason->code == 0)) {
         rc = verdict_report(out, &g.verdict);
         copy_error_file(c, &g);
+        list_failures(c, &g);
     } else {
         rc = cr_buffer_printf(out, "crun: the job failed%s: %s\n",
                               failures > 0 ? "" : " on another node",
@@ -178,13 +210,26 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
     return rc == 0 ? out->data : "crun: workers failed; no memory for the report\n";
 }
 
-void case_file_write_line(const struct case_file *c, struct cr_buffer *out) {
+static void write_line(const struct case_file *c, bool with_last_line, struct cr_buffer *out) {
     struct gathered g;
     gather(c, &g);
     int rc = -ENOMEM;
-    if (c->broken[0] != '\0') rc = cr_buffer_printf(out, "%s", c->broken);
-    else if (g.verdict.count > 0) rc = verdict_line(out, &g.verdict, first_failure(&g));
+    if (c->broken[0] != '\0') {
+        rc = cr_buffer_printf(out, "%s", c->broken);
+    } else if (g.verdict.count > 0) {
+        const struct verdict_worker *first = first_failure(&g);
+        rc = verdict_line(out, &g.verdict, first);
+        if (rc == 0 && with_last_line) rc = verdict_last_line(out, first);
+    }
     if (rc == 0) rc = cr_buffer_append(out, "", 1);
     if (rc < 0) cr_buffer_clear(out);
     gathered_done(&g);
+}
+
+void case_file_write_line(const struct case_file *c, struct cr_buffer *out) {
+    write_line(c, false, out);
+}
+
+void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out) {
+    write_line(c, true, out);
 }

@@ -1,6 +1,6 @@
-/* The case file collects what is known about the end of each worker, so that the verdict
- * (agent/report) can state which worker failed first and why. The agent records facts in it when
- * they happen. Error files and the last output are read only when a verdict is needed. */
+/* The case file: what the agent knows about the end of each worker. From it the verdict
+ * (agent/report) states which worker failed first and why. The agent records facts when they
+ * happen; error files and last output are read only when a verdict is needed. */
 #ifndef AGENT_CASE_FILE_H
 #define AGENT_CASE_FILE_H
 
@@ -11,15 +11,17 @@
 
 #include <stdbool.h>
 
-/* The record of one worker. A worker that stays alive keeps its record over several rounds. */
+/* The record of one worker. A worker that stays alive over several rounds keeps its record. */
 struct case_worker {
     bool has_ended;
-    struct worker_exit how; /* set if has_ended */
-    uint32_t attempt;       /* the attempt that started its process, which names its log folder */
-    /* when the worker was started, or got its ranks in a later round; wall clock, ns since 1970 */
+    struct worker_exit how; /* how the worker ended; valid if has_ended */
+    struct log_attempt attempt; /* the attempt that started the worker's process */
+    /* time at which the worker was started, or got its ranks in a later round; wall clock, in ns
+     * since 1970 */
     int64_t started_ns;
-    bool timer_expired; /* a timer that the worker had set expired (watchdog.h), which ended it */
-    /* if the worker was killed as hung: for how many ms it had made no step; else 0 */
+    bool timer_expired; /* true if a timer that the worker had set has expired (watchdog.h), which
+                         * ended the worker */
+    /* if the worker was killed as hung: the time in ms for which it had made no step; else 0 */
     int64_t hung_ms;
     uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
 };
@@ -29,10 +31,11 @@ struct case_file {
     const char *host;
     const struct log_dir *logs;
     struct log_relay *relay;
-    struct case_worker *workers; /* by local rank */
-    uint32_t first_rank, restarts; /* copied from the current round's struct rendezvous_round */
-    uint64_t oom_kills;            /* the memory cgroup's count of kills when the round began */
-    /* why the round ended, if a worker gave it up although none had failed; else "" */
+    struct case_worker *workers; /* [number of workers], by local rank */
+    /* fields of the current round's struct rendezvous_round */
+    uint32_t first_rank, restarts, max_restarts;
+    uint64_t oom_kills;            /* count of kills in the memory cgroup when the round began */
+    /* text about the worker that gave up the round although no worker had failed; "" if none has */
     char broken[512];
 };
 
@@ -40,11 +43,11 @@ struct case_file {
  * -ENOMEM. */
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs);
-/* frees what the case file owns; a zeroed case file is allowed, too */
+/* frees what the case file owns; the case file may also be all zeros */
 void case_file_done(struct case_file *c);
 
-/* Call the first function when a round begins, and the second one for each worker that is started
- * in it, which clears that worker's record. */
+/* Call case_file_begin_round() when a round begins, and case_file_begin_worker() for each worker
+ * that is started in it. The latter clears the worker's record. */
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round);
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank);
 
@@ -52,14 +55,22 @@ void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct w
 /* Records that this worker called crunrt_rejoin() although no worker had failed. */
 void case_file_add_broken(struct case_file *c, uint32_t local_rank);
 
-/* Appends one line about the first failure and a NUL. Appends nothing if no worker failed, or if
+/* Appends one line about the first failure, and a NUL. Appends nothing if no worker failed or
  * memory is short. */
 void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
 
+/* Appends the first word about a failure, for the time when other workers still run: the line of
+ * case_file_write_line(), and what the worker said last. Ends in a NUL. */
+void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
+
+/* Appends the first word about a failure, for the time when other workers still run: the line of
+ * case_file_write_line(), and what the worker said last. It ends in a NUL. */
+void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
+
 /* Writes the failure report to `out` and returns it as a string, which is valid until `out`
- * changes. Also copies the error file of the first failure to the job's own_error_file. `failures`:
- * how many of this node's workers failed in this round. `reason`: the rendezvous's text about a
- * failure on another node. */
+ * changes. Also copies the error file of the worker that failed first to the job's own_error_file.
+ * `failures` is the number of this node's workers that failed in this round; `reason` is the
+ * rendezvous's text about a failure on another node. */
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out);
 

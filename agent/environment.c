@@ -1,6 +1,6 @@
 /* Builds the environment and the arguments of workers. The variables are listed in tables
- * (X-macros), from which both the writing of a variable and the removal of an inherited one of that
- * name are made. */
+ * (X-macros). From each table two things are made: the writing of the variables, and the removal of
+ * inherited variables with these names. */
 #include "agent/environment.h"
 
 #include "base/template.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Variables with one value for all workers of a node in an attempt: V(name, format, value). */
+/* Variables that have the same value for all workers of a node in an attempt: V(name, format,
+ * value). */
 #define SHARED_VARIABLES(V)                                                                        \
     V("WORLD_SIZE", "%u", e->round->world_size)                                                    \
     V("LOCAL_WORLD_SIZE", "%u", e->job->rendezvous.local_world_size)                               \
@@ -19,18 +20,18 @@
     V("GROUP_WORLD_SIZE", "%u", e->round->group_world_size)                                        \
     V("ROLE_NAME", "%s", e->job->rendezvous.role)                                                  \
     V("ROLE_WORLD_SIZE", "%u", e->round->role_world_size)                                          \
-    V("MASTER_ADDR", "%s", e->round->master_addr)                                                  \
+    V("MASTER_ADDR", "%s", master_host(e->round))                                                  \
     V("MASTER_PORT", "%u", (unsigned) e->round->master_port)                                       \
     V("TORCHELASTIC_RESTART_COUNT", "%u", e->round->restart_count)                                 \
-    V("TORCHELASTIC_MAX_RESTARTS", "%u", e->job->max_restarts)                                     \
+    V("TORCHELASTIC_MAX_RESTARTS", "%u", e->round->max_restarts)                                   \
     V("TORCHELASTIC_RUN_ID", "%s", e->job->rendezvous.run_id)                                      \
     V("TORCHELASTIC_USE_AGENT_STORE", "%s", "True")
 
 /* Variables that are set only if the launcher's environment does not have them: V(name, value,
- * condition). torch before 2.2 reads NCCL_ASYNC_ERROR_HANDLING, later versions the longer name. */
+ * condition). The old name NCCL_ASYNC_ERROR_HANDLING, which torch read before 2.2, is not set:
+ * later versions warn of it in each rank. */
 #define DEFAULT_VARIABLES(V)                                                                       \
     V("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                   \
-    V("NCCL_ASYNC_ERROR_HANDLING", "1", 1)                                                         \
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
 enum {
@@ -46,6 +47,10 @@ static const char *const shared_names[] = {
     SHARED_VARIABLES(V)
 #undef V
 };
+
+static const char *master_host(const struct rendezvous_round *round) {
+    return round->master_name[0] != '\0' ? round->master_name : round->master_addr;
+}
 
 /* ---- reading the launcher's environment ---- */
 
@@ -74,7 +79,7 @@ static int is_replaced(const struct environment *e, const char *entry) {
 
 /* ---- the variables that all workers share ---- */
 
-/* Writes the shared variables, each ended by a NUL, into one buffer. Pointers to them are made
+/* Writes the shared variables into one buffer, each with a NUL behind it. Pointers to them are made
  * afterwards, because the buffer may move while it grows. */
 static int write_shared(struct environment *e, char *const *inherited) {
     int rc = 0;
@@ -168,9 +173,9 @@ void environment_done(struct environment *e) {
 
 /* ---- one worker's own variables and arguments ---- */
 
-/* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank: the entry of the launcher's
- * list at index local_rank, without blanks around it; or local_rank itself if the launcher has no
- * list. */
+/* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank. Its value is the entry at
+ * index local_rank of the launcher's list, without blanks around it; if the launcher has no list,
+ * it is local_rank. */
 static int write_visible(struct environment *e, uint32_t local_rank, struct cr_error *err) {
     const char *at = e->visible_devices;
     if (at == NULL) return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%u", local_rank);

@@ -1,7 +1,7 @@
 /* The agent's end of the channels. From top to bottom: one connection (sending, closing), the step
  * timeout, packets from workers, accepting connections, and the functions of worker_channel.h. Any
- * process of the machine can connect to the socket, so a connection counts as a stranger until it
- * has sent HELLO with the token of a living worker. */
+ * process of the machine can connect to the socket, so a connection is a stranger until it has sent
+ * HELLO with the token of a living worker. */
 #include "agent/worker_channel.h"
 
 #include "base/token.h"
@@ -24,7 +24,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define STRANGERS_MAX 64 /* connections without HELLO, beyond one per worker; more are refused */
+#define STRANGERS_MAX 64 /* Most connections without HELLO, in addition to one per worker. Further
+                          * connections are refused. */
 #define NO_RANK       UINT32_MAX
 #define LIMIT_MAX_MS  (INT64_C(1000) * 3600 * 24 * 365)
 
@@ -32,23 +33,25 @@ struct channel {
     struct worker_channels *owner;
     uv_poll_t poll;
     int fd;
-    uint32_t local_rank; /* NO_RANK until the worker has sent HELLO */
-    int pidfd;           /* the worker's process, for the dump signal; -1 = none */
+    uint32_t local_rank; /* local rank of the worker; NO_RANK until HELLO has come */
+    int pidfd;           /* pidfd of the worker's process, for the dump signal; -1 if there is
+                          * none */
     int dump_signal;
-    struct channel_page *page; /* NULL until HELLO has come */
-    /* The step timeout runs from this moment or from the last step, whichever is later. INT64_MAX =
-     * it does not run, because the worker is parked. */
+    struct channel_page *page; /* the worker's page; NULL until HELLO has come */
+    /* start of the step timeout in ns (monotonic clock), if the worker has made no later step.
+     * INT64_MAX if the timeout does not run, because the worker is parked. */
     int64_t limit_since_ns;
-    int64_t overdue_for_ns; /* on_hung has reported the step that was due at this time */
+    int64_t overdue_for_ns; /* due time (ns, monotonic clock) of the step that on_hung has reported
+                             * as overdue; 0 if none */
     LIST_ENTRY(channel) of_strangers;
 };
 
 LIST_HEAD(channel_list, channel);
 
 struct slot {
-    char token[CHANNEL_TOKEN_MAX]; /* the worker's token; "" = no worker was started yet */
+    char token[CHANNEL_TOKEN_MAX]; /* the worker's token; "" if no worker has been started */
     struct channel *channel;
-    uint64_t stopped_for; /* copied from the page when its channel is closed */
+    uint64_t stopped_for; /* value of stopped_for in the page when its channel was closed */
 };
 
 struct worker_channels {
@@ -87,7 +90,7 @@ static void on_channel_closed(uv_handle_t *handle) {
     free_if_closed(l);
 }
 
-/* Closes a channel. Its local rank can have a new channel at once; the memory is freed when the
+/* Closes a channel. Its local rank can have a new channel at once. The memory is freed when the
  * loop has closed the handle. */
 static void cut_off(struct channel *k) {
     struct worker_channels *l = k->owner;
@@ -104,8 +107,8 @@ static void cut_off(struct channel *k) {
     uv_close((uv_handle_t *) &k->poll, on_channel_closed);
 }
 
-/* Sends a packet without blocking. A full socket is an error: packets are few and small, so the
- * socket is full only if the worker has stopped reading, and such a channel is useless. */
+/* Sends a packet without blocking. A full socket is an error: packets are few and small, so a
+ * socket is full only if the worker has stopped reading, and such a channel is of no use. */
 static int send_packet(struct channel *k, const struct channel_packet *packet, int pass_fd) {
     struct iovec part = {.iov_base = (void *) packet, .iov_len = sizeof(*packet)};
     union {
@@ -142,11 +145,12 @@ static int64_t limit_of(const struct channel *k) {
     return own < LIMIT_MAX_MS ? own : LIMIT_MAX_MS;
 }
 
-/* Returns when the worker's next step becomes overdue, or INT64_MAX if it never does. */
+/* Returns the time (ns, monotonic clock) at which the worker's next step becomes overdue; INT64_MAX
+ * if it never does. */
 static int64_t due_ns(const struct channel *k) {
     int64_t limit = limit_of(k), last = atomic_load(&k->page->stepped_ns), now = cr_monotonic_ns();
     if (limit <= 0 || k->limit_since_ns == INT64_MAX) return INT64_MAX;
-    /* the worker has stopped for a change and is saving, so no step is due */
+    /* the worker has stopped for a change and is saving, so it need not make a step */
     if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX;
     if (last < k->limit_since_ns || last > now) last = k->limit_since_ns;
     return last + limit * CR_NS_PER_MS;
@@ -154,7 +158,8 @@ static int64_t due_ns(const struct channel *k) {
 
 static void on_limit(uv_timer_t *timer);
 
-/* Starts the timer for the first moment at which a step may be overdue, or stops it. */
+/* Starts the timer for the earliest time at which a step may be overdue; stops it if there is
+ * none. */
 static void arm_limit(struct worker_channels *l) {
     int64_t first = INT64_MAX, now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
@@ -195,8 +200,8 @@ static struct slot *slot_of_token(struct worker_channels *l, const char *token) 
     return NULL;
 }
 
-/* Makes a page. Its seals keep the worker from shrinking it, because reading a truncated mapping
- * would end us with SIGBUS. Returns its descriptor, or -1. */
+/* Makes a page. Its seals prevent the worker from shrinking it: reading a mapping beyond the end of
+ * its file would end the agent with SIGBUS. Returns the page's descriptor, or -1. */
 static int make_page(struct channel_page **out) {
     int fd = memfd_create("crun-channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
@@ -211,8 +216,8 @@ static int make_page(struct channel_page **out) {
     return fd;
 }
 
-/* Opens a pidfd of the process that connected, for the dump signal. A signal to its pid could hit
- * another process that has got the pid later. */
+/* Opens a pidfd of the process that has connected, for the dump signal. A signal by pid could hit
+ * another process, which has got the pid later. */
 static void find_process(struct channel *k, int dump_signal) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -233,8 +238,8 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
         refuse(k, "its token belongs to no living worker");
         return;
     }
-    /* The worker has sent HELLO on an earlier connection already, so its process has executed
-     * another program since, which connects again. The old channel is useless. */
+    /* An earlier connection has sent HELLO with this token: the worker's process has since executed
+     * another program, which now connects. The old channel is of no use. */
     if (slot->channel != NULL) cut_off(slot->channel);
     int page_fd = make_page(&k->page);
     LIST_REMOVE(k, of_strangers);
@@ -278,8 +283,8 @@ static void take_packet(struct channel *k, const struct channel_packet *p) {
     }
 }
 
-/* Reads only one packet per call, because the callback that handles the packet may close this
- * channel, and a closed channel must not be read. */
+/* Reads one packet per call. The callback that handles the packet may close the channel, and a
+ * closed channel must not be read. */
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct channel *k = poll->data;
     struct channel_packet raw, p;

@@ -1,10 +1,10 @@
 /* The agent's end of the channels to its workers (contract/channel.h): one listening socket per
- * node, and one connection and one page of shared memory per worker that connects. This file
+ * node, and for each worker that connects, one connection and one page of shared memory. This file
  * handles packets and pages; node.c decides what they mean.
  *
- * A worker that does not use the worker runtime never connects, so it costs nothing here. A
- * worker's page is read when the node needs it, so the agent does not poll. For workers with a step
- * timeout, one timer of the loop runs until the earliest moment at which a step may be overdue. */
+ * A worker without the worker runtime never connects, so it costs nothing here. The agent does not
+ * poll: it reads a worker's page when the node needs it. For workers with a step timeout, one timer
+ * of the loop runs until the earliest time at which a step may be overdue. */
 #ifndef AGENT_WORKER_CHANNEL_H
 #define AGENT_WORKER_CHANNEL_H
 
@@ -14,24 +14,25 @@
 
 #include <uv.h>
 
-/* Size of a buffer for "CRUN_AGENT=<address>:<token>" and its NUL. */
+/* size of a buffer for "CRUN_AGENT=<address>:<token>" and a NUL */
 #define WORKER_CHANNEL_VARIABLE_MAX                                                                \
     (sizeof(CHANNEL_VARIABLE) + CHANNEL_ADDRESS_MAX + CHANNEL_TOKEN_MAX)
 
 struct worker_channels;
 
-/* Callbacks. They run on the loop's thread, never from inside a function below. */
+/* Callbacks. They run on the loop's thread, and never from inside a function below. */
 struct worker_channel_events {
     void (*on_ready)(void *arg, uint32_t local_rank, uint64_t change_id);
     void (*on_rejoin)(void *arg, uint32_t local_rank);
     void (*on_dumped)(void *arg, uint32_t local_rank, uint64_t dump_id, const char *path);
-    /* The worker has made no step for `ms`, its step timeout; `step` is the number of steps it has
-     * made. Runs once per hang: it runs again only after the worker has made another step. */
+    /* Runs when the worker has made no step for `ms`, its step timeout. `step` is the number of
+     * steps that it has made. It runs once per hang, and again only if the worker makes another
+     * step and hangs again. */
     void (*on_hung)(void *arg, uint32_t local_rank, uint64_t step, int64_t ms);
 };
 
-/* Opens the listening socket. limit_ms is the step timeout for workers that set none themselves; 0
- * = none. Copies `events`. Returns 0, or a negative errno and sets err to a text that says what
+/* Opens the listening socket. limit_ms is the step timeout of workers that set none themselves; 0:
+ * none. Copies `events`. Returns 0; or a negative errno, and sets err to a text that says what
  * failed. */
 int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
                          const struct worker_channel_events *events, void *arg,
@@ -39,31 +40,32 @@ int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
 
 /* Prepares the start of a worker: closes the channel of the process that had this local rank
  * before, and writes the variable CRUN_AGENT=… for the new worker's environment. Returns 0, or -EIO
- * if there are no random numbers for the token. */
+ * if no random token can be drawn. */
 int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
                             char variable[WORKER_CHANNEL_VARIABLE_MAX]);
 
-/* Reads a worker's progress from its page. If the worker has no channel (any more), all fields are
- * 0 except stopped_for, which keeps its last value: a worker's channel closes when the worker
- * exits, usually before its exit is reported, and the node must still know whether the worker ended
- * because a change asked it to stop. */
+/* Reads a worker's progress from its page. If the worker has no channel, or no longer has one, all
+ * fields are 0 except stopped_for, which keeps its last value. The channel of a worker that exits
+ * is usually closed before its exit is reported, and the node must still know whether the worker
+ * ended because of a change. */
 void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
                                struct worker_progress *out);
 
-/* Sends a packet to a worker and increments the bell in its page. Returns 0, -ENOTCONN, or the
- * errno of the send as a negative number; after such an error the channel is closed. */
+/* Sends a packet to a worker and increments the bell in its page. Returns 0, -ENOTCONN, or another
+ * negative errno, after which the channel is closed. */
 int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
                          const struct channel_packet *packet);
 
 /* Sends the worker its dump signal, which requests its flight record; on_dumped runs if the worker
- * can write one. Returns 0, -ENOTSUP (the worker has no handler for the signal), -ENOTCONN or
- * -ESRCH. */
+ * answers. Returns 0, -ENOTSUP (the worker has no handler for the signal), -ENOTCONN or -ESRCH. */
 int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uint64_t dump_id);
 
-/* Prepares a worker's page for a new round: sets its steps to 0 and starts its step timeout. */
+/* Prepares a worker's page for a new round: sets its number of steps to 0, and starts its step
+ * timeout. */
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank);
 
-/* Closes all channels, frees the object when its handles are closed, and calls on_close. */
+/* Closes all channels. When the loop has closed their handles, it frees the object and calls
+ * on_close. */
 void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg));
 
 #endif

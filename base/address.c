@@ -1,4 +1,5 @@
-/* Socket addresses as text and from names: see base/address.h. */
+/* Formats socket addresses as text and resolves host names; base/address.h declares the
+ * functions. */
 #include "base/address.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
-/* Socket addresses: formats an address as numeric text, and resolves a host name to an address.
- * base/endpoint.h, which this header includes, parses the HOST:PORT that users type. */
+/* Formats a socket address as numeric text ("1.2.3.4:80"), and resolves a host name to a socket
+ * address. To parse the HOST:PORT that users type, use base/endpoint.h, which this header
+ * includes. */
 #ifndef CR_ADDRESS_H
 #define CR_ADDRESS_H
 
@@ -11,8 +12,8 @@
 
 #define CR_ADDRESS_MAX 80 /* room for the longest formatted address, "[v6]:port", with its NUL */
 
-/* Writes "1.2.3.4:80" or "[::1]:80"; an IPv4 address that is mapped into IPv6 is written as IPv4.
- * The host is always a number, never a name, so this needs no DNS and cannot block. */
+/* Writes the address as "1.2.3.4:80" or "[::1]:80"; an IPv4 address that is mapped into IPv6 is
+ * written as IPv4. The function never asks DNS for a name, so it cannot block. */
 void cr_address_format(const struct sockaddr *addr, char out[CR_ADDRESS_MAX]);
 
 /* Resolves host:port for a stream socket and stores the address in *out and its size in *len. If

@@ -1,6 +1,6 @@
-/* CR_ASSERT(expr) prints the expression and aborts if it is false, in release builds too. It checks
- * conditions that only a bug in crun itself can break; input from outside is checked by ordinary
- * code that returns errors. The expression must have no side effect. */
+/* CR_ASSERT(expr): if the expression is false, the macro prints it and aborts, in release builds,
+ * too. Use it for conditions that only a bug in crun can break; return an error for wrong input
+ * from outside. The expression must have no side effect. */
 #ifndef CR_ASSERT_H
 #define CR_ASSERT_H
 

@@ -1,4 +1,4 @@
-/* Growable buffers: see base/buffer.h. */
+/* Implements the growable buffer of base/buffer.h. */
 #include "base/buffer.h"
 
 #include "base/assert.h"
@@ -77,7 +77,8 @@ int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
         CR_ASSERT((size_t) n <= in.len - at);
         at += (size_t) n;
     }
-    /* Data in `b` means that `take` has reused `b`; it must then return a negative value. */
+    /* `b` was empty while `take` ran. If it now holds data, `take` has reused it, and must have
+     * returned a negative value, which has ended the function above. */
     CR_ASSERT(b->data == NULL);
     cr_buffer_consume(&in, at);
     *b = in;

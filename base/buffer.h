@@ -40,9 +40,10 @@ typedef int64_t (*cr_frame_fn)(void *arg, const char *data, size_t len);
  * handled. An incomplete frame at the end stays in `b`, so that the caller can append what arrives
  * later.
  *
- * While `take` runs, this function holds the bytes and `b` is empty, so `take` may even free the
- * object that contains `b`, or reuse `b` for a new connection. In both cases `take` must return a
- * negative value: this function does not touch `b` any more and frees the remaining bytes.
+ * While `take` runs, `b` is empty, because this function has moved the bytes to a local variable.
+ * So `take` may free the object that contains `b`, or reuse `b` for a new connection. In both cases
+ * `take` must return a negative value: this function then frees the remaining bytes and does not
+ * touch `b`.
  *
  * Returns 0, or the negative value that `take` returned. */
 int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg);

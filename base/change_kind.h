@@ -1,7 +1,8 @@
-/* The kinds of change, that is, of an announced end of a round that is no failure. The numbers go
- * over the wire between agent and worker and between member and coordinator; the words appear in
- * log lines and on command lines. All of them come from the one list below, except for the public
- * copy of the numbers in crunrt.h; worker_runtime/runtime/step.c asserts that both are equal. */
+/* The kinds of change. A change is an announced end of a round that is no failure, for example
+ * because a node leaves. Agent and worker, and member and coordinator, send each other the numbers;
+ * log lines and command lines show the words. Numbers and words come from the one list below. Only
+ * crunrt.h, a public header, repeats the numbers; worker_runtime/runtime/step.c asserts that they
+ * are equal. */
 #ifndef CR_CHANGE_KIND_H
 #define CR_CHANGE_KIND_H
 
@@ -12,7 +13,8 @@
 /* K(NAME, number, word on a command line, phrase in a log line) */
 #define CR_CHANGE_KINDS(K) \
     K(JOIN,        1, "join",        "joining")     /* new nodes enter the round */ \
-    K(LEAVE,       2, "leave",       "leaving")     /* a node leaves for another reason */ \
+    K(LEAVE,       2, "leave",       "leaving")     /* a node leaves for a reason that is not one of
+                                                     * the next two */ \
     K(PREEMPTION,  3, "preemption",  "preemption")  /* the scheduler takes a node away */ \
     K(MAINTENANCE, 4, "maintenance", "maintenance") /* a node is to be repaired */
 /* clang-format on */
@@ -44,7 +46,7 @@ static inline uint32_t cr_change_kind_parse(const char *text) {
     return 0;
 }
 
-/* Returns whether this is a kind that a node announces when it leaves: all kinds but JOIN. */
+/* Returns whether a node announces this kind when it leaves: true for all kinds but JOIN. */
 static inline int cr_change_kind_is_leave(uint32_t kind) {
     return kind >= CR_CHANGE_LEAVE && kind <= CR_CHANGE_MAINTENANCE;
 }

@@ -14,8 +14,8 @@
 
 #include <unistd.h>
 
-/* The variable must be initialised where it is declared, because it is closed on every way out of
- * the scope; -1 means that there is nothing to close. */
+/* Marks a variable whose descriptor is closed on every way out of the scope. So the variable must
+ * be initialised where it is declared; -1 means that there is nothing to close. */
 #define CR_AUTO_FD __attribute__((cleanup(cr_close_fd)))
 
 /* Closes *fd unless it is negative, and sets it to -1. */

@@ -1,4 +1,4 @@
-/* Clocks: see base/clock.h. */
+/* Reads the clocks and computes deadlines; base/clock.h declares the functions. */
 #include "base/clock.h"
 
 #include <limits.h>
@@ -30,7 +30,7 @@ int cr_poll_timeout(int64_t deadline_ms) {
     if (deadline_ms == CR_FOREVER) return -1;
     int64_t left = cr_time_left_ms(deadline_ms);
     if (left == 0) return 0;
-    /* + 1, because `left` was computed from a current time that is rounded down to a millisecond:
-     * poll(2) must not end before the deadline. */
+    /* The time left is computed from a clock reading that is rounded down to a millisecond. One
+     * millisecond is added, so that poll(2) does not end before the deadline. */
     return left >= INT_MAX ? INT_MAX : (int) left + 1;
 }

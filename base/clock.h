@@ -8,7 +8,7 @@
 #define CR_NS_PER_MS INT64_C(1000000)
 #define CR_NS_PER_S  INT64_C(1000000000)
 
-#define CR_FOREVER INT64_MAX /* a timeout or deadline that never ends */
+#define CR_FOREVER INT64_MAX /* timeout or deadline, in ms, that never ends */
 
 int64_t cr_monotonic_ns(void);
 int64_t cr_monotonic_ms(void);

@@ -1,6 +1,7 @@
-/* The parser that base/command_line.h declares. It follows Python's argparse but for two points.
- * "--log-dir" and "--log_dir" count as one option, so a prefix that fits both is not ambiguous. And
- * the error about an unknown option proposes the known option whose name is most similar. */
+/* Parses command lines; base/command_line.h describes the grammar. The parser follows Python's
+ * argparse but for two points: "--log-dir" and "--log_dir" are one option here, so a prefix that
+ * fits both is not ambiguous; and the error about an unknown option proposes the known option with
+ * the most similar name. */
 #include "base/command_line.h"
 
 #include "base/parse.h"
@@ -232,7 +233,8 @@ static int read_words(struct parser *p) {
     return rc;
 }
 
-/* Fails with a text that names the first missing argument: "no KEY given; give HOST:PORT KEY". */
+/* Returns -EINVAL and sets the error text to the first missing argument and the whole form of the
+ * arguments: "no KEY given; give HOST:PORT KEY". */
 static int fail_missing(const struct parser *p) {
     const char *name = p->command->arguments;
     for (int i = 0; i < p->line->argument_count; i++) {
@@ -260,7 +262,11 @@ static int read_variable(struct parser *p, int i, cr_getenv_fn lookup, void *loo
     const struct cr_option *option = &p->command->options[i];
     char name[CR_OPTION_LABEL_MAX];
     const char *text = lookup(lookup_arg, cr_option_variable(p->command, i, name));
+    if (text == NULL && option->old_variable != NULL) {
+        text = lookup(lookup_arg, option->old_variable);
+    }
     if (text == NULL) return 0;
+    if (option->empty_is_on && text[0] == '\0') text = "1";
     if (option->value_name == NULL) {
         int64_t number = 0;
         if (cr_parse_i64(text, INT64_MIN, INT64_MAX, &number) < 0) {

@@ -26,8 +26,11 @@ struct cr_option {
     const char *name;          /* long name without "--", with dashes: "log-dir" */
     char letter;               /* letter of the short form, or 0 if there is no short form */
     bool has_variable;         /* an environment variable such as PET_LOG_DIR sets the default */
+    const char *old_variable;  /* a variable that counts if that one is not set; or NULL */
+    bool empty_is_on;          /* a flag: its variable may be empty, which means on */
     bool is_request;           /* an option such as --help: parsing ends at it without an error */
-    bool is_hidden;            /* not shown by --help, not matched by a prefix, not proposed */
+    bool is_hidden;            /* --help and completion omit the option; only its full name
+                                * matches */
     unsigned group;            /* index of its --help section in the command's `groups` */
     const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
     const char *default_value; /* value if none is given; --help shows it unless NULL or "" */
@@ -44,44 +47,58 @@ struct cr_command_line;
 /* The description of a program, or of one command of a program: its command line, the texts of its
  * --help, and the function that executes it. */
 struct cr_command {
-    const char *name;        /* as the user types it: "crun", "crun-store get" */
+    const char *name;        /* name as the user types it: "crun", "crun-store get" */
     const char *summary;     /* a few words in lower case, for the program's list of commands */
-    const char *arguments;   /* arguments after the options, for --help: "HOST:PORT KEY..." */
+    const char *arguments;   /* arguments after the options, as --help shows them: "HOST:PORT
+                              * KEY..." */
     const char *description; /* first text of --help, which wraps long lines */
     const char *help_tail;   /* last text of --help, after the options; or NULL */
 
     const struct cr_option *options;
     size_t option_count;
-    const char *const *groups; /* titles of --help's sections; if NULL, one without a title */
+    const char *const *groups; /* titles of the sections of --help; if NULL, --help has one section
+                                * without a title */
     size_t group_count;
 
     int min_arguments, max_arguments;
-    int options_end_after;       /* words after this many arguments are no options; 0: no limit */
-    bool has_short_options;      /* "-5" is an unknown option; if false, it is an argument */
-    const char *variable_prefix; /* prefix of its environment variables, "PET_"; NULL = no prefix */
-    const char *unknown_option;  /* first words of the error about an unknown option, or NULL */
-    const char *unknown_advice;  /* last words of it if no option has a similar name; or NULL */
+    int options_end_after;       /* number of arguments after which all words are arguments; 0:
+                                  * options may stand anywhere */
+    bool has_short_options;      /* true: a word such as "-5" is an unknown option; false: it is an
+                                  * argument */
+    const char *variable_prefix; /* prefix of the options' environment variables, such as "PET_";
+                                  * NULL if they have no variables */
+    const char *unknown_option;  /* how the error about an unknown option begins; if NULL, "unknown
+                                  * option" */
+    const char *unknown_advice;  /* how that error ends if no known option has a similar name; or
+                                  * NULL */
 
     /* Executes the command and returns the exit status. NULL for a program that calls
      * cr_command_line_parse() itself. */
     int (*run)(const struct cr_command *command, const struct cr_command_line *line);
 };
 
-enum cr_option_source { CR_FROM_DEFAULT, CR_FROM_VARIABLE, CR_FROM_LINE };
+enum cr_option_source {
+    CR_FROM_DEFAULT,
+    CR_FROM_VARIABLE,
+    CR_FROM_LINE,
+    CR_FROM_SCHEDULER /* set by crun after parsing, from the variables of a cluster scheduler */
+};
 
 /* The result of parsing. All texts in it point into argv, the environment or the option table, and
  * live as long as those. The caller provides the arrays `value` and `source`. */
 struct cr_command_line {
-    const char **value;            /* [option_count]: the option's text, "1" for a flag, or NULL */
-    enum cr_option_source *source; /* [option_count]: where the option's value came from */
-    int request;                   /* index of the is_request option that was given, or -1 */
-    bool dashes_seen;              /* the word "--" was given, which ended the options */
+    const char **value;            /* [option_count]: value of each option, "1" for a flag that is
+                                    * given; or NULL */
+    enum cr_option_source *source; /* [option_count]: where the value of each option came from */
+    int request;                   /* index of an option with is_request, such as --help, that was
+                                    * given; -1 if none was */
+    bool dashes_seen;              /* true if the word "--" was given, which ends the options */
     char **arguments;              /* words that are no options; NULL-terminated, inside argv */
     int argument_count;
 };
 
-/* Returns the value of an environment variable, or NULL if it is not set. The parser calls such a
- * function instead of getenv(), so that tests can choose the environment. */
+/* A function that returns the value of an environment variable, or NULL if it is not set. The
+ * parser calls it instead of getenv(), so that tests can choose the environment. */
 typedef const char *(*cr_getenv_fn)(void *arg, const char *name);
 
 /* Parses the words from argv[1] to the NULL that ends argv. The caller has set line->value and

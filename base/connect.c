@@ -1,4 +1,4 @@
-/* Blocking TCP with deadlines: see connect.h. */
+/* Blocking TCP with deadlines: implements base/connect.h. */
 #include "base/connect.h"
 
 #include "base/cleanup.h"
@@ -18,9 +18,9 @@ int cr_wait_ready(int fd, short events, int64_t deadline_ms) {
     }
 }
 
-/* Detects TCP's self-connect: if no server listens at a local port of the ephemeral range, a
- * socket that connects to this port may be given the same port as its own, and is then connected
- * to itself. cr_connect() treats that as a refused connection. */
+/* Returns whether a socket is connected to itself. If no server listens at a local port of the
+ * ephemeral range, the kernel may give a socket that connects to this port the same port as its
+ * own, which connects the socket to itself. cr_connect() reports such a connection as refused. */
 static int is_connected_to_itself(int fd) {
     struct sockaddr_storage own = {0}, peer = {0};
     socklen_t own_len = sizeof(own), peer_len = sizeof(peer);

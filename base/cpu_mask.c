@@ -1,4 +1,4 @@
-/* Sets of CPUs: see base/cpu_mask.h. */
+/* Parses, formats and combines sets of CPUs; base/cpu_mask.h declares the functions. */
 #include "base/cpu_mask.h"
 
 #include <errno.h>

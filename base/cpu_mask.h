@@ -1,12 +1,12 @@
-/* A set of CPUs. Its bits are laid out as sched_setaffinity(2) expects them; functions below
- * convert it from and to the list form of sysfs ("0-3,8"). */
+/* A set of CPUs, with functions that convert it from and to the list form of sysfs ("0-3,8"). The
+ * bits have the layout that sched_setaffinity(2) expects. */
 #ifndef CR_CPU_MASK_H
 #define CR_CPU_MASK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define CR_CPUS_MAX 8192u /* Linux supports no more CPUs (CONFIG_NR_CPUS) */
+#define CR_CPUS_MAX 8192u /* highest number of CPUs that Linux supports (CONFIG_NR_CPUS) */
 #define CR_CPU_WORD (8 * sizeof(unsigned long))
 
 struct cr_cpu_mask {

@@ -1,4 +1,4 @@
-/* What programs do at their start: see base/daemon.h. */
+/* Functions for the start of a program: implements base/daemon.h. */
 #include "base/daemon.h"
 
 #include "base/cleanup.h"

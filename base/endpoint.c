@@ -1,4 +1,4 @@
-/* The grammar of HOST:PORT: see base/endpoint.h. */
+/* Parses HOST:PORT; base/endpoint.h describes the grammar. */
 #include "base/endpoint.h"
 
 #include "base/parse.h"
@@ -26,9 +26,9 @@ static bool has_only_host_characters(struct part host) {
     return true;
 }
 
-/* Checks a host without its brackets. A host that contains a colon must be an IPv6 address, which
- * may have a scope ("fe80::1%eth0"). Without this rule "::1" would be accepted as host ":" and
- * port 1. */
+/* Checks a host, whose brackets have been removed. A host that contains a colon must be an IPv6
+ * address, which may have a scope ("fe80::1%eth0"). Without this rule, "::1" would be taken as host
+ * ":" and port 1. */
 static bool host_is_valid(struct part host) {
     char text[CR_HOST_MAX];
     struct in6_addr address;

@@ -1,5 +1,5 @@
-/* Parses HOST:PORT as users type it. Resolving the host is the matter of base/address.h; this
- * header includes no socket header, so that pure code can include it. */
+/* Parses HOST:PORT as users type it. base/address.h resolves the host. This header includes no
+ * socket header, so that pure code can include it. */
 #ifndef CR_ENDPOINT_H
 #define CR_ENDPOINT_H
 
@@ -10,8 +10,9 @@
 #define CR_HOST_MAX 256 /* bytes of a host name, NUL included */
 
 struct cr_endpoint {
-    char host[CR_HOST_MAX]; /* without brackets */
-    uint16_t port;          /* the given port, else the parser's default_port */
+    char host[CR_HOST_MAX]; /* host name or address, without brackets */
+    uint16_t port;          /* the port in the text; if the text has none, the default_port of
+                             * cr_endpoint_parse() */
 };
 
 /* Parses an endpoint as torchrun does: "host", "host:port", "[v6]" or "[v6]:port". White space

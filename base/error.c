@@ -1,4 +1,4 @@
-/* Errors with a text: see base/error.h. No function here allocates memory. */
+/* Fills struct cr_error; base/error.h declares the functions. No function here allocates memory. */
 #include "base/error.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Writing torch's error record: see base/error_json.h. */
+/* Writes torch's error record; base/error_json.h describes the format. */
 #include "base/error_json.h"
 
 #include "base/cleanup.h"

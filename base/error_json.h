@@ -1,5 +1,5 @@
-/* Writes torch's error file: the file in which torch's @record stores, as one JSON object, why a
- * process failed (error record in docs/words.md). A launcher around crun reads it.
+/* Writes torch's error file. In this file torch's @record stores, as one JSON object, why a process
+ * failed; a launcher around crun reads it.
  *
  *   {"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "<seconds>"}}}
  *
@@ -23,7 +23,7 @@
 #define CR_ERROR_JSON_TIME  ", \"timestamp\": \""
 #define CR_ERROR_JSON_TAIL  "\"}}}\n"
 
-/* Bytes of the message, and of the call stack, that are written; what exceeds them is cut off. */
+/* longest message, and longest call stack, in bytes; what is longer is cut */
 #define CR_ERROR_JSON_TEXT_MAX ((size_t) 64 * 1024)
 
 /* Appends `text` as a JSON string with its quotes. A byte that is not part of a valid UTF-8

@@ -1,4 +1,6 @@
-/* The log: one line per event on stderr, "crun[pid] level: text".
+/* The log: one line per event on stderr, "2026-11-22 06:40:12.345 host crun[pid] level: text" with
+ * the local time. If stderr is connected to systemd's journal, which records time and host itself,
+ * a line is "<N>crun[pid] level: text" with the priority N of syslog(3).
  *
  * Levels: error: a human must act. warning: something went wrong, the program continued, and the
  * line explains how. info: events of jobs and nodes, such as a new round. debug: single messages.
@@ -26,17 +28,17 @@ enum cr_log_level { CR_LOG_DEBUG, CR_LOG_INFO, CR_LOG_WARN, CR_LOG_ERROR, CR_LOG
  * main before other threads start. `program` must stay valid: only the pointer is stored. */
 void cr_log_setup(const char *program, enum cr_log_level minimum);
 
-/* Parses the environment variable LOGLEVEL as torchrun does: "debug", "info", "warning" or "warn",
- * "error" or "critical" in upper or lower case, or one of Python's numbers, 10 (debug) to 50.
- * Returns `fallback` for other texts and for NULL. */
+/* Parses the text of the environment variable LOGLEVEL as torchrun does: "debug", "info", "warning"
+ * or "warn", "error" or "critical" in upper or lower case, or one of Python's numbers, 10 (debug)
+ * to 50. Returns `fallback` for any other text and for NULL. */
 enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallback);
 
 int cr_log_enabled(enum cr_log_level level);
 
 void cr_log(enum cr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Writes one or more whole lines that do not have the form of log lines, such as JSON, to the same
- * place as the log. They are not escaped. */
+/* Writes one or more whole lines, such as JSON, to the same place as the log. The lines are written
+ * as they are: without a level, and not escaped. */
 void cr_log_text(const char *text, size_t len);
 
 #define cr_debug(...)                                                                              \
@@ -49,21 +51,22 @@ void cr_log_text(const char *text, size_t len);
 
 /* ---- a log that never waits ---- */
 
-/* A drain function: passes on as many bytes from the front of `kept` as it can without waiting, and
- * removes them from `kept`. It is called after each new line and by cr_log_drain(). It runs in the
- * thread that logs, under the lock of the log; lines that it logs itself are dropped. */
+/* A drain function, which the user of the log provides: it passes on as many bytes from the front
+ * of `kept` as it can without waiting, and removes them from `kept`. The log calls it after each
+ * new line and in cr_log_drain(), in the thread that logs, under the lock of the log. Lines that
+ * the drain function itself logs are dropped. */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
-/* Starts the diversion: from now on lines are kept in memory and passed to `drain`. If `drain` is
- * NULL, they are only kept. Once this function has returned, an earlier drain function is not
- * running and will not be called again. */
+/* Starts the diversion: from now on lines are kept in memory and passed to `drain`; if `drain` is
+ * NULL, they are only kept. An earlier drain function is not called any more once this function has
+ * returned. */
 void cr_log_divert(cr_log_drain_fn drain, void *arg);
 
 /* Calls the drain function for the kept lines, for instance when stderr has become writable. */
 void cr_log_drain(void);
 
 /* Diverts the log with a ready-made drain function, for daemons: it writes to stderr what fits
- * without waiting. Lines that do not fit are tried again when the next line is logged. */
+ * without waiting, and tries to write the rest when the next line is logged. */
 void cr_log_never_wait(void);
 
 /* Ends the diversion and writes all kept lines to stderr, waiting as long as stderr is full. Call

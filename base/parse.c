@@ -1,5 +1,5 @@
-/* Strict parsing: see base/parse.h. The functions check for leading white space themselves, because
- * strtoll() and strtod() accept it. */
+/* Parses numbers and truth values; base/parse.h declares the functions. They reject leading white
+ * space themselves, because strtoll() and strtod() accept it. */
 #include "base/parse.h"
 
 #include "base/memory.h"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Parses a decimal integer and stores it in *out. Returns 0; -EINVAL if `text` is NULL or not an
- * integer; or -ERANGE if it is less than `min` or greater than `max`. */
+ * integer; or -ERANGE if the number is less than `min` or greater than `max`. */
 int cr_parse_i64(const char *text, int64_t min, int64_t max, int64_t *out);
 
 /* Parses a finite number such as "0.1" and stores it in *out. Returns 0; -EINVAL if `text` is NULL

@@ -1,4 +1,5 @@
-/* The main of a program with commands: see base/program.h. */
+/* The main function of programs with commands, and their error messages: implements
+ * base/program.h. */
 #include "base/program.h"
 
 #include "base/assert.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OPTIONS_MAX ((size_t) 16) /* how many options one command may have */
+#define OPTIONS_MAX ((size_t) 16) /* largest number of options that a command may have */
 
 /* ---- errors ---- */
 

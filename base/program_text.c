@@ -10,8 +10,8 @@
 #define LEFT_COLUMN_MAX ((size_t) 34)
 #define LINE_WIDTH      ((size_t) 100)
 
-/* The destination of a text. If an append fails, `rc` keeps its error and later appends do nothing,
- * so that callers check `rc` only once, after the last append. */
+/* The destination of a text. If an append fails, `rc` keeps the error and all later appends do
+ * nothing, so a caller needs to check `rc` only once, after the last append. */
 struct out {
     struct cr_buffer *buffer;
     int rc;
@@ -62,9 +62,9 @@ static bool group_is_empty(const struct cr_command *command, size_t group) {
 
 /* ---- --help of a command ---- */
 
-/* Formats an option's left column, "  -r, --redirects MASK", and returns its length. If any option
- * of the command has a letter, `letters` is true: the options without a letter are then indented,
- * so that all long names stand below each other. */
+/* Formats the left column of an option, such as "  -r, --redirects MASK", and returns its length.
+ * `letters` says whether any option of the command has a letter. In that case options without a
+ * letter are indented, so that all long names stand in one column. */
 static size_t format_left(char *to, size_t cap, const struct cr_option *option, bool letters) {
     char letter[8] = "";
     if (letters) (void) snprintf(letter, sizeof(letter), "    ");
@@ -141,7 +141,7 @@ static void put_help_group(struct out *out, const struct cr_command *command, si
     }
 }
 
-/* Appends a usage line such as "crun-store get [options] HOST:PORT KEY", without a newline. */
+/* Appends the usage of a command without a newline: "crun-store get [options] HOST:PORT KEY". */
 static void put_synopsis(struct out *out, const struct cr_command *command) {
     put(out, "%s [options]%s%s", command->name, has_text(command->arguments) ? " " : "",
         command->arguments);

@@ -1,4 +1,4 @@
-/* Expands $-templates: see base/template.h. */
+/* Expands $-templates; base/template.h describes the rules. */
 #include "base/template.h"
 
 #include <string.h>
@@ -21,8 +21,8 @@ static const char *find(const char *name, size_t len, const struct template_vari
 }
 
 /* Expands the reference at `at`, which is the text after a '$'. Sets *value to the expansion and
- * returns how many bytes of `at` the reference has. If there is no reference to a known name, it
- * sets *value to NULL and returns 0; the '$' then stays as it is. */
+ * returns how many bytes of `at` belong to the reference. If `at` begins with no reference to a
+ * known name, it sets *value to NULL and returns 0; the caller then leaves the '$' as it is. */
 static size_t expand_one(const char *at, const char **value,
                          const struct template_variable *variables, size_t count) {
     *value = NULL;

@@ -1,4 +1,4 @@
-/* UTF-8 and the \xNN notation: see base/text.h. */
+/* Checks and escapes text: implements base/text.h. */
 #include "base/text.h"
 
 #include <string.h>
@@ -15,7 +15,8 @@ static size_t length_by_first_byte(unsigned char first) {
     return first < 0xF0 ? 3 : 4;
 }
 
-/* Checks the second byte after the four first bytes that do not allow every continuation byte. */
+/* Checks the second byte of a character. After four of the first bytes, only some continuation
+ * bytes are valid. */
 static int second_byte_is_valid(unsigned char first, unsigned char second) {
     switch (first) {
     case 0xE0: return second >= 0xA0; /* smaller bytes would make an overlong form */
@@ -40,7 +41,8 @@ size_t cr_text_printable_len(const void *data, size_t len) {
     const unsigned char *p = data;
     size_t n = cr_utf8_len(data, len);
     if (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)) return 0;
-    if (n == 2 && p[0] == 0xC2 && p[1] < 0xA0) return 0; /* control characters U+0080 to U+009F */
+    if (n == 2 && p[0] == 0xC2 && p[1] < 0xA0) return 0; /* U+0080 to U+009F are control
+                                                          * characters */
     return n;
 }
 

@@ -13,9 +13,9 @@
 
 #include <stddef.h>
 
-/* Returns how many bytes (1 to 4) the UTF-8 character at the start of `data` has, or 0 if no valid
- * character starts there: a continuation byte, a character that `len` cuts off, an overlong form, a
- * surrogate, or a number above U+10FFFF (Unicode 15, table 3-7). 0 if len is 0. */
+/* Returns how many bytes (1 to 4) the UTF-8 character at the start of `data` has. Returns 0 if len
+ * is 0 or no valid character starts there: a continuation byte, a character that `len` cuts off, an
+ * overlong form, a surrogate, or a number above U+10FFFF (Unicode 15, table 3-7). */
 size_t cr_utf8_len(const void *data, size_t len);
 
 /* Returns how many bytes (1 to 4) the printable UTF-8 character at the start of `data` has, or 0 if

@@ -1,4 +1,4 @@
-/* Random names: see base/token.h. */
+/* Draws random names: implements base/token.h. */
 #include "base/token.h"
 
 #include "base/assert.h"

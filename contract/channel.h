@@ -3,27 +3,29 @@
  * header; neither includes the other's headers.
  *
  * The agent listens on an abstract SOCK_SEQPACKET address and gives each worker the variable
- *     CRUN_AGENT=<address without its first NUL>:<the worker's token>
- * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of
- * the page, and both sides map the page. From here on a step costs no system call: the worker
- * writes its progress into the page, and the agent increments a counter in the page, the bell,
- * after each packet that it sends. A packet is one struct channel_packet, always of full size; if a
- * side receives anything else, it closes the connection. A worker without a channel is stopped by
- * signals only.
  *
- * A change with notice lets all ranks stop after the same number of steps. The order of these
- * accesses matters:
+ *   CRUN_AGENT=<address without its first NUL>:<the worker's token>
+ *
+ * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of
+ * the page, and both sides map the page. From here on a step of the worker costs no system call:
+ * the worker writes its progress into the page, and the agent increments a counter in the page, the
+ * bell, after each packet that the agent sends. A packet is one struct channel_packet, always of
+ * full size; a side that receives anything else closes the connection. A worker without a channel
+ * is stopped by signals only.
+ *
+ * A change with notice lets all ranks stop after the same number of steps. For this, agent and
+ * worker access the page in opposite orders:
  *
  *   agent:                        sends CHANGE, increments the bell, then reads `step`
  *   worker, in crunrt_step():     writes `step`, then reads the bell
  *
- * The accesses to the page are sequentially consistent. So either the worker sees the bell in this
- * step and waits in it, or the agent reads this step; the worker can be at most one step beyond
- * what the agent read. Example: the agent reads 7 while the worker is about to write 8. The worker
- * sees the bell after it has written 8, and waits in step 8. The coordinator takes the largest step
- * that any agent read and adds one: at least 8, which no worker has passed. STOP_AT carries that
- * agreed step. A worker that has made the agreed step sets `stopped_for`, saves, and sends READY or
- * REJOIN, or ends with status 0. */
+ * The accesses are sequentially consistent. So if the agent does not see the worker's newest step,
+ * the worker sees the bell in that step, and waits in it. Thus a worker has made at most one step
+ * more than the agent has read. Example: the agent reads 7 while the worker is about to
+ * write 8. The worker writes 8, sees the bell, and waits in step 8. The coordinator takes the
+ * largest step that any agent read and adds one: the agreed step is at least 8, which no worker has
+ * passed. STOP_AT carries the agreed step to the workers. A worker that has made the agreed step
+ * sets `stopped_for`, saves, and sends READY or REJOIN, or ends with status 0. */
 #ifndef CONTRACT_CHANNEL_H
 #define CONTRACT_CHANNEL_H
 
@@ -34,7 +36,7 @@
 
 #define CHANNEL_VARIABLE    "CRUN_AGENT"
 #define CHANNEL_VERSION     1
-/* bytes of the address, without its first NUL and with the last one */
+/* size of the address in bytes; the first NUL is not counted, the last NUL is */
 #define CHANNEL_ADDRESS_MAX 64
 #define CHANNEL_TOKEN_MAX   33 /* 16 random bytes in hexadecimal, and a NUL */
 #define CHANNEL_TEXT_MAX    256
@@ -44,8 +46,9 @@ enum channel_type {
     /* worker to agent */
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
     CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
-    CHANNEL_REJOIN = 3, /* the worker is parked: it waits for ROUND in this process */
-    /* flight record `id` was written to the path in `text`; sent from a signal handler */
+    CHANNEL_REJOIN = 3, /* the worker is parked: it waits in its process for ROUND */
+    /* flight record `id` was written to the path in `text`, or could not be written if `text` is
+     * empty; sent from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
     /* agent to worker */
@@ -53,7 +56,7 @@ enum channel_type {
     CHANNEL_CHANGE = 66,  /* change `id` is announced; uses `change`, and `text` for the reason */
     CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; uses `stop_at` */
     CHANNEL_OVER = 68,    /* the round is over without notice; `text` has the reason */
-    CHANNEL_ROUND = 69, /* answers REJOIN with the worker's ranks in the next round; uses `place` */
+    CHANNEL_ROUND = 69, /* answers REJOIN and starts the worker's next round; uses `place` */
     /* the agent refuses the worker and closes the connection; `text` has the reason */
     CHANNEL_REFUSED = 70,
 };
@@ -71,8 +74,9 @@ struct channel_packet {
     uint64_t id;
     union {
         struct {
-            uint32_t version; /* CHANNEL_VERSION of the worker; WELCOME has the agent's */
-            /* signal whose handler writes the flight record; 0 = there is none */
+            uint32_t version; /* in HELLO, the CHANNEL_VERSION of the worker */
+            /* number of the signal whose handler writes the worker's flight record; 0: no such
+             * handler */
             int32_t dump_signal;
             char token[CHANNEL_TOKEN_MAX];
         } hello;
@@ -87,7 +91,8 @@ struct channel_packet {
             uint64_t step;
             int64_t left_ms;
         } stop_at;
-        struct { /* the values that a newly started worker gets in its environment */
+        struct { /* the worker's place in the round: the values that a new worker gets in its
+                  * environment */
             uint64_t round;
             uint32_t rank, world_size, local_rank, local_world_size;
             uint32_t group_rank, group_world_size, role_rank, role_world_size;
@@ -106,28 +111,33 @@ enum channel_answer {
     CHANNEL_NEEDS = 2,      /* the worker can be stopped `needs_ms` after the agreed step */
 };
 
-/* The page. Each side writes only its own half. It checks what it reads from the other half like
- * bytes from a network, because the other process may write any value there. */
+/* The page. Each side writes only to its own half. Each side checks what it reads from the other
+ * half like bytes from a network, because the other process may write any value there. */
 struct channel_page {
-    /* the worker's half */
-    /* how many steps the worker has made in this round; while it is 0, the agent does not freeze
-     * the worker when a change is announced */
+    /* ---- the worker's half ---- */
+    /* number of steps that the worker has made in this round. If it is 0 when a change is
+     * announced, the agent does not freeze the worker, unless counts_from_start is 1. */
     _Atomic uint64_t step;
-    _Atomic int64_t stepped_ns; /* monotonic time of the last step */
-    /* the step timeout that the worker has set for itself; 0 = use the job's, --step-timeout */
+    _Atomic int64_t stepped_ns; /* time of the last step, in ns of the monotonic clock */
+    /* the step timeout that the worker has set for itself, in ms; 0: the job's --step-timeout
+     * counts */
     _Atomic int64_t limit_ms;
-    /* time that the worker needs after the agreed step, in ms; used if answer is CHANNEL_NEEDS */
+    /* time that the worker needs after the agreed step, in ms; only used with CHANNEL_NEEDS */
     _Atomic int64_t needs_ms;
     /* when the worker can be stopped for a change, an enum channel_answer */
     _Atomic uint32_t answer;
-    /* 1 if the worker can go on in its process after the round has ended */
+    /* 1 if the worker can go on in its process when the round has ended; else 0 */
     _Atomic uint32_t can_rejoin;
     _Atomic uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
-    /* the agent's half */
-    _Atomic uint32_t bell;    /* incremented after each packet that the agent sends */
+    /* ---- the agent's half ---- */
+    _Atomic uint32_t bell;    /* number of packets that the agent has sent */
     _Atomic uint64_t dump_id; /* id of the flight record that the dump signal requests */
-    /* 1 from OVER until ROUND, so that code which waits outside of a step can stop waiting */
+    /* 1 from OVER to ROUND: code of the worker that waits outside of a step reads it to stop
+     * waiting */
     _Atomic uint32_t over;
+    /* ---- fields of the worker's half that came later: at the end, so that no field moved ---- */
+    /* 1 if the agent freezes the worker for a change even before its first step */
+    _Atomic uint32_t counts_from_start;
 };
 
 #endif

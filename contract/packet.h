@@ -1,4 +1,5 @@
-/* Checks the form of a received packet, for both sides of the channel. Pure: no I/O. */
+/* Checks the form of a packet that came over the channel between agent and worker. Both sides use
+ * it. Pure: no I/O. */
 #ifndef CONTRACT_PACKET_H
 #define CONTRACT_PACKET_H
 

@@ -10,9 +10,11 @@
  * worker has started also ends the job in order, but then crun raises the same signal against
  * itself and dies of it, as torchrun does: a shell reports 143 for SIGTERM instead of 1. */
 #include "agent/agent.h"
-#include "base/memory.h"
+#include "base/clock.h"
 #include "base/daemon.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "launcher/devices.h"
 #include "launcher/job.h"
 #include "launcher/nesting.h"
@@ -20,6 +22,9 @@
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
+#include "launcher/signals.h"
+#include "launcher/scheduler_start.h"
+#include "launcher/task_leader.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,8 +43,10 @@ struct launcher {
     struct agent_result result;
     int done;
     int64_t preemption_notice_ms;
-    uv_signal_t signals[NSIG];
-    unsigned signal_count;
+    const char *end_from; /* name of the variable with the end of the job's time, or NULL */
+    uv_timer_t end;       /* fires preemption_notice_ms before the end of the job's time */
+    const struct job *job;
+    struct signals signals;
 };
 
 /* ---- job_world: the environment and the machine, as job_build() sees them ---- */
@@ -88,8 +95,8 @@ static int fail(int status, const char *text) {
     return status;
 }
 
-/* Reports *err and returns EXIT_FAILED. If the error is -EMFILE (too many open files), it first
- * appends the remedy, so that the functions that open files need not do it. */
+/* Reports *err and returns EXIT_FAILED. For -EMFILE (too many open files) it adds to the text how
+ * to raise the limit, because the functions that open files do not say it. */
 static int fail_by(struct cr_error *err) {
     size_t n = strlen(err->text);
     struct rlimit files = {0};
@@ -133,70 +140,78 @@ static int conclude(struct agent_result *result) {
 
 /* ---- running the job ---- */
 
-static void on_signal(uv_signal_t *handle, int signum) {
-    struct launcher *l = handle->data;
-    if (l->done) return;
-    cr_warn("Received %d death signal, shutting down workers", signum);
-    agent_signal(l->agent, signum);
-}
-
-static void on_preemption(uv_signal_t *handle, int signum) {
-    struct launcher *l = handle->data;
+static void announce_end(struct launcher *l, int signum) {
     char why[32];
-    if (l->done) return;
     (void) snprintf(why, sizeof(why), "SIG%s", sigabbrev_np(signum));
     agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
 }
 
-static void on_dump_signal(uv_signal_t *handle, int signum) {
-    struct launcher *l = handle->data;
-    (void) signum;
-    if (!l->done) agent_dump(l->agent, "SIGUSR2");
-}
-
-static void close_signals(struct launcher *l) {
-    for (unsigned i = 0; i < l->signal_count; i++) uv_close((uv_handle_t *) &l->signals[i], NULL);
+/* Handles a signal. One that neither option names is SIGUSR2: it requests the flight records. */
+static void on_signal(void *arg, int signum, const char *sender) {
+    struct launcher *l = arg;
+    if (l->done || l->agent == NULL) return;
+    if (sigismember(&l->job->preemption_signals, signum) == 1) {
+        announce_end(l, signum);
+    } else if (sigismember(&l->job->signals, signum) == 1) {
+        cr_warn("Received %d death signal, shutting down workers; SIG%s was sent by %s", signum,
+                sigabbrev_np(signum), sender);
+        agent_signal(l->agent, signum);
+    } else {
+        agent_dump(l->agent, "SIGUSR2");
+    }
 }
 
 static void on_agent_done(void *arg, const struct agent_result *result) {
     struct launcher *l = arg;
     l->result = *result;
     l->done = 1;
-    close_signals(l);
+    signals_close(&l->signals);
+    if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
 }
 
-/* Returns whether a signal that is ignored at the start shall stay ignored. That is SIGHUP under
- * nohup(1), unless --signals-to-handle (or its variable) names the signals. */
+/* Runs preemption_notice_ms before the scheduler ends the job: announces the end to the workers,
+ * which may save. */
+static void on_end_is_near(uv_timer_t *timer) {
+    struct launcher *l = timer->data;
+    char why[128];
+    if (l->done) return;
+    (void) snprintf(why, sizeof(why), "the scheduler's time limit (%s)", l->end_from);
+    agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
+}
+
+/* Starts the timer for on_end_is_near(), if the scheduler has said when the job's time ends. */
+static void watch_end(struct launcher *l, const struct scheduler_facts *facts) {
+    int64_t left_ms = facts->end_s * 1000 - cr_wall_ns() / 1000000 - l->preemption_notice_ms;
+    l->end_from = facts->end_s > 0 && l->preemption_notice_ms > 0 ? facts->end_from : NULL;
+    if (l->end_from == NULL) return;
+    (void) uv_timer_init(&l->loop, &l->end);
+    l->end.data = l;
+    uv_unref((uv_handle_t *) &l->end); /* the timer alone must not keep the loop running */
+    (void) uv_timer_start(&l->end, on_end_is_near, left_ms > 0 ? (uint64_t) left_ms : 0, 0);
+}
+
+/* Returns whether crun leaves a signal ignored that was ignored at its start. This is so for SIGHUP
+ * under nohup(1), unless the user lists the signals to handle. */
 static int is_left_ignored(int signum, const struct options *options) {
     struct sigaction old;
     return signum == SIGHUP && options->source[OPTION_SIGNALS] == CR_FROM_DEFAULT &&
            sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
-static void watch_signal(struct launcher *l, int signum, uv_signal_cb on_it) {
-    uv_signal_t *handle = &l->signals[l->signal_count];
-    if (uv_signal_init(&l->loop, handle) < 0) return;
-    l->signal_count++;
-    handle->data = l;
-    uv_unref((uv_handle_t *) handle); /* a signal handle alone must not keep the loop running */
-    int rc = uv_signal_start(handle, on_it, signum);
-    if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
-}
-
-/* Installs the handlers of all signals that crun handles. SIGUSR2 requests the flight records of
- * the workers, unless an option gives SIGUSR2 another meaning. */
-static void watch_signals(struct launcher *l, const struct job *job,
-                          const struct options *options) {
-    l->preemption_notice_ms = job->preemption_notice_ms;
+/* Handles the signals of --signals-to-handle and --preemption-signals, and SIGUSR2. */
+static int watch_signals(struct launcher *l, const struct options *options,
+                         struct cr_error *err) {
+    sigset_t set;
+    (void) sigemptyset(&set);
+    (void) sigaddset(&set, SIGUSR2);
+    l->preemption_notice_ms = l->job->preemption_notice_ms;
     for (int signum = 1; signum < NSIG; signum++) {
-        if (sigismember(&job->preemption_signals, signum) == 1) {
-            watch_signal(l, signum, on_preemption);
-        } else if (sigismember(&job->signals, signum) == 1) {
-            if (!is_left_ignored(signum, options)) watch_signal(l, signum, on_signal);
-        } else if (signum == SIGUSR2) {
-            watch_signal(l, signum, on_dump_signal);
+        bool ends = sigismember(&l->job->signals, signum) == 1 && !is_left_ignored(signum, options);
+        if (ends || sigismember(&l->job->preemption_signals, signum) == 1) {
+            (void) sigaddset(&set, signum);
         }
     }
+    return signals_open(&l->signals, &l->loop, &set, on_signal, l, err);
 }
 
 static void add_port_remedy(struct cr_error *err, const struct options *options) {
@@ -207,13 +222,18 @@ static void add_port_remedy(struct cr_error *err, const struct options *options)
                     by_endpoint ? "" : ", or 0 for any free one");
 }
 
-static int run_loop(struct launcher *l, struct job *job, const struct options *options) {
+static int run_loop(struct launcher *l, struct job *job, const struct options *options,
+                    const struct scheduler_facts *facts) {
     struct cr_error err = {0};
-    watch_signals(l, job, options);
+    l->job = job;
+    int rc = watch_signals(l, options, &err);
+    if (rc < 0) return fail_by(&err);
+    watch_end(l, facts);
     job->agent.carries_log = 1;
-    int rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
+    rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
     if (rc < 0) {
-        close_signals(l);
+        signals_close(&l->signals);
+        if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
         cr_log_flush();
         if (rc == -EADDRINUSE) add_port_remedy(&err, options);
@@ -221,13 +241,14 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
-    cr_log_flush(); /* no worker is left to be supervised, so crun may now wait for stderr */
+    cr_log_flush(); /* all workers have ended, so crun may now block on writes to stderr */
     int status = conclude(&l->result);
     agent_free(l->agent);
     return status;
 }
 
-static int run_job(struct job *job, const struct options *options) {
+static int run_job(struct job *job, const struct options *options,
+                   const struct scheduler_facts *facts) {
     struct cr_error err = {0};
     if (agent_claim_process(&err) < 0) return fail_by(&err);
     struct launcher *l = calloc(1, sizeof(*l));
@@ -238,8 +259,9 @@ static int run_job(struct job *job, const struct options *options) {
         (void) cr_fail(&err, rc, "cannot start the event loop: %s", uv_strerror(rc));
         return fail_by(&err);
     }
-    /* With these signals ignored, write(2) to a closed pipe or beyond the file size limit returns
-     * an error instead of ending crun. The agent resets them to their defaults for the workers. */
+    /* While SIGPIPE and SIGXFSZ are ignored, write(2) to a closed pipe or beyond the file size
+     * limit returns an error instead of ending crun. The agent restores the default actions for the
+     * workers. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
     (void) setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", job->signals_text, 1);
@@ -249,7 +271,7 @@ static int run_job(struct job *job, const struct options *options) {
     cr_info("starting %u workers of '%s': run id '%s', backend %s, %u restarts",
             job->agent.rendezvous.local_world_size, job->agent.title, job->agent.rendezvous.run_id,
             job->agent.rendezvous.backend, job->agent.max_restarts);
-    int status = run_loop(l, job, options);
+    int status = run_loop(l, job, options, facts);
     (void) uv_loop_close(&l->loop);
     free(l);
     return status;
@@ -267,11 +289,12 @@ static int find_program(const struct options *o, struct program *out, struct cr_
         .python_exec = getenv("PYTHON_EXEC"),
         .path = getenv("PATH"),
         .self = "/proc/self/exe",
+        .called = program_invocation_name,
     };
     return program_resolve(&request, out, err);
 }
 
-static int launch(const struct options *options) {
+static int launch(const struct options *options, const struct scheduler_facts *facts) {
     struct job job;
     struct program program = {0};
     struct cr_error err = {0};
@@ -282,9 +305,32 @@ static int launch(const struct options *options) {
     job.agent.title = program.title;
     int status = rc == -ENOMEM ? fail_by(&err)
                  : rc < 0      ? fail(EXIT_USAGE, err.text)
-                               : run_job(&job, options);
+                               : run_job(&job, options, facts);
     program_done(&program);
     job_done(&job);
+    return status;
+}
+
+static void show_line(const char *text) {
+    char line[SCHEDULER_LINE_MAX + 16];
+    size_t n = (size_t) snprintf(line, sizeof(line), "crun: ");
+    n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
+    line[n++] = '\n';
+    cr_log_text(line, n);
+}
+
+/* Runs the job on this node. If the scheduler has started crun several times on this node, only one
+ * of these processes runs the job; the others wait for its end and return its exit status. */
+static int launch_task(const struct options *options, const struct scheduler_facts *facts,
+                       const struct scheduler_choice *choice) {
+    struct cr_error err = {0};
+    int status = EXIT_FAILED;
+    int rc = choice->one_task_leads ? scheduler_lead(facts, &status, &err) : 0;
+    if (rc < 0) return fail_by(&err);
+    if (rc > 0) return status;
+    if (choice->is_shown) show_line(choice->line);
+    status = launch(options, facts);
+    task_lead_end(status);
     return status;
 }
 
@@ -301,27 +347,56 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     return -EINVAL;
 }
 
-static int print(enum options_wanted wanted) {
-    struct cr_buffer b = {0};
-    int ok = write_text(wanted, &b) == 0 && fwrite(b.data, 1, b.len, stdout) == b.len &&
-             fflush(stdout) == 0;
+/* Writes the text in `b` to stdout and frees it. `rc` is the result of the function that made the
+ * text; if it is negative, nothing is written. Returns the exit status. */
+static int print(struct cr_buffer *b, int rc) {
+    int ok = rc == 0 && fwrite(b->data, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
     int code = errno;
-    cr_buffer_done(&b);
+    cr_buffer_done(b);
     if (ok || code == EPIPE) return ok ? EXIT_OK : EXIT_FAILED;
     struct cr_error err = {0};
     (void) cr_fail(&err, -code, "cannot write to stdout: %s", strerror(code));
     return fail_by(&err);
 }
 
+/* Runs the job with options that are completed from the scheduler's variables: on this node, or by
+ * srun on all nodes. With --scheduler=show it only prints the completed command line. `words` is
+ * the command line as the user typed it. */
+static int launch_under_scheduler(struct options *options, char *const *words) {
+    struct scheduler_facts facts;
+    struct scheduler_choice choice;
+    struct cr_error err = {0};
+    struct cr_buffer text = {0};
+    int rc = scheduler_read(options, words[0], &facts, &err);
+    if (rc == 0) rc = scheduler_fill(&facts, getpid() == 1, options, &choice, &err);
+    if (rc < 0) return fail(EXIT_USAGE, err.text);
+    if (strcmp(options->value[OPTION_SCHEDULER], "show") == 0) {
+        rc = scheduler_write(options, &choice, &text);
+        return print(&text, rc);
+    }
+    if (choice.plan == SCHEDULER_RUN) return launch_task(options, &facts, &choice);
+    (void) scheduler_self_start(&choice, words, &err);
+    return fail_by(&err);
+}
+
 int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
-    (void) argc;
     cr_keep_standard_files();
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
+    char **words = calloc((size_t) argc + 1, sizeof(*words)); /* options_parse() reorders argv */
+    if (words == NULL) return fail(EXIT_FAILED, "no memory left");
+    memcpy(words, argv, (size_t) argc * sizeof(*words));
+    int status;
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
-        return fail(EXIT_USAGE, err.text);
+        status = fail(EXIT_USAGE, err.text);
+    } else if (options.wanted != OPTIONS_RUN) {
+        struct cr_buffer text = {0};
+        int rc = write_text(options.wanted, &text);
+        status = print(&text, rc);
+    } else {
+        status = launch_under_scheduler(&options, words);
     }
-    if (options.wanted != OPTIONS_RUN) return print(options.wanted);
-    return launch(&options);
+    free(words);
+    return status;
 }

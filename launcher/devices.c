@@ -1,5 +1,5 @@
-/* Finds CPUs and GPUs: see launcher/devices.h. NVML is loaded with dlopen(3) where it is installed,
- * so that crun also runs on machines without the NVIDIA driver. */
+/* The search for CPUs and GPUs. NVML is loaded with dlopen(3) where it is installed, so that crun
+ * also runs on machines without the NVIDIA driver. */
 #include "launcher/devices.h"
 
 #include "base/cpu_mask.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define GPUS_MAX        1024u
-#define UUID_MAX        96 /* bytes of a GPU's UUID with its NUL, as NVML limits it */
+#define UUID_MAX        96 /* bytes of a GPU's UUID with its NUL, the limit of NVML */
 #define NVML_NO_DRIVER  9
 #define NVML_NO_LIBRARY 12
 
@@ -83,8 +83,8 @@ static int nvml_load(struct nvml *n, const char *name) {
     return -ENOENT;
 }
 
-/* Reads the PCI address of a GPU and writes it in the form that sysfs uses, such as
- * "0000:3b:00.0". The text of NVML itself has a domain of eight digits. Returns 0 or -ENODEV. */
+/* Reads the PCI address of a GPU and writes it in the form of sysfs, such as "0000:3b:00.0". NVML's
+ * own text has eight digits before the first colon. Returns 0 or -ENODEV. */
 static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_BUS_ID_MAX]) {
     struct nvml_pci pci;
     out[0] = '\0';
@@ -94,8 +94,9 @@ static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_
     return 0;
 }
 
-/* Reads the UUIDs and the bus ids of all GPUs. If one UUID cannot be read, g->uuids becomes NULL,
- * because CUDA_VISIBLE_DEVICES could not be matched reliably; likewise for g->bus_ids. */
+/* Reads the UUIDs and the bus ids of all GPUs. If a single UUID cannot be read, g->uuids becomes
+ * NULL, because entries of CUDA_VISIBLE_DEVICES could then be matched to a wrong GPU. If a single
+ * bus id cannot be read, g->bus_ids becomes NULL. */
 static void nvml_read_names(struct gpus *g) {
     const struct nvml *n = &g->nvml;
     if (n->get_handle == NULL || g->count == 0) return;
@@ -115,8 +116,8 @@ static void nvml_read_names(struct gpus *g) {
     }
 }
 
-/* Counts the GPUs with NVML, `name` being the file name of its library. Returns 1 if it has counted
- * them, 0 if there is no NVML or no driver, or a negative errno if the driver does not work. */
+/* Counts the GPUs with NVML, whose library has the file name `name`. Returns 1 if the GPUs are
+ * counted, 0 if NVML or the driver is missing, or a negative errno if the driver does not work. */
 static int count_by_nvml(const char *name, struct gpus *g, struct cr_error *err) {
     struct nvml *n = &g->nvml;
     unsigned count = 0;
@@ -190,9 +191,9 @@ static void read_driver_entries(const char *folder, struct gpus *g) {
     if (g->bus_ids == NULL) return;
     qsort(g->bus_ids, n < g->count ? n : g->count, sizeof(*g->bus_ids), compare_bus_ids);
     if (n == g->count) return;
-    /* /proc lists another number of cards than /dev. In a container /proc may list all cards of the
-     * host, and /dev only the container's own. It is unknown which bus ids these have, so no bus id
-     * is used. */
+    /* /proc lists another number of cards than /dev. In a container, /proc may list all cards of
+     * the host, and /dev only the cards of the container. It is unknown which bus ids the
+     * container's cards have, so no bus id is used. */
     free(g->bus_ids);
     g->bus_ids = NULL;
 }
@@ -225,10 +226,10 @@ static int next_entry(const char **at, char out[UUID_MAX]) {
     return 1;
 }
 
-/* Returns the number of the GPU that an entry of CUDA_VISIBLE_DEVICES names, or -1 if it names no
- * GPU. A UUID may be cut short as long as only one GPU matches. MIG slices are not in the list of
- * GPUs, which has whole cards only, so each slice gets a number of its own, GPUS_MAX + position.
- * The same number is given to every UUID if the UUIDs of the GPUs are not known. */
+/* Returns the number of the GPU that an entry of CUDA_VISIBLE_DEVICES names, or -1 if there is no
+ * such GPU. A UUID may be shortened if only one GPU begins with it. A MIG slice gets the number
+ * GPUS_MAX + position, because NVML's list has whole cards only. If the UUIDs of the GPUs are
+ * unknown, each UUID gets such a number too. */
 static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t position) {
     int64_t index;
     if (strncmp(entry, "MIG-", 4) == 0) return (int64_t) GPUS_MAX + position;
@@ -246,8 +247,8 @@ static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t positi
     return index;
 }
 
-/* Writes to `out` the bus id of the card that `entry` names, or of the card that has the MIG slice
- * which `entry` names; "" if the bus id is unknown. `gpu` is the result of find_gpu(). */
+/* Writes to `out` the bus id of the card that `entry` names, "" if it is unknown. If `entry` names
+ * a MIG slice, this is the card to which the slice belongs. `gpu` is the result of find_gpu(). */
 static void find_bus_id(const struct gpus *g, const char *entry, int64_t gpu,
                         char out[DEVICE_BUS_ID_MAX]) {
     const struct nvml *n = &g->nvml;

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* The paths at which GPUs are searched: device_places_default has those of a real machine; tests
- * use others. */
+/* The places where crun looks for GPUs. device_places_default has the places of a real machine;
+ * tests use others. */
 struct device_places {
     const char *nvml;        /* the file name of the NVML library */
     const char *dev;         /* the folder with the device files nvidia0, nvidia1 … */
@@ -28,23 +28,21 @@ struct device_gpu {
 };
 
 /* Lists the GPUs that CUDA would show to a worker, in CUDA's order. `visible_devices` is the value
- * of CUDA_VISIBLE_DEVICES, or NULL if it is not set. The order is only right if all GPUs of the
- * machine are of one model, because CUDA puts faster models first (unless
- * CUDA_DEVICE_ORDER=PCI_BUS_ID).
- *
- * The GPUs of the machine are counted with NVML; without NVML, by the device files; without those,
- * by the driver's entries in /proc. From them `visible_devices` selects as it does in CUDA: its
- * entries are numbers or UUIDs (GPU-…, MIG-…); the list ends before the first entry that names no
- * GPU; it is empty if an entry occurs twice.
- *
- * Returns 0 and stores the number, which may be 0, in *count and the list, which the caller frees,
- * in *list. Returns -ENOMEM if memory is short; or -ENODEV, and sets err, if a driver is installed
- * but does not work: a result of 0 GPUs would conceal that fault. */
+ * of CUDA_VISIBLE_DEVICES, or NULL if it is not set. If the machine has GPUs of several models, the
+ * order may be wrong, because CUDA puts faster models first (unless CUDA_DEVICE_ORDER=PCI_BUS_ID is
+ * set).
+ * The GPUs of the machine are counted with NVML; without NVML, by the device files in /dev; without
+ * device files, by the driver's entries in /proc. Then `visible_devices` selects some of them by
+ * the rules of CUDA: its entries are numbers or UUIDs (GPU-…, MIG-…); an entry that names no GPU
+ * ends the list; if an entry occurs twice, no GPU is selected.
+ * Returns 0 and stores the list, which the caller frees, in *list and its length, which may be 0,
+ * in *count. Returns -ENOMEM if memory is short. Returns -ENODEV and sets err if a driver is
+ * installed but does not work: then 0 GPUs would be a wrong answer. */
 int device_gpus(const struct device_places *places, const char *visible_devices,
                 struct device_gpu **list, uint32_t *count, struct cr_error *err);
 
-/* Stores in *count the number of GPUs that device_gpus() would list, with the same parameters and
- * results but for the list. */
+/* Stores in *count the number of GPUs that device_gpus() would list. The other parameters and the
+ * results are those of device_gpus(). */
 int device_gpu_count(const struct device_places *places, const char *visible_devices,
                      uint32_t *count, struct cr_error *err);
 

@@ -1,7 +1,7 @@
-/* Converts the texts of the options into a job: see launcher/job.h. The parts of the file are: the
- * workers, the rendezvous, the logs, restarting and ending. Options whose value is only a number, a
- * time or a word are converted by the table simple_values; each other option has a function. The
- * text of an error begins with the name of its option. */
+/* The conversion of the options' texts into a job. The parts of the file are: the workers, the
+ * rendezvous, the logs, restarting and ending. Options whose value is only a number, a time or a
+ * word are converted by the table simple_values; each other option has a function. Each error
+ * begins with the name of the option. */
 #include "launcher/job.h"
 
 #include "base/buffer.h"
@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define C10D_PORT      29400
-#define ETCD_PORT      2379
 #define STOP_MS        30000
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
@@ -48,8 +47,8 @@ static const char *variable(const struct builder *b, const char *name) {
     return b->world->lookup(b->world->arg, name);
 }
 
-/* If rc is negative, prepends to the error the name of the option, or of the variable that its
- * value came from. Returns rc in all cases. */
+/* If rc is negative, puts the name of the option in front of the error text; or the name of the
+ * variable, if the option's value came from a variable. Returns rc. */
 static int name_option(const struct builder *b, enum option_id id, int rc) {
     char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
@@ -97,18 +96,19 @@ static int refuse_unavailable(struct builder *b) {
 enum grammar { COUNT, SECONDS, SECONDS_OR_ZERO, WORD };
 
 /* INTO_JOB(field) is the offset of the field of struct job that receives an option's value. NOWHERE
- * means that read_simple_value() only checks the value and does not store it: either crun does not
- * use it, or the function that needs the option reads its text itself. */
+ * means that read_simple_value() checks the value but does not store it: crun does not need the
+ * value, or another function reads the text again. */
 #define INTO_JOB(field) offsetof(struct job, field)
 #define NOWHERE         SIZE_MAX
 
 static const struct simple_value {
     enum option_id id;
     enum grammar grammar;
-    /* INTO_JOB() or NOWHERE; the field is a uint32_t for COUNT, an int64_t in ms for SECONDS… */
+    /* INTO_JOB() or NOWHERE. The field is a uint32_t for COUNT, and an int64_t in milliseconds for
+     * SECONDS and SECONDS_OR_ZERO. */
     size_t offset;
-    /* WORD: the words that the option accepts, separated by blanks. COUNT: what error texts call
-     * the value. */
+    /* For WORD: the words that the option accepts, separated by blanks. For COUNT: what an error
+     * text calls the value, for example "a port". */
     const char *text;
 } simple_values[] = {
     {OPTION_MAX_RESTARTS, COUNT, INTO_JOB(agent.max_restarts), "a number of restarts"},
@@ -116,10 +116,12 @@ static const struct simple_value {
     {OPTION_SHUTDOWN_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.shutdown_timeout_ms), NULL},
     {OPTION_PREEMPTION_NOTICE, SECONDS_OR_ZERO, INTO_JOB(preemption_notice_ms), NULL},
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
+    {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
     {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
     {OPTION_EVENT_LOG_HANDLER, WORD, NOWHERE, "null console"},
     {OPTION_NUMA_BINDING, WORD, NOWHERE, NUMA_MODES},
+    {OPTION_SCHEDULER, WORD, NOWHERE, "auto none show"},
 };
 
 static int read_simple_value(struct builder *b, const struct simple_value *v) {
@@ -196,8 +198,8 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* Reads --virtual-local-rank. It gives worker i the i-th entry of CUDA_VISIBLE_DEVICES, so the list
- * must have an entry for each worker. */
+/* Reads --virtual-local-rank, which gives worker i only entry i of CUDA_VISIBLE_DEVICES. So the
+ * variable must have an entry for each worker. */
 static int check_virtual(struct builder *b) {
     const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
@@ -283,7 +285,8 @@ static const char *random_id(struct builder *b, int as_number) {
     return at;
 }
 
-/* torchrun's rule since 2.10: one node without an option about where nodes meet is standalone. */
+/* Returns whether the job is standalone. As in torchrun 2.10 and later, a job of one node is
+ * standalone if no option says where its nodes meet. */
 static int is_standalone(const struct builder *b) {
     if (is_on(b, OPTION_STANDALONE)) return 1;
     return strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0 &&
@@ -314,8 +317,7 @@ static void warn_of_overridden(struct builder *b) {
 }
 
 /* Sets up a job of one node on a free port with a random run id. If the user gave --rdzv-id but not
- * --standalone (so that standalone is only the default), that run id is kept, as in torchrun before
- * 2.10. */
+ * --standalone, the given run id is kept, as in torchrun before 2.10. */
 static int build_standalone(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int asked_for = is_on(b, OPTION_STANDALONE);
@@ -345,13 +347,19 @@ static int build_endpoint(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     const char *text = text_of(b, OPTION_RDZV_ENDPOINT);
     int is_static = strcmp(r->backend, "static") == 0;
+    r->endpoint_given = text[0] != '\0';
     if (is_static && text[0] == '\0') return build_master(b);
 
     struct cr_endpoint other;
-    uint16_t port = strncmp(r->backend, "etcd", 4) == 0 ? ETCD_PORT : C10D_PORT;
-    int rc = cr_endpoint_parse(text, port, &r->endpoint, b->err);
+    if (strncmp(r->backend, "etcd", 4) == 0) {
+        int rc = value_etcd_endpoints(text, &r->etcd, b->err);
+        r->endpoint = r->etcd.endpoints[0];
+        return name_option(b, OPTION_RDZV_ENDPOINT, rc);
+    }
+    int rc = cr_endpoint_parse(text, C10D_PORT, &r->endpoint, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_ENDPOINT, rc);
-    /* Parse again with another default port: the ports differ if the text has no port. */
+    /* A text without a port gets the default port of the call, so a second call with another
+     * default shows whether the text has a port. */
     (void) cr_endpoint_parse(text, 0, &other, NULL);
     if (is_static && other.port != r->endpoint.port) {
         return name_option(b, OPTION_RDZV_ENDPOINT,
@@ -373,15 +381,6 @@ static int build_rdzv_conf(struct builder *b) {
     return 0;
 }
 
-/* Returns the node rank to use if --node-rank is not given: srun's SLURM_NODEID, so that the ranks
- * follow Slurm's order of the nodes. Returns -1 (no preference) if the variable is not set or is
- * not a number below max_nodes. */
-static int64_t scheduler_rank(struct builder *b, uint32_t max_nodes) {
-    int64_t rank = -1;
-    if (cr_parse_i64(variable(b, "SLURM_NODEID"), 0, (int64_t) max_nodes - 1, &rank) < 0) return -1;
-    return rank;
-}
-
 static int build_node(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t rank = 0;
@@ -391,8 +390,9 @@ static int build_node(struct builder *b) {
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
     int given = is_static || is_given(b, OPTION_NODE_RANK);
-    r->node_rank = given ? (int64_t) rank : scheduler_rank(b, r->max_nodes);
-    if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes */
+    r->node_rank = given ? (int64_t) rank : -1;
+    if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes, so it has
+                                                 * no minimum */
     if (r->node_rank >= (int64_t) r->max_nodes) {
         return name_option(b, OPTION_NODE_RANK,
                      cr_fail(b->err, -EINVAL,
@@ -490,6 +490,8 @@ static int build_logs(struct builder *b) {
     }
     a->own_error_file = variable(b, "TORCHELASTIC_ERROR_FILE");
     if (a->own_error_file != NULL && a->own_error_file[0] == '\0') a->own_error_file = NULL;
+    a->failures_file = variable(b, "CRUN_FAILURES_FILE");
+    if (a->failures_file != NULL && a->failures_file[0] == '\0') a->failures_file = NULL;
     return build_timer_file(b);
 }
 
@@ -518,9 +520,9 @@ static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out)
     return 0;
 }
 
-/* Reads --signals-to-handle and --preemption-signals. If a signal is in both lists, it is removed
- * from one: from the preemption signals if these are only the default, otherwise from the signals
- * that end the job. */
+/* Reads --signals-to-handle and --preemption-signals. A signal in both lists keeps one meaning
+ * only: it ends the job if the user gave no --preemption-signals, otherwise it is a preemption
+ * signal. */
 static int build_signals(struct builder *b) {
     struct job *job = b->job;
     job->signals_text = text_of(b, OPTION_SIGNALS);
@@ -542,6 +544,9 @@ static int build_ending(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     a->rendezvous.max_restarts = a->max_restarts;
     a->stop_timeout_ms = STOP_MS;
+    const char *leftovers = text_of(b, OPTION_LEFTOVERS);
+    if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
+    if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
     return rc < 0 ? rc : build_signals(b);
 }
@@ -558,6 +563,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .heartbeat_timeout_ms = 5000,
     .keep_alive_interval_ms = 5000,
     .keep_alive_max_attempt = 3,
+    .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"},
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
     .is_host = -1,

@@ -1,7 +1,7 @@
 /* Converts the texts of options and environment variables into the description of a job: the
  * agent's options, and the signals that crun handles. (launcher/program.h decides which program is
- * executed.) The functions of `struct job_world` return everything that depends on the machine, so
- * that tests can replace the machine. */
+ * executed.) All facts about the machine come from the functions of `struct job_world`, so that
+ * tests can replace the machine. */
 #ifndef LAUNCHER_JOB_H
 #define LAUNCHER_JOB_H
 
@@ -13,7 +13,7 @@
 
 #define JOB_WARNINGS_MAX 8
 
-/* The environment variables and the machine, on which a job depends besides its options. */
+/* What a job depends on besides its options: environment variables and facts about the machine. */
 struct job_world {
     cr_getenv_fn lookup; /* returns an environment variable */
     void *arg;           /* first parameter of every function in this struct */

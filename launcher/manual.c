@@ -1,5 +1,5 @@
-/* The text of the manual page crun(1), but for the options: base/program_text.c generates the
- * OPTIONS section from the table and puts it between man_description and man_tail. */
+/* The text of the manual page crun(1) without its OPTIONS section. base/program_text.c generates
+ * that section from the table of options and puts it between man_description and man_tail. */
 #include "launcher/options.h"
 
 static const char man_description[] =
@@ -22,7 +22,8 @@ static const char man_description[] =
     "\\fIPYTHON \\-u PROGRAM arguments\\fR, if PROGRAM ends in .py, is a script whose #! line\n"
     "names Python or crun, a text file, or a folder or zip archive with a __main__.py. Any other\n"
     "executable is run itself. A name without a slash that is no file here is looked for in\n"
-    "PATH. PYTHON is $PYTHON_EXEC, else python3, else python. In every argument $local_rank and\n"
+    "PATH. PYTHON is $PYTHON_EXEC; else the Python of the environment whose bin holds crun;\n"
+    "else python3, else python from PATH. In every argument $local_rank and\n"
     "${local_rank} become the local rank, and $$ becomes $.\n";
 
 static const char man_tail[] =
@@ -77,7 +78,7 @@ static const char man_tail[] =
     ".TP\n"
     ".B SIGTERM, SIGINT, SIGHUP, SIGQUIT\n"
     "(\\-\\-signals\\-to\\-handle) End the job: the workers get the same signal, and SIGKILL\n"
-    "after \\-\\-shutdown\\-timeout.\n"
+    "after \\-\\-shutdown\\-timeout; a second signal leaves 5 s, a third one none.\n"
     ".TP\n"
     ".B SIGUSR1\n"
     "(\\-\\-preemption\\-signals) This node leaves the job; its workers may save first.\n"

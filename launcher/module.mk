@@ -1,4 +1,4 @@
-launcher_SRCS := $(filter-out launcher/crun.c,$(wildcard launcher/*.c))
+launcher_SRCS := $(filter-out launcher/crun.c,$(wildcard launcher/*.c launcher/*/*.c))
 
 # Manual pages and completions are in the tree, so that installing runs nothing. A test compares
 # them with the tables of the programs.

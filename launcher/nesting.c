@@ -1,4 +1,4 @@
-/* Checks the ancestors of this process in /proc: see launcher/nesting.h. */
+/* The check of this process's ancestors in /proc. */
 #include "launcher/nesting.h"
 
 #include "base/buffer.h"
@@ -14,8 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NESTED_MAX    2    /* how many ancestors may be cruns */
-#define ANCESTORS_MAX 1000 /* limits the search: reused pids could make the parents form a circle */
+#define NESTED_MAX    2    /* the number of ancestors that may be cruns */
+#define ANCESTORS_MAX 1000 /* limit of the search: reused process ids could make the parents form a
+                            * circle */
 #define PATH_SIZE     512
 #define PROCESS_SIZE  32
 
@@ -24,7 +25,7 @@ static void make_path(char out[PATH_SIZE], const char *proc, const char *process
     (void) snprintf(out, PATH_SIZE, "%s/%s/%s", proc, process, name);
 }
 
-/* ---- comparing a process with ourselves ---- */
+/* ---- comparing another process with this one ---- */
 
 static int has_same_file(const char *proc, const char *process, const char *link) {
     char path[PATH_SIZE];
@@ -35,8 +36,8 @@ static int has_same_file(const char *proc, const char *process, const char *link
     return stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-/* Appends the file /proc/<process>/<name> and a NUL to `out`. Files in /proc have no size in
- * stat(2), so it reads until the end of the file. Returns 0 or a negative errno. */
+/* Appends the file /proc/<process>/<name> and a NUL to `out`. stat(2) reports no size for files in
+ * /proc, so the function reads until the end of the file. Returns 0 or a negative errno. */
 static int read_all(struct cr_buffer *out, const char *proc, const char *process,
                     const char *name) {
     char path[PATH_SIZE];
@@ -52,9 +53,9 @@ static int read_all(struct cr_buffer *out, const char *proc, const char *process
     }
 }
 
-/* Returns whether the file `name` in /proc has the same contents for this process and for
- * `process`. If the file is an argv ("cmdline"), the first word is not compared, because one crun
- * may have been started by its path and the other by its name. */
+/* Returns whether /proc/self/<name> and /proc/<process>/<name> have the same contents. If the file
+ * is an argv ("cmdline"), the first word is not compared: the same crun can be started by its path
+ * or by its name. */
 static int has_same_text(const char *proc, const char *process, const char *name, int is_argv) {
     struct cr_buffer own = {0}, other = {0};
     int is_same = 0;
@@ -85,7 +86,7 @@ static int go_to_parent(const char *proc, char process[PROCESS_SIZE]) {
     struct cr_buffer text = {0};
     int64_t parent = 0;
     if (read_all(&text, proc, process, "stat") == 0) {
-        char *at = strrchr(text.data, ')'); /* "pid (name) state parent …" */
+        char *at = strrchr(text.data, ')'); /* the line is "pid (name) state parent …" */
         if (at != NULL && strlen(at) > 4) {
             at[4 + strcspn(at + 4, " ")] = '\0';
             if (cr_parse_i64(at + 4, 0, INT32_MAX, &parent) < 0) parent = 0;

@@ -1,5 +1,5 @@
-/* --numa-binding: reads where the GPUs and the CPUs are, and applies the rules of
- * launcher/numa_binding.h to each worker. See launcher/numa.h. */
+/* The implementation of --numa-binding: reads where the GPUs and the CPUs are, and applies the
+ * rules of launcher/numa_binding.h to each worker. */
 #include "launcher/numa.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* The modes of --numa-binding: see launcher/numa_binding.h. */
+/* The modes of --numa-binding, one function each. */
 #include "launcher/numa_binding.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 /* A group of CPUs of one NUMA node that share a physical core, or that share a cache. */
 struct cpu_group {
     uint32_t lowest; /* the lowest CPU of the core or cache, which identifies the group */
-    uint32_t size;   /* how many CPUs of the group this process may use */
+    uint32_t size;   /* number of the group's CPUs that this process may use */
 };
 
 static uint32_t core_of(const struct numa_cpu *c) { return c->core; }

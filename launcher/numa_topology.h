@@ -8,8 +8,9 @@
 
 #include <stdint.h>
 
-/* Which facts to read about each CPU besides its node. Each bit costs one or more files per CPU,
- * thousands of files on a large machine, so callers request only what they need. */
+/* The facts to read about each CPU besides its node. Each fact costs at least one file per CPU,
+ * which is thousands of files on a large machine, so callers request only the facts that they
+ * need. */
 enum { NUMA_READ_SOCKET = 1, NUMA_READ_CORE = 2, NUMA_READ_CACHE = 4 };
 
 /* A CPU that this process may use. */
@@ -24,7 +25,7 @@ struct numa_cpu {
 struct numa_topology {
     struct numa_cpu *cpus; /* sorted by CPU number */
     uint32_t cpu_count;
-    int32_t only_node; /* the NUMA node that has all the CPUs; -1 = several nodes have CPUs */
+    int32_t only_node; /* the only NUMA node with CPUs; -1: several nodes have CPUs */
 };
 
 /* Reads the topology of the CPUs in `allowed` from <sys>/devices/system; <sys> is "/sys" except in

@@ -1,5 +1,6 @@
-/* The table of crun's options with the texts of --help, and options_parse(), which adds to
- * base/command_line.h what is special about crun: requests such as --help, and PROGRAM. */
+/* The table of crun's options, with the texts of --help, and options_parse(). Parsing itself is
+ * done by base/command_line.h; options_parse() adds the requests such as --help, and PROGRAM with
+ * its arguments. */
 #include "launcher/options.h"
 
 #include "base/memory.h"
@@ -30,6 +31,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "number of nodes; MIN:MAX is elastic, with the c10d backend"},
     [OPTION_NPROC] =
     {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
+     .old_variable = "PET_N_PROC_PER_NODE", /* the spelling of Kubeflow's PyTorchJob v1 */
      .group = WORKERS,
      .words = "auto cpu gpu",
      .help = "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "
@@ -38,6 +40,12 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "node-rank", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = WORKERS,
      .help = "rank of this node, for the static backend"},
+    [OPTION_SCHEDULER] =
+    {.name = "scheduler", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = WORKERS,
+     .words = "auto none show",
+     .help = "auto: take options that are not given from Slurm, Kubernetes, mpirun and others; "
+             "none: do not; show: print the command line that results, and end"},
     [OPTION_ROLE] =
     {.name = "role", .value_name = "NAME", .default_value = "default", .has_variable = true,
      .group = WORKERS,
@@ -66,6 +74,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "accepted for torchrun's sake; every worker is a new process"},
     [OPTION_STANDALONE] =
     {.name = "standalone", .has_variable = true, .group = RENDEZVOUS,
+     .empty_is_on = true, /* PyTorchJob v1 sets PET_STANDALONE="" */
      .help = "one node, a free port, a random id; what happens anyway if nothing else is asked "
              "for"},
     [OPTION_MASTER_ADDR] =
@@ -101,7 +110,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = RENDEZVOUS,
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
-              "read_timeout= is_host= timeout=",
+              "read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= "
+              "ssl_cert_key= user= password_file= etcd_prefix=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
     [OPTION_MAX_RESTARTS] =
@@ -140,6 +150,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
+    [OPTION_LEFTOVERS] =
+    {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
+     .group = ENDING,
+     .words = "detached end keep",
+     .help = "processes that workers which ended well have left: those with a session of their "
+             "own live on (detached), none (end) or all (keep)"},
     [OPTION_LOG_DIR] =
     {.name = "log-dir", .value_name = "FOLDER", .has_variable = true, .group = LOGS,
      .help = "where logs and error files go (default: a new folder in the temp directory); "
@@ -205,7 +221,7 @@ static const struct cr_option table[OPTION_COUNT] = {
 static const char help_tail[] =
     "Names may be written with _ for -, and shortened while they stay unique. PET_<NAME> sets an\n"
     "option's default, as in PET_NPROC_PER_NODE=4. A PROGRAM that is no executable is run with\n"
-    "$PYTHON_EXEC, else python3, else python. "
+    "$PYTHON_EXEC, else the Python of the environment whose bin holds crun, else python3.\n"
     "${local_rank} in an argument becomes the local rank.\n"
     "\n"
     "Exit status: 0 all workers ended well; "
@@ -234,7 +250,7 @@ const struct cr_command crun_command = {
     .options_end_after = 1, /* words after PROGRAM belong to the program */
     .has_short_options = true,
     .variable_prefix = "PET_",
-    .unknown_option = "unrecognized arguments:", /* the words that torchrun's argparse prints */
+    .unknown_option = "unrecognized arguments:", /* the words of torchrun's error text */
     .unknown_advice = "'crun --help' lists the options, and what is meant for the program stands "
                       "after it",
 };

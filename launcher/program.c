@@ -1,4 +1,4 @@
-/* Decides which program each worker executes, with which arguments: see launcher/program.h. */
+/* The choice of the program that each worker executes, and of its arguments. */
 #include "launcher/program.h"
 
 #include "base/buffer.h"
@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEAD_MAX     256 /* bytes read from the start of a file: as many as Linux reads for #! */
+#define HEAD_MAX     256 /* bytes read from the start of a file; Linux reads the same number to find
+                          * a #! line */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
 /* The Python program of --run-path. It runs argv[1] as __main__ and passes it the further words as
@@ -102,13 +103,72 @@ static char *find_executable(const char *name, const char *path, struct cr_error
     return NULL;
 }
 
+/* ---- finding Python ---- */
+
+#define LINKS_MAX 40 /* how many links may follow each other, as in Linux */
+
+/* Returns the length of the folder in `path`, with its slash; 0 if the path has no folder. */
+static int folder_len(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? 0 : (int) (slash - path) + 1;
+}
+
+/* Returns the path of an executable file `name` in the folder of `beside`, which the caller frees;
+ * or NULL if there is none. */
+static char *file_beside(const char *beside, const char *name) {
+    char *file = cr_asprintf("%.*s%s", folder_len(beside), beside, name);
+    if (file != NULL && is_executable_file(file)) return file;
+    free(file);
+    return NULL;
+}
+
+/* Whether `file` is in the bin folder of a virtual environment or of one of conda. */
+static int is_in_environment(const char *file) {
+    static const char *const marks[] = {"pyvenv.cfg", "conda-meta"};
+    for (size_t i = 0; i < CR_ARRAY_LEN(marks); i++) {
+        CR_AUTO_FREE char *mark = cr_asprintf("%.*s../%s", folder_len(file), file, marks[i]);
+        if (mark != NULL && access(mark, F_OK) == 0) return 1;
+    }
+    return 0;
+}
+
+/* Returns the path that the link `file` names, which the caller frees; or NULL if it is no link. */
+static char *follow_link(const char *file) {
+    char target[4096];
+    ssize_t n = readlink(file, target, sizeof(target));
+    if (n <= 0 || n == (ssize_t) sizeof(target)) return NULL;
+    int is_absolute = target[0] == '/';
+    return cr_asprintf("%.*s%.*s", is_absolute ? 0 : folder_len(file), file, (int) n, target);
+}
+
+/* Returns the Python of the environment that crun was called from, which the caller frees; or NULL
+ * if it was called from none. A link to crun may lie in an environment, or lead into one. */
+static char *find_own_python(const struct program_request *r) {
+    char *file = NULL, *python = NULL;
+    if (r->called == NULL || r->called[0] == '\0') return NULL;
+    if (strchr(r->called, '/') != NULL) file = strdup(r->called);
+    else (void) search_path(r->called, r->path, &file, NULL);
+    for (int i = 0; i < LINKS_MAX && file != NULL && python == NULL; i++) {
+        if (is_in_environment(file)) {
+            python = file_beside(file, "python3");
+            if (python == NULL) python = file_beside(file, "python");
+        }
+        char *next = follow_link(file);
+        free(file);
+        file = next;
+    }
+    free(file);
+    return python;
+}
+
 static char *find_python(const struct program_request *r, struct cr_error *err) {
     if (r->python_exec != NULL && r->python_exec[0] != '\0') {
         char *file = find_executable(r->python_exec, r->path, err);
         if (file == NULL) (void) cr_wrap(err, "PYTHON_EXEC");
         return file;
     }
-    char *file = NULL;
+    char *file = find_own_python(r);
+    if (file != NULL) return file;
     int rc = search_path("python3", r->path, &file, err);
     if (rc == 0 && file == NULL) rc = search_path("python", r->path, &file, err);
     if (rc == 0 && file == NULL) {
@@ -132,8 +192,8 @@ static const char *last_part(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* Parses a word of a #! line that is an option of env(1). If the word also contains the first word
- * of the command, as "-Spython3" does, it returns that part, else NULL. Sets *takes_next to whether
+/* Reads a word of a #! line that is an option of env(1). If the word also contains the first word
+ * of the command, as "-Spython3" does, returns that part, else NULL. Sets *takes_next to whether
  * the next word is the value of this option. */
 static char *read_env_option(char *word, int *takes_next) {
     *takes_next = strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
@@ -145,11 +205,12 @@ static char *read_env_option(char *word, int *takes_next) {
     return NULL;
 }
 
-/* Returns the interpreter of a #! line. It is the first word; if that is env(1), it is the program
+/* Returns the interpreter of a #! line: its first word. If that word is env(1), returns the program
  * that env would start: the first word that is neither an option nor an assignment. The result
  * points into `line`, which is modified. Returns NULL if the line has no interpreter. */
 static const char *interpreter_of(char *line) {
-    static const char blanks[] = " \t\"'"; /* quotes, too: they may surround the words of env -S */
+    static const char blanks[] = " \t\"'"; /* quotes are skipped as blanks are: they can surround
+                                            * the words of env -S */
     char *save = NULL;
     int is_value = 0;
     line[strcspn(line, "\r\n")] = '\0';
@@ -177,8 +238,9 @@ static int is_same_file(const char *a, const char *b) {
 }
 
 /* Returns whether an interpreter is crun or torchrun: it has one of these names, or it is the same
- * file as our own executable (such as a link to it). An interpreter without a slash is compared
- * both as a path, as the kernel takes it, and as found in PATH, as env(1) takes it. */
+ * file as the running executable, for example a link to that file. An interpreter without a slash
+ * is compared in two ways: as a path, as the kernel reads it, and as found in PATH, as env(1) reads
+ * it. */
 static int is_launcher(const char *interpreter, const struct program_request *r) {
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
@@ -188,9 +250,9 @@ static int is_launcher(const char *interpreter, const struct program_request *r)
     return is_same_file(file, r->self);
 }
 
-/* Returns whether a script that begins with `head`, a #! line, is run by Python instead of being
- * executed. It is if the line names Python. It also is if the line names the launcher: torchrun
- * runs every script with Python, and executing such a script would start crun again without end. */
+/* Returns whether a script with the #! line `head` is run by Python instead of being executed. This
+ * is so if the line names Python. It is also so if the line names the launcher: torchrun runs every
+ * script with Python, and executing the script would start crun again and again. */
 static int is_for_python(const char *head, const struct program_request *r) {
     char line[HEAD_MAX + 1];
     memcpy(line, head, sizeof(line));
@@ -209,8 +271,8 @@ static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     return len;
 }
 
-/* Returns whether `file` is a script whose #! line names the launcher, so that executing the file
- * would start crun again. */
+/* Returns whether `file` is a script whose #! line names the launcher. To execute such a file would
+ * start crun again. */
 static int starts_launcher(const char *file, const struct program_request *r) {
     char head[HEAD_MAX + 1];
     if (read_head(file, head) < 3 || memcmp(head, "#!", 2) != 0) return 0;
@@ -223,9 +285,9 @@ static int fail_mode(const char *program, struct cr_error *err) {
                    program, program);
 }
 
-/* Decides by the first bytes whether a file without the suffix .py is executed (ELF, a script for
- * another interpreter, or an unknown binary format) or run by Python. Fails if a file that would be
- * executed has no execute permission. */
+/* Decides by the first bytes of a file without the suffix .py whether the file is executed or run
+ * by Python. Executed are ELF files, scripts for other interpreters, and files in an unknown binary
+ * format. Fails if a file to be executed has no execute permission. */
 static int classify_head(const struct program_request *r, const char *head, size_t len,
                          enum program_kind *kind, struct cr_error *err) {
     const char *program = r->program;
@@ -240,7 +302,7 @@ static int classify_head(const struct program_request *r, const char *head, size
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
-        /* An executable file of an unknown format may be one that binfmt_misc handles. */
+        /* An executable file in an unknown format may be one that binfmt_misc runs. */
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     }
@@ -269,13 +331,14 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     }
     if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
     *kind = KIND_PYTHON;
-    /* A file that is not regular may be a pipe: bytes that we read would be missing for Python. */
+    /* A file that is not regular may be a pipe, whose bytes can be read only once: Python needs
+     * them. */
     if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0;
 
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        /* the file may be executed but not read, so its kind cannot be found out */
+        /* the file may be executed but not read, so it cannot be run by Python */
         *kind = KIND_EXECUTABLE;
         return 0;
     }
@@ -307,9 +370,9 @@ static int copy(char **argv, size_t *n, const char *text) {
     return argv[*n] != NULL ? ++*n, 1 : 0;
 }
 
-/* Builds out->argv from `first`, from the words of `prefix` (up to its first NULL), and from the
- * arguments of the request. It takes ownership of `first`, also on error. If `first` is NULL, an
- * allocation by the caller has failed, and it returns -ENOMEM. */
+/* Builds out->argv from `first`, the words of `prefix` up to its first NULL, and the arguments of
+ * the request. Takes ownership of `first`, also on error. `first` is NULL if the caller's
+ * allocation has failed; then the function returns -ENOMEM. */
 static int build(struct program *out, char *first, const char *const prefix[4],
                  const struct program_request *r, struct cr_error *err) {
     size_t n = 0, count = 6;
@@ -338,9 +401,9 @@ static int build_python(struct program *out, const char *const prefix[4],
     return build(out, python, prefix, r, err);
 }
 
-/* If `file` is a script, checks that the interpreter of its #! line exists. Without this check each
- * worker would fail with "No such file", which seems to concern the script. A file that cannot be
- * read is not checked: the kernel will report the error. */
+/* Checks that the interpreter of a script's #! line exists. Without this check each worker would
+ * fail with "No such file", as if the script were missing. A file that cannot be read is not
+ * checked; the kernel will report the error. */
 static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
     char head[HEAD_MAX + 1];
     ssize_t len = read_head(file, head);
@@ -348,7 +411,7 @@ static int check_interpreter(const char *program, const char *file, struct cr_er
 
     char *name = head + 2 + strspn(head + 2, " \t");
     char *end = name + strcspn(name, " \t\n");
-    if (end == head + len || end == name) return 0; /* the line is cut at HEAD_MAX, or is empty */
+    if (end == head + len || end == name) return 0; /* the line is longer than HEAD_MAX, or empty */
     *end = '\0';
     if (access(name, X_OK) == 0) return 0;
     int code = -errno;
@@ -383,7 +446,7 @@ static int resolve_by_kind(struct program *out, const struct program_request *r,
     int rc = reads_stdin ? 0 : classify(r, &kind, err);
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
-        /* Python would take a file name such as "-x" for one of its options, so it gets "./-x". */
+        /* Python would read a file name such as "-x" as an option, so Python gets "./-x". */
         int is_like_option = r->program[0] == '-' && !reads_stdin;
         CR_AUTO_FREE char *path = cr_asprintf("%s%s", is_like_option ? "./" : "", r->program);
         if (path == NULL) return fail_no_memory(err);

@@ -14,8 +14,15 @@
  * A script whose #! line names crun or torchrun is run by Python, because executing it would start
  * crun again.
  *
- * PYTHON is $PYTHON_EXEC; if that is not set, python3 from PATH; if there is none, python. If the
- * program cannot be run, this is reported here, before any worker starts. */
+ * PYTHON is the first of these that there is:
+ *
+ *   - $PYTHON_EXEC
+ *   - the Python of the environment whose bin holds crun, as it was called. An environment is a
+ *     virtual one (it has a pyvenv.cfg) or one of conda (it has a conda-meta). A torchrun in such a
+ *     bin runs the Python of its environment, too, activated or not.
+ *   - python3 from PATH, or else python. That is the Python of an activated environment.
+ *
+ * If the program cannot be run, this is reported here, before any worker starts. */
 #ifndef LAUNCHER_PROGRAM_H
 #define LAUNCHER_PROGRAM_H
 
@@ -28,6 +35,7 @@ struct program_request {
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
     const char *path;        /* $PATH; if NULL, DEFAULT_PATH of program.c is searched */
     const char *self;        /* a path of crun's own executable; if NULL, it is not compared */
+    const char *called;      /* argv[0]: how crun was called; NULL = not known */
 };
 
 struct program {

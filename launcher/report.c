@@ -1,4 +1,4 @@
-/* Reports of crun's own failures: see launcher/report.h. */
+/* The reports of crun's own failures. */
 #include "launcher/report.h"
 
 #include "base/clock.h"

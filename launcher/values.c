@@ -1,4 +1,4 @@
-/* The grammars of option values: see launcher/values.h. */
+/* The grammars of option values, one function each. */
 #include "launcher/values.h"
 
 #include "base/memory.h"
@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECONDS_MAX 3.15e9 /* a century; sums of such times in milliseconds cannot overflow */
+#define SECONDS_MAX 3.15e9 /* seconds in a century; the sum of several such times in milliseconds
+                            * fits into an int64_t */
 #define RANK_MAX    1000000
 
 /* ---- splitting a list, and reading digits ---- */
 
-/* Sets *item and *len to the next item of a comma-separated list, without the blanks around it, and
- * moves *at behind it. Returns 1, or 0 at the end of the list. */
+/* Sets *item and *len to the next item of a comma-separated list, without the blanks around the
+ * item, and moves *at to the item after it. Returns 1, or 0 at the end of the list. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');
@@ -34,8 +35,8 @@ static void copy_name(char out[VALUE_NAME_MAX], const char *text, size_t len) {
     (void) snprintf(out, VALUE_NAME_MAX, "%.*s", (int) len, text);
 }
 
-/* Parses a number without a sign, moves *at behind its last digit and returns it. Returns -1 if
- * there is no digit or the number is greater than RANK_MAX. */
+/* Parses a number without a sign, moves *at to the text after it, and returns the number. Returns
+ * -1 if there is no digit or the number is greater than RANK_MAX. */
 static int64_t read_digits(const char **at, const char *end) {
     int64_t value = 0;
     const char *start = *at;
@@ -208,12 +209,14 @@ void value_filters(const char *text, char *store, char **items, size_t *count) {
 /* ---- --rdzv-conf ---- */
 
 enum conf_kind {
-    CONF_SECONDS,         /* a time greater than zero */
+    CONF_SECONDS,         /* time greater than zero */
     CONF_SECONDS_OR_ZERO,
     CONF_COUNT,
     CONF_BOOL,
-    CONF_ACCEPTED,        /* a key of torchrun that is accepted, but has no effect in crun */
-    CONF_TAKEN,           /* an error: a separate option, such as --rdzv-id, sets this */
+    CONF_TEXT,            /* a text of less than RENDEZVOUS_ETCD_TEXT_MAX bytes */
+    CONF_PROTOCOL,        /* http or https */
+    CONF_ACCEPTED,        /* key that torchrun accepts; no effect in crun */
+    CONF_TAKEN,           /* error: the value is set by an option, such as --rdzv-id */
 };
 
 static const struct conf_key {
@@ -234,9 +237,20 @@ static const struct conf_key {
     {"keep_alive_max_attempt", CONF_COUNT,
      offsetof(struct rendezvous_options, keep_alive_max_attempt)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
+    {"protocol", CONF_PROTOCOL, offsetof(struct rendezvous_options, etcd.https)},
+    {"ssl_cert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert)},
+    {"cert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert)},
+    {"ssl_cert_key", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert_key)},
+    {"key", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert_key)},
+    {"ca_cert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ca_cert)},
+    {"cacert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ca_cert)},
+    {"user", CONF_TEXT, offsetof(struct rendezvous_options, etcd.user)},
+    {"password_file", CONF_TEXT, offsetof(struct rendezvous_options, etcd.password_file)},
+    {"etcd_prefix", CONF_TEXT, offsetof(struct rendezvous_options, etcd.prefix)},
+    {"candidate", CONF_BOOL, offsetof(struct rendezvous_options, etcd.is_candidate)},
     {"store_type", CONF_ACCEPTED, 0}, /* set_conf() accepts only the value "tcp" */
     {"use_libuv", CONF_ACCEPTED, 0},
-    {"rank", CONF_ACCEPTED, 0}, /* torchrun overwrites it by --node-rank */
+    {"rank", CONF_ACCEPTED, 0}, /* torchrun ignores this value in favour of --node-rank */
     {"backend", CONF_TAKEN, 0},
     {"endpoint", CONF_TAKEN, 0},
     {"run_id", CONF_TAKEN, 0},
@@ -254,6 +268,22 @@ static const struct conf_key *find_conf_key(const char *name, size_t len) {
     return NULL;
 }
 
+static int set_text(const char *value, char field[RENDEZVOUS_ETCD_TEXT_MAX],
+                    struct cr_error *err) {
+    if (strlen(value) >= RENDEZVOUS_ETCD_TEXT_MAX) {
+        return cr_fail(err, -EINVAL, "the text is too long; give at most %d bytes",
+                       RENDEZVOUS_ETCD_TEXT_MAX - 1);
+    }
+    memcpy(field, value, strlen(value) + 1);
+    return 0;
+}
+
+static int set_protocol(const char *value, int *https, struct cr_error *err) {
+    int rc = value_word(value, "http https", err);
+    if (rc == 0) *https = strcmp(value, "https") == 0;
+    return rc;
+}
+
 static int set_conf(const struct conf_key *key, const char *value, struct rendezvous_options *o,
                     struct cr_error *err) {
     void *field = (char *) o + key->offset;
@@ -264,6 +294,8 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
     case CONF_BOOL:
         if (cr_parse_bool(value, field) == 0) return 0;
         return cr_fail(err, -EINVAL, "'%.200s' is neither true nor false", value);
+    case CONF_TEXT: return set_text(value, field, err);
+    case CONF_PROTOCOL: return set_protocol(value, field, err);
     case CONF_ACCEPTED:
         if (strcmp(key->name, "store_type") != 0 || strcmp(value, "tcp") == 0) return 0;
         return cr_fail(err, -ENOTSUP, "'%.200s' is not available; leave it out, or give tcp",
@@ -305,6 +337,50 @@ static int read_pair(const char *item, size_t len, struct rendezvous_options *o,
     struct cr_error reason = {0};
     int rc = set_conf(known, text, o, &reason);
     return rc < 0 ? cr_fail(err, rc, "%s: %.800s", known->name, reason.text) : 0;
+}
+
+/* ---- etcd's endpoints ---- */
+
+/* Removes "http://" or "https://" from the front of *text. Sets *https to 1 if it was https, else
+ * leaves it. Returns whether there was one of them. */
+static bool take_scheme(const char **text, size_t *len, int *https) {
+    size_t n = 0;
+    if (*len >= 7 && memcmp(*text, "http://", 7) == 0) n = 7;
+    if (*len >= 8 && memcmp(*text, "https://", 8) == 0) {
+        n = 8;
+        *https = 1;
+    }
+    *text += n;
+    *len -= n;
+    if (*len > 0 && n > 0 && (*text)[*len - 1] == '/') --*len;
+    return n > 0;
+}
+
+int value_etcd_endpoints(const char *text, struct rendezvous_etcd *etcd, struct cr_error *err) {
+    const char *at = text, *item;
+    size_t len;
+    bool has_http = false, has_https = etcd->https != 0;
+    etcd->endpoint_count = 0;
+    while (next_item(&at, &item, &len)) {
+        int https = 0;
+        bool has_scheme = take_scheme(&item, &len, &https);
+        has_http |= has_scheme && !https;
+        has_https |= https != 0;
+        if (etcd->endpoint_count == RENDEZVOUS_ETCD_MEMBERS_MAX) {
+            return cr_fail(err, -EINVAL, "'%.200s' has more than %d endpoints; a few are enough",
+                           text, RENDEZVOUS_ETCD_MEMBERS_MAX);
+        }
+        CR_AUTO_FREE char *one = strndup(item, len);
+        if (one == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+        int rc = cr_endpoint_parse(one, VALUE_ETCD_PORT,
+                                   &etcd->endpoints[etcd->endpoint_count++], err);
+        if (rc < 0) return rc;
+    }
+    if (has_http && has_https) {
+        return cr_fail(err, -EINVAL, "'%.200s' mixes http and https; use one of them", text);
+    }
+    etcd->https = has_https;
+    return 0;
 }
 
 int value_rdzv_conf(const char *text, struct rendezvous_options *options,

@@ -56,4 +56,9 @@ void value_filters(const char *text, char *store, char **items, size_t *count);
 int value_rdzv_conf(const char *text, struct rendezvous_options *options,
                     char unknown[VALUE_NAME_MAX], struct cr_error *err);
 
+#define VALUE_ETCD_PORT 2379 /* port of an endpoint of etcd that names none */
+/* Parses the endpoints of an etcd cluster, "host[:port],..."; "https://" before one selects TLS for
+ * all of them, as etcd->https does. Sets the endpoints and https of *etcd. */
+int value_etcd_endpoints(const char *text, struct rendezvous_etcd *etcd, struct cr_error *err);
+
 #endif

@@ -32,6 +32,11 @@ check-sim:         ## simulated rendezvous schedules, seeded
 check-fuzz:        ## the fuzzers' corpora
 check-golden:      ## command lines and wire bytes, as recorded
 
+check-notices: all ## 1,000 notices at random moments; all ranks save after the same step
+	$(Q)NOTICES=$(or $(NOTICES),1000) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
+	    --filter 'test_python$$'
+.PHONY: check-notices
+
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check
 	+$(Q)CK_TIMEOUT_MULTIPLIER=4 $(again) SANITIZE=address $(sanitized_check)

@@ -29,6 +29,7 @@ header() { # whether the C preprocessor finds it
 have() { # looks at the first word, because CC may be "ccache gcc"
     command -v "${1%% *}"
 }
+have_admin() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 gloo() { [ -e /usr/include/gloo/context.h ] || [ -e /usr/local/include/gloo/context.h ]; }
 
 case ${CC:-cc} in *clang*) compiler=clang ;; *) compiler=gcc ;; esac
@@ -40,6 +41,8 @@ if [ -z "$tell" ]; then # the build can do without these
     need pkg-config 'finds the libraries' have pkg-config
     need g++ 'C++ for the thin Gloo shim' have "${CXX:-c++}"
     need libgloo-dev 'collectives on CPUs' gloo
+    need libcurl4-openssl-dev 'the backend etcd; crun loads libcurl4 only when it uses that' \
+        header curl/curl.h
 fi
 
 [ "$goal" = build ] || need check 'unit tests' header check.h
@@ -49,14 +52,21 @@ check | interop)
     need git 'the tests of the tree itself' have git
     need strace 'shows that an idle crun makes no system call' have strace
     need etcd-server 'elects a coordinator in the tests of backend etcd' have etcd
+    need openssl 'certificates for the tests of backend etcd' have openssl
     need iproute2 'network namespaces as hosts' have ip
     need procps 'looks for processes left behind' have ps
+    need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'
+    need debootstrap 'a fresh Debian for the package' have debootstrap
     need mandoc 'checks the manual pages' have mandoc
     ;;
 esac
 if [ "$goal" = interop ]; then
     need python3-torch 'the real peer: torch and torchrun' /usr/bin/python3 -c 'import torch'
     need python3-numpy 'torch wants it' /usr/bin/python3 -c 'import numpy'
+    need slurmctld 'a real Slurm starts crun: its controller' have_admin slurmctld
+    need slurmd 'the daemon of its nodes' have_admin slurmd
+    need slurm-client 'its commands: srun, sbatch' have srun
+    need munge 'how its parts trust each other' have_admin munged
 fi
 
 [ -n "$missing" ] || exit 0

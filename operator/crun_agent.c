@@ -1,9 +1,9 @@
 /* The program crun-agent: a daemon that hosts rendezvous and stores, and commands for operators.
  *
- * `serve` hosts the coordinators and the stores of any number of jobs, so that none of the training
- * nodes has to host them. `status` lists the jobs of a coordinator, `notify` requests nodes of a
- * job to leave it, and `dump` requests flight records from workers. `status`, `notify` and `dump`
- * work with every coordinator, whether `crun-agent serve` or a crun hosts it. */
+ * `serve` hosts the coordinators and the stores of any number of jobs, so that no training node has
+ * to host them. `status` lists the jobs of a coordinator, `notify` requests nodes of a job to leave
+ * it, and `dump` requests flight records from workers. These three commands work with every
+ * coordinator, whether `crun-agent serve` or a crun hosts it. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"

@@ -1,8 +1,8 @@
 /* crun-agent serve: hosts coordinators and stores until SIGTERM or SIGINT.
  *
- * When it listens, it prints its address as the first line on stdout, so that a script that has
- * given port 0 learns the port, and reports READY=1 to systemd. While it has no jobs, it waits for
- * events without waking up. */
+ * Once it listens, it prints its address as the first line on stdout, so that a script that has
+ * given port 0 learns the port, and it reports READY=1 to systemd. Without jobs it never wakes
+ * up. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"
@@ -15,7 +15,8 @@
 #include <unistd.h>
 #include <uv.h>
 
-#define CLOSE_TIMEOUT_MS 30000 /* how long the outcome of a job is kept for nodes that join late */
+#define CLOSE_TIMEOUT_MS 30000 /* time in ms for which the outcome of an ended job is kept, for
+                                * nodes that join late */
 
 struct daemon {
     uv_loop_t loop;
@@ -78,7 +79,7 @@ static int serve(const struct cr_command *command, const struct cr_endpoint *lis
                     in_use ? "; give another port, or 0 for any free one" : "");
         return CR_EXIT_FAILED;
     }
-    cr_log_never_wait(); /* if stderr is a full pipe, the keep-alives of jobs must go on */
+    cr_log_never_wait(); /* if stderr is a full pipe, jobs still need their keep-alives */
     handle_signal(&d, &d.sigterm, SIGTERM);
     handle_signal(&d, &d.sigint, SIGINT);
     announce(listen, port);
@@ -95,9 +96,10 @@ enum { LISTEN, HELP, OPTION_COUNT };
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
                 .value_name = "HOST:PORT",
-                .default_value = "0.0.0.0:29400",
-                .words = "0.0.0.0:29400 127.0.0.1:0",
-                .help = "where to listen; port 0: any free one"},
+                .default_value = "[::]:29400",
+                .words = "[::]:29400 0.0.0.0:29400 127.0.0.1:0",
+                .help = "where to listen; [::]: all interfaces, 0.0.0.0: for IPv4 only; port 0: "
+                        "any free one"},
     [HELP] = CR_OPTION_HELP,
 };
 

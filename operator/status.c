@@ -1,33 +1,59 @@
 /* crun-agent status: prints a coordinator's list of jobs and their nodes, as text or as JSON. */
 #include "operator/operator_internal.h"
 
+#include "base/buffer.h"
+#include "base/text.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- as text ---- */
 
+/* Prints a text that came from another host. A byte that is no part of a printable character is
+ * written as \xNN, because a control character could change the terminal. */
+static void print_text(const char *text) {
+    char piece[CR_TEXT_PIECE_MAX];
+    size_t left = strlen(text), len = 0;
+    while (left > 0) {
+        size_t taken = cr_text_piece(text, left, piece, &len);
+        (void) fwrite(piece, 1, len, stdout);
+        text += taken;
+        left -= taken;
+    }
+}
+
 static void print_job(void *arg, const struct rdzv_status_job *j) {
     ++*(int *) arg;
-    (void) printf("job '%s': %s, round %" PRId64 ", %" PRIu32 " of %" PRIu32 ":%" PRIu32
+    (void) printf("job '");
+    print_text(j->run_id);
+    (void) printf("': %s, round %" PRId64 ", %" PRIu32 " of %" PRIu32 ":%" PRIu32
                   " nodes, %" PRIu32 " workers, restart %" PRIu32 " of %" PRIu32,
-                  j->run_id, rendezvous_phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes,
-                  j->min_nodes, j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
+                  rendezvous_phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes, j->min_nodes,
+                  j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
     if (j->awaited > 0) (void) printf(", %" PRIu32 " awaited", j->awaited);
-    (void) printf("%s%s\n", j->why[0] != '\0' ? "; last: " : "", j->why);
+    if (j->why[0] != '\0') (void) printf("; last: ");
+    print_text(j->why);
+    (void) printf("\n");
 }
 
 static void print_node(void *arg, const struct rdzv_status_node *n) {
     (void) arg;
-    (void) printf("  %s (%s, process %" PRIu64 "): %s", n->host, n->addr, n->pid,
-                  rendezvous_state_name(n->state));
+    (void) printf("  ");
+    print_text(n->host);
+    (void) printf(" (");
+    print_text(n->addr);
+    (void) printf(", process %" PRIu64 "): %s", n->pid, rendezvous_state_name(n->state));
     if (n->group_rank >= 0) {
         (void) printf(", group rank %" PRId64 ", ranks %" PRIu32 "-%" PRIu32, n->group_rank,
                       n->first_rank, n->first_rank + n->local_world_size - 1);
     }
-    (void) printf(", role %s, heard %.1f s ago\n", n->role, (double) n->silent_ms / 1000);
+    (void) printf(", role ");
+    print_text(n->role);
+    (void) printf(", heard %.1f s ago\n", (double) n->silent_ms / 1000);
 }
 
 static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
@@ -42,32 +68,47 @@ static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
 
 struct answer {
     json_t *jobs;
-    bool incomplete; /* a job or a node is missing, because adding it to `jobs` failed */
+    bool incomplete; /* true if a job or a node could not be added to `jobs` */
 };
 
 static void add(struct answer *a, json_t *list, json_t *item) {
-    /* json_array_append_new() also fails if `list` or `item` is NULL. */
+    /* also fails if `list` or `item` is NULL */
     if (json_array_append_new(list, item) < 0) a->incomplete = true;
+}
+
+/* Returns a JSON string with `text`, which came from another host. A JSON string is UTF-8. If
+ * `text` is not, each byte that is no part of a printable character is written as \xNN. Returns
+ * NULL if memory is short. */
+static json_t *string(const char *text) {
+    json_t *as_it_is = json_string(text); /* NULL if `text` is not UTF-8 */
+    if (as_it_is != NULL) return as_it_is;
+    struct cr_buffer escaped = {0};
+    int rc = cr_text_append(&escaped, text, strlen(text), "");
+    json_t *result = rc < 0 ? NULL : json_stringn(escaped.data, escaped.len);
+    cr_buffer_done(&escaped);
+    return result;
 }
 
 static void add_job(void *arg, const struct rdzv_status_job *j) {
     struct answer *a = arg;
     json_t *job = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:[]}", "id", j->run_id, "phase",
-        rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:[]}", "id", string(j->run_id),
+        "phase", rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
         (json_int_t) j->restart_count, "max_restarts", (json_int_t) j->max_restarts, "min_nodes",
         (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
         (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
-        (json_int_t) j->awaited, "why", j->why, "members");
+        (json_int_t) j->awaited, "why", string(j->why), "members");
     add(a, a->jobs, job);
 }
 
-/* Adds a node to the last job of the list: the coordinator sends each job before its nodes. */
+/* Adds a node to the last job of the list, because the coordinator sends each job before its
+ * nodes. */
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     struct answer *a = arg;
     json_t *node = json_pack(
-        "{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:f}", "host", n->host, "addr", n->addr, "pid",
-        (json_int_t) n->pid, "role", n->role, "state", rendezvous_state_name(n->state),
+        "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:f}", "host", string(n->host), "addr",
+        string(n->addr), "pid", (json_int_t) n->pid, "role", string(n->role), "state",
+        rendezvous_state_name(n->state),
         "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
         "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
         (double) n->silent_ms / 1000);
@@ -84,9 +125,7 @@ static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
     if (rc < 0) return rc;
     json_auto_t *answer = a.incomplete ? NULL : json_pack("{s:O}", "jobs", jobs);
     if (answer == NULL || json_dumpf(answer, stdout, JSON_INDENT(2)) < 0) {
-        return cr_fail(err, -ENOMEM,
-                       "cannot write the answer as JSON: no memory left, or a name in it is not "
-                       "UTF-8; ask without --json");
+        return cr_fail(err, -ENOMEM, "cannot write the answer as JSON: no memory left");
     }
     (void) printf("\n");
     return 0;

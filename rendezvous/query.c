@@ -45,7 +45,7 @@ static int connect_to(const struct query *q, int *out_fd) {
 static int send_question(const struct query *q, int fd, const struct rdzv_message *m) {
     struct cr_buffer b = {0};
     int rc = cr_buffer_append(&b, RDZV_MAGIC, RDZV_MAGIC_LEN);
-    if (rc == 0) rc = rdzv_message_encode(m, &b);
+    if (rc == 0) rc = rdzv_message_encode(m, RDZV_VERSION_MIN, &b);
     if (rc == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL) != (ssize_t) b.len) rc = -EIO;
     cr_buffer_done(&b);
     return rc == 0 ? 0 : cr_fail(q->err, rc, "cannot ask the coordinator: %s", strerror(-rc));

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/waiting.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/way.h"
@@ -31,10 +32,16 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     char *run_id;
+    uint32_t max_restarts; /* this node's setting */
     struct member *member;
     struct member_session session;
     struct way *way;
+    /* see the fields of the same names in struct backend_plan */
+    char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
+    uv_timer_t waiting; /* runs until the next line about the wait for the coordinator */
+    int64_t waiting_since_ms;
+    uint32_t waiting_lines;
     /* a message could not be queued for lack of memory; end_event() breaks off the connection */
     bool lost_message;
     bool closing;
@@ -72,6 +79,41 @@ static void break_off(struct rendezvous *r, const char *why) {
     member_disconnected(r->member, now_ms(r), why);
 }
 
+/* ---- the wait for the coordinator ---- */
+
+static void arm_waiting(struct rendezvous *r);
+
+/* Writes one line about the wait: which addresses are tried, with which results, and how long. */
+static void on_waiting(uv_timer_t *timer) {
+    struct rendezvous *r = timer->data;
+    int64_t left_ms = member_gives_up_ms(r->member) - now_ms(r);
+    const char *report = way_report(r->way), *trouble = way_trouble(r->way);
+    const char *comma = report[0] != '\0' && trouble[0] != '\0' ? ", " : "";
+    if (report[0] == '\0' && trouble[0] == '\0') report = "no answer";
+    cr_warn("waiting for the coordinator at '%s': %s%s%s (%.0f s so far, %.0f s left)", r->where,
+            report, comma, trouble, (double) (now_ms(r) - r->waiting_since_ms) / 1000,
+            left_ms > 0 ? (double) left_ms / 1000 : 0);
+    r->waiting_lines++;
+    arm_waiting(r);
+}
+
+static void arm_waiting(struct rendezvous *r) {
+    int64_t when_ms = r->waiting_since_ms + cr_waiting_line_ms(r->waiting_lines), now = now_ms(r);
+    (void) uv_timer_start(&r->waiting, on_waiting,
+                          when_ms > now ? (uint64_t) (when_ms - now) : 0, 0);
+}
+
+/* Begins or ends the wait, as the member's state says. */
+static void note_waiting(struct rendezvous *r) {
+    bool waits = member_state(r->member) == MEMBER_CONNECTING;
+    bool is_active = uv_is_active((uv_handle_t *) &r->waiting) != 0;
+    if (!waits) (void) uv_timer_stop(&r->waiting);
+    if (!waits || is_active) return;
+    r->waiting_since_ms = now_ms(r);
+    r->waiting_lines = 0;
+    arm_waiting(r);
+}
+
 /* The last call of every event and of every call of the agent: sends the bytes that the session has
  * queued, and sets the timer to the member's next deadline. */
 static void end_event(struct rendezvous *r) {
@@ -79,6 +121,7 @@ static void end_event(struct rendezvous *r) {
     if (r->closing) return;
     send_queued(r);
     arm_timer(r);
+    note_waiting(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -89,11 +132,16 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- the way's events ---- */
 
+/* Returns the address that other nodes can use in place of `addr`, which is an address of this
+ * machine or "": a loopback address is replaced, unless the user wants one (see machine_addr). */
+static const char *public_addr(const struct rendezvous *r, const char *addr) {
+    bool is_private = addr[0] == '\0' || backend_is_loopback(addr);
+    return is_private && r->machine_addr[0] != '\0' ? r->machine_addr : addr;
+}
+
 static void on_open(void *arg, const char *own_addr) {
     struct rendezvous *r = arg;
-    r->lost_message = member_session_open(&r->session, r->run_id) < 0;
-    if (!way_is_local(r->way)) member_set_addr(r->member, own_addr);
-    member_connected(r->member, now_ms(r));
+    if (!way_is_local(r->way)) member_set_addr(r->member, public_addr(r, own_addr));
     end_event(r);
 }
 
@@ -103,8 +151,9 @@ static void on_data(void *arg, const char *data, size_t len) {
     end_event(r);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct rendezvous *r = arg;
+    (void) how;
     if (r->closing) return;
     member_session_close(&r->session, why);
     cr_buffer_clear(&r->session.out);
@@ -112,12 +161,23 @@ static void on_lost(void *arg, const char *why) {
     end_event(r);
 }
 
+static void on_hopeless(void *arg, const char *why) {
+    struct rendezvous *r = arg;
+    if (r->closing) return;
+    member_session_close(&r->session, why);
+    member_give_up(r->member, why);
+    end_event(r);
+}
+
 static const struct way_events way_events = {.on_open = on_open, .on_data = on_data,
-                                             .on_lost = on_lost};
+                                             .on_lost = on_lost, .on_hopeless = on_hopeless};
 
 /* ---- the session's actions ---- */
 
-static void on_welcome(void *arg) { member_welcomed(((struct rendezvous *) arg)->member); }
+static void on_welcome(void *arg) {
+    struct rendezvous *r = arg;
+    member_welcomed(r->member, now_ms(r));
+}
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct rendezvous *r = arg;
@@ -136,7 +196,15 @@ static const struct member_session_actions session_actions = {
 
 /* ---- the member's actions: towards the coordinator ---- */
 
-static void do_connect(void *arg) { way_connect(((struct rendezvous *) arg)->way); }
+/* Opens the session before the connection exists, because the way sends the greeting by itself, on
+ * as many connections as the coordinator has addresses. */
+static void do_connect(void *arg) {
+    struct rendezvous *r = arg;
+    struct cr_buffer *greeting = &r->session.out;
+    r->lost_message = member_session_open(&r->session, r->run_id) < 0;
+    way_connect(r->way, greeting->data, greeting->len);
+    cr_buffer_clear(greeting);
+}
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
@@ -153,27 +221,29 @@ static void do_hang_up(void *arg) {
 
 /* ---- the member's actions: towards the agent ---- */
 
-/* Returns the address at which workers of this node reach the store. master_addr is no use here if
- * it is a loopback address (the hosting node's own name may resolve to 127.0.1.1) or "" (the store
+/* Returns the address at which workers of this node reach the store. master_addr is no use on
+ * another host than the store's if it is a loopback address, and nowhere if it is "" (the store
  * listens on all interfaces). In both cases workers use the address at which this node reached the
  * coordinator, because the store runs on the same host. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
-    const char *reached = way_coordinator_addr(r->way);
-    bool is_vague = strncmp(master_addr, "127.", 4) == 0 || strcmp(master_addr, "::1") == 0 ||
-                    strcmp(master_addr, "") == 0;
-    return is_vague && reached[0] != '\0' ? reached : master_addr;
+    const char *reached = way_is_local(r->way) ? "" : way_coordinator_addr(r->way);
+    bool is_vague = master_addr[0] == '\0' || backend_is_loopback(master_addr);
+    return public_addr(r, is_vague && reached[0] != '\0' ? reached : master_addr);
 }
 
 static void do_round(void *arg, const struct rdzv_round *m) {
     struct rendezvous *r = arg;
+    bool has_settings = r->session.version >= RDZV_VERSION_SETTINGS;
     struct rendezvous_round round = {
         .round = m->round, .restart_count = m->restart_count,
+        .max_restarts = has_settings ? m->max_restarts : r->max_restarts,
         .group_rank = m->group_rank, .group_world_size = m->group_world_size,
         .first_rank = m->first_rank, .world_size = m->world_size,
         .first_role_rank = m->first_role_rank, .role_world_size = m->role_world_size,
         .master_port = (uint16_t) m->master_port};
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
+    memcpy(round.master_name, r->master_name, sizeof(round.master_name));
     if (!r->closing) r->events->on_round(r->arg, &round);
 }
 
@@ -189,6 +259,9 @@ static void note_why_we_leave(struct rendezvous *r, const char *why) {
 
 static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
     const char *trouble = way_trouble(r->way);
+    bool never_reached = way_coordinator_addr(r->way)[0] == '\0' && !way_is_local(r->way);
+    if (trouble[0] == '\0' && never_reached) trouble = way_report(r->way);
+    if (strstr(why, trouble) != NULL) trouble = "";
     if (trouble[0] != '\0') (void) cr_fail(err, -ENOTCONN, "%s (%s)", why, trouble);
     else (void) cr_fail(err, -ENOTCONN, "%s", why);
 }
@@ -243,8 +316,8 @@ void rendezvous_join(struct rendezvous *r) {
     end_event(r);
 }
 
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what) {
-    member_failed(r->member, now_ms(r), round, what);
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed) {
+    member_failed(r->member, now_ms(r), round, what, is_killed);
     end_event(r);
 }
 
@@ -276,6 +349,12 @@ void rendezvous_leave(struct rendezvous *r) {
     end_event(r);
 }
 
+void rendezvous_hasten_close(struct rendezvous *r) {
+    char why[RDZV_TEXT_MAX];
+    (void) snprintf(why, sizeof(why), HOST_LEAVES ": " TOLD_TO_END);
+    if (r->closing) way_abandon(r->way, why);
+}
+
 /* ---- opening ---- */
 
 int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err) {
@@ -286,10 +365,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
                                       bool local) {
-    bool has_addr = plan->own_addr[0] != '\0';
+    const char *addr = plan->own_addr;
+    /* on the local way there is no connection from which the member could learn its address */
+    if (addr[0] == '\0' && local) addr = plan->store_addr;
+    if (addr[0] == '\0' && local) addr = plan->machine_addr;
     return (struct rdzv_join){
-        .host = host, .pid = (uint64_t) getpid(),
-        .addr = has_addr || !local ? plan->own_addr : plan->store_addr,
+        .host = host, .pid = (uint64_t) getpid(), .addr = addr,
         .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
         .min_nodes = plan->fixed_ranks ? o->max_nodes : o->min_nodes, .max_nodes = o->max_nodes,
         .max_restarts = o->max_restarts, .fixed_ranks = plan->fixed_ranks ? 1 : 0,
@@ -312,6 +393,7 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
     if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
         return cr_fail_errno(err, "cannot draw a random number");
     }
+    r->max_restarts = o->max_restarts;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
     if (r->run_id != NULL && r->member != NULL) return 0;
@@ -342,6 +424,9 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
+    memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
+    memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
+    memcpy(r->where, plan.where, sizeof(r->where));
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
@@ -349,7 +434,8 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
         return rc;
     }
     (void) uv_timer_init(loop, &r->timer);
-    r->timer.data = r;
+    (void) uv_timer_init(loop, &r->waiting);
+    r->timer.data = r->waiting.data = r;
     rc = make_member(r, options, &plan, err);
     if (rc < 0) {
         rendezvous_close(r, NULL);
@@ -360,7 +446,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing, in three steps: the timer; the way and what is hosted; the memory ---- */
+/* ---- closing, in three steps: the timers; the way and what is hosted; the memory ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
@@ -375,6 +461,10 @@ static void on_way_closed(void *arg) {
 
 static void on_timer_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
+    if (uv_is_closing((uv_handle_t *) &r->waiting) == 0) {
+        uv_close((uv_handle_t *) &r->waiting, on_timer_closed);
+        return;
+    }
     way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
 }
 

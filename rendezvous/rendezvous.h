@@ -92,8 +92,10 @@ void rendezvous_join(struct rendezvous *r);
 /* Call this when a worker of this node has failed in `round`. Only a node's first failure in a
  * round counts; a failure in a round that is not the current one is ignored. `what` is one line
  * that other nodes may log: rank, host, exit code or signal. The failure costs one restart of the
- * job's budget; further failures in the same round, on any node, cost nothing. */
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what);
+ * job's budget; further failures in the same round, on any node, cost nothing. Nor does the failure
+ * if a node of the round has gone or goes soon, because that explains it. is_killed: the worker was
+ * ended by a signal that this agent did not send, so perhaps this whole node is being ended. */
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed);
 
 /* Call this when all workers of this node have ended well in `round`. on_end follows when all other
  * nodes have called it, too, or on_stop if the round has to be repeated. */
@@ -127,5 +129,9 @@ void rendezvous_leave(struct rendezvous *r);
  * called in every state; no other callback follows. A hosting node first sends the end of the job
  * to the other nodes, and waits for them to close their connections, at most close_timeout_ms. */
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg));
+
+/* Call this after rendezvous_close() and before on_close, when the launcher gets a signal. A node
+ * that stays because it hosts jobs of other launchers ends these jobs and closes. */
+void rendezvous_hasten_close(struct rendezvous *r);
 
 #endif

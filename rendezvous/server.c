@@ -15,20 +15,33 @@ struct rendezvous_server {
     void *arg;
 };
 
-static bool is_all_interfaces(const char *host) {
-    return host[0] == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+/* Decides at which address to listen, and which address of the stores workers get. An address is
+ * taken as it is written; "::" means IPv6 and IPv4, as for most programs. A name stands for its
+ * first address; but if that is a loopback address, such as 127.0.1.1 for a machine's own name in
+ * Debian's /etc/hosts, other machines know another address of the name, so the server listens on
+ * all interfaces. */
+static int choose_addresses(const char *host, char bind[RDZV_ADDR_MAX], char store[RDZV_ADDR_MAX],
+                            struct cr_error *err) {
+    struct backend_addresses found;
+    bind[0] = store[0] = '\0';
+    if (host[0] == '\0' || strcmp(host, "::") == 0) return 0;
+    int rc = backend_look_up(host, &found, err);
+    if (rc < 0 || (found.is_loopback && !found.is_written_loopback)) return rc;
+    memcpy(bind, found.first, RDZV_ADDR_MAX);
+    if (!found.is_any) memcpy(store, found.first, RDZV_ADDR_MAX);
+    return 0;
 }
 
 int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err) {
-    struct backend_addresses found = {.first = ""};
-    int rc = is_all_interfaces(listen->host) ? 0 : backend_look_up(listen->host, &found, err);
+    char bind[RDZV_ADDR_MAX], store[RDZV_ADDR_MAX];
+    int rc = choose_addresses(listen->host, bind, store, err);
     if (rc < 0) return rc;
     struct rendezvous_server *s = calloc(1, sizeof(*s));
     if (s == NULL) return cr_fail(err, -ENOMEM, "start the coordinator: out of memory");
     /* If store_addr is "", workers use the address at which their node reached this host. */
     struct coordinator_host_options o = {
-        .store_host = found.first, .store_addr = found.first, .listen_host = found.first,
+        .store_host = bind, .store_addr = store, .listen_host = bind,
         .listen_port = listen->port, .jobs_come_later = true, .close_timeout_ms = close_timeout_ms};
     rc = coordinator_host_open(loop, &o, &s->host, err);
     if (rc < 0) {

@@ -15,10 +15,10 @@
 struct rendezvous_server;
 
 /* Hosts coordinators and stores for any number of jobs at the endpoint `listen`. Its port 0 means
- * any free port; its host "", "0.0.0.0" or "::" means all interfaces. A job is forgotten
- * close_timeout_ms after its last node has closed its connection. Stores the port in *port. Returns
- * 0, or a negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names
- * the address. */
+ * any free port; its host "" or "::" means all interfaces, "0.0.0.0" the same for IPv4 only. A job
+ * is forgotten close_timeout_ms after its last node has closed its connection. Stores the port in
+ * *port. Returns 0, or a negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a
+ * text that names the address. */
 int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 

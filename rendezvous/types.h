@@ -11,11 +11,26 @@
 #include <stdint.h>
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
-#define RDZV_NODES_MAX       ((uint32_t) 65536) /* most nodes that one job may have */
-/* most workers on one node; 65536 * 32767 ranks fit into an int */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767)
+#define RDZV_NODES_MAX       ((uint32_t) 262144) /* most nodes that one job may have */
+/* most workers on one node; 262144 * 4096 ranks fit into an int */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 4096)
 /* bytes of an IPv4 or IPv6 address as text, NUL included */
 #define RDZV_ADDR_MAX        64
+
+#define RENDEZVOUS_ETCD_TEXT_MAX    512 /* bytes of a path or name below, NUL included */
+#define RENDEZVOUS_ETCD_MEMBERS_MAX 8
+
+/* Where etcd is, and how to get in; used by the backend etcd. */
+struct rendezvous_etcd {
+    struct cr_endpoint endpoints[RENDEZVOUS_ETCD_MEMBERS_MAX]; /* members of the cluster */
+    uint32_t endpoint_count;                                   /* at least 1 */
+    int https;
+    int is_candidate; /* 1 = this node may host, 0 = it may not, -1 = it may, if it is needed */
+    char prefix[RENDEZVOUS_ETCD_TEXT_MAX];  /* of the keys; the run id follows */
+    char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* file; "" = the system's authorities */
+    char ssl_cert[RENDEZVOUS_ETCD_TEXT_MAX], ssl_cert_key[RENDEZVOUS_ETCD_TEXT_MAX];
+    char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
+};
 
 /* What the command line sets for the rendezvous. Times are in milliseconds. Names and defaults of
  * the timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5
@@ -25,6 +40,8 @@ struct rendezvous_options {
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
     /* where the coordinator is, or, if the job has one node, where its coordinator listens */
     struct cr_endpoint endpoint;
+    /* the user gave the endpoint, so a job of one node listens there, too */
+    bool endpoint_given;
     /* --standalone: one node, which listens on loopback only, at a port that the kernel chooses */
     int standalone;
     uint32_t min_nodes, max_nodes;
@@ -47,6 +64,7 @@ struct rendezvous_options {
     int64_t coordinator_wait_ms;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
+    struct rendezvous_etcd etcd;
 };
 
 /* What a node needs to know to start its workers in one round. The ranks of one node's workers are
@@ -55,11 +73,15 @@ struct rendezvous_round {
     uint64_t round;                       /* number of the round in the job, counted from 0 */
     /* restarts of the job so far; all nodes get the same number */
     uint32_t restart_count;
+    uint32_t max_restarts;                /* the job's budget; all nodes get the same number */
     uint32_t group_rank, group_world_size;
     /* rank of this node's local rank 0; number of all workers */
     uint32_t first_rank, world_size;
     uint32_t first_role_rank, role_world_size;
     char master_addr[CR_HOST_MAX];        /* numeric address of the round's store */
+    /* host of the round's store as the user wrote it, which workers get as MASTER_ADDR; "" = they
+     * get master_addr */
+    char master_name[CR_HOST_MAX];
     uint16_t master_port;
 };
 
@@ -68,6 +90,14 @@ enum rendezvous_outcome {
     RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
     /* the coordinator is gone, or the rendezvous timed out; on_end's `err` has the reason */
     RENDEZVOUS_LOST,
+};
+
+/* How a connection has ended. */
+enum rendezvous_loss {
+    /* end-of-file: the process at the other end has ended, or has closed the connection */
+    RENDEZVOUS_CLOSED,
+    /* reset, timed out, or not possible: the process at the other end may still run */
+    RENDEZVOUS_BROKEN,
 };
 
 /* Why a round is about to end. base/change_kind.h explains each kind. Messages between nodes carry

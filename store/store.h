@@ -1,12 +1,12 @@
 /* The public header of the store: a server that speaks the protocol of torch's TCPStore, and
- * clients of such servers. Other rooms include this header only.
+ * clients of such servers. Other rooms include only this header.
  *
  *   store/bytes/bytes.h     byte strings, lists of them, limits
  *   store/server/server.h   the server: any number of key spaces on one thread
  *   store/client/client.h   `struct store` and its calls; the TCP client; the file store
  *
- * The calls take keys as users write them: the TCP client adds the leading '/' that torch's clients
- * put in front of each key on the wire. Keys and values may hold any bytes, NUL included.
+ * Callers give keys as users write them; the TCP client adds the leading '/' that torch's clients
+ * put in front of each key on the wire. Keys and values may hold any bytes, also NUL.
  * docs/protocols/store.md describes the protocol. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H

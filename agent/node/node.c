@@ -1,6 +1,6 @@
-/* The decisions of one node: see node.h. From top to bottom: the two functions that write a
- * worker's state, changes with notice, stopping and keeping workers, starting a round, feed()
- * (passes an event to the worker group), and the events. */
+/* The decisions of one node: implements node.h. From top to bottom: the two functions that write a
+ * worker's state, changes with notice, stopping and keeping workers, starting a round, feed(),
+ * which passes an event to the worker group, and the events. */
 #include "agent/node/node.h"
 
 #include "base/assert.h"
@@ -55,9 +55,9 @@ static bool is_kept(enum worker_state state) {
     return state == WORKER_KEPT || state == WORKER_PARKED;
 }
 
-/* Sets a worker's state; no other function writes it. stop() has to spare a worker in the states
- * KEPT and PARKED only, so the action `keep` is called when the worker enters or leaves these
- * states. */
+/* Sets a worker's state; no other function writes it. The action stop() must spare workers in the
+ * states KEPT and PARKED, and no others; so the action `keep` is requested when a worker enters or
+ * leaves these two states. */
 static void worker_enter(struct node *n, struct node_worker *w, enum worker_state next,
                          int64_t until_ms) {
     enum worker_state before = w->state;
@@ -123,13 +123,14 @@ static int64_t after(int64_t now_ms, int64_t wait_ms) {
 /* ---- a change with notice ---- */
 
 static bool counts_steps(const struct worker_progress *p) {
-    return p->connected && p->step > 0 && p->answer != CHANNEL_NOW;
+    bool has_begun = p->step > 0 || p->counts_from_start;
+    return p->connected && has_begun && p->answer != CHANNEL_NOW;
 }
 
-/* Freezes a worker: sends it the announcement of the change and reads its step afterwards. A worker
- * that makes a step in between has seen the announcement, so it makes at most one step more than
- * what is read here (contract/channel.h). Returns that step, or -1 if the worker takes no part in
- * the change, so that it can be stopped at any time. */
+/* Freezes a worker: sends it the announcement of the change, and reads its step afterwards. A
+ * worker that makes a step after this reading has seen the announcement and waits in that step, so
+ * it makes at most one step more than is read here (contract/channel.h). Returns the step that was
+ * read; or -1 if the worker takes no part in the change, so that it can be stopped at any time. */
 static int64_t freeze(struct node *n, struct node_worker *w, const struct channel_packet *p,
                       int64_t *needs_ms) {
     struct worker_progress progress;
@@ -146,7 +147,7 @@ static bool is_awaited(const struct node_worker *w) {
     return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED);
 }
 
-/* Reports the node ready if no worker still has to make the agreed step. */
+/* Reports the node as ready if no worker still has to make the agreed step. */
 static void report_if_ready(struct node *n) {
     if (n->group.state != GROUP_RUNNING) return; /* a round that is ending needs no report */
     if (!n->change.is_set || n->change.reported_ready) return;
@@ -162,8 +163,8 @@ static void worker_is_ready(struct node *n, struct node_worker *w) {
     report_if_ready(n);
 }
 
-/* Whether the worker has made the agreed step and stopped there. It can also be asked of a worker
- * that has ended: its page is gone, but read_page() still returns the last value of stopped_for. */
+/* Returns whether the worker has made the agreed step and stopped after it. The worker may have
+ * ended: its page is gone then, but read_page() still gives the last value of stopped_for. */
 static bool stopped_for_change(const struct node *n, const struct node_worker *w) {
     struct worker_progress progress;
     if (w->part == PART_READY) return true;
@@ -182,14 +183,14 @@ static void forget_change(struct node *n) {
 
 /* ---- stopping workers, and keeping those that can go on ---- */
 
-/* Whether workers can be kept for the next round. A node that leaves, or whose job ends, has no
- * next round. */
+/* Returns whether workers can be kept for the next round. A node that leaves, or whose job ends,
+ * has no next round. */
 static bool may_keep(const struct node *n) {
     return n->group.ending == GROUP_GOES_ON && !n->notice.given;
 }
 
-/* Sends OVER to a worker that can rejoin, so that it parks within the grace. Returns false if it
- * cannot rejoin or cannot be reached. */
+/* Sends OVER to a worker that can rejoin, so that it parks within the grace. Returns false if the
+ * worker cannot rejoin, or has no working channel. */
 static bool keep_running_worker(struct node *n, struct node_worker *w) {
     struct worker_progress progress;
     struct channel_packet over = {.type = CHANNEL_OVER};
@@ -199,8 +200,8 @@ static bool keep_running_worker(struct node *n, struct node_worker *w) {
     return send_packet(n, w, &over) == 0;
 }
 
-/* Moves one worker to the state in which it is stopped or kept. A hung worker stays HUNG, because
- * it gets its SIGKILL sooner than the others. */
+/* Moves one worker to the state in which it is kept or stopped. A hung worker stays HUNG, because
+ * its SIGKILL comes sooner than that of the others. */
 static void stop_worker(struct node *n, struct node_worker *w) {
     bool keeps = may_keep(n);
     switch (w->state) {
@@ -224,7 +225,7 @@ static void stop_worker(struct node *n, struct node_worker *w) {
     }
 }
 
-/* Makes a parked worker one that is being stopped. The event UNPARKED only changes the group's
+/* Turns a parked worker into one that is being stopped. The event UNPARKED only changes the group's
  * counts (one parked worker less, one living worker more) and requests no action, so the result of
  * worker_group_step() is not used. */
 static void unpark(struct node *n, int64_t now_ms, struct node_worker *w) {
@@ -248,11 +249,11 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
     stop_processes(n, signum, grace_ms);
 }
 
-/* Stops kept workers: the job's end became known while workers are being stopped, so there is no
- * next round for which they could be kept. Kept workers get the rest of the grace. If all other
- * processes are gone, the action stop() stops the kept workers. If not, stop() would signal the
- * others once more, so each kept worker gets its own SIGTERM here, and node_tick() kills it when
- * the grace is over. */
+/* Call this when the end of the job becomes known while workers are being stopped: there is no next
+ * round for which the kept workers could be kept. They are stopped now and get the rest of the
+ * grace. If no other process is left, the action stop() does that. Otherwise stop() would signal
+ * the other processes once more; so each kept worker gets its own SIGTERM here, and node_tick()
+ * kills it when the grace is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
     int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;
@@ -271,8 +272,8 @@ static void stop_kept_workers(struct node *n, int64_t now_ms) {
 
 /* ---- starting a round ---- */
 
-/* Hands the new round over to a parked worker. If it cannot be reached, it is killed and counts as
- * a failed worker of this round. */
+/* Sends the new round to a parked worker. If the worker cannot be reached, it is killed and counts
+ * as a failed worker of the round. */
 static void hand_over(struct node *n, struct node_worker *w) {
     worker_enter(n, w, WORKER_RUNNING, CR_FOREVER);
     if (n->actions->hand_over(n->arg, index_of(n, w)) < 0) {
@@ -280,10 +281,10 @@ static void hand_over(struct node *n, struct node_worker *w) {
     }
 }
 
-/* Starts the round: parked workers go on in their processes, all others are started. Stores in
- * *running how many workers are alive. Returns false if any worker is missing. */
+/* Starts the round: parked workers go on in their processes, the other workers are started. Sets
+ * *running to the number of workers that are alive. Returns false if that is not all of them. */
 static bool start_workers(struct node *n, uint32_t *running) {
-    n->is_broken = false;
+    n->is_broken = n->is_killed = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         w->hung_ms = 0;
@@ -308,7 +309,7 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
                  int64_t ms);
 
 static void act(struct node *n, int64_t now_ms, const struct group_actions *todo) {
-    if (todo->report_failed) n->actions->failed(n->arg, n->round);
+    if (todo->report_failed) n->actions->failed(n->arg, n->round, n->is_killed);
     if (todo->report_succeeded) n->actions->succeeded(n->arg, n->round);
     if (todo->leave) n->actions->leave(n->arg);
     if (todo->stop_signal != 0) stop_workers(n, now_ms, todo->stop_signal, todo->stop_grace_ms);
@@ -341,8 +342,9 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
     step(n, &event);
 }
 
-/* Whether all workers that are left are parked and alive. A parked worker that is dead already
- * gives false, because it cannot be in the next round. */
+/* Returns whether all workers that are left are parked and alive. It returns false if a parked
+ * worker is dead but its exit is not reported yet, because that worker cannot be in the next
+ * round. */
 static bool only_parked_live(const struct node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct node_worker *w = &n->workers[i];
@@ -352,8 +354,8 @@ static bool only_parked_live(const struct node *n) {
     return true;
 }
 
-/* Checks whether the stop is complete; called when a worker has ended or parked, or the processes
- * are gone. If it is complete, the node joins again, or leaves if it has given notice. */
+/* Call this when a worker has ended or parked, or when the processes are gone. If that completes
+ * the stop, the node joins the next round, or leaves if it has given notice. */
 static void check_stop_complete(struct node *n, int64_t now_ms) {
     if (n->group.state != GROUP_STOPPING || !n->processes_gone || !only_parked_live(n)) return;
     forget_change(n);
@@ -380,9 +382,9 @@ void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome) {
     feed(n, now_ms, type, 0, CR_FOREVER);
 }
 
-/* Whether the worker can take part in a change. A hung worker can: it may have made more steps than
- * any other worker, and the agreed step, which is the largest reported step plus one, must not be
- * smaller than the steps of any worker. */
+/* Returns whether the worker can take part in a change. A hung worker can: it may have made more
+ * steps than any other worker. The agreed step is the largest reported step plus one, and must not
+ * be smaller than the steps of any worker, so a hung worker must be asked, too. */
 static bool may_take_part(const struct node_worker *w) {
     return w->state == WORKER_RUNNING || w->state == WORKER_HUNG;
 }
@@ -420,14 +422,21 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
         struct node_worker *w = &n->workers[i];
         if (!lives(w) || w->part != PART_FROZEN) continue;
         worker_take_part(n, w, PART_AGREED);
-        /* If the channel is broken, the worker does not learn the agreed step and may never be
-         * ready. The rendezvous then ends the round when the time for the change is over. */
+        /* If this fails, the worker does not learn the agreed step and may never become ready. The
+         * rendezvous then ends the round when the time for the change is over. */
         (void) send_packet(n, w, &p);
     }
     report_if_ready(n);
 }
 
 /* ---- events: processes ---- */
+
+/* Whether a worker that died of this signal may have been ended together with its whole node, for
+ * example by a shutdown, a batch system, or the OOM killer. */
+static bool ends_nodes(int exit_code) {
+    return exit_code == -SIGTERM || exit_code == -SIGINT || exit_code == -SIGHUP ||
+           exit_code == -SIGKILL;
+}
 
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent) {
@@ -440,6 +449,7 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
     } else if (exit_code != 0) {
         event.type = GROUP_EVENT_EXIT_BAD;
         event.after_our_signal = signal_sent != 0;
+        n->is_killed = signal_sent == 0 && w->state != WORKER_HUNG && ends_nodes(exit_code);
     } else if (stopped_for_change(n, w)) {
         event.type = GROUP_EVENT_EXIT_READY;
         worker_take_part(n, w, PART_READY);
@@ -463,8 +473,8 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
     if (is_awaited(w) && change_id == n->change.id) worker_is_ready(n, w);
 }
 
-/* A worker wants to park. It is accepted in a running round, and from a kept worker while the round
- * is being stopped. It is ignored from a worker that is already being stopped. */
+/* Call this when a worker wants to park. The node accepts it in a running round, and from a kept
+ * worker while the round is being stopped. It ignores a worker that is being stopped. */
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
     struct node_worker *w = &n->workers[worker];
     if (w->state != WORKER_RUNNING && w->state != WORKER_KEPT) return;
@@ -485,18 +495,26 @@ static void kill_hung(struct node *n, struct node_worker *w) {
     n->actions->kill_hung(n->arg, index_of(n, w));
 }
 
+static void say_dumped(const struct node *n, uint32_t rank, const char *path) {
+    if (path[0] != '\0') {
+        say(n, CR_LOG_WARN, "rank %u has written its flight record to %s", rank, path);
+    } else {
+        say(n, CR_LOG_WARN, "rank %u could not write its flight record: it has no path for the "
+            "file (CRUNRT_FLIGHT_FILE), or writing failed", rank);
+    }
+}
+
 void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
                         const char *path) {
     struct node_worker *w = &n->workers[worker];
     (void) now_ms;
     if (dump_id == 0 || dump_id > n->dumps) return;
-    say(n, CR_LOG_WARN, "rank %u has written its flight record%s%s", n->first_rank + worker,
-        path[0] != '\0' ? " to " : "", path);
+    say_dumped(n, n->first_rank + worker, path);
     if (w->state == WORKER_HUNG) kill_hung(n, w);
 }
 
-/* A worker hangs. Its flight record is requested before it is killed, because the record shows in
- * which operation the worker hangs. */
+/* Call this when a worker hangs. It requests the worker's flight record before the worker is
+ * killed, because the record shows in which operation the worker hangs. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step_made,
                       int64_t ms) {
     struct node_worker *w = &n->workers[worker];
@@ -551,11 +569,12 @@ static void leave_now(struct node *n, int64_t now_ms) {
     feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
 }
 
-/* No failure was reported within NODE_PATIENCE_MS, here or on another node, so the worker that
- * parked has broken the round. */
+/* Call this when NODE_PATIENCE_MS have passed since a worker parked, and no failure was reported on
+ * any node: that worker has given up the round without a reason, which breaks the round. */
 static void break_round(struct node *n, int64_t now_ms) {
     n->patience_until_ms = CR_FOREVER;
     n->is_broken = n->group.state == GROUP_RUNNING;
+    n->is_killed = false;
     feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
 }
 
@@ -564,8 +583,9 @@ static void say_not_parked(const struct node *n, const struct node_worker *w) {
         "crunrt_rejoin() in time; it is killed", index_of(n, w));
 }
 
-/* Kills workers that were kept and have not parked in time, and workers that were kept at first and
- * are stopped now. It uses stop(), which also ends the processes that they started. */
+/* Kills workers whose time is over: kept workers that have not parked, and workers that
+ * stop_kept_workers() has signalled. It uses stop(), which also ends processes that they have
+ * started. */
 static void kill_late_workers(struct node *n, int64_t now_ms) {
     bool any = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {

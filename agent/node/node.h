@@ -32,14 +32,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long a worker can be parked in a running round before the node counts that round as broken. A
- * worker parks when its process groups break, and the report of the failure that broke them may
- * still be on its way to this node. */
+/* Longest time in ms that a worker can be parked in a running round before the node counts the
+ * round as broken. A worker parks when its process groups break; the report of the failure that
+ * broke them may arrive at this node later. */
 #define NODE_PATIENCE_MS INT64_C(1000)
-/* How long a hung worker has to write its flight record before it is killed. */
+/* Time in ms that a hung worker has to write its flight record before it is killed. */
 #define NODE_DUMP_MS INT64_C(1000)
 
-/* The states of a worker: X(name, what limits the time in that state). */
+/* The states of a worker: X(name, what limits the time in the state). */
 #define WORKER_STATES(X)                                                                           \
     X(ABSENT, "none: not started in this round, or ended")                                         \
     X(STARTING, "the start, which does not wait")                                                  \
@@ -49,7 +49,7 @@
     X(PARKED, "NODE_PATIENCE_MS while the round runs; then what limits the group's state")         \
     X(STOPPING, "the grace of the stop, then SIGKILL")
 
-/* A worker's part in the announced change: X(name, what limits the time in that state). */
+/* A worker's part in the announced change: X(name, what limits the time in the state). */
 #define PART_STATES(X)                                                                             \
     X(NONE, "none: the announced change does not concern this worker")                             \
     X(FROZEN, "the time of the change: holds at its next step until the agreed one is known")      \
@@ -70,26 +70,28 @@ enum part_state {
         PART_STATE_COUNT
 };
 
-/* The actions that the node requests. Strings and packets are valid during the call only. No action
- * may call back into the node. `worker` is a local rank. */
+/* The actions that the node requests from its caller. Strings and packets are valid only during the
+ * call. An action must not call the node. `worker` is a local rank. */
 struct node_actions {
-    /* Starts each worker i for which starts[i] is true, and sets starts[i] to false for each that
-     * could not be started. Returns 0, or a negative number if the round cannot run; it may do so
-     * even if it has changed no element of starts[]. */
+    /* Starts each worker i for which starts[i] is true, and sets starts[i] to false for each worker
+     * that it could not start. Returns 0; or a negative number if the round cannot run, in which
+     * case starts[] may be unchanged. */
     int (*start)(void *arg, bool *starts);
-    /* Sends a parked worker its ranks in the new round and prepares its page. Returns 0, or a
+    /* Sends a parked worker its ranks in the new round, and prepares its page. Returns 0, or a
      * negative number if the worker cannot be reached. */
     int (*hand_over)(void *arg, uint32_t worker);
-    /* Sends `signum` to all processes that are not kept, and SIGKILL after grace_ms (CR_FOREVER:
-     * never). node_processes_gone() reports the end. A second call starts the grace again. */
+    /* Sends `signum` to all processes of workers that are not kept, and SIGKILL after grace_ms
+     * (CR_FOREVER: never). The caller then calls node_processes_gone() when these processes are
+     * gone. A second call of stop() starts the grace again. */
     void (*stop)(void *arg, int signum, int64_t grace_ms);
-    /* Sets whether stop() spares this worker. */
+    /* Sets whether stop() spares the worker. */
     void (*keep)(void *arg, uint32_t worker, bool keep);
-    /* Sends a signal to one worker. If the worker fails after it, it counts as a victim. */
+    /* Sends a signal to one worker. If the worker fails after it, the worker counts as a victim. */
     void (*signal)(void *arg, uint32_t worker, int signum);
     /* Sends SIGKILL to a hung worker. Its end counts as its own failure. */
     void (*kill_hung)(void *arg, uint32_t worker);
-    /* Whether the process is dead already; its node_worker_exited() may still have to come. */
+    /* Returns whether the process is dead; node_worker_exited() may not have been called for it
+     * yet. */
     bool (*is_dead)(void *arg, uint32_t worker);
 
     /* The channel to a worker. send_packet and ask_dump return 0, or a negative number if the
@@ -99,9 +101,9 @@ struct node_actions {
     int (*ask_dump)(void *arg, uint32_t worker, uint64_t dump_id);
     void (*read_page)(void *arg, uint32_t worker, struct worker_progress *out);
 
-    /* Calls of the rendezvous; see the functions of the same names in rendezvous/rendezvous.h. */
+    /* Calls of the rendezvous: the functions of the same names in rendezvous/rendezvous.h. */
     void (*join)(void *arg);
-    void (*failed)(void *arg, uint64_t round);
+    void (*failed)(void *arg, uint64_t round, bool is_killed);
     void (*succeeded)(void *arg, uint64_t round);
     void (*leave)(void *arg);
     void (*notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms, const char *why);
@@ -113,7 +115,7 @@ struct node_actions {
 };
 
 struct node_settings {
-    uint32_t workers; /* how many workers the node has; at least 1 */
+    uint32_t workers; /* number of workers of the node, at least 1 */
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     enum cr_log_level log_level; /* lines below this level are not formatted */
 };
@@ -121,9 +123,10 @@ struct node_settings {
 struct node_worker {
     enum worker_state state;
     enum part_state part;
-    /* when the time limit of `state` ends; CR_FOREVER if the node does not enforce one itself */
+    /* end of the time limit of `state`, in ms of the monotonic clock; CR_FOREVER if the node itself
+     * enforces no limit */
     int64_t until_ms;
-    /* if the worker hung in this round: for how many ms it had made no step; else 0 */
+    /* if the worker hung in this round: the time in ms for which it had made no step; else 0 */
     int64_t hung_ms;
     uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
 };
@@ -134,45 +137,54 @@ struct node {
     void *arg;
     enum cr_log_level log_level;
     struct worker_group group;
-    struct node_worker *workers; /* by local rank */
+    struct node_worker *workers; /* [worker_count], indexed by local rank */
     uint32_t worker_count;
-    bool *starts; /* array that is passed to the action `start`, by local rank */
+    bool *starts; /* [worker_count], indexed by local rank: the array that is passed to the action
+                   * `start` */
 
-    uint64_t round; /* number of the current round; between two rounds, of the last one */
-    uint32_t first_rank; /* rank of the worker with local rank 0 in that round */
-    /* node_processes_gone() was called after the last stop(): only kept workers are alive */
+    uint64_t round; /* number of the current round; between two rounds, number of the last one */
+    uint32_t first_rank; /* rank of the worker with local rank 0, in the round `round` */
+    /* true if node_processes_gone() was called after the last stop(): only kept workers are
+     * alive */
     bool processes_gone;
-    uint64_t dumps;      /* how many flight records were requested so far; also the last dump_id */
+    uint64_t dumps;      /* number of flight records requested so far; also the dump_id of the last
+                          * request */
 
     struct {
-        uint64_t id; /* 0 = no change is announced */
-        bool is_set; /* whether the agreed step is known */
+        uint64_t id; /* id of the announced change; 0 if none is announced */
+        bool is_set; /* true if the agreed step is known */
         bool reported_ready;
     } change;
 
     struct {
         bool given;
-        int64_t until_ms; /* when this node leaves, whether its workers are ready or not */
+        int64_t until_ms; /* time (ms, monotonic clock) at which this node leaves, whether its
+                           * workers are ready or not */
         char why[256];
     } notice;
 
-    /* when the round counts as broken; CR_FOREVER = no worker has parked without a reason */
+    /* time (ms, monotonic clock) at which the round counts as broken; CR_FOREVER if no worker has
+     * parked without a reason */
     int64_t patience_until_ms;
-    /* local rank of the worker that was the first in time to park without a reason; valid while
-     * patience_until_ms is not CR_FOREVER, and while is_broken is true */
+    /* local rank of the first worker that parked without a reason; valid if patience_until_ms is
+     * not CR_FOREVER or is_broken is true */
     uint32_t gave_up;
+    /* the last worker that ended without a signal of this node died of a signal that also ends
+     * whole nodes (ends_nodes() in node.c) */
+    bool is_killed;
     bool is_broken; /* patience_until_ms has passed: the round counts as broken by gave_up */
 };
 
 /* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */
 int node_init(struct node *n, const struct node_settings *settings,
               const struct node_actions *actions, void *arg);
-void node_done(struct node *n); /* frees what the node owns; a zeroed node is allowed, too */
+void node_done(struct node *n); /* frees what the node owns; the node may also be all zeros */
 
 /* ---- events: the rendezvous ---- */
 
 void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round);
-/* Call this when the rendezvous has ended the round; grace_max_ms as in rendezvous.h. */
+/* Call this when the rendezvous has ended the round. grace_max_ms is the longest grace that the
+ * rendezvous allows, as in rendezvous.h. */
 void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms);
 void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome);
 void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change);
@@ -180,8 +192,8 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t step, 
 
 /* ---- events: processes ---- */
 
-/* Call this when a worker's process has ended. signal_sent: the last signal that stop() or signal()
- * sent to it before it died, or 0. */
+/* Call this when a worker's process has ended. `signal_sent` is the last signal that stop() or
+ * signal() sent to it before it died, or 0. */
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent);
 /* Call this after the action stop() when all processes but kept workers are gone. */
@@ -193,26 +205,28 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker);
 void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
                         const char *path);
-/* Call this when the worker has made no step for `ms`, its step timeout; `step` is the last step
- * that it made. */
+/* Call this when a worker has made no step for `ms`, its step timeout. `step` is the last step that
+ * it made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
 /* ---- events: signals, notices and requests for dumps ---- */
 
-/* Call this when the launcher has received a signal: the workers are stopped with it and the job
- * ends on this node. */
+/* Call this when the launcher has received a signal. The node stops its workers with that signal,
+ * and the job ends on this node. */
 void node_signal(struct node *n, int64_t now_ms, int signum);
-/* Call this when this node has to leave the job within left_ms. Only the first notice counts. */
+/* Call this when this node has to leave the job within left_ms. Only the first notice counts; later
+ * ones are ignored. */
 void node_notice(struct node *n, int64_t now_ms, enum rendezvous_change_kind kind,
                  int64_t left_ms, const char *why);
-/* Requests the flight records of all workers; `why` is for the log. */
+/* Requests the flight records of all workers. `why` is for the log. */
 void node_dump(struct node *n, int64_t now_ms, const char *why);
 
 /* ---- events: time ---- */
 
-/* call it at node_deadline(); an early call does nothing */
+/* Call this at node_deadline(); a call before that time does nothing. */
 void node_tick(struct node *n, int64_t now_ms);
-/* time of the next node_tick(); CR_FOREVER = none is needed */
+/* Returns the time of the next node_tick() (ms, monotonic clock), or CR_FOREVER if none is
+ * needed. */
 int64_t node_deadline(const struct node *n);
 
 /* ---- names of the states ---- */

@@ -1,6 +1,6 @@
-/* The policy of the worker group. The table at the end has one function for each state and event,
- * so that no case is left out by accident: `nop` for an event without effect, `bug` for an event
- * that cannot happen in that state. */
+/* The policy of the worker group. A table at the end of the file has one function for each state
+ * and event, so that no case can be forgotten: `nop` if the event has no effect, `bug` if the event
+ * cannot happen in the state. */
 #include "agent/node/worker_group.h"
 
 #include "base/assert.h"
@@ -48,7 +48,8 @@ static int64_t after(int64_t now_ms, int64_t ms) {
     return now_ms > CR_FOREVER - ms ? CR_FOREVER : now_ms + ms;
 }
 
-/* Stops all workers. The grace never ends later than the lease of a node that is cut off. */
+/* Stops all workers. If this node is cut off, the grace ends at the end of its lease at the
+ * latest. */
 static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     int64_t now_ms = s->event->now_ms;
     if (s->g->lease_ms != CR_FOREVER) {
@@ -61,8 +62,8 @@ static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     s->todo.stop_grace_ms = grace_ms;
 }
 
-/* Stores when the lease ends. Only a node that is cut off gets STOP or LEAVE with a limited time,
- * and that time is the rest of its lease. */
+/* Stores when the lease ends. The time of STOP or LEAVE is limited only on a node that is cut off,
+ * and the limit is then the rest of the node's lease. */
 static void note_lease(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     s->g->lease_ms = shorter(s->g->lease_ms, after(s->event->now_ms, s->event->ms));
@@ -73,7 +74,7 @@ static void end(struct step *s) {
     s->todo.finish = true;
 }
 
-/* Stores how the job ends, unless another ending was stored before. */
+/* Stores how the job ends. An ending that was stored before stays. */
 static void note_ending(struct step *s, enum group_ending ending) {
     if (s->g->ending == GROUP_GOES_ON) s->g->ending = ending;
 }
@@ -155,15 +156,16 @@ static void parked_gone(struct step *s) {
     s->g->parked--;
 }
 
-/* A parked worker ended by itself in a running round. A round succeeds only if all its workers end
- * well in it, and a worker that parks gives up its round, so the round cannot succeed any more. */
+/* Call this when a parked worker has ended by itself in a running round. The round cannot succeed
+ * any more: it succeeds only if all its workers end well in it, and a worker that parks gives up
+ * its round. */
 static void parked_gone_early(struct step *s) {
     parked_gone(s);
     s->g->ended_early++;
 }
 
-/* A worker ended while the group is being stopped. If it failed by itself just before our signal,
- * that counts as a failure. */
+/* Call this when a worker has ended while the group is being stopped. If it failed by itself, just
+ * before crun's signal, that counts as a failure. */
 static void worker_ended_stopping(struct step *s) {
     count_exit(s);
     if (s->event->type == GROUP_EVENT_EXIT_BAD && !s->event->after_our_signal) s->g->failures++;
@@ -174,7 +176,7 @@ static void stop_for_next_round(struct step *s) {
     stop_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
-/* Shortens the grace of a stop that is going on, because this node is cut off and its lease ends
+/* Shortens the grace of the stop that is going on, if this node is now cut off and its lease ends
  * earlier. */
 static void hasten(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
@@ -193,8 +195,8 @@ static void stop_for_good(struct step *s) {
                                                               : s->g->stop_timeout_ms);
 }
 
-/* Stops the parked workers, the only ones that can be left between two rounds, or ends if there are
- * none. */
+/* Stops the parked workers; between two rounds only parked workers can be alive. If there are none,
+ * it ends the group. */
 static void stop_parked(struct step *s, int signum, int64_t grace_ms) {
     if (s->g->parked > 0) stop_all(s, signum, grace_ms);
     else end(s);
@@ -220,7 +222,8 @@ static void stop_and_leave(struct step *s) {
     stop_for_next_round(s);
 }
 
-/* Leaves while the group is being stopped. If this node is cut off, its lease limits the grace. */
+/* Leaves the rendezvous while the group is being stopped. If this node is cut off, the end of its
+ * lease limits the grace. */
 static void leave_while_stopping(struct step *s) {
     note_leave(s);
     hasten(s);
@@ -232,8 +235,8 @@ static void go_on_or_end(struct step *s) {
         end(s);
     } else {
         enter(s, GROUP_JOINING);
-        /* After a lease, the node's ranks may run on other nodes, so running workers must be dead
-         * by then. Parked workers have no ranks, so no lease limits them. */
+        /* A lease matters only for workers with ranks: after its end, other nodes may run workers
+         * with these ranks. Now only parked workers are left, and they have no ranks. */
         s->g->lease_ms = CR_FOREVER;
         s->todo.join = true;
     }
@@ -250,11 +253,25 @@ static void signal_between_rounds(struct step *s) {
     stop_parked(s, (int) s->event->count, s->g->shutdown_timeout_ms);
 }
 
-/* Sends the workers the signal that the launcher received. Each later signal starts the stop again,
- * with SIGTERM. */
+/* Stops the workers with the signal that the launcher has received. A later signal sends SIGTERM
+ * and hastens the end: SIGKILL follows after GROUP_HASTE_MS at most, and after the next signal at
+ * once. A signal within GROUP_REPEAT_MS of the first hastens nothing, because it may be the same
+ * one: a terminal and a parent process often both deliver one ^C. */
 static void signal_workers(struct step *s) {
+    struct worker_group *g = s->g;
+    int64_t now_ms = s->event->now_ms;
     note_signal(s);
-    stop_all(s, s->g->signals == 1 ? (int) s->event->count : SIGTERM, s->g->shutdown_timeout_ms);
+    if (g->signals == 1) {
+        g->signaled_ms = now_ms;
+        stop_all(s, (int) s->event->count, g->shutdown_timeout_ms);
+        return;
+    }
+    int64_t rest_ms = g->kill_at_ms > now_ms ? g->kill_at_ms - now_ms : 0;
+    if (now_ms - g->signaled_ms >= GROUP_REPEAT_MS) {
+        rest_ms = g->is_hastened ? 0 : shorter(rest_ms, GROUP_HASTE_MS);
+        g->is_hastened = true;
+    }
+    stop_all(s, SIGTERM, rest_ms);
 }
 
 #define E(name) [GROUP_EVENT_##name]

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The states of a worker group: X(name, what limits the time in that state). */
+/* The states of a worker group: X(name, what limits the time in the state). */
 #define GROUP_STATES(X)                                                                            \
     X(JOINING, "the rendezvous: its join timeout")                                                 \
     X(RUNNING, "none: the workers' own time")                                                      \
@@ -77,44 +77,55 @@ enum group_ending {
 struct group_event {
     enum group_event_type type;
     uint32_t count;
-    /* used by EXIT_BAD: crun had sent the worker a signal, so the worker counts as a victim */
+    /* only for EXIT_BAD: true if crun had sent the worker a signal, so that the worker counts as a
+     * victim */
     bool after_our_signal;
-    int64_t ms; /* longest grace; CR_FOREVER = only the group's own stop timeout limits it */
+    int64_t ms; /* longest grace in ms; CR_FOREVER if only the group's own stop timeout limits it */
     int64_t now_ms;
 };
 
-/* The actions that the caller has to carry out, in this order. */
+/* The actions that the caller must carry out, in this order. */
 struct group_actions {
     bool report_failed;    /* report to the rendezvous that a worker failed in this round */
     bool report_succeeded; /* report to the rendezvous that all workers ended well in this round */
     bool leave;            /* leave the rendezvous */
-    int stop_signal;       /* signal with which to stop the workers; 0 = do not stop them */
+    int stop_signal;       /* signal with which to stop the workers; 0: do not stop them */
     int64_t stop_grace_ms; /* time from stop_signal to SIGKILL, in ms */
     bool join;             /* request a place in the next round from the rendezvous */
-    bool start;  /* start the round's workers; if that fails, pass the event START_FAILED */
-    bool finish; /* the last action; `ending` is the result */
+    bool start;  /* start the workers of the round; if that fails, pass the event START_FAILED */
+    bool finish; /* the last action: the group has ended, and `ending` is the result */
 };
+
+/* A signal to the launcher within GROUP_REPEAT_MS of the first one does not hasten the end; a later
+ * one leaves GROUP_HASTE_MS until SIGKILL. Both in ms. */
+#define GROUP_REPEAT_MS 1000
+#define GROUP_HASTE_MS  5000
 
 struct worker_group {
     enum group_state state;
     enum group_ending ending;
     int64_t stop_timeout_ms, shutdown_timeout_ms;
-    uint32_t living;      /* workers of this round that have neither ended nor parked */
-    uint32_t parked;      /* workers that wait in their processes for the next round */
-    /* workers that ended for a change or while parked; the round then cannot succeed, so another
-     * event must end it */
+    uint32_t living;      /* number of workers of this round that have neither ended nor parked */
+    uint32_t parked;      /* number of workers that wait in their processes for the next round */
+    /* number of workers that ended for a change, or while parked. If it is not 0, the round cannot
+     * succeed and must be ended by another event. */
     uint32_t ended_early;
-    uint32_t failures;    /* failures in this round; victims do not count */
-    uint32_t signals;     /* how many signals the launcher has received */
+    uint32_t failures;    /* number of failures in this round; victims are not counted */
+    uint32_t signals;     /* number of signals that the launcher has received */
     int signal;           /* the first signal that the launcher received */
-    bool rendezvous_over; /* the rendezvous has ended, or we left it, so it gets no more reports */
-    int64_t kill_at_ms;   /* when the grace ends; valid in the state STOPPING */
-    /* If this node is cut off: when its lease ends. No grace ends later, because this node's ranks
-     * may run on other nodes from then on. CR_FOREVER = it is not cut off. */
+    int64_t signaled_ms;  /* when the first signal came; valid if signals > 0 */
+    bool is_hastened;     /* a later signal has shortened the grace */
+    bool rendezvous_over; /* true if the rendezvous has ended or this node has left it; it gets no
+                           * more reports */
+    int64_t kill_at_ms;   /* time (ms, monotonic clock) at which the grace ends; valid in the state
+                           * STOPPING */
+    /* end of this node's lease (ms, monotonic clock), if the node is cut off; else CR_FOREVER. No
+     * grace ends later, because after the lease other nodes may run workers with this node's
+     * ranks. */
     int64_t lease_ms;
 };
 
-/* Initialises a group that is about to join. */
+/* Initialises a group in the state JOINING. */
 void worker_group_init(struct worker_group *g, int64_t stop_timeout_ms,
                        int64_t shutdown_timeout_ms);
 

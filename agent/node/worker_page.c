@@ -1,4 +1,4 @@
-/* Reads what a worker has written into its page: see worker_page.h. */
+/* Reads what a worker has written into its page: implements worker_page.h. */
 #include "agent/node/worker_page.h"
 
 #define NEEDS_MAX_MS (INT64_C(1000) * 3600 * 24 * 365)
@@ -7,6 +7,7 @@ void worker_page_read(struct channel_page *page, struct worker_progress *out) {
     uint32_t answer = atomic_load(&page->answer);
     int64_t needs_ms = atomic_load(&page->needs_ms);
     *out = (struct worker_progress){.connected = true};
+    out->counts_from_start = atomic_load(&page->counts_from_start) != 0;
     out->can_rejoin = atomic_load(&page->can_rejoin) != 0;
     out->step = atomic_load(&page->step);
     if (out->step > INT64_MAX - 1) out->step = 0; /* step + 1 must fit into an int64_t */

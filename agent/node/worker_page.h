@@ -1,6 +1,6 @@
-/* Reads a worker's page (contract/channel.h) for the agent. A worker may write any value into its
+/* Reads a worker's page (contract/channel.h) for the agent. The worker may write any value into its
  * half of the page, so each value is checked: every field of struct worker_progress is within its
- * range. Pure: no I/O, so that the simulator can use these pages, too. */
+ * range. Pure: no I/O, so that the simulator can use it, too. */
 #ifndef AGENT_NODE_WORKER_PAGE_H
 #define AGENT_NODE_WORKER_PAGE_H
 
@@ -9,14 +9,15 @@
 #include <stdbool.h>
 
 struct worker_progress {
-    /* whether the worker has a channel; if it has none, all fields but stopped_for are 0 */
+    /* true if the worker has a channel; if not, all fields but stopped_for are 0 */
     bool connected;
+    bool counts_from_start; /* the worker takes part in changes before its first step, too */
     bool can_rejoin;      /* the worker can go on in its process after its round has ended */
     uint64_t step;        /* how many steps the worker has made in this round */
     uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
     enum channel_answer answer;
-    /* if answer is CHANNEL_NEEDS: time that the worker needs after the agreed step, in ms, limited
-     * to a year; else 0 */
+    /* if answer is CHANNEL_NEEDS: time in ms that the worker needs after the agreed step, at most a
+     * year; else 0 */
     int64_t needs_ms;
 };
 

@@ -146,6 +146,7 @@ void console_write(struct console *c, const char *data, size_t len) {
 
 bool console_is_full(const struct console *c) { return kept_len(c) >= CONSOLE_FULL; }
 bool console_has_room(const struct console *c) { return kept_len(c) <= CONSOLE_EMPTY; }
+bool console_is_dead(const struct console *c) { return c->dead; }
 bool console_is_flushed(const struct console *c) { return c->dead || kept_len(c) == 0; }
 
 void console_kill(struct console *c) {

@@ -41,6 +41,7 @@ int console_open(struct console *c, uv_loop_t *loop, int stream_fd, void (*on_ro
 void console_write(struct console *c, const char *data, size_t len);
 bool console_is_full(const struct console *c);
 bool console_has_room(const struct console *c);
+bool console_is_dead(const struct console *c);
 /* true if no bytes are kept, or if the console is dead */
 bool console_is_flushed(const struct console *c);
 void console_kill(struct console *c);             /* discards the kept bytes and all later output */

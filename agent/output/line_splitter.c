@@ -1,6 +1,7 @@
 /* Cuts bytes into lines: see line_splitter.h. */
 #include "agent/output/line_splitter.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Returns the offset of the next "\n" or "\r", or len if there is none. */
@@ -11,43 +12,94 @@ static size_t find_end(const char *data, size_t len) {
     return cr != NULL ? (size_t) (cr - data) : before;
 }
 
-static int emit(struct line_splitter *s, const char *data, size_t len, line_fn on_line, void *arg) {
-    if (s->partial.len == 0) return on_line(arg, data, len);
-    int rc = cr_buffer_append(&s->partial, data, len);
-    if (rc == 0) rc = on_line(arg, s->partial.data, s->partial.len);
-    cr_buffer_clear(&s->partial);
-    return rc;
+static void take(struct line_splitter *s, const char **data, size_t *len, size_t n) {
+    *data += n;
+    *len -= n;
+    s->at += n;
 }
 
-/* Returns how many bytes the line end at data[0] has: 2 for "\r\n", else 1. */
-static size_t end_len(const char *data, size_t len) {
-    return data[0] == '\r' && len > 1 && data[1] == '\n' ? 2 : 1;
-}
-
-int line_splitter_feed(struct line_splitter *s, const char *data, size_t len, line_fn on_line,
-                       void *arg) {
-    if (len > 0 && s->after_cr && data[0] == '\n') data++, len--, s->after_cr = false;
-    while (len > 0) {
-        s->after_cr = false;
-        size_t line = find_end(data, len), room = LINE_MAX_LEN - s->partial.len;
-        bool is_whole = line < len && line <= room;
-        if (line > room) line = room;
-        if (!is_whole && line == len) return cr_buffer_append(&s->partial, data, line);
-        int rc = emit(s, data, line, on_line, arg);
-        if (rc < 0) return rc;
-        data += line, len -= line;
-        /* this was a piece of a long line, so no line end follows it in the input */
-        if (!is_whole) continue;
-        size_t end = end_len(data, len);
-        s->after_cr = data[0] == '\r' && len == 1;
-        data += end, len -= end;
-    }
-    return 0;
-}
-
-int line_splitter_end(struct line_splitter *s, line_fn on_line, void *arg) {
+/* Takes the "\n" of a "\r\n" of which the "\r" came before. */
+static void take_rest_of_end(struct line_splitter *s, const char **data, size_t *len) {
+    if (*len == 0 || !s->after_cr) return;
     s->after_cr = false;
-    return s->partial.len == 0 ? 0 : emit(s, "", 0, on_line, arg);
+    if (**data != '\n') return;
+    take(s, data, len, 1);
+    s->from = s->at;
+}
+
+static void begin_line(struct line_splitter *s) {
+    if (s->was_given) cr_buffer_clear(&s->partial);
+    s->was_given = false;
+}
+
+/* Drops what is kept of the current line, which is too long to be kept. */
+static void give_up_line(struct line_splitter *s) {
+    cr_buffer_done(&s->partial);
+    s->is_long = true;
+}
+
+/* Keeps n bytes, which have no line end. */
+static int keep(struct line_splitter *s, const char **data, size_t *len, size_t n) {
+    int rc = s->is_long ? 0 : cr_buffer_append(&s->partial, *data, n);
+    if (rc < 0 && s->skips_long) give_up_line(s);
+    take(s, data, len, n);
+    return rc < 0 && !s->skips_long ? rc : 0;
+}
+
+/* Fills in *line with the current line, the last n bytes of which are at *data, and takes these. */
+static int give(struct line_splitter *s, const char **data, size_t *len, size_t n,
+                struct line *line) {
+    *line = (struct line){.data = *data, .len = n, .from = s->from, .to = s->at + n};
+    if (s->is_long) {
+        line->data = NULL;
+        line->len = 0;
+        line->is_long = true;
+    } else if (s->partial.len > 0) {
+        int rc = cr_buffer_append(&s->partial, *data, n);
+        line->data = s->partial.data;
+        line->len = s->partial.len;
+        s->was_given = true;
+        if (rc < 0 && s->skips_long) *line = (struct line){.is_long = true, .from = s->from};
+        line->to = s->at + n;
+    }
+    s->is_long = false;
+    take(s, data, len, n);
+    s->from = s->at;
+    return 1;
+}
+
+/* Takes the line end at *data: "\n", "\r\n" or "\r". */
+static void take_end(struct line_splitter *s, const char **data, size_t *len, struct line *line) {
+    bool is_cr = **data == '\r';
+    bool is_pair = is_cr && *len > 1 && (*data)[1] == '\n';
+    line->is_update = is_cr && !is_pair;
+    s->after_cr = is_cr && *len == 1;
+    take(s, data, len, is_pair ? 2 : 1);
+    s->from = s->at;
+}
+
+int line_splitter_next(struct line_splitter *s, const char **data, size_t *len, struct line *line) {
+    begin_line(s);
+    take_rest_of_end(s, data, len);
+    if (*len == 0) return 0;
+    size_t n = find_end(*data, *len), room = LINE_MAX_LEN - s->partial.len;
+    if (n > room && !s->is_long) {
+        if (!s->skips_long) return give(s, data, len, room, line);
+        give_up_line(s);
+    }
+    if (n == *len) return keep(s, data, len, n);
+    (void) give(s, data, len, n, line);
+    take_end(s, data, len, line);
+    return 1;
+}
+
+int line_splitter_end(struct line_splitter *s, struct line *line) {
+    const char *data = "";
+    size_t len = 0;
+    begin_line(s);
+    s->after_cr = false;
+    if (s->partial.len == 0 && !s->is_long) return 0;
+    return give(s, &data, &len, 0, line);
 }
 
 void line_splitter_done(struct line_splitter *s) { cr_buffer_done(&s->partial); }

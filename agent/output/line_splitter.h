@@ -1,34 +1,48 @@
 /* Cuts a sequence of bytes into lines. "\n", "\r\n" and a single "\r" end a line, because torchrun
  * reads logs with Python's universal newlines: each update of a progress bar becomes a line. All
- * other bytes are passed unchanged. A line longer than LINE_MAX_LEN is passed in pieces of that
- * length. Pure: no I/O. */
+ * other bytes are passed unchanged.
+ *
+ * A splitter keeps at most LINE_MAX_LEN bytes of a line whose end has not come yet. A longer line
+ * is passed in pieces of that length; or, if `skips_long` is set, it is not kept at all, and only
+ * its place in the input is passed, so that the owner can read it from a file. Pure: no I/O. */
 #ifndef AGENT_LINE_SPLITTER_H
 #define AGENT_LINE_SPLITTER_H
 
 #include "base/buffer.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define LINE_MAX_LEN ((size_t) 64 * 1024)
 
-/* The state of a splitter; zero-initialise it. */
+/* The state of a splitter. Zero-initialise it; the owner may then set skips_long. */
 struct line_splitter {
     struct cr_buffer partial; /* a line whose end has not come yet */
-    bool after_cr; /* the last byte was a "\r", so a "\n" that comes next belongs to it */
+    bool after_cr;   /* the last byte was a "\r", so a "\n" that comes next belongs to it */
+    bool skips_long; /* lines longer than LINE_MAX_LEN are not kept */
+    bool is_long;    /* the current line is longer than LINE_MAX_LEN and is not kept */
+    bool was_given;  /* `partial` is the line that was passed last, so the next call clears it */
+    uint64_t at;     /* number of bytes taken from the input so far */
+    uint64_t from;   /* offset in the input of the first byte of the current line */
 };
 
-/* Receives one line without its line end. `line` is valid during the call only. If the function
- * returns a negative number, line_splitter_feed() stops and returns that number. */
-typedef int (*line_fn)(void *arg, const char *line, size_t len);
+/* A line, without its line end. */
+struct line {
+    const char *data; /* valid until the next call for the same splitter; NULL if is_long */
+    size_t len;
+    uint64_t from, to; /* the line's offsets in the input: [from, to) */
+    bool is_long;      /* the line was not kept, see skips_long */
+    bool is_update;    /* a "\r" ended the line: a progress bar will overwrite it */
+};
 
-/* Adds bytes, and calls on_line for each line that is complete. Returns 0, -ENOMEM, or the negative
- * result of on_line. */
-int line_splitter_feed(struct line_splitter *s, const char *data, size_t len, line_fn on_line,
-                       void *arg);
+/* Takes bytes from the front of *data until a line is complete or all *len bytes are taken, and
+ * moves *data and *len on. Returns 1 and fills in *line, or 0 if all bytes were taken and no line
+ * was completed, or -ENOMEM if bytes of the current line are lost. */
+int line_splitter_next(struct line_splitter *s, const char **data, size_t *len, struct line *line);
 
-/* Call this when the input has ended: passes the bytes after the last line end, if any, as a line.
- * Returns as line_splitter_feed() does. */
-int line_splitter_end(struct line_splitter *s, line_fn on_line, void *arg);
+/* Call this when the input has ended. If there are bytes after the last line end, it passes them as
+ * a line and returns 1; else it returns 0. */
+int line_splitter_end(struct line_splitter *s, struct line *line);
 
 void line_splitter_done(struct line_splitter *s);
 

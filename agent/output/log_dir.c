@@ -127,6 +127,7 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     }
     if (rc == 0 && base != NULL) rc = make_folders(d->path);
     if (rc == 0 && base == NULL) rc = make_unique(d->path, "torchelastic");
+    d->base_len = base == NULL ? strlen(d->path) : 0;
     if (rc == 0) rc = make_unique(d->path, name);
     if (rc == 0) d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (rc == 0 && d->fd < 0) rc = -errno;
@@ -142,49 +143,64 @@ void log_dir_done(struct log_dir *d) {
     d->path[0] = '\0';
 }
 
+/* ---- removing folders in which nothing was written ---- */
+
+static int stop_at_file(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void) path, (void) st, (void) at;
+    return type == FTW_D || type == FTW_DP ? 0 : 1;
+}
+
+static int remove_folder(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void) st, (void) type, (void) at;
+    return rmdir(path); /* fails if a file has been made in the meantime, so that no file is lost */
+}
+
+void log_dir_remove_empty(const struct log_dir *d) {
+    char path[LOG_PATH_MAX];
+    if (d->path[0] == '\0') return;
+    memcpy(path, d->path, sizeof(path));
+    if (d->base_len > 0) path[d->base_len] = '\0';
+    if (nftw(path, stop_at_file, 16, FTW_PHYS) != 0) return;
+    (void) nftw(path, remove_folder, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 /* ---- the folders of an attempt ---- */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
-    (void) st, (void) type, (void) at;
-    return remove(path) < 0 && errno != ENOENT ? -1 : 0;
+static void name_attempt(struct log_attempt attempt, char out[LOG_ATTEMPT_MAX]) {
+    if (attempt.again == 0)
+        (void) snprintf(out, LOG_ATTEMPT_MAX, "attempt_%" PRIu32, attempt.restart);
+    else
+        (void) snprintf(out, LOG_ATTEMPT_MAX, "attempt_%" PRIu32 ".%" PRIu32, attempt.restart,
+                        attempt.again);
 }
 
-/* Makes an empty folder; if the folder exists, it is removed with its contents first. */
-static int make_empty(const struct log_dir *d, const char *name) {
-    char path[LOG_PATH_MAX + 32];
-    if (mkdirat(d->fd, name, 0777) == 0) return 0;
-    if (errno != EEXIST) return -errno;
-    (void) snprintf(path, sizeof(path), "%s/%s", d->path, name);
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return -errno;
-    return mkdirat(d->fd, name, 0777) < 0 ? -errno : 0;
+static void begin_attempt(struct log_dir *d, uint32_t restart) {
+    bool is_again = d->has_attempt && d->attempt.restart == restart;
+    d->attempt.again = is_again ? d->attempt.again + 1 : 0;
+    d->attempt.restart = restart;
+    d->has_attempt = true;
 }
 
-/* Makes a folder if it does not exist. */
-static int make(const struct log_dir *d, const char *name) {
-    return mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
-}
-
-static int make_worker_folders(const struct log_dir *d, uint32_t workers, const uint8_t *stays) {
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < workers; i++) {
-        char name[48];
-        (void) snprintf(name, sizeof(name), "attempt_%" PRIu32 "/%" PRIu32, d->attempt, i);
-        rc = stays != NULL && stays[i] ? make(d, name) : make_empty(d, name);
+static int make_worker_folders(const struct log_dir *d, uint32_t workers, const bool *starts) {
+    char name[16];
+    for (uint32_t i = 0; i < workers; i++) {
+        (void) snprintf(name, sizeof(name), "%" PRIu32, i);
+        if (starts[i] && mkdirat(d->attempt_fd, name, 0777) < 0 && errno != EEXIST) return -errno;
     }
-    return rc;
+    return 0;
 }
 
-int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const uint8_t *stays,
+int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const bool *starts,
                   struct cr_error *err) {
-    char name[32];
+    char name[LOG_ATTEMPT_MAX];
     if (d->fd < 0) return 0;
     cr_close_fd(&d->attempt_fd);
-    d->attempt = attempt;
-    (void) snprintf(name, sizeof(name), "attempt_%" PRIu32, attempt);
-    int rc = stays != NULL ? make(d, name) : make_empty(d, name);
+    begin_attempt(d, restart);
+    name_attempt(d->attempt, name);
+    int rc = mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
     if (rc == 0) {
         d->attempt_fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers, stays);
+        rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers, starts);
     }
     if (rc == 0) return 0;
     return cr_fail(err, rc, "cannot create the log folder '%s/%s': %s" REMEDY, d->path, name,
@@ -193,22 +209,24 @@ int log_dir_begin(struct log_dir *d, uint32_t attempt, uint32_t workers, const u
 
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err) {
-    char at[64];
+    char at[64], folder[LOG_ATTEMPT_MAX];
     if (local_rank < 0)
         (void) snprintf(at, sizeof(at), "%s", name);
     else
         (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
-    *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (*fd >= 0) return 0;
-    return cr_fail_errno(err, "cannot create the log file '%s/attempt_%" PRIu32 "/%s'", d->path,
-                         d->attempt, at);
+    name_attempt(d->attempt, folder);
+    return cr_fail_errno(err, "cannot create the log file '%s/%s/%s'", d->path, folder, at);
 }
 
-void log_dir_path(const struct log_dir *d, uint32_t attempt, uint32_t local_rank, const char *name,
-                  char out[LOG_PATH_MAX]) {
+void log_dir_path(const struct log_dir *d, struct log_attempt attempt, uint32_t local_rank,
+                  const char *name, char out[LOG_PATH_MAX]) {
+    char folder[LOG_ATTEMPT_MAX];
     out[0] = '\0';
     if (d->path[0] == '\0') return;
-    int n = snprintf(out, LOG_PATH_MAX, "%s/attempt_%" PRIu32 "/%" PRIu32 "%s%s", d->path, attempt,
-                     local_rank, name[0] != '\0' ? "/" : "", name);
+    name_attempt(attempt, folder);
+    int n = snprintf(out, LOG_PATH_MAX, "%s/%s/%" PRIu32 "%s%s", d->path, folder, local_rank,
+                     name[0] != '\0' ? "/" : "", name);
     if (n < 0 || n >= LOG_PATH_MAX) out[0] = '\0';
 }

@@ -1,25 +1,28 @@
 /* Reads the streams of all workers and writes them to the console.
  *
- * One epoll contains all pipes of the worker group, and the loop watches that epoll with one
- * handle. So each start of a worker costs only a pipe and one epoll_ctl, and a group without output
- * costs nothing.
- *
- * While the console does not keep up, no pipe is read. The kernel's pipe buffers fill, and workers
- * that write have to wait, as they would if they wrote to the console themselves. Writing to log
- * files never waits. */
+ * Two epolls contain all pipes of the worker group, and the loop watches each with one handle. So
+ * each start of a worker costs only a pipe and one epoll_ctl, and a group without output costs
+ * nothing. One epoll has the streams with a log file, which are always read: while the console does
+ * not keep up, their tails lag behind (struct tail). The other has the streams whose bytes have no
+ * other place than the console. While the console does not keep up, they are not read: the kernel's
+ * pipe buffers fill, and workers that write to them have to wait, as they would if they wrote to
+ * the console themselves. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EVENTS_MAX 64 /* how many streams are read in one iteration of the loop */
+#define LAGGING_MAX 16 /* how many times a lagging tail writes in one iteration of the loop */
 
 /* ---- the log lines of this process ---- */
 
@@ -33,7 +36,7 @@ static void on_log(void *arg, struct cr_buffer *kept) {
         (void) uv_async_send(&r->log_ready);
         return;
     }
-    if (console_is_full(r->console[ERR])) return; /* on_console_room() writes the lines later */
+    if (relay_console_is_busy(r, ERR)) return; /* on_turn() writes the lines later */
     console_write(r->console[ERR], kept->data, kept->len);
     cr_buffer_done(kept);
 }
@@ -60,24 +63,76 @@ static void give_log_back(struct log_relay *r) {
 
 /* ---- reading the streams ---- */
 
-static void on_readable(uv_poll_t *poll, int status, int events) {
+/* Whether streams without a log file have to wait: a console is full or held, or bytes that could
+ * not be written to a log file have not been shown yet. */
+static bool is_blocked(const struct log_relay *r) {
+    const struct tail *t;
+    if (relay_console_is_busy(r, OUT) || relay_console_is_busy(r, ERR)) return true;
+    TAILQ_FOREACH(t, &r->lagging, entry) {
+        if (t->unfiled.len > 0) return true;
+    }
+    return false;
+}
+
+static void read_inputs(struct inputs *in) {
+    struct epoll_event ready[EVENTS_MAX];
+    int count = epoll_wait(in->epoll_fd, ready, EVENTS_MAX, 0);
+    for (int i = 0; i < count; i++) (void) stream_read(ready[i].data.ptr);
+}
+
+static void on_buffered_readable(uv_poll_t *poll, int status, int events) {
     (void) status, (void) events;
     struct log_relay *r = poll->data;
-    struct epoll_event ready[EVENTS_MAX];
-    int count = epoll_wait(r->epoll_fd, ready, EVENTS_MAX, 0);
-    for (int i = 0; i < count; i++) (void) stream_read(ready[i].data.ptr);
-    if (console_is_full(r->console[OUT]) || console_is_full(r->console[ERR])) {
-        r->paused = true;
-        (void) uv_poll_stop(&r->poll);
-    }
+    read_inputs(&r->inputs[BUFFERED]);
 }
+
+static void on_direct_readable(uv_poll_t *poll, int status, int events) {
+    (void) status, (void) events;
+    struct log_relay *r = poll->data;
+    if (!is_blocked(r)) read_inputs(&r->inputs[DIRECT]);
+    if (!is_blocked(r)) return;
+    r->inputs[DIRECT].paused = true;
+    (void) uv_poll_stop(&r->inputs[DIRECT].poll);
+}
+
+/* ---- going on when the console has room ---- */
 
 static bool all_flushed(const struct log_relay *r) {
-    return console_is_flushed(r->console[OUT]) && console_is_flushed(r->console[ERR]);
+    return console_is_flushed(r->console[OUT]) && console_is_flushed(r->console[ERR]) &&
+           TAILQ_EMPTY(&r->lagging);
 }
 
-static void on_flush_turn(uv_idle_t *idle) {
+/* Lets the next lagging tail that can write do so, and moves it behind the others. Returns false if
+ * no tail can write. */
+static bool catch_up(struct log_relay *r) {
+    struct tail *t;
+    TAILQ_FOREACH(t, &r->lagging, entry) {
+        if (tail_can_write(t)) break;
+    }
+    if (t == NULL) return false;
+    TAILQ_REMOVE(&r->lagging, t, entry);
+    TAILQ_INSERT_TAIL(&r->lagging, t, entry);
+    tail_catch_up(t);
+    return true;
+}
+
+static void resume_direct(struct log_relay *r) {
+    struct inputs *in = &r->inputs[DIRECT];
+    if (!in->paused || is_blocked(r)) return;
+    if (!console_has_room(r->console[OUT]) || !console_has_room(r->console[ERR])) return;
+    in->paused = false;
+    (void) uv_poll_start(&in->poll, UV_READABLE, on_direct_readable);
+}
+
+/* Does what had to wait for the console: the log's lines first, because they are few and urgent;
+ * next the lagging tails, one after the other; last the streams without a log file. */
+static void on_turn(uv_idle_t *idle) {
     struct log_relay *r = idle->data;
+    bool goes_on = true;
+    if (r->carries_log) cr_log_drain();
+    for (int i = 0; i < LAGGING_MAX && goes_on; i++) goes_on = catch_up(r);
+    resume_direct(r);
+    if (goes_on) return;
     (void) uv_idle_stop(idle);
     if (!r->flushing || !all_flushed(r)) return;
     r->flushing = false;
@@ -85,17 +140,17 @@ static void on_flush_turn(uv_idle_t *idle) {
     r->on_flushed(r->arg);
 }
 
-static void on_console_room(void *arg) {
-    struct log_relay *r = arg;
-    if (r->carries_log) cr_log_drain();
-    if (r->paused && console_has_room(r->console[OUT]) && console_has_room(r->console[ERR])) {
-        r->paused = false;
-        (void) uv_poll_start(&r->poll, UV_READABLE, on_readable);
-    }
-    if (r->flushing) (void) uv_idle_start(&r->flush_turn, on_flush_turn);
-}
+static void on_console_room(void *arg) { relay_schedule_turn(arg); }
 
 /* ---- opening the relay ---- */
+
+static void relay_free_memory(struct log_relay *r) {
+    free(r->streams);
+    free(r->chunk);
+    free(r->spare);
+    free(r->spare_lines);
+    free(r);
+}
 
 static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_options *options) {
     size_t count = (size_t) options->workers * WHICH_COUNT;
@@ -104,33 +159,50 @@ static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_optio
     *r = (struct log_relay){.loop = loop,
                             .options = *options,
                             .stream_count = count,
-                            .epoll_fd = -1,
+                            .inputs = {{.epoll_fd = -1}, {.epoll_fd = -1}},
+                            .on_turn = on_turn,
                             .filtered_fds = {-1, -1},
                             .streams = calloc(count, sizeof(*r->streams)),
-                            .chunk = malloc(STREAM_READ_MAX)};
-    if (r->streams == NULL || r->chunk == NULL) {
-        free(r->streams);
-        free(r->chunk);
-        free(r);
+                            .chunk = malloc(STREAM_READ_MAX),
+                            .spare = malloc(STREAM_READ_MAX),
+                            .spare_lines = malloc(STREAM_READ_MAX)};
+    TAILQ_INIT(&r->lagging);
+    if (r->streams == NULL || r->chunk == NULL || r->spare == NULL || r->spare_lines == NULL) {
+        relay_free_memory(r);
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
         r->streams[i] = (struct stream){.relay = r,
                                         .which = (enum which)(i % WHICH_COUNT),
                                         .local_rank = (uint32_t) (i / WHICH_COUNT),
-                                        .fd = -1,
-                                        .file_fd = -1};
+                                        .fd = -1};
     }
     return r;
 }
 
-/* Whether stdout and stderr are the same pipe or terminal. If they are, they share one queue,
- * because with two queues one could write into a line of which the other has written only a part.
- * The function returns false for files: two descriptors of one file have offsets of their own. */
+/* Whether our stdout and stderr are one open file, so that they share one offset. Where kcmp(2) is
+ * not available, the function returns false for files, unless both are written at their ends. */
+static bool is_one_file(void) {
+    long rc = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, STDOUT_FILENO, STDERR_FILENO);
+    if (rc >= 0) return rc == 0;
+    return (fcntl(STDOUT_FILENO, F_GETFL) & fcntl(STDERR_FILENO, F_GETFL) & O_APPEND) != 0;
+}
+
+/* Whether stdout and stderr are the same pipe, terminal or open file. If they are, they share one
+ * queue, because with two queues one could write into a line of which the other has written only a
+ * part. */
 static bool is_one_place(void) {
     struct stat out, err;
     if (fstat(STDOUT_FILENO, &out) < 0 || fstat(STDERR_FILENO, &err) < 0) return false;
-    return !S_ISREG(out.st_mode) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    if (out.st_dev != err.st_dev || out.st_ino != err.st_ino) return false;
+    return !S_ISREG(out.st_mode) || is_one_file();
+}
+
+/* Whether a reader can see the order of stdout and stderr. Nobody reads /dev/null. */
+static bool has_order(void) {
+    struct stat st;
+    if (fstat(STDOUT_FILENO, &st) < 0 || !is_one_place()) return false;
+    return !S_ISCHR(st.st_mode) || isatty(STDOUT_FILENO);
 }
 
 static int open_console(struct log_relay *r, int stream_fd) {
@@ -149,17 +221,26 @@ static int open_consoles(struct log_relay *r) {
     return rc;
 }
 
-static int open_handles(struct log_relay *r) {
-    r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (r->epoll_fd < 0) return -errno;
-    int rc = uv_poll_init(r->loop, &r->poll, r->epoll_fd);
+static int open_inputs(struct log_relay *r, enum input input) {
+    struct inputs *in = &r->inputs[input];
+    in->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (in->epoll_fd < 0) return -errno;
+    int rc = uv_poll_init(r->loop, &in->poll, in->epoll_fd);
     if (rc < 0) return rc;
-    (void) uv_idle_init(r->loop, &r->flush_turn);
-    r->poll.data = r->flush_turn.data = r;
-    r->open_handles += 2;
-    rc = open_consoles(r);
-    if (rc == 0 && r->options.carries_log) rc = divert_log(r);
-    return rc < 0 ? rc : uv_poll_start(&r->poll, UV_READABLE, on_readable);
+    in->poll.data = r;
+    r->open_handles++;
+    return uv_poll_start(&in->poll, UV_READABLE,
+                         input == DIRECT ? on_direct_readable : on_buffered_readable);
+}
+
+static int open_handles(struct log_relay *r) {
+    (void) uv_idle_init(r->loop, &r->turn);
+    r->turn.data = r;
+    r->open_handles++;
+    int rc = open_inputs(r, BUFFERED);
+    if (rc == 0) rc = open_inputs(r, DIRECT);
+    if (rc == 0) rc = open_consoles(r);
+    return rc == 0 && r->options.carries_log ? divert_log(r) : rc;
 }
 
 int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
@@ -171,6 +252,7 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
     r->on_flushed = on_flushed;
     r->arg = arg;
     r->stderr_is_terminal = isatty(STDERR_FILENO);
+    r->keeps_order = has_order();
     int rc = open_handles(r);
     if (rc == 0) {
         *out = r;
@@ -185,12 +267,11 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
 
 static void relay_free(struct log_relay *r) {
     for (size_t i = 0; i < r->stream_count; i++) stream_clear(&r->streams[i]);
+    while (!TAILQ_EMPTY(&r->lagging)) tail_free(TAILQ_FIRST(&r->lagging));
     for (int w = 0; w < WHICH_COUNT; w++) cr_close_fd(&r->filtered_fds[w]);
-    cr_close_fd(&r->epoll_fd);
+    for (int i = 0; i < INPUT_COUNT; i++) cr_close_fd(&r->inputs[i].epoll_fd);
     cr_buffer_done(&r->lines);
-    free(r->chunk);
-    free(r->streams);
-    free(r);
+    relay_free_memory(r);
 }
 
 static void on_handle_closed(uv_handle_t *handle) {
@@ -209,18 +290,18 @@ static void close_handle(struct log_relay *r, uv_handle_t *handle) {
 
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     r->on_close = on_close;
+    r->is_closing = true;
     give_log_back(r);
-    if (r->open_handles == 0) { /* log_relay_open() failed before any handle was opened */
-        relay_free(r);
-        return;
-    }
     if (r->carries_log) close_handle(r, (uv_handle_t *) &r->log_ready);
     for (int i = 0; i < r->console_count; i++) {
+        console_kill(&r->consoles[i]);
         r->consoles[i].poll.data = r;
         console_close(&r->consoles[i], on_handle_closed);
     }
-    close_handle(r, (uv_handle_t *) &r->poll);
-    close_handle(r, (uv_handle_t *) &r->flush_turn);
+    for (int i = 0; i < INPUT_COUNT; i++) {
+        if (r->inputs[i].poll.data != NULL) close_handle(r, (uv_handle_t *) &r->inputs[i].poll);
+    }
+    close_handle(r, (uv_handle_t *) &r->turn);
 }
 
 /* ---- beginning an attempt ---- */
@@ -240,11 +321,25 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     return rc < 0 ? rc : open_filtered(r, ERR, err);
 }
 
+/* Gives the worker's stdout the descriptor of its stderr, if both go to one place: with a pipe for
+ * each, lines could overtake each other. */
+static int join_streams(struct log_relay *r, uint32_t local_rank, int fds[2],
+                        struct cr_error *err) {
+    struct stream *s = stream_of(r, local_rank, ERR);
+    if (!r->keeps_order || !stream_is_plain(stream_of(r, local_rank, OUT))) return 0;
+    if (!stream_is_plain(s)) return 0;
+    fds[OUT] = fcntl(fds[ERR], F_DUPFD_CLOEXEC, 3);
+    if (fds[OUT] < 0) return cr_fail_errno(err, "cannot open the stdout of rank %u", local_rank);
+    s->mixed = true;
+    return 0;
+}
+
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err) {
     fds[OUT] = fds[ERR] = -1;
     int rc = stream_open(stream_of(r, local_rank, OUT), rank, &fds[OUT], err);
     if (rc == 0) rc = stream_open(stream_of(r, local_rank, ERR), rank, &fds[ERR], err);
+    if (rc == 0) rc = join_streams(r, local_rank, fds, err);
     if (rc < 0) log_relay_started(fds);
     return rc;
 }
@@ -267,9 +362,9 @@ void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep) {
 }
 
 static void rename_stream(struct stream *s, uint32_t rank) {
-    if (!s->teed || stream_make_prefix(s, rank) == 0) return;
+    if (stream_make_prefix(s, rank) == 0) return;
     cr_warn("no memory left: the lines of local rank %u keep the old prefix '%s'", s->local_rank,
-            s->prefix);
+            s->tail->prefix);
 }
 
 void log_relay_rename(struct log_relay *r, uint32_t local_rank, uint32_t rank) {
@@ -302,8 +397,8 @@ static int read_end_of_file(const char *path, struct cr_buffer *out) {
     return 0;
 }
 
-int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
-                         struct cr_buffer *out) {
+int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
+                         uint32_t local_rank, struct cr_buffer *out) {
     const struct stream *s = &r->streams[local_rank * WHICH_COUNT + ERR];
     char path[LOG_PATH_MAX];
     if (!stream_is_redirected(s)) return last_bytes_copy(&s->last, out);
@@ -311,16 +406,20 @@ int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t l
     return read_end_of_file(path, out);
 }
 
+bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank) {
+    return r->streams[local_rank * WHICH_COUNT + ERR].mixed;
+}
+
 /* ---- flushing the console at the job's end ---- */
 
 void log_relay_flush(struct log_relay *r) {
     r->flushing = true;
-    if (all_flushed(r)) (void) uv_idle_start(&r->flush_turn, on_flush_turn);
+    relay_schedule_turn(r);
 }
 
 void log_relay_give_up(struct log_relay *r) {
     for (int i = 0; i < r->console_count; i++) {
         if (!console_is_flushed(&r->consoles[i])) console_kill(&r->consoles[i]);
     }
-    on_console_room(r);
+    relay_schedule_turn(r);
 }

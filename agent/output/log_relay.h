@@ -3,10 +3,14 @@
  *
  *   neither redirected nor teed   stdout: the worker inherits ours, so its output does not pass
  *                                 through this process. stderr: is passed on byte by byte as it
- *                                 comes, and its last bytes are kept for the failure report
+ *                                 comes, and its last bytes are kept for the failure report. If our
+ *                                 stdout and stderr are one terminal, pipe or file, the worker
+ *                                 writes both to one pipe, so that their order is kept
  *   redirected                    the worker writes its log file itself
  *   teed                          the bytes pass through us: to the log file as they come, and to
- *                                 the console line by line, each line whole and after a prefix
+ *                                 the console line by line, each line whole and after a prefix. If
+ *                                 the console is slow, its lines are read from the log file later,
+ *                                 so the worker is not delayed
  *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
  *
  * If the job asks for it, the launcher's own log (base/log.h) goes to stderr through the same
@@ -86,8 +90,11 @@ void log_relay_end(struct log_relay *r);
 
 /* Appends the last bytes of the stderr of a worker that was started in `attempt`. Returns 0 or
  * -ENOMEM. */
-int log_relay_last_words(const struct log_relay *r, uint32_t attempt, uint32_t local_rank,
-                         struct cr_buffer *out);
+int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
+                         uint32_t local_rank, struct cr_buffer *out);
+
+/* Whether these last bytes are those of stdout and stderr together. */
+bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 
 /* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
  * written. */

@@ -5,8 +5,9 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* Linux's default for the largest pipe (pipe-max-size), in bytes */
@@ -18,31 +19,46 @@ const char *const stream_filtered_names[WHICH_COUNT] = {"filtered_stdout.log",
 
 /* ---- writing to files ---- */
 
-static void warn_of_file(struct log_relay *r, const char *name, uint32_t local_rank) {
+static void warn_of_file(struct log_relay *r, const char *name, uint32_t local_rank, int rc) {
     if (r->warned_of_file) return;
     r->warned_of_file = true;
     cr_warn("cannot write %s of local rank %u any more: %s; the job goes on, but this log, and "
             "each other log that cannot be written, stays incomplete",
-            name, local_rank, strerror(errno));
+            name, local_rank, strerror(-rc));
 }
 
-static void warn_of_memory(struct log_relay *r) {
+void relay_warn_of_memory(struct log_relay *r) {
     if (r->warned_of_memory) return;
     r->warned_of_memory = true;
     cr_warn("no memory left for the workers' output: lines are missing on the console");
 }
 
-static void write_file(struct stream *s, const char *data, size_t len) {
-    while (len > 0 && s->file_fd >= 0) {
-        ssize_t n = write(s->file_fd, data, len);
-        if (n >= 0) {
-            data += n;
-            len -= (size_t) n;
-        } else if (errno != EINTR) {
-            warn_of_file(s->relay, stream_file_names[s->which], s->local_rank);
-            cr_close_fd(&s->file_fd);
-        }
+static struct log_file *file_of(const struct stream *s) {
+    return s->tail != NULL ? s->tail->file : s->file;
+}
+
+int stream_join_input(struct stream *s, enum input input) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
+    for (int i = 0; i < INPUT_COUNT; i++) {
+        (void) epoll_ctl(s->relay->inputs[i].epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     }
+    int epoll_fd = s->relay->inputs[input].epoll_fd;
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ? -errno : 0;
+}
+
+/* Appends to the log file. Returns how many bytes were written. After an error the file is not
+ * written any more, so the console is the only place for further bytes. */
+static size_t write_file(struct stream *s, const char *data, size_t len) {
+    struct log_file *file = file_of(s);
+    if (file == NULL || s->is_file_broken) return 0;
+    uint64_t before = file->end;
+    int rc = log_file_append(file, data, len);
+    if (rc < 0) {
+        warn_of_file(s->relay, stream_file_names[s->which], s->local_rank, rc);
+        s->is_file_broken = true;
+        if (s->fd >= 0 && s->tail != NULL) (void) stream_join_input(s, DIRECT);
+    }
+    return (size_t) (file->end - before);
 }
 
 static bool contains_any(const char *line, size_t len, char *const *texts) {
@@ -52,49 +68,44 @@ static bool contains_any(const char *line, size_t len, char *const *texts) {
     return false;
 }
 
-/* Writes the line to the filtered file if it contains one of the job's texts. `whole` is the line
- * with its prefix and newline. */
-static void write_filtered(struct stream *s, const char *line, size_t len, const char *whole,
-                           size_t whole_len) {
+/* Writes the line to the filtered file if it contains one of the job's texts. */
+static void write_filtered_line(struct stream *s, const struct line *line) {
     struct log_relay *r = s->relay;
     char *const *texts = s->which == OUT ? r->options.stdout_filters : r->options.stderr_filters;
-    if (r->filtered_fds[s->which] < 0 || !contains_any(line, len, texts)) return;
-    if (write(r->filtered_fds[s->which], whole, whole_len) == (ssize_t) whole_len) return;
-    warn_of_file(r, stream_filtered_names[s->which], s->local_rank);
+    char newline = '\n';
+    if (!contains_any(line->data, line->len, texts)) return;
+    struct iovec parts[] = {{s->tail->prefix, strlen(s->tail->prefix)},
+                            {(char *) line->data, line->len},
+                            {&newline, 1}};
+    size_t whole = parts[0].iov_len + line->len + 1;
+    if (writev(r->filtered_fds[s->which], parts, CR_ARRAY_LEN(parts)) == (ssize_t) whole) return;
+    warn_of_file(r, stream_filtered_names[s->which], s->local_rank, -errno);
     cr_close_fd(&r->filtered_fds[s->which]);
 }
 
-/* ---- writing to the console ---- */
-
-static int on_line(void *arg, const char *line, size_t len) {
-    struct stream *s = arg;
-    struct cr_buffer *lines = &s->relay->lines;
-    if (s->hidden) return 0;
-    size_t start = lines->len, prefix_len = strlen(s->prefix), whole_len = prefix_len + len + 1;
-    int rc = cr_buffer_reserve(lines, whole_len);
-    if (rc < 0) return rc;
-    /* cannot fail, because the memory was reserved above */
-    (void) cr_buffer_append(lines, s->prefix, prefix_len);
-    (void) cr_buffer_append(lines, line, len);
-    (void) cr_buffer_append(lines, "\n", 1);
-    write_filtered(s, line, len, lines->data + start, whole_len);
-    return 0;
+static void write_filtered(struct stream *s, const char *data, size_t len) {
+    struct line line;
+    int rc = 0;
+    while (s->relay->filtered_fds[s->which] >= 0 &&
+           (rc = line_splitter_next(&s->filtered, &data, &len, &line)) != 0) {
+        if (rc > 0) write_filtered_line(s, &line);
+    }
 }
 
-/* Writes the lines that on_line() has collected. They are whole lines, so no other worker's output
- * can appear within a line. */
-static void write_lines(struct stream *s) {
-    struct log_relay *r = s->relay;
-    console_write(r->console[s->which], r->lines.data, r->lines.len);
-    cr_buffer_clear(&r->lines);
+static void end_filtered(struct stream *s) {
+    struct line line;
+    if (s->tail == NULL || s->relay->filtered_fds[s->which] < 0) return;
+    if (line_splitter_end(&s->filtered, &line) > 0) write_filtered_line(s, &line);
 }
+
+/* ---- passing a stream's bytes on ---- */
 
 static void pass_on(struct stream *s, const char *data, size_t len) {
     if (s->which == ERR) last_bytes_add(&s->last, data, len);
-    write_file(s, data, len);
-    if (s->teed) {
-        if (line_splitter_feed(&s->lines, data, len, on_line, s) < 0) warn_of_memory(s->relay);
-        write_lines(s);
+    size_t filed = write_file(s, data, len);
+    if (s->tail != NULL) {
+        write_filtered(s, data, len);
+        tail_feed(s->tail, data, filed, len);
     } else if (!s->hidden) {
         console_write(s->relay->console[s->which], data, len);
     }
@@ -124,20 +135,19 @@ void stream_drain(struct stream *s) {
 }
 
 void stream_close(struct stream *s) {
-    if (s->teed && s->fd >= 0) {
-        if (line_splitter_end(&s->lines, on_line, s) < 0) warn_of_memory(s->relay);
-        write_lines(s);
-    }
+    end_filtered(s);
+    if (s->tail != NULL) tail_end(s->tail);
+    s->tail = NULL;
+    log_file_free(s->file);
+    s->file = NULL;
     cr_close_fd(&s->fd); /* closing also removes the descriptor from the epoll */
-    cr_close_fd(&s->file_fd);
 }
 
 void stream_clear(struct stream *s) {
     stream_close(s);
     last_bytes_done(&s->last);
-    line_splitter_done(&s->lines);
-    free(s->prefix);
-    s->prefix = NULL;
-    s->lines = (struct line_splitter){0};
+    line_splitter_done(&s->filtered);
+    s->filtered = (struct line_splitter){0};
     s->last = (struct last_bytes){0};
+    s->is_file_broken = s->mixed = false;
 }

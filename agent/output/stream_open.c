@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -29,6 +28,10 @@ bool stream_is_redirected(const struct stream *s) {
     return is_set(o->redirects, s) && !is_set(o->tee, s);
 }
 
+bool stream_is_plain(const struct stream *s) {
+    return s->tail == NULL && s->file == NULL && !s->hidden && !stream_is_redirected(s);
+}
+
 static bool is_hidden(const struct stream *s) {
     const uint8_t *console = s->relay->options.console;
     return has_logs(s->relay) && console != NULL && console[s->local_rank] == 0;
@@ -36,6 +39,7 @@ static bool is_hidden(const struct stream *s) {
 
 int stream_make_prefix(struct stream *s, uint32_t rank) {
     char local[16], global[16], host[256] = "";
+    if (s->tail == NULL) return 0;
     const struct log_relay_options *o = &s->relay->options;
     (void) gethostname(host, sizeof(host) - 1);
     (void) snprintf(local, sizeof(local), "%u", s->local_rank);
@@ -51,8 +55,8 @@ int stream_make_prefix(struct stream *s, uint32_t rank) {
         cr_buffer_done(&b);
         return rc;
     }
-    free(s->prefix);
-    s->prefix = b.data;
+    free(s->tail->prefix);
+    s->tail->prefix = b.data;
     return 0;
 }
 
@@ -80,16 +84,21 @@ static int open_pipe(int *ours, int *theirs) {
     return 0;
 }
 
+/* Whether the worker gets a terminal. A stream that goes to a file, too, is a pipe, because
+ * programs write colours and progress bars of the full width to a terminal. */
+static bool wants_terminal(const struct stream *s) {
+    return s->which == ERR && s->relay->stderr_is_terminal && s->tail == NULL && s->file == NULL;
+}
+
 /* Opens a pipe or pseudo terminal through which the stream passes this process. Only our end is
  * non-blocking: a worker that writes into a full pipe waits, as it would without us. */
 static int open_through_us(struct stream *s, int *theirs) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
-    bool terminal =
-        s->which == ERR && s->relay->stderr_is_terminal && open_terminal(&s->fd, theirs) == 0;
+    bool terminal = wants_terminal(s) && open_terminal(&s->fd, theirs) == 0;
     int rc = terminal ? 0 : open_pipe(&s->fd, theirs);
     if (rc < 0) return rc;
     (void) fcntl(s->fd, F_SETFL, O_NONBLOCK);
-    return epoll_ctl(s->relay->epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ? -errno : 0;
+    bool has_place = s->tail != NULL || s->file != NULL || s->hidden;
+    return stream_join_input(s, has_place ? BUFFERED : DIRECT);
 }
 
 static int open_null(int *theirs) {
@@ -108,15 +117,29 @@ static int fail(const struct stream *s, int rc, struct cr_error *err) {
                    s->which == OUT ? "stdout" : "stderr", s->local_rank, strerror(-rc));
 }
 
+/* Creates the log file of a teed stream and, if the stream is shown, the tail. */
+static int open_file(struct stream *s, struct cr_error *err) {
+    int fd = -1;
+    struct log_file *file = NULL;
+    int rc = log_dir_create(s->relay->logs, s->local_rank, stream_file_names[s->which], &fd, err);
+    if (rc < 0) return rc;
+    rc = log_file_new(fd, 0, -1, stream_file_names[s->which], &file);
+    if (rc == 0 && s->hidden) s->file = file;
+    if (rc == 0 && !s->hidden) {
+        s->tail = tail_new(s->relay, s->which, file);
+        rc = s->tail == NULL ? -ENOMEM : 0;
+    }
+    return rc < 0 ? fail(s, rc, err) : 0;
+}
+
 int stream_open(struct stream *s, uint32_t rank, int *theirs, struct cr_error *err) {
     const struct log_dir *logs = s->relay->logs;
     const char *name = stream_file_names[s->which];
-    s->teed = is_set(s->relay->options.tee, s);
     s->hidden = is_hidden(s);
     if (stream_is_redirected(s)) return log_dir_create(logs, s->local_rank, name, theirs, err);
     int rc = 0;
-    if (s->teed) {
-        rc = log_dir_create(logs, s->local_rank, name, &s->file_fd, err);
+    if (is_set(s->relay->options.tee, s)) {
+        rc = open_file(s, err);
         if (rc < 0) return rc;
         rc = stream_make_prefix(s, rank);
         if (rc == 0) rc = open_through_us(s, theirs);

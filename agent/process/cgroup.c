@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define RELEASES_MAX 100 /* how often the list of processes is read while they are moved away */
 #define NESTING_MAX 16 /* how many levels of cgroups that workers made below ours are removed */
 
 /* ---- finding our own cgroup ---- */
@@ -207,6 +208,33 @@ bool cgroup_events_populated(int fd) {
 bool cgroup_populated(const struct cgroup *g) {
     CR_AUTO_FD int fd = cgroup_events_open(g);
     return cgroup_events_populated(fd);
+}
+
+/* Moves the processes that the file cgroup.procs lists now. Returns how many were moved. */
+static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void *arg, pid_t pid),
+                        void *arg) {
+    int fd = openat(g->fd, "cgroup.procs", O_RDONLY | O_CLOEXEC), moved = 0;
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    if (f == NULL) {
+        cr_close_fd(&fd);
+        return 0;
+    }
+    char line[32];
+    while (fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        pid_t pid = proc_parse_pid(line);
+        if (pid > 0 && goes(arg, pid) && write(above_fd, line, strlen(line)) > 0) moved++;
+    }
+    (void) fclose(f);
+    return moved;
+}
+
+/* A process may fork while the list is read, so the list is read until nothing more is moved. */
+void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg) {
+    if (g->fd < 0) return;
+    CR_AUTO_FD int above_fd = openat(g->fd, "../cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (above_fd < 0) return;
+    for (int i = 0; i < RELEASES_MAX && release_once(g, above_fd, goes, arg) > 0; i++) continue;
 }
 
 int cgroup_remove(struct cgroup *g) {

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct cgroup {
     /* descriptor of its directory; -1 = there is no cgroup, and the functions below do nothing */
@@ -24,6 +25,9 @@ void cgroup_kill(const struct cgroup *g);
 
 /* Whether a process is in the cgroup or below it. */
 bool cgroup_populated(const struct cgroup *g);
+
+/* Moves each process for which `goes` returns true from the cgroup to the one above it. */
+void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg);
 
 /* Opens the cgroup's file cgroup.events. Returns the descriptor, or -1. After each call of
  * cgroup_events_populated(), an epoll reports EPOLLPRI for the descriptor as soon as the file

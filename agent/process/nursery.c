@@ -95,10 +95,18 @@ static size_t signal_orphans(struct nursery *n, bool below_living) {
     return found.alive + found.undecided;
 }
 
+static bool is_spared(void *arg, pid_t pid) { return orphans_spare(arg, pid); }
+
+/* Moves the processes that may live on out of the cgroup, so that it can be killed and removed. */
+static void release_spared(struct nursery *n) {
+    if (n->spares != NURSERY_SPARES_NOTHING) cgroup_release(&n->cgroup, is_spared, n);
+}
+
 /* Kills all processes in the cgroup. Does nothing while a kept worker lives, because cgroup.kill
  * spares no process of the cgroup. */
 static void kill_cgroup(struct nursery *n) {
     if (has_living(n, true)) return;
+    release_spared(n);
     cgroup_kill(&n->cgroup);
     n->cgroup_killed = true;
 }
@@ -122,6 +130,7 @@ static bool watch_cgroup(struct nursery *n) {
  * distinguished from such processes. */
 static bool has_unknown_processes(struct nursery *n) {
     if (has_living(n, true)) return false;
+    release_spared(n);
     if (n->cgroup.fd < 0 || !cgroup_populated(&n->cgroup) || !watch_cgroup(n)) return false;
     if (n->state == NURSERY_KILLING) kill_cgroup(n);
     return true;
@@ -132,9 +141,12 @@ static bool has_unknown_processes(struct nursery *n) {
 static void become_empty(struct nursery *n) {
     nursery_enter(n, NURSERY_OPEN);
     (void) uv_timer_stop(&n->grace);
+    (void) uv_timer_stop(&n->stuck);
     orphans_forget(n);
     if (n->cgroup_killed) cgroup_renew(&n->cgroup);
     n->cgroup_killed = false;
+    n->spares = NURSERY_SPARES_NOTHING;
+    n->past_count = 0;
     n->events.on_empty(n->arg);
 }
 
@@ -187,8 +199,21 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
 
 /* ---- nursery_end() ---- */
 
+static void on_stuck_due(uv_timer_t *timer) {
+    struct nursery *n = timer->data;
+    collect(n);
+    stuck_report(n);
+    /* the time since SIGKILL doubles from one report to the next */
+    int64_t since_ms = cr_monotonic_ms() - n->killed_ms;
+    (void) uv_timer_start(timer, on_stuck_due, (uint64_t) since_ms, 0);
+}
+
 static void kill_all(struct nursery *n) {
     struct worker_process *w;
+    if (!uv_is_active((uv_handle_t *) &n->stuck)) {
+        n->killed_ms = cr_monotonic_ms();
+        (void) uv_timer_start(&n->stuck, on_stuck_due, NURSERY_STUCK_MS, 0);
+    }
     nursery_enter(n, NURSERY_KILLING);
     collect(n);
     kill_cgroup(n);
@@ -221,7 +246,7 @@ static void ask_all_to_end(struct nursery *n, int signum) {
     if (has_living(n, false)) (void) signal_orphans(n, false);
 }
 
-void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {
+static void begin_end(struct nursery *n, int signum, int64_t grace_ms) {
     CR_ASSERT(n->state != NURSERY_CLOSING);
     ask_all_to_end(n, signum);
     if (grace_ms <= 0)
@@ -229,6 +254,17 @@ void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {
     else
         (void) uv_timer_start(&n->grace, on_grace_over, (uint64_t) grace_ms, 0);
     nursery_schedule_turn(n);
+}
+
+void nursery_end(struct nursery *n, int signum, int64_t grace_ms) {
+    n->spares = NURSERY_SPARES_NOTHING;
+    begin_end(n, signum, grace_ms);
+}
+
+void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms,
+                      enum nursery_spares spares) {
+    n->spares = spares;
+    begin_end(n, signum, grace_ms);
 }
 
 /* ---- the functions for one worker ---- */

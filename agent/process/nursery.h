@@ -57,6 +57,18 @@ struct worker_exit {
     struct rusage usage; /* resources that the worker and the children it waited for have used */
 };
 
+#define NURSERY_STUCK_MS 5000
+
+/* A process that SIGKILL has not ended: it is in the kernel, which does not let it die. */
+struct nursery_stuck {
+    pid_t pid;
+    int64_t since_ms;  /* how long ago it got SIGKILL */
+    char name[64];     /* its command, escaped (base/text.h) */
+    char state;        /* of /proc/<pid>/stat: 'D' = uninterruptible sleep; '?' = unknown */
+    /* the kernel function in which it waits; "" if the kernel does not show it to us */
+    char wait_channel[64];
+};
+
 struct nursery_events {
     /* Runs once per worker that has ended, on the loop's thread, in order of death. It never runs
      * from inside a function of this header, and may call any of them. `w` is freed when it
@@ -67,6 +79,10 @@ struct nursery_events {
      * nursery_end() is called again before, it runs only once for both calls. From here on the
      * nursery can take new workers or be closed. */
     void (*on_empty)(void *arg);
+    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL, and again after twice,
+     * four times … that time. `w` is the worker, or NULL for a process that a worker has started.
+     * NULL = nobody wants to know. */
+    void (*on_stuck)(void *arg, const struct worker_process *w, const struct nursery_stuck *how);
 };
 
 /* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD
@@ -126,6 +142,19 @@ void worker_keep(struct worker_process *w, bool keep);
  * all that are left, whatever Unix session they are in. A second call replaces the signal and the
  * grace of the first. If there is no process to end, on_empty runs in the loop's next iteration. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
+
+/* What may live on when the workers have ended well. */
+enum nursery_spares {
+    NURSERY_SPARES_NOTHING,
+    /* processes that have left their worker's Unix session, as daemons do (setsid) */
+    NURSERY_SPARES_DETACHED,
+    NURSERY_SPARES_ALL,
+};
+
+/* Call this instead of nursery_end() when all workers have ended well. It does what nursery_end()
+ * does, but leaves some processes that the workers have started alone; these leave the cgroup, and
+ * nothing ends them any more. */
+void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
 
 /* Closes the nursery and frees it; afterwards on_close runs on the loop, unless it is NULL. The
  * nursery must be empty: either on_empty has run and no worker is kept, or no worker was ever

@@ -4,6 +4,7 @@
  *   nursery_open.c   opens and closes a nursery
  *   worker_start.c   starts workers
  *   nursery.c        the state machine; nursery_turn() does all work that is due
+ *   stuck.c          describes processes that SIGKILL does not end
  *   deaths.c         reads which processes died, in the kernel's order
  *   guard.c          starts, replaces and stops the warden
  *   orphans.c        finds, signals and reaps processes whose parents, the workers, are dead
@@ -102,12 +103,18 @@ struct nursery {
     uv_timer_t grace; /* runs in ENDING, until the grace is over */
     uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
     uv_timer_t retry; /* checks undecided children again when it fires */
+    uv_timer_t stuck; /* runs in KILLING, until on_stuck is due */
+    int64_t killed_ms; /* monotonic time of the first SIGKILL; valid in KILLING */
     unsigned open_handles;
     void (*on_close)(void *arg);
 
     struct worker_list living; /* workers that were started and are not known to be dead */
     struct worker_list dead;   /* dead workers for which on_exit still has to run */
     struct orphan_list orphans;
+    enum nursery_spares spares; /* set by nursery_end_well(), until the nursery is empty */
+    /* the sessions of the workers that have died since the nursery was empty: their pids */
+    pid_t *past_sessions;
+    size_t past_count, past_cap;
     struct undecided_list undecided;
     unsigned retry_ms; /* current interval of `retry` in ms; doubles after each check */
     /* monotonic time at which the first undecided child was seen; 0 = there is none */
@@ -174,6 +181,8 @@ extern const struct orphans_test_hooks *orphans_test_hooks __attribute__((weak))
  * was not sent yet. With below_living it also signals the descendants of living workers, except of
  * kept workers. */
 struct orphans_found orphans_signal(struct nursery *n, int signum, bool below_living);
+/* Whether nursery_end_well() leaves the process alone. */
+bool orphans_spare(const struct nursery *n, pid_t pid);
 void orphan_died(struct nursery *n, struct orphan *o);
 void orphans_forget(struct nursery *n);
 /* Reaps dead orphans (of any nursery) that waitid(2) reports. waitid reports one dead child and
@@ -189,6 +198,11 @@ int guard_start(struct nursery *n);    /* 0 or a negative errno */
 void guard_replace(struct nursery *n); /* starts another warden after one has died */
 void guard_stop(struct nursery *n);    /* stops the warden and removes the cgroup */
 void guard_wait(struct nursery *n);    /* waits until the killed warden is dead */
+
+/* ---- stuck.c ---- */
+
+/* Calls on_stuck for each process that should be dead. */
+void stuck_report(struct nursery *n);
 
 /* ---- deaths.c ---- */
 

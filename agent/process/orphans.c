@@ -165,6 +165,22 @@ static void send_signal(struct orphan *o, int signum) {
     if (signum != SIGKILL) (void) syscall(SYS_pidfd_send_signal, o->pidfd, SIGCONT, NULL, 0);
 }
 
+/* ---- processes that may live on ---- */
+
+static bool is_past_session(const struct nursery *n, pid_t session) {
+    for (size_t i = 0; i < n->past_count; i++) {
+        if (n->past_sessions[i] == session) return true;
+    }
+    return false;
+}
+
+/* The kernel gives no process a pid that is still the number of a session, so the session of a dead
+ * worker can be recognised by that worker's pid. */
+bool orphans_spare(const struct nursery *n, pid_t pid) {
+    if (n->spares == NURSERY_SPARES_DETACHED) return !is_past_session(n, getsid(pid));
+    return n->spares == NURSERY_SPARES_ALL;
+}
+
 /* ---- orphans_signal(): signals all orphans and their descendants ---- */
 
 /* The state of one pass over all orphans. */
@@ -181,7 +197,7 @@ static void signal_below(struct pass *p, pid_t parent, int depth);
  * finds them. */
 static void signal_one(struct pass *p, pid_t pid, pid_t parent, int depth) {
     struct proc_stat stat;
-    if (proc_stat(pid, &stat) < 0 || !stat.alive) return;
+    if (proc_stat(pid, &stat) < 0 || !stat.alive || orphans_spare(p->n, pid)) return;
     struct orphan *o = find(p->n, pid);
     int rc = o == NULL ? watch(p->n, pid, parent, &o) : 0;
     if (rc == -ENOMEM) p->found.undecided++;

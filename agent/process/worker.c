@@ -7,6 +7,7 @@
 #include "base/clock.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -35,8 +36,22 @@ void worker_register(struct worker_process *w, const struct spawned *child) {
     }
 }
 
+/* Notes the worker's session for orphans_spare(). If memory is short, it notes nothing, so that
+ * processes of this session may live on after a job that ended well. */
+static void note_session(struct nursery *n, pid_t session) {
+    if (n->past_count == n->past_cap) {
+        size_t cap = n->past_cap == 0 ? 64 : 2 * n->past_cap;
+        pid_t *grown = realloc(n->past_sessions, cap * sizeof(*grown));
+        if (grown == NULL) return;
+        n->past_sessions = grown;
+        n->past_cap = cap;
+    }
+    n->past_sessions[n->past_count++] = session;
+}
+
 void worker_unregister(struct worker_process *w) {
     struct nursery *n = w->nursery;
+    note_session(n, w->how.pid);
     known_children_forget(w->how.pid);
     if (w->roster_slot >= 0) n->roster->session[w->roster_slot] = 0;
     nursery_unwatch(n, &w->pidfd);

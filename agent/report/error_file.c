@@ -1,4 +1,4 @@
-/* Reads a worker's error file, and writes the error file that our own parent process expects. */
+/* Reads a worker's error file, and writes the error file that crun's own parent process reads. */
 #include "agent/report/error_file.h"
 
 #include "base/cleanup.h"
@@ -39,7 +39,7 @@ void error_file_read(struct error_record *r, const char *path) {
     if (data == NULL) r->flaw = "no memory left to read it";
 }
 
-/* ---- passing on an error record to crun's own error file ---- */
+/* ---- writing crun's own error file ---- */
 
 /* Returns an error record with this message, or NULL if memory is short. */
 static json_t *make_record(const char *message) {

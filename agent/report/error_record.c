@@ -7,8 +7,8 @@
 
 static const char no_memory[] = "no memory left to read it";
 
-/* Returns the seconds since 1970 that a JSON number or string states, or -1 if they are not between
- * the years 1970 and 2255; NaN gives -1, too. */
+/* Returns the seconds since 1970 that a JSON number or string states. Returns -1 if they are not
+ * between the years 1970 and 2255, or not a number. */
 static int64_t seconds_of(const json_t *value) {
     double seconds = -1;
     if (json_is_number(value)) seconds = json_number_value(value);
@@ -21,8 +21,8 @@ static int64_t seconds_of(const json_t *value) {
     return seconds >= 0 && seconds < 9e9 ? (int64_t) seconds : -1;
 }
 
-/* Stores a copy of the value's text in *out, which stays NULL if `value` is NULL. Returns false if
- * memory is short. */
+/* Sets *out to a malloc'ed copy of the value's text; if `value` is NULL, *out is left as NULL.
+ * Returns false if memory is short. */
 static bool copy_text(const json_t *value, char **out) {
     if (value == NULL) return true;
     *out = json_is_string(value) ? strdup(json_string_value(value))
@@ -30,7 +30,8 @@ static bool copy_text(const json_t *value, char **out) {
     return *out != NULL;
 }
 
-/* Copies the fields of the record to *r. Returns why it cannot be understood, or NULL if it can. */
+/* Copies the fields of the record to *r. Returns NULL, or a text that says why the record cannot be
+ * understood. */
 static const char *take_fields(struct error_record *r, const json_t *root) {
     const json_t *message = json_object_get(root, "message");
     const json_t *stamp = json_object_get(root, "timestamp");

@@ -16,18 +16,20 @@
 #include <stdint.h>
 
 struct error_record {
-    bool present; /* the worker wrote an error file */
-    /* the message, or NULL; a JSON value that is not a string is given as compact JSON */
+    bool present; /* true if the worker has written an error file */
+    /* the message, or NULL; a JSON value that is no string is given as compact JSON */
     char *message;
     char *traceback;     /* the value of py_callstack, or NULL */
-    int64_t timestamp_s; /* the record's time in seconds since 1970, or -1 if it has none */
-    int64_t mtime_ns;    /* modification time of the file in ns since 1970, or 0 */
-    const char *flaw; /* why the record cannot be understood (a static string), or NULL if it can */
+    int64_t timestamp_s; /* time that the record states, in seconds since 1970; -1 if it states
+                          * none */
+    int64_t mtime_ns;    /* modification time of the file in ns since 1970; 0 if unknown */
+    const char *flaw; /* why the record cannot be understood (static text); NULL if it can */
     char *raw;        /* the raw_len bytes of the file and a NUL; NULL if memory is short */
     size_t raw_len;
 };
 
-/* Parses `len` bytes into *r, which it overwrites. Keeps no pointer to `data`. */
+/* Parses `len` bytes into *r, whose old content is overwritten and not freed. Keeps no pointer to
+ * `data`. */
 void error_record_parse(struct error_record *r, const char *data, size_t len);
 
 void error_record_done(struct error_record *r);

@@ -8,17 +8,19 @@
 #include <stdlib.h>
 
 struct event {
-    const char *state, *origin; /* origin: AGENT or WORKER */
+    const char *state, *origin; /* `origin` is "AGENT" or "WORKER" */
     const struct event_source *source;
     const struct rendezvous_round *round;
     int64_t ran_ms;
-    int64_t local_rank; /* the worker's local rank in a WORKER event; -1 in an AGENT event */
+    int64_t local_rank; /* local rank of the worker in an event of a worker; -1 in an event of the
+                         * agent */
     pid_t pid;
     const struct worker_exit *how; /* how the worker ended, or NULL */
 };
 
-/* Returns the value of the field "metadata" inside the object "metadata" as malloc'ed JSON text:
- * torchrun puts this object there as a string. Returns NULL if memory is short. */
+/* Returns the value of the inner field "metadata" as malloc'ed JSON text. In torchrun's events, the
+ * object "metadata" has a field "metadata", which is an object written as a string. Returns NULL if
+ * memory is short. */
 static char *inner_metadata(const struct event *e) {
     const struct rendezvous_round *round = e->round;
     json_auto_t *m = json_pack("{s:i, s:s}", "group_world_size", (int) round->group_world_size,
@@ -68,7 +70,7 @@ static void emit(const struct event *e) {
     char *inner = inner_metadata(e);
     json_t *metadata = inner != NULL ? outer_metadata(e, inner) : NULL;
     json_auto_t *event = NULL;
-    if (metadata != NULL) { /* json_pack releases `metadata`, even if it fails */
+    if (metadata != NULL) { /* json_pack() takes over `metadata`, even if it fails */
         event = json_pack("{s:o, s:s, s:i, s:o}", "name",
                           json_sprintf("torchelastic.worker.status.%s", e->state), "source",
                           e->origin, "timestamp", 0, "metadata", metadata);

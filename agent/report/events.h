@@ -13,20 +13,20 @@
 /* The fields that all events of an agent have in common. The strings must be valid during each
  * call. */
 struct event_source {
-    bool enabled; /* whether events are written; if false, the functions below do nothing */
+    bool enabled; /* true if events are written; if false, the functions below do nothing */
     const char *run_id, *role, *backend, *entry_point, *host;
 };
 
-/* Writes the events of a complete rendezvous, RENDEZVOUS and ASSIGN_WORKER_RANKS. `took_ms` is the
- * time since the agent began. */
+/* Writes the two events of a complete rendezvous, RENDEZVOUS and ASSIGN_WORKER_RANKS. `took_ms` is
+ * the time since the agent began. */
 void events_round(struct event_source source, const struct rendezvous_round *round,
                   int64_t took_ms);
 void events_worker_started(struct event_source source, const struct rendezvous_round *round,
                            uint32_t local_rank, pid_t pid);
 void events_worker_ended(struct event_source source, const struct rendezvous_round *round,
                          uint32_t local_rank, const struct worker_exit *how, int64_t ran_ms);
-/* Writes the last event of the agent. `succeeded` is false if the agent ended because of an error
- * or a signal; as in torchrun, failed workers do not count as a failure of the agent. */
+/* Writes the last event of the agent. `succeeded` is false if an error or a signal ended the agent.
+ * As in torchrun, the agent succeeds even if workers failed. */
 void events_agent_ended(struct event_source source, const struct rendezvous_round *round,
                         bool succeeded, int64_t ran_ms);
 

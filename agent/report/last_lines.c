@@ -1,11 +1,13 @@
-/* Formats the last lines of a worker's output, made safe to show: see last_lines.h. */
+/* Formats the last lines of a worker's output so that they are safe to show: implements
+ * last_lines.h. */
 #include "agent/report/last_lines.h"
 
 #include "base/text.h"
 
 #include <string.h>
 
-/* Returns the part of a line that a terminal would show: what follows its last carriage return. */
+/* Returns the part of a line that a terminal would show: the text after its last carriage
+ * return. */
 static const char *visible_part(const char *line, size_t *len) {
     while (*len > 0 && line[*len - 1] == '\r') (*len)--;
     const char *cr = memrchr(line, '\r', *len);

@@ -1,5 +1,5 @@
-/* Reads the counter of out-of-memory kills: memory.events in cgroup v2, memory.oom_control in
- * v1. */
+/* Reads how often the kernel's out-of-memory killer has killed: from memory.events in cgroup v2,
+ * from memory.oom_control in v1. */
 #include "agent/report/oom.h"
 
 #include <inttypes.h>
@@ -9,8 +9,9 @@
 
 #define PLACE_MAX 4096
 
-/* Finds the cgroup of this process in the hierarchy whose line in /proc/self/cgroup names exactly
- * `controller`; "" names the hierarchy of cgroup v2. Returns false if there is none. */
+/* Writes to `out` the cgroup of this process in the hierarchy of `controller`; "" names the
+ * hierarchy of cgroup v2. The hierarchy is the line of /proc/self/cgroup that names exactly this
+ * controller. Returns false if there is no such line. */
 static bool find_cgroup(const char *controller, char out[PLACE_MAX]) {
     char line[PLACE_MAX];
     bool found = false;
@@ -43,7 +44,8 @@ static bool read_counter(const char *mount, const char *cgroup, const char *file
     return found;
 }
 
-/* Reads the counter of cgroup v2, which hybrid machines mount below the v1 hierarchies. */
+/* Reads the counter of cgroup v2. On machines that use v1 and v2 together, v2 is mounted at
+ * /sys/fs/cgroup/unified. */
 static bool read_v2(const char *cgroup, uint64_t *out) {
     return read_counter("/sys/fs/cgroup", cgroup, "memory.events", out) ||
            read_counter("/sys/fs/cgroup/unified", cgroup, "memory.events", out);

@@ -1,6 +1,6 @@
-/* What the agent reports about its workers: the verdict on a failed attempt, error files,
+/* The reports of the agent about its workers: the verdict on a failed attempt, error files,
  * torchrun's events, and the number of out-of-memory kills. Code outside agent/report/ includes
- * this header only. */
+ * only this header. */
 #ifndef AGENT_REPORT_H
 #define AGENT_REPORT_H
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#define BORDER_MAX 60 /* torchrun's widest border, in characters */
+#define BORDER_MAX 60 /* width of torchrun's widest border, in characters */
 
-/* Appends the text with every line after the first indented by two blanks, as torchrun does. */
+/* Appends the text, and indents every line but the first by two blanks, as torchrun does. */
 static int append_indented(struct cr_buffer *out, const char *text) {
     for (;;) {
         size_t len = strcspn(text, "\n");
@@ -39,7 +39,7 @@ static int append_traceback(struct cr_buffer *out, const struct verdict_worker *
 }
 
 /* Appends the time of the failure: the time that the worker's error record states, if the worker
- * was alive at that time; else its time of death. */
+ * was alive then; otherwise the time of its death. */
 static int append_time(struct cr_buffer *out, const struct verdict_worker *w) {
     time_t when = (time_t) (w->died_ns / CR_NS_PER_S);
     int64_t stated = w->error.timestamp_s;
@@ -69,9 +69,9 @@ static int append_block(struct cr_buffer *out, const struct verdict *v, size_t i
     return cr_buffer_append(out, "\n", 1);
 }
 
-/* Appends one block per failed worker; workers that crun stopped are left out. Failures are
- * numbered 0, 1, 2 … by local rank. The block of the first failure goes to `root`, all others to
- * `others`. */
+/* Appends one block for each failed worker; workers that crun stopped are left out. The blocks are
+ * numbered 0, 1, 2 … in the order of local ranks. The block of the first failure goes to `root`,
+ * the others to `others`. */
 static int append_blocks(struct cr_buffer *others, struct cr_buffer *root, const struct verdict *v,
                          size_t first) {
     size_t number = 0;

@@ -1,17 +1,18 @@
-/* Declarations that the files which write the verdict share. */
+/* Declarations that several verdict_*.c files use. */
 #ifndef AGENT_VERDICT_INTERNAL_H
 #define AGENT_VERDICT_INTERNAL_H
 
 #include "agent/report/verdict.h"
 
-/* Returns from the calling function if `call` fails. */
+/* Returns from the calling function with the error of `call`, if `call` fails. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         int rc_ = (call);                                                                          \
         if (rc_ < 0) return rc_;                                                                   \
     } while (0)
 
-/* Returns the name of a signal without SIG, "TERM" for 15; "?" if the number is not a signal. */
+/* Returns the name of a signal without "SIG", such as "TERM" for 15; or "?" if there is no such
+ * signal. */
 const char *verdict_signal_name(int signum);
 
 /* Appends the box that torchrun writes when a job fails, in torchrun's format, because tools parse

@@ -6,21 +6,22 @@
 
 #include <signal.h>
 
-/* The kernel's time stamps of files are those of its last timer tick, up to 10 ms ago. So an error
- * record counts as older than a death only if it is older by more than 10 ms. */
+/* Largest error of a file's time stamp: the kernel takes it from the last timer tick, up to 10 ms
+ * before. So an error record counts as older than a death only if the record is more than 10 ms
+ * older. */
 #define FILE_CLOCK_LAG_NS (10 * CR_NS_PER_MS)
 
-/* If one worker ends with an exit code and another one crashes up to 20 ms later, the crash counts
- * as the first failure, and the exit as its consequence. Reason: a dying process closes its sockets
- * some time before its death can be seen, and on a busy machine another worker that notices the
- * closed socket may have exited earlier than that. A crash is never the consequence of a closed
+/* Time by which a crash is taken to be earlier than it was seen: if a worker exits and another
+ * crashes up to 20 ms later, the crash counts as the first failure. Reason: a dying process closes
+ * its sockets some time before its death can be seen. On a busy machine, another worker may notice
+ * the closed socket and exit before that moment. A crash, in contrast, is never caused by a closed
  * socket. */
 #define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
 
-/* Returns when the worker wrote its error record. The record states whole seconds. If the file's
- * modification time is in that second, it is returned, because it is more precise. If not, the end
- * of the stated second is returned, so that rounding down never puts the record before an earlier
- * death. */
+/* Returns the time at which the worker wrote its error record. The record states whole seconds. If
+ * the modification time of its file is in the stated second, that time is returned, because it is
+ * more precise. Otherwise the end of the stated second is returned: its beginning could wrongly put
+ * the record before an earlier death. */
 static int64_t written_ns(const struct verdict_worker *w) {
     const struct error_record *e = &w->error;
     if (e->timestamp_s < 0 || e->mtime_ns / CR_NS_PER_S == e->timestamp_s) return e->mtime_ns;
@@ -32,8 +33,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value;
 }
 
-/* Returns the time of death, but not less than the time of any earlier death: the wall clock may
- * have been set back between them, and the order of deaths is certain. */
+/* Returns the worker's time of death, but at least the latest time of an earlier death: the order
+ * of deaths is certain, while the wall clock may have been set back between two deaths. */
 static int64_t death_ns(const struct verdict_worker *workers, size_t count,
                         const struct verdict_worker *w) {
     int64_t latest = w->died_ns;
@@ -43,9 +44,9 @@ static int64_t death_ns(const struct verdict_worker *workers, size_t count,
     return latest;
 }
 
-/* Whether the worker died of a fault of its own (SIGSEGV and the like), or of a SIGKILL that crun
- * did not send (the kernel's out-of-memory killer, for example). SIGABRT does not count, because
- * libraries abort when the workers with which they communicate are gone. */
+/* Returns whether the worker died of a fault of its own (SIGSEGV and the like), or of a SIGKILL
+ * that crun did not send, for example from the kernel's out-of-memory killer. SIGABRT does not
+ * count, because libraries abort when the workers with which they communicate are gone. */
 static bool has_crashed(const struct verdict_worker *w) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
     if (w->signal_sent != 0) return false;
@@ -55,12 +56,13 @@ static bool has_crashed(const struct verdict_worker *w) {
     return false;
 }
 
-/* When a worker failed. Two moments are compared by `ns`; if equal, by `stated_s`; if equal, by
- * `order`. */
+/* The moment at which a worker failed. Two moments are compared by `ns`; if these are equal, by
+ * `stated_s`; if these are equal, by `order`. */
 struct moment {
-    int64_t ns;       /* wall clock, limited to the time of the attempt */
-    int64_t stated_s; /* the time that the error record states; may be outside of the attempt */
-    uint64_t order;   /* its number in the kernel's order of deaths */
+    int64_t ns;       /* wall clock in ns since 1970, limited to the time of the attempt */
+    int64_t stated_s; /* time that the error record states, in s since 1970; it may be outside of
+                       * the attempt */
+    uint64_t order;   /* number of the worker's death in the kernel's order of deaths */
 };
 
 static struct moment moment_of(const struct verdict *all, const struct verdict_worker *w) {
@@ -83,8 +85,8 @@ static bool is_before(const struct moment *a, const struct moment *b) {
     return a->order < b->order;
 }
 
-/* Returns the time of the first death among workers to which crun had sent no signal, or INT64_MAX
- * if there is no such worker. */
+/* Returns the time of the first death of a worker to which crun had sent no signal; INT64_MAX if
+ * there is no such worker. */
 static int64_t first_death_ns(const struct verdict_worker *workers, size_t count) {
     int64_t first = INT64_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -94,9 +96,9 @@ static int64_t first_death_ns(const struct verdict_worker *workers, size_t count
     return first;
 }
 
-/* Whether the worker can have failed first. A worker that crun stopped can have failed first, too:
- * if it wrote its error record before any other worker died, it failed and hung, and the others may
- * have failed because of it. */
+/* Returns whether the worker can have failed first. A worker that crun stopped can, if it wrote its
+ * error record before any other worker died: it failed and hung, and the others may have failed
+ * because of it. */
 static bool is_candidate(const struct verdict_worker *w, int64_t first_death) {
     if (w->signal_sent == 0 || first_death == INT64_MAX) return true;
     return w->error.present && w->error.mtime_ns + FILE_CLOCK_LAG_NS < first_death;

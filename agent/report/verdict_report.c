@@ -1,4 +1,4 @@
-/* Writes the report on a failed attempt: one line that names the first failure, the evidence below
+/* Writes the report on a failed attempt: one line that names the first failure, the evidence for
  * it, and torchrun's box. */
 #include "agent/report/verdict_internal.h"
 
@@ -31,9 +31,45 @@ static int append_error(struct cr_buffer *out, const struct verdict_worker *w) {
 
 static int append_last_words(struct cr_buffer *out, const struct verdict_worker *w) {
     if (w->last_words == NULL) return 0;
-    if (w->last_words_len == 0) return cr_buffer_printf(out, "  it wrote nothing to stderr\n");
-    TRY(cr_buffer_printf(out, "  last lines of its stderr:\n"));
+    if (w->last_words_len == 0 && w->last_words_error != 0) {
+        return cr_buffer_printf(out,
+                                "  its last words are lost: %s; make room for its log folder, or "
+                                "give --log-dir another one\n",
+                                strerror(w->last_words_error));
+    }
+    const char *what = w->last_words_mixed ? "output" : "stderr";
+    if (w->last_words_len == 0) {
+        return cr_buffer_printf(out, "  it wrote nothing%s\n",
+                                w->last_words_mixed ? "" : " to stderr");
+    }
+    TRY(cr_buffer_printf(out, "  last lines of its %s:\n", what));
     return last_lines_append(out, w->last_words, w->last_words_len, "    | ");
+}
+
+/* Returns the last line of the text that is not blank, as a terminal would show it. */
+static const char *last_line(const char *text, size_t *len) {
+    while (*len > 0 && memchr("\r\n \t", text[*len - 1], 4) != NULL) (*len)--;
+    const char *lf = memrchr(text, '\n', *len), *cr = memrchr(text, '\r', *len);
+    const char *before = cr == NULL || (lf != NULL && lf > cr) ? lf : cr;
+    if (before == NULL) return text;
+    *len -= (size_t) (before + 1 - text);
+    return before + 1;
+}
+
+int verdict_last_line(struct cr_buffer *out, const struct verdict_worker *w) {
+    const char *text = w->last_words, *what = "last line";
+    size_t len = text == NULL ? 0 : w->last_words_len;
+    if (w->error.message != NULL) {
+        text = w->error.message;
+        len = first_line_len(text);
+        what = "message";
+    } else if (len > 0) {
+        text = last_line(text, &len);
+    }
+    if (len == 0) return 0;
+    TRY(cr_buffer_printf(out, "; its %s: '", what));
+    TRY(cr_text_append(out, text, len > LAST_LINE_LEN ? LAST_LINE_LEN : len, "\t"));
+    return cr_buffer_printf(out, "'");
 }
 
 static int append_files(struct cr_buffer *out, const struct verdict_worker *w) {
@@ -61,8 +97,8 @@ static int append_later_failures(struct cr_buffer *out, const struct verdict *v,
     return shown > 0 ? cr_buffer_append(out, "\n", 1) : 0;
 }
 
-/* Selects the workers that crun stopped with one signal. The worker that failed first is left out,
- * even if crun stopped it. */
+/* A selection of workers: those that crun stopped with the signal `signum`, except the worker that
+ * failed first. */
 struct stopped {
     const struct verdict *v;
     size_t first;
@@ -73,7 +109,7 @@ static bool is_stopped(const struct stopped *s, size_t i) {
     return i < s->v->count && i != s->first && s->v->workers[i].signal_sent == s->signum;
 }
 
-/* Returns the index of the last worker of the run of consecutive ranks that begins with worker
+/* Returns the index of the last worker in the run of consecutive ranks that begins with worker
  * i. */
 static size_t end_of_run(const struct stopped *s, size_t i) {
     const struct verdict_worker *w = s->v->workers;
@@ -81,8 +117,8 @@ static size_t end_of_run(const struct stopped *s, size_t i) {
     return i;
 }
 
-/* Appends `head` and the selected ranks, such as "0, 2-7 (SIGTERM)", and sets *any. If no worker is
- * selected, it does neither. */
+/* If any worker is selected, appends `head` and the ranks, such as "0, 2-7 (SIGTERM)", and sets
+ * *any. */
 static int append_stopped(struct cr_buffer *out, const struct stopped *s, const char *head,
                           bool *any) {
     size_t shown = 0;

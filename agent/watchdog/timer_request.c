@@ -1,4 +1,4 @@
-/* Parses the lines of the timer pipe: see timer_request.h. */
+/* Parses the lines of the timer pipe: implements timer_request.h. */
 #include "agent/watchdog/timer_request.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* in s; a later time counts as never, because in ms it might not fit into an int64_t */
+/* largest time in s since 1970; a later time counts as never, because in ms it might not fit into
+ * an int64_t */
 #define SECONDS_MAX 9e12
 
 static bool parse_pid(const json_t *value, pid_t *out) {

@@ -18,9 +18,10 @@
 struct timer_request {
     pid_t pid;          /* the process whose timer this is; at least 2 */
     char *scope;        /* name of the timer within its process; malloc'ed */
-    bool cancels;       /* the request cancels the timer */
-    int64_t expires_ms; /* ms since 1970 (wall clock); INT64_MAX = never; 0 if `cancels` */
-    int signum;         /* signal to send; 0 = none */
+    bool cancels;       /* true if the request cancels the timer */
+    int64_t expires_ms; /* time of expiration in ms since 1970 (wall clock); INT64_MAX: never; 0 if
+                         * `cancels` is true */
+    int signum;         /* signal to send at the expiration; 0: none */
 };
 
 /* Parses a line without its newline into *out, which timer_request_done() releases. Returns 0,

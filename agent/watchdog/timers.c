@@ -74,8 +74,8 @@ int64_t timers_next_ms(const struct timers *t) {
     return next;
 }
 
-/* Whether `a` is handled before `b`: timers with a signal first, and among these the earliest. `b`
- * may be NULL, in which case the result is true. */
+/* Returns whether `a` is taken before `b`: a timer with a signal before one without, otherwise the
+ * earlier one. Returns true if `b` is NULL. */
 static bool comes_first(const struct timer *a, const struct timer *b) {
     if (b == NULL) return true;
     if ((a->signum > 0) != (b->signum > 0)) return a->signum > 0;

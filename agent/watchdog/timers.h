@@ -7,17 +7,17 @@
 
 #include <sys/queue.h>
 
-#define TIMERS_MAX 65536 /* how many timers can be set at one time */
+#define TIMERS_MAX 65536 /* most timers that can be set at the same time */
 
 struct timer {
     pid_t pid;
     char *scope;
     int64_t expires_ms;
-    int signum; /* signal to send when the timer expires; 0 = none */
+    int signum; /* signal to send when the timer expires; 0: none */
     LIST_ENTRY(timer) entry;
 };
 
-/* Zero-initialise it. */
+/* All timers of this node's workers. Zero-initialise the struct. */
 struct timers {
     LIST_HEAD(timer_list, timer) list;
     size_t count;
@@ -31,11 +31,13 @@ int timers_apply(struct timers *t, struct timer_request *r);
 /* Removes all timers of a process. Returns whether it had any. */
 bool timers_forget(struct timers *t, pid_t pid);
 
-/* Returns when the earliest timer expires, or INT64_MAX if no timer is set. */
+/* Returns the time at which the earliest timer expires, in ms since 1970; INT64_MAX if no timer is
+ * set. */
 int64_t timers_next_ms(const struct timers *t);
 
-/* Removes an expired timer from the set and returns it, or NULL if none has expired; the caller
- * releases it with timer_free(). Timers with a signal come first, the earliest of them first. */
+/* Removes an expired timer from the set and returns it; the caller frees it with timer_free().
+ * Timers with a signal come first, and among these the earliest. Returns NULL if no timer has
+ * expired. */
 struct timer *timers_take_expired(struct timers *t, int64_t now_ms);
 void timer_free(struct timer *timer);
 

@@ -1,5 +1,5 @@
-/* Connects the set of timers (timers.h) with the system: reads the named pipe, runs the loop's
- * timer, and sends the signals. */
+/* Connects the set of timers (timers.h) with the system: reads requests from the named pipe, runs
+ * the loop's timer, and sends signals. */
 #include "agent/watchdog/watchdog.h"
 
 #include "agent/watchdog/timers.h"
@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Longest line that is accepted, in bytes. A write(2) of more than PIPE_BUF bytes to a pipe is not
- * atomic: another worker's line may come between two pieces of a longer line. */
+/* Longest line in bytes that is accepted. A write(2) of more than PIPE_BUF bytes to a pipe is not
+ * atomic, so another worker's line could come between two pieces of a longer line. */
 #define LINE_BYTES_MAX ((size_t) PIPE_BUF)
 
 struct watchdog {
@@ -28,7 +28,7 @@ struct watchdog {
     uv_timer_t timer;
     int open_handles;
     struct timers timers;
-    struct cr_buffer input; /* a line whose end has not been read yet */
+    struct cr_buffer input; /* received bytes of a line that is not complete */
     void (*on_expired)(void *arg, pid_t pid);
     void (*on_close)(void *arg);
     void *arg;
@@ -54,7 +54,7 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
 }
 
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
-    /* removes the other timers of the process, so that it gets only one signal */
+    /* removes the process's other timers, so that it gets one signal only */
     (void) timers_forget(&w->timers, pid);
     w->on_expired(w->arg, pid);
     if (kill(pid, signum) < 0 && errno != ESRCH) {
@@ -111,7 +111,7 @@ static void take_lines(struct watchdog *w) {
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct watchdog *w = poll->data;
     (void) status, (void) events;
-    /* memory is short; the pipe stays readable, so the loop calls this function again */
+    /* memory is short. The pipe stays readable, so the loop calls this function again. */
     if (cr_buffer_reserve(&w->input, LINE_BYTES_MAX) < 0) return;
     ssize_t n = read(w->fd, w->input.data + w->input.len, LINE_BYTES_MAX);
     if (n <= 0) return;
@@ -122,8 +122,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* ---- opening and closing ---- */
 
-/* Creates and opens the pipe. We open it for writing, too, because otherwise it would report its
- * end when the last worker closes it. */
+/* Creates the pipe and opens it for reading and writing. If crun opened it only for reading, the
+ * pipe would report its end whenever the last worker closes it. */
 static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     if (unlink(path) < 0 && errno != ENOENT) {
         return cr_fail_errno(err, "cannot remove the file at the timer pipe's path '%s'", path);

@@ -20,17 +20,17 @@
 
 struct watchdog;
 
-/* Creates the pipe at `path` and removes a file that is there; only this user may open the pipe.
- * on_expired runs before the signal is sent. Returns 0, or a negative errno and sets err to a text
- * that names the path. */
+/* Creates the pipe at `path`, in place of any file there; only this user may open it. on_expired
+ * runs just before a signal is sent. Returns 0; or a negative errno, and sets err to a text that
+ * names the path. */
 int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *arg, pid_t pid),
                   void *arg, struct watchdog **out, struct cr_error *err);
 
-/* Call this when a process has ended: removes its timers, because the kernel may give its pid to
- * another process. */
+/* Call this when a process has ended. It removes the process's timers, because the kernel may give
+ * the pid to another process. */
 void watchdog_forget(struct watchdog *w, pid_t pid);
 
-/* Removes the pipe and frees the watchdog; afterwards on_close runs on the loop, unless it is
+/* Removes the pipe and frees the watchdog. Afterwards on_close runs on the loop; on_close may be
  * NULL. */
 void watchdog_close(struct watchdog *w, void (*on_close)(void *arg));
 

@@ -9,7 +9,7 @@ _crun_agent() {
         return
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
-        serve:--listen) COMPREPLY=($(compgen -W "0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
+        serve:--listen) COMPREPLY=($(compgen -W "[::]:29400 0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
         notify:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--kind) COMPREPLY=($(compgen -W "leave preemption maintenance" -- "$cur")); return ;;

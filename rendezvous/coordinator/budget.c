@@ -1,16 +1,21 @@
 /* Counts the restarts of a job: see budget_internal.h. */
 #include "rendezvous/coordinator/budget_internal.h"
 
-void budget_begin_round(struct budget *b) { b->charged = false; }
+#include "base/assert.h"
 
-bool budget_charge(struct budget *b) {
-    if (b->charged) return true;
-    if (b->restart_count >= b->max_restarts) return false;
-    b->restart_count++;
-    b->charged = true;
-    return true;
+bool budget_is_left(const struct budget *b) { return b->spent < b->max_restarts; }
+
+void budget_charge(struct budget *b) {
+    CR_ASSERT(budget_is_left(b));
+    b->spent++;
+    if (b->spent > b->restart_count) b->restart_count = b->spent;
+}
+
+void budget_refund(struct budget *b) {
+    CR_ASSERT(b->spent > 0);
+    b->spent--;
 }
 
 void budget_remember(struct budget *b, uint32_t restarts) {
-    if (restarts > b->restart_count) b->restart_count = restarts;
+    if (restarts > b->restart_count) b->restart_count = b->spent = restarts;
 }

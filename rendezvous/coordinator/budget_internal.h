@@ -1,7 +1,8 @@
 /* Counts the restarts of a job, and how many it has left. Pure.
  *
  * A failed worker costs one restart. One round costs one restart at most: the first failure ends
- * the round, so further workers that fail in it are part of the same restart. */
+ * the round, so further workers that fail in it are part of the same restart. charge.c decides
+ * whether a round costs a restart. */
 #ifndef RENDEZVOUS_BUDGET_INTERNAL_H
 #define RENDEZVOUS_BUDGET_INTERNAL_H
 
@@ -9,14 +10,18 @@
 #include <stdint.h>
 
 struct budget {
-    uint32_t max_restarts, restart_count;
-    bool charged; /* the current round has cost a restart already */
+    uint32_t max_restarts;
+    uint32_t spent;         /* restarts that were charged and not refunded */
+    /* The restart count that nodes get. It never shrinks: after a refund it stays larger than
+     * `spent` until the next charge. */
+    uint32_t restart_count;
 };
 
-void budget_begin_round(struct budget *b);
-/* Call this when a worker has failed in the current round. Returns false if no restart is left, so
- * that the job must end. */
-bool budget_charge(struct budget *b);
+bool budget_is_left(const struct budget *b);
+/* Charges one restart; budget_is_left() must be true. */
+void budget_charge(struct budget *b);
+/* Takes the last charge back. */
+void budget_refund(struct budget *b);
 /* Call this when a node reports that the job has had `restarts` restarts. A new coordinator learns
  * in this way what its predecessor has counted. */
 void budget_remember(struct budget *b, uint32_t restarts);

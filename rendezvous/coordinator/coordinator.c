@@ -25,7 +25,8 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     }
     c->actions = actions;
     c->arg = arg;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->may_form = true;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     return c;
 }
@@ -109,7 +110,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
 /* ---- coordinator_reconcile() ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
-    if (c->change.open) return;
+    if (c->change.open || !c->may_form) return;
     coordinator_set_why(c, "%" PRIu32 " more node(s) joined", c->in_state[SEAT_JOINED]);
     if (c->notice_ms > 0) {
         coordinator_announce(c, now_ms, RENDEZVOUS_CHANGE_JOIN, c->notice_ms);
@@ -130,6 +131,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 }
 
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
+    c->is_held = false;
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
@@ -137,14 +139,17 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 
 /* ---- the messages of nodes with a seat ---- */
 
-/* Handles FAILED. A failure in an older round is ignored, because that round is over already. */
+/* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
+ * further failure in the round that has just failed only tells whether that worker was killed. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
+    if (c->phase == COORDINATOR_FORMING) charge_killed(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
-    if (budget_charge(&c->budget)) coordinator_stop_round(c, now_ms);
-    else coordinator_end_job(c, RENDEZVOUS_FAILED);
+    charge_open(c, now_ms, s, f);
+    (void) charge_allows_round(c, now_ms);
+    if (c->phase == COORDINATOR_RUNNING) coordinator_stop_round(c, now_ms);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -163,6 +168,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
+    charge_node_gone(c, now_ms, s);
     if (s->group_rank >= 0) c->members_changed = true;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
     seat_name(s, name);
@@ -192,10 +198,14 @@ static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
+    bool all_heard = charge_heard(c, seat, m);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     switch ((unsigned) m->type) {
-    case RDZV_BEAT: answer_beat(c, seat, &m->beat); return 0;
+    case RDZV_BEAT:
+        answer_beat(c, seat, &m->beat);
+        if (!all_heard) return 0; /* a beat changes nothing else, so nothing is to be decided */
+        break;
     case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
@@ -215,8 +225,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
 
 /* If all workers of the node had ended well, the round goes on without the node, which still counts
  * as succeeded. If its workers were running, the round is stopped. */
-void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                        const char *how, const char *why) {
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why) {
     bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
@@ -233,11 +243,19 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     } else if (c->phase == COORDINATOR_FORMING && had_round) {
         c->members_changed = true;
     }
+}
+
+void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                        const char *how, const char *why) {
+    coordinator_take_seat(c, now_ms, s, how, why);
+    incarnation_end_if_empty(c);
     coordinator_reconcile(c, now_ms);
 }
 
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
+    /* the node may have been gone since its last message */
+    charge_node_gone(c, seat->heard_ms, seat);
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 
@@ -259,6 +277,20 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
         asked++;
     }
     return asked;
+}
+
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
+    if (c->may_form == may_form) return;
+    c->may_form = may_form;
+    if (may_form) c->stands_by = false;
+    coordinator_log(c, CR_LOG_DEBUG, "may %sform rounds", may_form ? "" : "not ");
+    if (c->phase != COORDINATOR_ENDED) coordinator_reconcile(c, now_ms);
+}
+
+void coordinator_stand_by(struct coordinator *c) {
+    c->stands_by = true;
+    charge_close(c);
+    c->charge.killed_until_ms = COORDINATOR_NEVER;
 }
 
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why) {

@@ -8,6 +8,7 @@
  *                            ▲    a worker failed, a node was lost or joined │ │
  *                            └──────────────── STOP sent ────────────────────┘ │
  *                 any phase ── budget spent, all succeeded, time up ───────────┴──► ENDED
+ *                 FORMING, RUNNING ── the last seat is gone ───────────────────────► EMPTY
  *
  * A seat is the record of one node, from its JOIN until its connection is gone. change.c has the
  * rules for a round that ends with notice. This header is the door of rendezvous/coordinator. */
@@ -40,9 +41,17 @@ struct coordinator_actions {
      * node's seat already, so coordinator_lost() must not be called for it. */
     void (*hang_up)(void *arg, void *peer);
     /* Opens an empty key space for `round`, and closes that of the last round. Returns 0, or a
-     * negative errno and a text in err; on error the job ends. */
+     * negative errno and a text in err; on error it is called again for a minute, then the job
+     * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Returns the run id of another job whose nodes wait at the same host, valid until the next
+     * event; NULL = there is none. This action may be NULL. */
+    const char *(*other_waiting)(void *arg);
+    /* Returns the incarnation of a new run: never 0, larger than all that were drawn earlier on
+     * machines with about the same time of day, and unlikely to be drawn twice. If this action is
+     * NULL, runs have no incarnation. */
+    uint64_t (*draw)(void *arg);
     /* Logs one line. Changes of state have the level debug. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
     /* Returns whether lines of that level are logged; if not, the coordinator does not format them.
@@ -84,6 +93,14 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER = no de
  * Returns how many nodes the order was sent to. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
+/* Call this when the coordinator gets or loses the right to form rounds. A new coordinator has it.
+ * Without it, a round that runs goes on; no round begins, and no node is let into the running
+ * round. */
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form);
+/* Call this before the host closes the connections of all nodes. The nodes do not count as gone, so
+ * they excuse no failure. */
+void coordinator_stand_by(struct coordinator *c);
+
 /* Call this when the process that hosts the coordinator ends. It ends the job with the outcome
  * LOST. */
 void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why);
@@ -122,12 +139,15 @@ enum seat_state {
 
 struct coordinator_view {
     enum coordinator_phase phase;
+    uint64_t incarnation;    /* number of this run of the job; 0 in phase EMPTY */
     uint64_t next_round;     /* number that the next round will have */
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
+    uint32_t spent;          /* restarts charged; less than restart_count after a refund */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats;
     uint32_t in_state[SEAT_STATE_COUNT];
     uint32_t awaited;        /* nodes that are missing before a round can form */
+    bool is_held;            /* a round would form now if the coordinator had the right to */
     int outcome;             /* an enum rendezvous_outcome, valid in phase ENDED */
     /* why the last round was stopped, or the job ended; valid until the next event */
     const char *why;

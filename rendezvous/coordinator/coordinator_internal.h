@@ -2,17 +2,22 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
- *     seats.c         the table of seats
+ *     incarnation.c   tells the runs of one run id apart
+ *     seats.c         the list of seats
+ *     seat_table.c    hash tables that find a seat by instance or node rank
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
+ *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
+ *     waiting.c       what nodes that wait for a round are told
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)
@@ -38,20 +43,45 @@ struct coordinator_change {
     int64_t step;      /* steps of the furthest worker in the answers so far; -1 = none */
 };
 
+/* The decision whether the failure that ended the last round costs a restart (charge.c). */
+struct coordinator_charge {
+    bool open;             /* a worker has failed, and the decision is not made yet */
+    bool charged;          /* the failure was charged; it is refunded if a killed node goes soon */
+    bool excused;          /* a node of the round is gone, which explains the failure */
+    int64_t failed_ms;     /* time of the round's first FAILED */
+    uint32_t unheard;      /* nodes of the round that may not know yet that it is over */
+    /* until when a node whose worker was killed may go and so excuse the failure;
+     * COORDINATOR_NEVER if no worker was killed */
+    int64_t killed_until_ms;
+    char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
+};
+
+/* The tries to open the store of the next round, after the first one has failed. */
+struct store_retry {
+    int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
+    int64_t next_ms;    /* time of the next try */
+    int64_t backoff_ms; /* how long to wait after the next try */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
     bool local;
+    bool unheard;   /* counted in charge.unheard */
+    bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
     int64_t since_ms;     /* time at which the seat entered its state */
+    uint32_t told;        /* number of WAITING messages since then */
+    bool told_spare;      /* the last of them said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     /* time at which limits.c first found the lease over, or COORDINATOR_NEVER */
     int64_t suspected_ms;
@@ -67,10 +97,19 @@ struct coordinator {
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
 
+    /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
+    uint64_t incarnation;
+    bool is_drawn;         /* this coordinator has drawn it; no node has brought it */
+    bool has_formed;       /* this coordinator has formed a round of this run */
+
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    bool may_form;         /* the coordinator has the right to form rounds */
+    bool is_held;          /* a round would form now if it had that right */
+    bool stands_by;        /* the host has closed all connections, the job is remembered */
+    struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
     /* a node was still stopping its workers when coordinator_reconcile_forming() last ran */
@@ -81,6 +120,7 @@ struct coordinator {
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
     struct coordinator_change change;
+    struct store_retry store_retry;
     /* nodes of the round that have succeeded and closed their connection */
     uint32_t gone_after_success;
     int outcome;           /* an enum rendezvous_outcome, valid in phase ENDED */
@@ -88,6 +128,8 @@ struct coordinator {
 
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
+    struct seat_table by_instance;  /* the seats of remote nodes */
+    struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
@@ -115,6 +157,10 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
+/* The same without coordinator_reconcile(), for a node that gets another seat at once: no round may
+ * form without it in between, and if it was the last node, the job must not be forgotten. */
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why);
 
 void coordinator_log(struct coordinator *c, enum cr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -141,9 +187,55 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
  * enough, because several nodes may have the same. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
+/* ---- joining.c ---- */
+
+/* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
+int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- incarnation.c ---- */
+
+/* Call this when the first node joins. It takes over the incarnation that the node brings, or draws
+ * that of a new run. */
+void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
+/* Returns 0 if the node is of this run or of none, or if its run is taken over. Otherwise sends it
+ * REFUSED and returns -ESTALE. */
+int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
+/* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
+uint64_t incarnation_to_tell(const struct coordinator *c);
+void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
+/* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
+ * becomes EMPTY, as if it was new. */
+void incarnation_end_if_empty(struct coordinator *c);
+
 /* ---- forming.c ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
+
+/* ---- charge.c ---- */
+
+/* Call this with the first FAILED of the running round, before the round is stopped. It opens the
+ * decision whether the round costs a restart. */
+void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
+                 const struct rdzv_failed *f);
+/* Call this with each FAILED of the round, the first one included. If the worker was killed, its
+ * node may leave soon, which excuses the failure. */
+void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                   const struct rdzv_failed *f);
+/* Call this with each message of a node. Returns true if it was the last node of a failed round
+ * that might not have known yet that the round is over. */
+bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
+/* Stops waiting for the node; its seat is being removed. */
+void charge_forget(struct coordinator *c, struct coordinator_seat *s);
+/* Call this when a node leaves, or its connection is lost. If that explains the failure, the failed
+ * round costs nothing. since_ms is the last time at which the node was there for certain. */
+void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
+/* Returns whether a round may form. If the failure has to be charged and the budget is spent, none
+ * may, and the job ends as soon as no node can excuse the failure any more. */
+bool charge_allows_round(struct coordinator *c, int64_t now_ms);
+/* Call this when a round forms. Charges the failure of the last round, unless a node that is gone
+ * explains it. */
+void charge_close(struct coordinator *c);
 
 /* ---- change.c ---- */
 
@@ -157,11 +249,26 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
 void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                             const struct rdzv_notice *n);
 
+/* ---- waiting.c ---- */
+
+/* Sends WAITING to the nodes whose time for it has come. */
+void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms);
+/* Returns the time at which the node gets its next WAITING; CR_FOREVER = none. */
+int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s);
+/* Writes the hosts of the nodes that are here, as far as they fit; "none" if there are none. */
+void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room);
+/* If ranks are fixed, writes "; missing: node rank 1, 3", as far as it fits; else "". */
+void coordinator_list_missing(const struct coordinator *c, char *out, size_t room);
+
 /* ---- limits.c ---- */
+
+/* Returns the time at which the seat must have left its state, CR_FOREVER = no limit. See
+ * SEAT_STATES in coordinator.h. */
+int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s);
 
 /* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);
 /* Computes the next deadline from all time limits of the job and its seats. */
-void coordinator_find_deadline(struct coordinator *c);
+void coordinator_find_deadline(struct coordinator *c, int64_t now_ms);
 
 #endif

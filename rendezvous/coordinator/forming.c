@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STORE_PATIENCE_MS    INT64_C(60000)
+#define STORE_BACKOFF_MIN_MS INT64_C(100)
+#define STORE_BACKOFF_MAX_MS INT64_C(5000)
+
 /* ---- choosing the nodes ---- */
 
 /* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
@@ -98,7 +102,9 @@ static void send_round(struct coordinator *c, const struct forming *f, uint32_t 
         .group_rank = a->group_rank, .group_world_size = f->count,
         .first_rank = a->first_rank, .world_size = f->sum.world_size,
         .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
-        .master_addr = f->store.addr, .master_port = f->store.port};
+        .master_addr = f->store.addr, .master_port = f->store.port,
+        .max_restarts = c->budget.max_restarts,
+        .incarnation = c->incarnation};
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -135,14 +141,35 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
     c->members_changed = false;
+    c->has_formed = true;
     c->gone_after_success = 0;
     c->group_size = f->count;
     c->world_size = f->sum.world_size;
-    budget_begin_round(&c->budget);
+    charge_close(c);
     give_ranks(c, f, now_ms);
     for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
     log_assignment(c, f);
-    coordinator_find_deadline(c);
+    coordinator_find_deadline(c, now_ms);
+}
+
+/* Plans the next try to open the store. A lack of descriptors, memory or ports often passes, so the
+ * job ends only if the tries fail for STORE_PATIENCE_MS. */
+static void store_failed(struct coordinator *c, int64_t now_ms, const char *why) {
+    struct store_retry *r = &c->store_retry;
+    if (r->first_ms == COORDINATOR_NEVER) {
+        *r = (struct store_retry){.first_ms = now_ms, .backoff_ms = STORE_BACKOFF_MIN_MS};
+        coordinator_log(c, CR_LOG_WARN, "cannot open the store of round %" PRIu64 ", trying again "
+                        "for %d s: %.600s", c->next_round, (int) (STORE_PATIENCE_MS / 1000), why);
+    }
+    if (now_ms - r->first_ms >= STORE_PATIENCE_MS) {
+        coordinator_set_why(c, "cannot open the store of round %" PRIu64 ": %.900s", c->next_round,
+                            why);
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+        return;
+    }
+    r->next_ms = now_ms + r->backoff_ms;
+    if (2 * r->backoff_ms <= STORE_BACKOFF_MAX_MS) r->backoff_ms *= 2;
+    coordinator_wake_by(c, r->next_ms);
 }
 
 static void form_round(struct coordinator *c, int64_t now_ms) {
@@ -152,16 +179,22 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
         coordinator_set_why(c, "cannot form a round: the coordinator is out of memory");
         coordinator_end_job(c, RENDEZVOUS_LOST);
     } else if (c->actions->open_store(c->arg, c->next_round, &f.store, &err) < 0) {
-        coordinator_set_why(c, "cannot open the store of round %" PRIu64 ": %.900s", c->next_round,
-                            err.text);
-        coordinator_end_job(c, RENDEZVOUS_LOST);
+        store_failed(c, now_ms, err.text);
     } else {
+        c->store_retry = (struct store_retry){.first_ms = COORDINATOR_NEVER};
         begin_round(c, &f, now_ms);
     }
     free(f.nodes);
 }
 
 /* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
+
+/* Call this when a round is due, but the coordinator may not form it. What the last failure costs
+ * is decided now: all nodes of the last round are here or gone. */
+static void hold(struct coordinator *c) {
+    charge_close(c);
+    c->is_held = true;
+}
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
@@ -170,6 +203,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
      * nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
+    if (!charge_allows_round(c, now_ms)) return;
+    if (c->store_retry.first_ms != COORDINATOR_NEVER && now_ms < c->store_retry.next_ms) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
         c->last_call_ms = COORDINATOR_NEVER;
@@ -179,6 +214,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     /* nodes are still stopping their workers; wait until they have joined again or left */
     if (has_stopping) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
-    if (waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms) form_round(c, now_ms);
-    else coordinator_wake_by(c, c->last_call_ms);
+    bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
+    if (!is_due) coordinator_wake_by(c, c->last_call_ms);
+    else if (c->may_form) form_round(c, now_ms);
+    else hold(c);
 }

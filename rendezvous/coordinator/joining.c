@@ -12,11 +12,7 @@
 _Static_assert((uint64_t) RDZV_NODES_MAX * RDZV_LOCAL_WORLD_MAX <= INT32_MAX,
                "the rank of a worker may not fit into an int");
 
-/* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
-static int refuse(struct coordinator *c, void *peer, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static int refuse(struct coordinator *c, void *peer, const char *fmt, ...) {
+int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...) {
     char why[RDZV_TEXT_MAX];
     va_list ap;
     va_start(ap, fmt);
@@ -33,17 +29,18 @@ static int refuse(struct coordinator *c, void *peer, const char *fmt, ...) {
 
 static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->min_nodes < 1 || j->min_nodes > j->max_nodes || j->max_nodes > RDZV_NODES_MAX) {
-        return refuse(c, peer, "cannot join with %" PRIu32 ":%" PRIu32 " nodes", j->min_nodes,
-                      j->max_nodes);
+        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 ":%" PRIu32 " nodes",
+                                  j->min_nodes, j->max_nodes);
     }
     if (j->local_world_size < 1 || j->local_world_size > RDZV_LOCAL_WORLD_MAX) {
-        return refuse(c, peer, "cannot join with %" PRIu32 " workers", j->local_world_size);
+        return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
+                                  j->local_world_size);
     }
     return 0;
 }
 
 static int refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uint32_t nodes) {
-    return refuse(c, peer,
+    return coordinator_refuse(c, peer,
                   "cannot join as node rank %" PRId64 ": the job has node ranks 0 to %" PRIu32,
                   rank, nodes - 1);
 }
@@ -53,7 +50,7 @@ static int refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uin
 static int check_fixed_ranks(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->fixed_ranks == 0) return 0;
     if (j->min_nodes != j->max_nodes) {
-        return refuse(c, peer,
+        return coordinator_refuse(c, peer,
                       "cannot join with fixed ranks and %" PRIu32 ":%" PRIu32
                       " nodes: fixed ranks need one number of nodes", j->min_nodes, j->max_nodes);
     }
@@ -70,21 +67,21 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
               is_timeout(j->change_notice_ms, 0) && j->keep_alive_interval_ms >= 1 &&
               j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
               j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
-    return ok ? 0 : refuse(c, peer, "cannot join with such timeouts");
+    return ok ? 0 : coordinator_refuse(c, peer, "cannot join with such timeouts");
 }
 
 /* Checks the numbers of rounds and restarts that the node remembers, because they may become the
- * coordinator's own counts (take_memories()). A number of rounds above RDZV_ROUNDS_SEEN_MAX is
+ * coordinator's own counts. A number of rounds above RDZV_ROUNDS_SEEN_MAX is
  * accepted only if this coordinator has counted as many itself. */
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
     if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
-        return refuse(c, peer,
+        return coordinator_refuse(c, peer,
                       "cannot join after %" PRIu64 " rounds: no job has more than %" PRIu64,
                       j->rounds_seen, RDZV_ROUNDS_SEEN_MAX);
     }
     if (j->restarts_seen > budget) {
-        return refuse(c, peer,
+        return coordinator_refuse(c, peer,
                       "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu32
                       "; give every node the same --max-restarts",
                       j->restarts_seen, budget);
@@ -109,16 +106,12 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
         return refuse_node_rank(c, peer, j->node_rank, c->max_nodes);
     }
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        const struct coordinator_seat *s = c->seats[i];
-        if (s->node_rank != j->node_rank) continue;
-        return refuse(c, peer,
-                      "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
-                      ") has it; give "
-                      "every node a --node-rank of its own",
-                      j->node_rank, s->host, s->pid);
-    }
-    return 0;
+    const struct coordinator_seat *s = seat_table_find(&c->by_node_rank, (uint64_t) j->node_rank);
+    if (s == NULL) return 0;
+    return coordinator_refuse(c, peer,
+                              "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
+                              ") has it; give every node a --node-rank of its own",
+                              j->node_rank, s->host, s->pid);
 }
 
 /* A launcher may connect again before the coordinator notices that its old connection is dead. In
@@ -126,15 +119,14 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
  * refused, because it must not replace the newer connection. */
 static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
                             const struct rdzv_join *j) {
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        struct coordinator_seat *s = c->seats[i];
-        if (s->instance != j->instance || s->local) continue;
-        if (s->connection >= j->connection)
-            return refuse(c, peer, "this node has a newer connection");
-        c->actions->hang_up(c->arg, s->peer);
-        coordinator_lost(c, now_ms, s, "it has a new connection");
-        break;
+    struct coordinator_seat *s = seat_table_find(&c->by_instance, j->instance);
+    if (s == NULL) return 0;
+    if (s->connection >= j->connection) {
+        return coordinator_refuse(c, peer, "this node has a newer connection");
     }
+    c->actions->hang_up(c->arg, s->peer);
+    charge_node_gone(c, s->heard_ms, s);
+    coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");
     return 0;
 }
 
@@ -151,6 +143,7 @@ static void take_settings(struct coordinator *c, int64_t now_ms, const struct rd
     c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
     c->notice_ms = j->change_notice_ms;
     c->members_changed = true;
+    incarnation_begin(c, j);
     coordinator_start_forming(c, now_ms, "the first node joins");
 }
 
@@ -167,18 +160,12 @@ static void warn_of_other_settings(struct coordinator *c, const struct rdzv_join
                     c->max_nodes, c->budget.max_restarts);
 }
 
-/* Takes over the counts of rounds and restarts that the node remembers, if they are larger. They
- * are larger if this coordinator is new, because an earlier one was lost. */
-static void take_memories(struct coordinator *c, const struct rdzv_join *j) {
-    if (j->rounds_seen > c->next_round) c->next_round = j->rounds_seen;
-    budget_remember(&c->budget, j->restarts_seen);
-}
-
 static void send_accepted(struct coordinator *c, void *peer) {
     struct rdzv_message m = {.type = RDZV_ACCEPTED};
     m.accepted = (struct rdzv_accepted){
         .keep_alive_interval_ms = c->interval_ms,
-        .keep_alive_max_attempt = (uint32_t) (c->lease_ms / c->interval_ms)};
+        .keep_alive_max_attempt = (uint32_t) (c->lease_ms / c->interval_ms),
+        .incarnation = incarnation_to_tell(c)};
     c->actions->send(c->arg, peer, &m);
 }
 
@@ -196,24 +183,28 @@ static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
+    if (incarnation_check(c, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
     else warn_of_other_settings(c, j);
     if (check_node_rank(c, peer, j) < 0) return -EEXIST;
     if (c->seat_count >= RDZV_NODES_MAX) {
-        return refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already", c->seat_count);
+        return coordinator_refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already",
+                                  c->seat_count);
     }
     return 0;
 }
 
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join) {
-    if (admit(c, now_ms, peer, join) < 0) return NULL;
-    struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
+    bool is_admitted = admit(c, now_ms, peer, join) == 0;
+    struct coordinator_seat *s = is_admitted ? seat_new(c, now_ms, peer, local, join) : NULL;
     if (s == NULL) {
-        (void) refuse(c, peer, "cannot join: the coordinator is out of memory");
+        if (is_admitted) (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
+        incarnation_end_if_empty(c); /* the node's older connection may have had the last seat */
+        coordinator_reconcile(c, now_ms);
         return NULL;
     }
-    take_memories(c, join);
+    incarnation_take_memories(c, join);
     send_accepted(c, peer);
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32

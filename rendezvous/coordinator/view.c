@@ -33,8 +33,10 @@ static uint32_t count_awaited(const struct coordinator *c) {
 
 void coordinator_look(const struct coordinator *c, struct coordinator_view *out) {
     *out = (struct coordinator_view){.phase = c->phase,
+                                     .incarnation = c->incarnation,
                                      .next_round = c->next_round,
                                      .restart_count = c->budget.restart_count,
+                                     .spent = c->budget.spent,
                                      .max_restarts = c->budget.max_restarts,
                                      .min_nodes = c->min_nodes,
                                      .max_nodes = c->max_nodes,
@@ -42,6 +44,7 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
                                      .world_size = c->world_size,
                                      .seats = c->seat_count,
                                      .awaited = count_awaited(c),
+                                     .is_held = c->is_held,
                                      .outcome = c->outcome,
                                      .why = c->why};
     memcpy(out->in_state, c->in_state, sizeof(out->in_state));

@@ -3,8 +3,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "rendezvous/host/host_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +15,39 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* ---- host_end_event(): the last call of every event ---- */
 
+/* Closes the connections of all nodes, so that they look for another coordinator. The jobs stay: if
+ * no other node is elected, this host leads again, and knows their restarts. */
+static void stand_by(struct coordinator_host *host) {
+    struct host_peer *peer;
+    struct host_job *job;
+    cr_warn("this node stands by: a round is due, but etcd has not confirmed this node as the "
+            "coordinator for %" PRId64 " ms",
+            host->held_ms);
+    host->terms.leads = false;
+    LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
+    LIST_FOREACH(peer, &host->peers, entry) {
+        host_peer_close(peer, "a round is due, but etcd does not confirm this coordinator");
+    }
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
     host_tick_jobs(host);
+    if (host_now_ms(host) >= host->stand_by_ms) stand_by(host);
     host_end_event(host);
 }
 
+/* Computes when this host stands by: held_ms after a round was due that it may not form. */
+static void find_stand_by_time(struct coordinator_host *host) {
+    if (host->may_form || !host_has_held_job(host)) host->stand_by_ms = CR_FOREVER;
+    else if (host->stand_by_ms == CR_FOREVER)
+        host->stand_by_ms = host_now_ms(host) + host->held_ms;
+}
+
 static void arm_timer(struct coordinator_host *host) {
+    find_stand_by_time(host);
     int64_t when_ms = host_jobs_deadline(host), now_ms = host_now_ms(host);
+    if (host->stand_by_ms < when_ms) when_ms = host->stand_by_ms;
     if (when_ms == CR_FOREVER) {
         (void) uv_timer_stop(&host->timer);
     } else {
@@ -29,12 +56,19 @@ static void arm_timer(struct coordinator_host *host) {
     }
 }
 
+static void begin_closing(struct coordinator_host *host);
 static void close_handles(struct coordinator_host *host);
 
 /* The last call of every event: sends the bytes that the event has queued, closes the connections
- * that are over, and sets the timer to the next deadline. */
+ * that are over, and sets the timer to the next deadline. A host that lingers begins to close when
+ * the last job of another launcher is over. */
 void host_end_event(struct coordinator_host *host) {
+    const char *other;
     while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
+    if (host->lingers && host_count_other_jobs(host, &other) == 0) {
+        host->lingers = false;
+        begin_closing(host);
+    }
     if (!host->closing) arm_timer(host);
     else if (LIST_EMPTY(&host->peers)) close_handles(host);
 }
@@ -68,7 +102,9 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
-    host->terms.leads = !o->elected;
+    host->terms.leads = host->may_form = !o->elected;
+    host->held_ms = o->held_ms;
+    host->stand_by_ms = CR_FOREVER;
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
@@ -128,6 +164,13 @@ void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch) {
     host->terms.epoch = epoch;
 }
 
+void coordinator_host_may_form(struct coordinator_host *host, bool may_form) {
+    host->may_form = may_form;
+    if (may_form) host_remember_jobs(host);
+    host_pass_on_right(host);
+    host_end_event(host);
+}
+
 void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     struct host_peer *peer;
     host->terms.leads = false;
@@ -167,9 +210,31 @@ static void on_close_timeout(uv_timer_t *timer) {
 }
 
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
-    struct host_job *job;
-    LIST_FOREACH(job, &host->jobs, entry) {
-        coordinator_abandon(job->coordinator, host_now_ms(host), why);
+    host_abandon_jobs(host, false, why);
+    host_end_event(host);
+}
+
+/* No new node is served from now on, and the connected ones have close_timeout_ms to hang up. */
+static void begin_closing(struct coordinator_host *host) {
+    host->terms.closing = host->why;
+    host->closing = true;
+    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
+                          0);
+}
+
+/* Ends this launcher's job if it still runs. If jobs of other launchers have this host, too, it
+ * serves them until they are over. */
+static void close_or_linger(struct coordinator_host *host) {
+    const char *other = "";
+    host_abandon_jobs(host, true, host->why);
+    uint32_t count = host_count_other_jobs(host, &other);
+    host->lingers = count > 0;
+    if (host->lingers) {
+        cr_warn("this launcher's job is over, but it hosts the rendezvous of %u other job(s) "
+                "('%s'), so it stays until these are over; SIGTERM ends it, and them", count,
+                other);
+    } else {
+        begin_closing(host);
     }
     host_end_event(host);
 }
@@ -178,14 +243,14 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg) {
     CR_ASSERT(!host->closing);
     (void) snprintf(host->why, sizeof(host->why), "%s", why != NULL ? why : "it leads no more");
-    host->terms.closing = host->why;
     host->on_close = on_close;
     host->on_close_arg = arg;
-    host->closing = true;
-    if (why == NULL) host->terms.leads = false;
-    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
-                          0);
-    if (why != NULL) coordinator_host_abandon(host, why);
-    else if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
+    if (why != NULL) {
+        close_or_linger(host);
+        return;
+    }
+    host->terms.leads = false;
+    begin_closing(host);
+    if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
     else host_end_event(host);
 }

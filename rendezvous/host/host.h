@@ -30,6 +30,9 @@ struct coordinator_host_options {
     bool alone;             /* the job has only one node, which is in this process */
     bool jobs_come_later;   /* do not open a store before the first round forms */
     bool elected;           /* refuse nodes until coordinator_host_lead() is called */
+    /* how long an elected host waits for the right to form a round before it closes all
+     * connections */
+    int64_t held_ms;
     int64_t close_timeout_ms;
 };
 
@@ -58,6 +61,11 @@ void host_peer_gone(struct host_peer *peer, const char *why);
 /* Call this when etcd has elected this host. From now on it serves nodes, with this epoch. It knows
  * nothing about the job yet; rounds and restarts so far come from the nodes' JOINs. */
 void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch);
+/* Call this when an elected host has got or lost the right to form rounds. At first it has not.
+ * Without it a round that runs goes on, but no round begins and no node is let into the running
+ * one. If a round is due and the right does not come for held_ms, the host closes all connections,
+ * so that its nodes look for another coordinator; coordinator_host_lead() ends that. */
+void coordinator_host_may_form(struct coordinator_host *host, bool may_form);
 /* Call this when this host is not the elected coordinator any more. It closes all connections and
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
@@ -65,11 +73,12 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why);
 /* Ends all jobs with the outcome LOST and sends `why` to their nodes. Closes nothing yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Calls coordinator_host_abandon(), waits until the remote nodes have closed their connections
- * (close_timeout_ms at most), closes the stores, frees the host and calls on_close. If `why` is
- * NULL, the jobs continue under another coordinator, so they are not ended, but freed as by
- * coordinator_host_depose(). The caller must have called host_peer_gone() for the node of this
- * process before. */
+/* Ends the job of the node in this process if it has not ended. Waits until the jobs of other
+ * launchers are over (coordinator_host_abandon() ends them sooner), and until the remote nodes have
+ * closed their connections (close_timeout_ms at most). Then closes the stores, frees the host and
+ * calls on_close. If `why` is NULL, the jobs continue under another coordinator, so they are not
+ * ended, but freed as by coordinator_host_depose(). The caller must have called host_peer_gone()
+ * for the node of this process before. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 /* ---- the coordinator's actions ---- */
 
@@ -20,6 +22,15 @@ static void job_send(void *arg, void *peer, const struct rdzv_message *m) {
 static void job_hang_up(void *arg, void *peer) {
     (void) arg;
     host_peer_hang_up(peer);
+}
+
+/* Returns the time of day in its upper 32 bits, so that later runs have larger numbers, and random
+ * bits below. */
+static uint64_t job_draw(void *arg) {
+    (void) arg;
+    uint32_t random = 0;
+    (void) getrandom(&random, sizeof(random), 0);
+    return (uint64_t) time(NULL) << 32 | random;
 }
 
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
@@ -71,9 +82,23 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     return 0;
 }
 
+static bool waits_for_nodes(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.phase == COORDINATOR_FORMING && view.awaited > 0;
+}
+
+static const char *job_other_waiting(void *arg) {
+    const struct host_job *job = arg, *other;
+    LIST_FOREACH(other, &job->host->jobs, entry) {
+        if (other != job && waits_for_nodes(other)) return other->run_id;
+    }
+    return NULL;
+}
+
 static const struct coordinator_actions job_actions = {
-    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .log = job_log,
-    .wants_log = job_wants_log};
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .draw = job_draw,
+    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 
@@ -103,6 +128,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         job_free(job);
         return NULL;
     }
+    coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
     return job;
 }
@@ -141,13 +167,16 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
     LIST_FOREACH(job, &host->jobs, entry) {
         int64_t deadline_ms = coordinator_deadline(job->coordinator);
         if (deadline_ms < when_ms) when_ms = deadline_ms;
+        if (!host->may_form) continue;
         if (job->peers == 0 && job->forget_ms < when_ms) when_ms = job->forget_ms;
     }
     return when_ms;
 }
 
+/* Does nothing while the host may not form rounds: its nodes may come back when it may. */
 static void forget_jobs(struct coordinator_host *host) {
     struct host_job *job, *next;
+    if (!host->may_form) return;
     for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
         next = LIST_NEXT(job, entry);
         if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
@@ -163,12 +192,60 @@ void host_tick_jobs(struct coordinator_host *host) {
     forget_jobs(host);
 }
 
-bool host_has_running_job(const struct coordinator_host *host) {
+void host_remember_jobs(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        job->forget_ms = host_now_ms(host) + host->terms.close_timeout_ms;
+    }
+}
+
+void host_pass_on_right(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
+    }
+}
+
+bool host_has_held_job(const struct coordinator_host *host) {
     struct coordinator_view view;
     const struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) {
         coordinator_look(job->coordinator, &view);
-        if (view.phase != COORDINATOR_ENDED) return true;
+        if (view.is_held) return true;
+    }
+    return false;
+}
+
+static bool is_running(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.phase != COORDINATOR_ENDED;
+}
+
+uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id) {
+    const struct host_job *job;
+    uint32_t count = 0;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (job->is_own || job->peers == 0 || !is_running(job)) continue;
+        *run_id = job->run_id;
+        count++;
+    }
+    return count;
+}
+
+void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (job->is_own || !only_own) {
+            coordinator_abandon(job->coordinator, host_now_ms(host), why);
+        }
+    }
+}
+
+bool host_has_running_job(const struct coordinator_host *host) {
+    const struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (is_running(job)) return true;
     }
     return false;
 }

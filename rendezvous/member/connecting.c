@@ -21,8 +21,6 @@ void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms) {
     if (c->give_up_ms > now_ms && c->give_up_ms < c->until_ms) c->until_ms = c->give_up_ms;
 }
 
-void connecting_connected(struct connecting *c) { c->until_ms = CR_FOREVER; }
-
 /* Returns a random time from 50 % to 100 % of `ms`, so that many nodes do not try to connect again
  * at the same moment. The random numbers come from splitmix64. */
 static int64_t jittered(struct connecting *c, int64_t ms) {

@@ -21,11 +21,10 @@ void connecting_stop(struct connecting *c);
 /* Begins a series with the time limit `patience_ms`. Even if that is 0, the caller makes one
  * try. */
 void connecting_begin(struct connecting *c, int64_t now_ms, int64_t patience_ms);
-/* Call this when a try starts. It fails after `limit_ms` or at the end of the series. */
+/* Call this when a try starts. It fails after `limit_ms` or at the end of the series, and succeeds
+ * with WELCOME (the caller calls connecting_stop()). A connection that the other end closes before
+ * WELCOME is a failed try. */
 void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms);
-/* Call this when the try has led to a connection. The series goes on until connecting_stop(), so
- * that a connection which the other end closes at once counts as one more failed try. */
-void connecting_connected(struct connecting *c);
 /* Call this when a try has failed. Returns true and sets retry_ms if there is time for another try;
  * returns false if the series is over. */
 bool connecting_failed(struct connecting *c, int64_t now_ms);

@@ -22,6 +22,10 @@ void keep_alive_plan(struct keep_alive *k, int64_t now_ms) {
     k->beat_ms = now_ms + (k->interval_ms < third ? k->interval_ms : third);
 }
 
+void keep_alive_hasten(struct keep_alive *k, int64_t now_ms) {
+    if (k->beat_ms > now_ms && k->beat_ms != CR_FOREVER) k->beat_ms = now_ms;
+}
+
 void keep_alive_answered(struct keep_alive *k, int64_t sent_ms, int64_t now_ms) {
     if (sent_ms > k->acked_ms && sent_ms <= now_ms) k->acked_ms = sent_ms;
 }

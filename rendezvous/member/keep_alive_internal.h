@@ -29,6 +29,8 @@ void keep_alive_stop(struct keep_alive *k);
 
 /* Call this when a beat is sent at now_ms. It computes when the next beat is due. */
 void keep_alive_plan(struct keep_alive *k, int64_t now_ms);
+/* Makes the next beat due at now_ms, unless no beats are sent. */
+void keep_alive_hasten(struct keep_alive *k, int64_t now_ms);
 
 /* Call this when the answer to the beat that was sent at sent_ms has come. If a newer beat was
  * answered already, or if sent_ms is later than now_ms, it does nothing. */

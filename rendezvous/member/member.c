@@ -20,16 +20,16 @@ struct member {
     void *arg;
 
     enum member_state state;
-    bool connected;
-    bool welcomed;        /* WELCOME has come on the current connection */
+    bool connected;       /* WELCOME has come on the current connection */
     bool had_coordinator; /* WELCOME has come on some connection */
-    uint64_t connections; /* number of connections so far */
+    uint64_t connections; /* number of connections on which WELCOME has come */
 
     /* The last round that this node was in; JOIN reports it. */
     uint64_t round;
     uint64_t rounds_seen;
     uint32_t restarts_seen;
     int64_t last_rank;
+    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
 
     struct connecting connecting;     /* the series of tries to connect, if there is one */
     struct keep_alive keep_alive; /* stopped while not connected, and if the coordinator is local */
@@ -157,6 +157,17 @@ static void give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
+void member_give_up(struct member *m, const char *why) {
+    char text[RDZV_TEXT_MAX];
+    if (m->state != MEMBER_CONNECTING) return;
+    connecting_stop(&m->connecting); /* the connection is closed already */
+    (void) snprintf(text, sizeof(text),
+                    "cannot take part in the rendezvous at '%.200s': %.600s; start all nodes with "
+                    "crun, or all with torchrun, or give crun another --rdzv-endpoint",
+                    m->set.where, why);
+    end(m, RENDEZVOUS_LOST, text);
+}
+
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
     if (!connecting_failed(&m->connecting, now_ms)) give_up(m, why);
 }
@@ -168,6 +179,7 @@ static void send_join(struct member *m, const char *why) {
     msg.join.rounds_seen = m->rounds_seen;
     msg.join.restarts_seen = m->restarts_seen;
     msg.join.last_rank = m->last_rank;
+    msg.join.incarnation = m->incarnation;
     enter(m, MEMBER_JOINING, why);
     m->actions->send(m->arg, &msg);
 }
@@ -179,37 +191,17 @@ void member_set_addr(struct member *m, const char *addr) {
     m->set.self.addr = copy;
 }
 
-void member_connected(struct member *m, int64_t now_ms) {
+void member_welcomed(struct member *m, int64_t now_ms) {
     if (m->state != MEMBER_CONNECTING) return;
-    connecting_connected(&m->connecting);
-    m->welcomed = false;
-    m->connected = true;
+    connecting_stop(&m->connecting);
+    m->connected = m->had_coordinator = true;
     m->connections++;
     keep_alive_start(&m->keep_alive, now_ms);
     if (m->set.local) keep_alive_stop(&m->keep_alive);
-    send_join(m, "connected");
-}
-
-void member_welcomed(struct member *m) {
-    if (!m->connected) return;
-    m->welcomed = m->had_coordinator = true;
-    connecting_stop(&m->connecting);
+    send_join(m, "welcomed");
 }
 
 /* ---- losing the connection ---- */
-
-/* Call this when the connection is lost while the node waits for a round. If the coordinator had
- * accepted the node (WELCOME), it may be back at once, so a new series of tries begins. If not, the
- * other end is another program or a coordinator that does not want this node, so the loss counts as
- * a failed try of the current series. */
-static void cut_off_while_joining(struct member *m, int64_t now_ms, const char *why) {
-    if (m->welcomed) {
-        start_connecting(m, now_ms, why);
-        return;
-    }
-    enter(m, MEMBER_CONNECTING, why);
-    try_failed(m, now_ms, why);
-}
 
 static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     char text[RDZV_TEXT_MAX];
@@ -217,7 +209,7 @@ static void cut_off(struct member *m, int64_t now_ms, const char *why) {
     keep_alive_stop(&m->keep_alive);
     (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
     switch (m->state) {
-    case MEMBER_JOINING: cut_off_while_joining(m, now_ms, why); break;
+    case MEMBER_JOINING: start_connecting(m, now_ms, why); break;
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:
     case MEMBER_FAILED:
@@ -249,11 +241,12 @@ void member_join(struct member *m, int64_t now_ms) {
     else start_connecting(m, now_ms, "join");
 }
 
-void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what) {
+void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
+                   bool is_killed) {
     (void) now_ms;
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     struct rdzv_message msg = {.type = RDZV_FAILED};
-    msg.failed = (struct rdzv_failed){.round = round, .what = what};
+    msg.failed = (struct rdzv_failed){.round = round, .what = what, .is_killed = is_killed};
     enter(m, MEMBER_FAILED, what);
     m->actions->send(m->arg, &msg);
 }
@@ -311,6 +304,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        "the coordinator sent a bad lease: %" PRId64 " ms, %" PRIu32 " times",
                        interval_ms, attempts);
     }
+    if (a->incarnation != 0) m->incarnation = a->incarnation;
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
@@ -322,14 +316,18 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->rounds_seen = r->round + 1;
     m->restarts_seen = r->restart_count;
     m->last_rank = r->group_rank;
+    m->incarnation = r->incarnation;
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }
 
-static void got_stop(struct member *m, const struct rdzv_stop *s) {
+/* Handles STOP. A beat follows with the next tick: after a failure, the coordinator waits until
+ * every node has sent something before it ends the job. */
+static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED) return;
     enter(m, MEMBER_STOPPING, s->why);
+    keep_alive_hasten(&m->keep_alive, now_ms);
     m->actions->on_stop(m->arg, CR_FOREVER, s->why);
 }
 
@@ -339,6 +337,18 @@ static void got_change(struct member *m, const struct rdzv_change *c) {
 
 static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     if (m->state == MEMBER_RUNNING) m->actions->on_change_at(m->arg, at);
+}
+
+/* Reports that the node waits. Once it is in a round, the message is late. */
+static void got_waiting(struct member *m, const struct rdzv_waiting *w) {
+    char text[RDZV_TEXT_MAX + 100], left[60] = "";
+    if (m->state != MEMBER_JOINING) return;
+    if (w->left_ms >= 0) {
+        (void) snprintf(left, sizeof(left), ", %.0f s left", (double) w->left_ms / 1000);
+    }
+    (void) snprintf(text, sizeof(text), "waiting %s (%.0f s so far%s)", w->what,
+                    (double) w->waited_ms / 1000, left);
+    m->actions->log(m->arg, CR_LOG_WARN, text);
 }
 
 static void got_end(struct member *m, const struct rdzv_end *e) {
@@ -355,13 +365,15 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
 
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
-    /* this end has closed the connection, but bytes were still being handled */
-    if (!m->connected) return 0;
+    /* If not connected, this end has closed the connection while bytes were being handled; only a
+     * refusal can come before WELCOME. */
+    bool is_refusal = msg->type == RDZV_REFUSED && connecting_is_trying(&m->connecting);
+    if (!m->connected && !is_refusal) return 0;
     if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
     case RDZV_ROUND: got_round(m, &msg->round); return 0;
-    case RDZV_STOP: got_stop(m, &msg->stop); return 0;
+    case RDZV_STOP: got_stop(m, now_ms, &msg->stop); return 0;
     case RDZV_END: got_end(m, &msg->end); return 0;
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);
@@ -369,6 +381,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
+    case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     default:
@@ -381,7 +394,9 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
 
 static void send_beat(struct member *m, int64_t now_ms) {
     struct rdzv_message beat = {.type = RDZV_BEAT};
-    beat.beat.sent_ms = now_ms;
+    bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    beat.beat = (struct rdzv_beat){.sent_ms = now_ms,
+                                   .rounds_over = 1 + m->rounds_seen - (in_round ? 1 : 0)};
     keep_alive_plan(&m->keep_alive, now_ms);
     m->actions->send(m->arg, &beat);
 }
@@ -407,6 +422,8 @@ void member_tick(struct member *m, int64_t now_ms) {
         start_try(m, now_ms);
     }
 }
+
+int64_t member_gives_up_ms(const struct member *m) { return m->connecting.give_up_ms; }
 
 static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 

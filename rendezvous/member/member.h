@@ -3,7 +3,7 @@
  * Pure: every function gets the time, and every effect goes out through `struct member_actions`.
  * rendezvous/protocol encodes the messages.
  *
- *   IDLE ─join─► CONNECTING ─connected─► JOINING ─ROUND─► RUNNING ─succeeded─► SUCCEEDED
+ *   IDLE ─join─► CONNECTING ──WELCOME──► JOINING ─ROUND─► RUNNING ─succeeded─► SUCCEEDED
  *                   ▲                       ▲                │ failed              │
  *                   │ disconnected          │                ▼                     │
  *                   └────────── join ───────┴─── STOPPING ◄─ FAILED ◄──── STOP ────┘
@@ -38,7 +38,7 @@ struct member_settings {
  * the agent may call the member from inside them. The other actions must not call the member. Texts
  * and messages are valid until the action returns. */
 struct member_actions {
-    /* Starts to connect. The caller reports the result later, by member_connected() or
+    /* Starts to connect. The caller reports the result later, by member_welcomed() or
      * member_disconnected(). */
     void (*connect)(void *arg);
     void (*send)(void *arg, const struct rdzv_message *m);
@@ -66,7 +66,8 @@ void member_free(struct member *m); /* `m` may be NULL */
 /* ---- calls of the agent; none of them calls an on_… action before it returns ---- */
 
 void member_join(struct member *m, int64_t now_ms);
-void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what);
+void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
+                   bool is_killed);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms);
 void member_change_ready(struct member *m, uint64_t id);
@@ -79,22 +80,25 @@ void member_leave(struct member *m, int64_t now_ms, const char *why);
 /* ---- events of the connection and of time ---- */
 
 /* Sets the address that this node publishes to `addr`, its address on the connection, unless the
- * settings have one (self.addr). Call it before member_connected(). */
+ * settings have one (self.addr). Call it before member_welcomed(). */
 void member_set_addr(struct member *m, const char *addr);
-/* Call this when the connection is established and its session is open. It sends JOIN. */
-void member_connected(struct member *m, int64_t now_ms);
 /* Call this when the session has received WELCOME, which shows that the other end is a coordinator
- * that accepts this node. */
-void member_welcomed(struct member *m);
+ * that accepts this node. Only then has a try to connect succeeded. It sends JOIN. */
+void member_welcomed(struct member *m, int64_t now_ms);
+/* Call this when the node cannot connect and another try cannot help. It ends the job on this node;
+ * `why` is the end of a sentence that says who should be a coordinator. */
+void member_give_up(struct member *m, const char *why);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, const char *why);
-/* Call this with each message after WELCOME, and with REFUSED. Returns 0, or -EPROTO and a text in
- * err if a coordinator must not send the message; on error the caller has to close the connection
- * and call member_disconnected(). */
+/* Call this with each message after WELCOME, and with a final REFUSED before it. Returns 0, or
+ * -EPROTO and a text in err if a coordinator must not send the message; on error the caller has to
+ * close the connection and call member_disconnected(). */
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER = no deadline */
+/* Returns the time at which the current series of tries to connect ends; CR_FOREVER = none. */
+int64_t member_gives_up_ms(const struct member *m);
 
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. "The fence" is the time after which 5/6 of

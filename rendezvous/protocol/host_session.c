@@ -53,7 +53,8 @@ static void enter(struct host_session *s, int64_t now_ms, enum host_session_stat
 void host_session_open(struct host_session *s, int64_t now_ms, bool local,
                        const struct host_session_terms *terms,
                        const struct host_session_actions *actions, void *arg) {
-    *s = (struct host_session){.terms = terms, .actions = actions, .arg = arg, .local = local};
+    *s = (struct host_session){.terms = terms, .actions = actions, .arg = arg, .local = local,
+                               .version = RDZV_VERSION_MIN};
     enter(s, now_ms, HOST_SESSION_MAGIC, "opened");
 }
 
@@ -68,7 +69,8 @@ static bool takes_input(const struct host_session *s) { return s->state < HOST_S
 
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
     if (!takes_input(s)) return;
-    if (rdzv_message_encode(m, &s->out) < 0) {
+    if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
+    if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message, so its connection is closed: a node can handle a lost
          * connection, but not a lost message. The seat is freed when the session is CLOSED. */
         enter(s, now_ms, HOST_SESSION_CLOSING, "out of memory");
@@ -102,11 +104,15 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
 
 /* ---- the greeting ---- */
 
-/* Returns whether both builds support a common protocol version. Refuses the connection if not. */
-static bool check_versions(struct host_session *s, int64_t now_ms, const char *software,
+/* Sets the connection's version to the largest one that both builds support, and returns true. If
+ * there is none, refuses the connection and returns false. */
+static bool choose_version(struct host_session *s, int64_t now_ms, const char *software,
                            uint32_t min, uint32_t max) {
     char why[512];
-    if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) return true;
+    if (min <= RDZV_VERSION_MAX && max >= RDZV_VERSION_MIN) {
+        s->version = max < RDZV_VERSION_MAX ? max : RDZV_VERSION_MAX;
+        return true;
+    }
     (void) snprintf(why, sizeof(why),
                     "the node ('%.100s') speaks rendezvous protocol %" PRIu32 " to %" PRIu32
                     ", the coordinator ('crun " CRUN_VERSION "') %d to %d; use builds that overlap",
@@ -139,7 +145,7 @@ static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed)
 
 static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_hello *h) {
     struct cr_error err = {0};
-    if (!check_versions(s, now_ms, h->software, h->version_min, h->version_max)) return;
+    if (!choose_version(s, now_ms, h->software, h->version_min, h->version_max)) return;
     if (!check_epoch(s, now_ms, h->epoch)) return;
     if (s->terms->closing != NULL) {
         refuse(s, now_ms, 0, s->terms->closing);
@@ -150,21 +156,20 @@ static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_
         return;
     }
     struct rdzv_message m = {.type = RDZV_WELCOME};
-    m.welcome.version = h->version_max < RDZV_VERSION_MAX ? h->version_max : RDZV_VERSION_MAX;
-    m.welcome.epoch = s->terms->epoch;
+    m.welcome = (struct rdzv_welcome){.version = s->version, .epoch = s->terms->epoch};
     host_session_send(s, now_ms, &m);
     if (takes_input(s)) enter(s, now_ms, HOST_SESSION_JOIN, h->software);
 }
 
 static void got_status(struct host_session *s, int64_t now_ms, const struct rdzv_status *q) {
-    if (!check_versions(s, now_ms, "status", q->version_min, q->version_max)) return;
+    if (!choose_version(s, now_ms, "status", q->version_min, q->version_max)) return;
     s->actions->on_status(s->arg);
     host_session_hang_up(s, now_ms);
 }
 
 static void got_operate(struct host_session *s, int64_t now_ms, const struct rdzv_operate *o) {
     struct cr_error err = {0};
-    if (!check_versions(s, now_ms, "operator", o->version_min, o->version_max)) return;
+    if (!choose_version(s, now_ms, "operator", o->version_min, o->version_max)) return;
     if (s->actions->on_operate(s->arg, o, &err) < 0) refuse(s, now_ms, 0, err.text);
     else host_session_hang_up(s, now_ms);
 }

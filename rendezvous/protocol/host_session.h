@@ -93,9 +93,11 @@ struct host_session_actions {
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
-/* The owner embeds this struct. It may read `state` and `out`; all other fields are private. */
+/* The owner embeds this struct. It may read `state`, `version` and `out`; all other fields are
+ * private. */
 struct host_session {
     enum host_session_state state;
+    uint32_t version;     /* protocol version of the connection; RDZV_VERSION_MIN before HELLO */
     struct cr_buffer out; /* bytes that the transport has to send */
 
     const struct host_session_terms *terms;

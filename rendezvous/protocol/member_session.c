@@ -28,7 +28,7 @@ static void enter(struct member_session *s, enum member_session_state next, cons
 
 void member_session_init(struct member_session *s, const struct member_session_actions *actions,
                          void *arg) {
-    *s = (struct member_session){.actions = actions, .arg = arg};
+    *s = (struct member_session){.actions = actions, .arg = arg, .version = RDZV_VERSION_MIN};
 }
 
 void member_session_done(struct member_session *s) {
@@ -37,7 +37,7 @@ void member_session_done(struct member_session *s) {
 }
 
 int member_session_send(struct member_session *s, const struct rdzv_message *m) {
-    return rdzv_message_encode(m, &s->out);
+    return rdzv_message_encode(m, s->version, &s->out);
 }
 
 void member_session_close(struct member_session *s, const char *why) {
@@ -60,6 +60,7 @@ int member_session_open(struct member_session *s, const char *run_id) {
     cr_buffer_clear(&s->in);
     cr_buffer_clear(&s->out);
     s->opened++;
+    s->version = RDZV_VERSION_MIN;
     enter(s, MEMBER_SESSION_GREETING, "connected");
     int rc = cr_buffer_append(&s->out, RDZV_MAGIC, RDZV_MAGIC_LEN);
     return rc == 0 ? member_session_send(s, &hello) : rc;
@@ -83,6 +84,7 @@ static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) 
         return;
     }
     s->epoch = w->epoch;
+    s->version = w->version;
     enter(s, MEMBER_SESSION_WELCOMED, "WELCOME");
     s->actions->on_welcome(s->arg);
 }

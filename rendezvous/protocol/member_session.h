@@ -9,7 +9,7 @@
  *
  * The transport can be a socket, the memory of one process or a simulated network. It calls:
  *
- *     member_session_open()       when the connection is established; then member_connected()
+ *     member_session_open()       when the connection is established
  *     member_session_receive()    for all received bytes, in pieces of any size
  *     member_session_close()      when the connection is gone, or is closed by this end
  *
@@ -37,7 +37,8 @@ enum member_session_state {
 const char *member_session_state_name(enum member_session_state s);
 
 struct member_session_actions {
-    /* WELCOME has come, so the coordinator accepts this node: call member_welcomed(). */
+    /* WELCOME has come, so the other end is a coordinator that accepts this node: call
+     * member_welcomed(), which sends JOIN. */
     void (*on_welcome)(void *arg);
     /* A message has come after WELCOME, or a final REFUSED: call member_receive(). Returns 0, or
      * -EPROTO and a text in err; in that case on_broken follows. */
@@ -50,10 +51,11 @@ struct member_session_actions {
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
-/* The owner embeds this struct. It may read `state`, `epoch` and `out`; all other fields are
- * private. */
+/* The owner embeds this struct. It may read `state`, `version`, `epoch` and `out`; all other fields
+ * are private. */
 struct member_session {
     enum member_session_state state;
+    uint32_t version;     /* protocol version of the connection; RDZV_VERSION_MIN before WELCOME */
     uint64_t epoch;       /* largest epoch of a coordinator that this node has obeyed; 0 = none */
     struct cr_buffer out; /* bytes that the transport has to send */
 

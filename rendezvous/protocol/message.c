@@ -6,6 +6,7 @@
 #include "base/assert.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 const char *rdzv_message_name(unsigned type) {
@@ -52,19 +53,22 @@ static void put_text(struct writer *w, const char *text) {
  * frame. */
 _Static_assert(5 + 3 * (RDZV_TEXT_MAX + 2) + 200 <= RDZV_FRAME_MAX, "a message may not fit");
 
-int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
+int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct cr_buffer *out) {
     struct writer w;
     w.len = 4;
     put_number(&w, m->type, 1);
     switch (m->type) {
 #define F(type, name) put_##type(&w, body->name);
+#define V(since)                                                                                   \
+    if (version < (since)) break;
 #define M(NAME, name, wire)                                                                        \
     case RDZV_##NAME: {                                                                            \
         const struct rdzv_##name *body = &m->name;                                                 \
-        RDZV_##NAME##_FIELDS(F) break;                                                             \
+        RDZV_##NAME##_FIELDS(F, V) break;                                                          \
     }
         RDZV_MESSAGES(M)
 #undef M
+#undef V
 #undef F
     }
     size_t total = w.len;
@@ -78,10 +82,12 @@ int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out) {
 struct reader {
     const char *data;
     size_t len, at;
+    bool absent;       /* the frame has ended where a version's fields begin: no more are read */
     const char *wrong; /* text of the first error; NULL = no error yet */
 };
 
 static uint64_t get_number(struct reader *r, unsigned bytes) {
+    if (r->absent) return 0;
     if (r->wrong == NULL && r->len - r->at < bytes) r->wrong = "it is too short";
     if (r->wrong != NULL) return 0;
     uint64_t value = 0;
@@ -95,7 +101,7 @@ static int64_t get_i64(struct reader *r) { return (int64_t) get_number(r, 8); }
 
 static const char *get_text(struct reader *r) {
     size_t len = (size_t) get_number(r, 2);
-    if (r->wrong != NULL) return "";
+    if (r->absent || r->wrong != NULL) return "";
     const char *text = r->data + r->at;
     if (len == 0 || len > RDZV_TEXT_MAX) {
         r->wrong = "a text has a bad length";
@@ -107,6 +113,12 @@ static const char *get_text(struct reader *r) {
     if (r->wrong != NULL) return "";
     r->at += len;
     return text;
+}
+
+/* Call this where the fields of a later version begin. If the frame ends here, its sender has an
+ * older version, so the remaining fields become 0 or "". */
+static void begin_version(struct reader *r) {
+    if (r->at == r->len) r->absent = true;
 }
 
 static int frame_fail(struct cr_error *err, unsigned type, const char *why) {
@@ -129,18 +141,19 @@ int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, si
     unsigned type = (unsigned) get_number(&r, 1);
     switch (type) {
 #define F(type_, name) body->name = get_##type_(&r);
+#define V(since)       begin_version(&r);
 #define M(NAME, name, wire)                                                                        \
     case wire: {                                                                                   \
         m->type = RDZV_##NAME;                                                                     \
         struct rdzv_##name *body = &m->name;                                                       \
-        RDZV_##NAME##_FIELDS(F) break;                                                             \
+        RDZV_##NAME##_FIELDS(F, V) break;                                                          \
     }
         RDZV_MESSAGES(M)
 #undef M
+#undef V
 #undef F
     default: return frame_fail(err, type, "this build does not know it");
     }
-    if (r.wrong == NULL && r.at != r.len) r.wrong = "it is too long";
     if (r.wrong != NULL) return frame_fail(err, type, r.wrong);
     *used = r.len;
     return 0;

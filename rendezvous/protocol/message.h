@@ -10,7 +10,17 @@
  * definition of the messages: structs, encoder and decoder are generated from them.
  *
  * HELLO and REFUSED never change, so that any two builds can at least exchange why they cannot work
- * together. All other messages may change with the protocol version, which WELCOME names. */
+ * together. WELCOME names the version of the connection: the largest one that both builds support.
+ * How builds of different versions work together:
+ *
+ *   - New fields are added only at the end of a list, after V(n), where n is the version that adds
+ *     them. The encoder writes the fields of the connection's version and no later ones.
+ *   - The decoder ignores bytes after the last field that it knows.
+ *   - The decoder accepts a frame that ends just before a V(n). The fields after it are 0 or "".
+ *   - A message that was added with version n, as its M() line says, is only sent on a connection
+ *     of version n or later.
+ *   - HELLO, STATUS and OPERATE come before the version is known, so they are always encoded with
+ *     RDZV_VERSION_MIN. */
 #ifndef RENDEZVOUS_MESSAGE_H
 #define RENDEZVOUS_MESSAGE_H
 
@@ -24,7 +34,9 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest and largest protocol version of this build */
-#define RDZV_VERSION_MAX 2
+#define RDZV_VERSION_MAX 3
+#define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
+#define RDZV_VERSION_WAITING  3 /* first version with WAITING */
 
 #define RDZV_FRAME_MAX ((size_t) 4096) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -37,13 +49,13 @@
 
 /* clang-format off */
 /* F(type, name): one field. The type is u32, u64, i64 or text (const char *; never NULL in a
- * decoded message). */
+ * decoded message). V(n): the fields after it exist since version n. */
 
 /* ---- messages of a member to the coordinator ---- */
-#define RDZV_HELLO_FIELDS(F) /* first frame of a node; this message never changes */ \
+#define RDZV_HELLO_FIELDS(F, V) /* first frame of a node; this message never changes */ \
     F(u32, version_min) F(u32, version_max) F(text, software) F(text, run_id) \
     F(u64, epoch)               /* largest epoch that this node has obeyed; 0 = none */
-#define RDZV_JOIN_FIELDS(F) /* the node requests a place in the next round */ \
+#define RDZV_JOIN_FIELDS(F, V) /* the node requests a place in the next round */ \
     F(text, host) F(text, addr) F(u64, pid) \
     F(u64, instance)            /* random number of this launcher, for its whole life */ \
     F(u64, connection)          /* counts this launcher's connections; the highest is valid */ \
@@ -57,68 +69,90 @@
     F(i64, join_timeout_ms) F(i64, last_call_timeout_ms) F(i64, close_timeout_ms) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
     /* change_notice_ms: notice to running nodes before a joining node's round; 0 = none */ \
-    F(i64, change_notice_ms)
-#define RDZV_FAILED_FIELDS(F)    F(u64, round) F(text, what)
-#define RDZV_SUCCEEDED_FIELDS(F) F(u64, round)
-#define RDZV_LEAVE_FIELDS(F)     F(text, why)
-/* sent_ms: time on the member's clock; BEAT_ACK returns it */
-#define RDZV_BEAT_FIELDS(F)      F(i64, sent_ms)
-#define RDZV_CHANGE_ANSWER_FIELDS(F) /* the node's answer to CHANGE */ \
+    F(i64, change_notice_ms) \
+    V(3) \
+    F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
+    F(u64, digest)              /* of the node's program and settings; 0 = unknown */
+#define RDZV_FAILED_FIELDS(F, V) \
+    F(u64, round) F(text, what) \
+    V(3) \
+    F(u32, is_killed)           /* 1 = a signal from outside ended the worker; else 0 */
+#define RDZV_SUCCEEDED_FIELDS(F, V) F(u64, round)
+#define RDZV_LEAVE_FIELDS(F, V)     F(text, why)
+#define RDZV_BEAT_FIELDS(F, V) \
+    F(i64, sent_ms)             /* time on the member's clock; BEAT_ACK returns it */ \
+    V(3) \
+    /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
+    F(u64, rounds_over)
+#define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
     F(u64, id) F(i64, step)     /* steps of the furthest worker; -1 = no worker counts steps */ \
     F(i64, needs_ms)            /* time that the slowest worker needs after its last step */
-#define RDZV_CHANGE_READY_FIELDS(F) F(u64, id) /* the node's workers have made the agreed step */
-#define RDZV_NOTICE_FIELDS(F) /* the node will leave within left_ms */ \
+#define RDZV_CHANGE_READY_FIELDS(F, V) F(u64, id) /* the node's workers have made the agreed step */
+#define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
 /* ---- messages of an operator, sent in place of HELLO ---- */
-#define RDZV_OPERATE_FIELDS(F) /* an order to nodes; OPERATED or REFUSED answers it */ \
+#define RDZV_OPERATE_FIELDS(F, V) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
     F(u32, kind)                /* kind for ASK_NOTICE; 0 = send ASK_DUMP instead */ \
     F(i64, left_ms) F(text, why)
 /* A question. The answer: per job STATUS_JOB and its STATUS_NODEs; after all jobs STATUS_DONE. */
-#define RDZV_STATUS_FIELDS(F) \
+#define RDZV_STATUS_FIELDS(F, V) \
     F(u32, version_min) F(u32, version_max)
 
 /* ---- messages of the coordinator to a member ---- */
-#define RDZV_WELCOME_FIELDS(F) /* accepts a node after HELLO */ \
+#define RDZV_WELCOME_FIELDS(F, V) /* accepts a node after HELLO */ \
     F(u32, version) F(u64, epoch)
 /* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
-#define RDZV_ACCEPTED_FIELDS(F) \
-    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt)
-#define RDZV_ROUND_FIELDS(F) /* a round has formed: the node starts its workers */ \
+#define RDZV_ACCEPTED_FIELDS(F, V) \
+    F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
+    V(3) \
+    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */
+#define RDZV_ROUND_FIELDS(F, V) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \
-    F(text, master_addr) F(u32, master_port)
-#define RDZV_STOP_FIELDS(F)      F(u64, round) F(text, why)
-#define RDZV_END_FIELDS(F)       F(u32, outcome) F(text, why)
-#define RDZV_BEAT_ACK_FIELDS(F)  F(i64, sent_ms)
-#define RDZV_CHANGE_FIELDS(F) /* the round will end soon; CHANGE_ANSWER answers it */ \
+    F(text, master_addr) F(u32, master_port) \
+    V(3) \
+    F(u32, max_restarts)        /* the job's; a node's own setting may differ */ \
+    F(u64, incarnation)         /* which job of this run id this round belongs to */
+/* Why the node waits for a round, as the end of the phrase "waiting …"; since version 3. */
+#define RDZV_WAITING_FIELDS(F, V) \
+    F(i64, waited_ms)           /* how long the node has waited */ \
+    F(i64, left_ms)             /* how long it will still wait at most; -1 = without limit */ \
+    F(text, what)
+#define RDZV_STOP_FIELDS(F, V)      F(u64, round) F(text, why)
+#define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
+#define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
+#define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)
-#define RDZV_CHANGE_AT_FIELDS(F) /* names the agreed step of a change; CHANGE_READY answers it */ \
+/* names the agreed step of a change; CHANGE_READY answers it */
+#define RDZV_CHANGE_AT_FIELDS(F, V) \
     F(u64, id) F(u64, step) F(i64, left_ms)
-#define RDZV_ASK_NOTICE_FIELDS(F) F(u32, kind) F(i64, left_ms) F(text, why) /* requests NOTICE */
-#define RDZV_ASK_DUMP_FIELDS(F)   F(text, why) /* the node's workers shall write flight records */
-#define RDZV_REFUSED_FIELDS(F) /* last frame of a connection; this message never changes */ \
+/* requests NOTICE */
+#define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
+/* the node's workers shall write flight records */
+#define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
+#define RDZV_REFUSED_FIELDS(F, V) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
     F(u64, epoch)               /* least epoch of a coordinator to try; 0 = refusal is final */ \
     F(text, why)
 
 /* ---- messages of the coordinator to an operator ---- */
-#define RDZV_STATUS_JOB_FIELDS(F) \
+#define RDZV_STATUS_JOB_FIELDS(F, V) \
     F(text, run_id) F(u32, phase) /* is an enum coordinator_phase */ \
     F(u64, rounds) F(u32, restart_count) F(u32, max_restarts) F(u32, min_nodes) F(u32, max_nodes) \
     F(u32, group_world_size) F(u32, world_size) F(u32, nodes) \
     F(u32, awaited)             /* how many nodes are missing before a round can form */ \
     F(text, why)                /* why the last round was stopped, or the job ended */
-#define RDZV_STATUS_NODE_FIELDS(F) \
+#define RDZV_STATUS_NODE_FIELDS(F, V) \
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
     /* silent_ms: ms since its last message; -1 = the node is in the coordinator's process */ \
     F(i64, silent_ms)
-#define RDZV_STATUS_DONE_FIELDS(F) F(u32, jobs)
-#define RDZV_OPERATED_FIELDS(F)   F(u32, nodes) /* how many nodes the order was sent to */
+#define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
+#define RDZV_OPERATED_FIELDS(F, V)   F(u32, nodes) /* how many nodes the order was sent to */
 
 /* M(NAME, name, number): the messages, and the type numbers in their frames. */
 #define RDZV_MESSAGES(M) \
@@ -147,7 +181,8 @@
     M(CHANGE_AT,  change_at,  76) \
     M(ASK_NOTICE, ask_notice, 77) \
     M(ASK_DUMP,   ask_dump,   78) \
-    M(OPERATED,   operated,   79)
+    M(OPERATED,   operated,   79) \
+    M(WAITING,    waiting,    81)
 /* clang-format on */
 
 typedef uint32_t rdzv_u32;
@@ -162,12 +197,14 @@ enum rdzv_message_type {
 };
 
 #define F(type, name) rdzv_##type name;
+#define V(version)
 #define M(NAME, name, wire)                                                                        \
     struct rdzv_##name {                                                                           \
-        RDZV_##NAME##_FIELDS(F)                                                                    \
+        RDZV_##NAME##_FIELDS(F, V)                                                                 \
     };
 RDZV_MESSAGES(M)
 #undef M
+#undef V
 #undef F
 
 struct rdzv_message {
@@ -182,14 +219,14 @@ struct rdzv_message {
 /* Returns the name of a message type, "HELLO" for example, or "?" for an unknown number. */
 const char *rdzv_message_name(unsigned type);
 
-/* Encodes `m` and appends the frame to `out`. Texts longer than RDZV_TEXT_MAX - 1 bytes are cut.
- * Returns 0 or -ENOMEM. */
-int rdzv_message_encode(const struct rdzv_message *m, struct cr_buffer *out);
+/* Encodes `m` with the fields of protocol version `version`, and appends the frame to `out`. Texts
+ * longer than RDZV_TEXT_MAX - 1 bytes are cut. Returns 0 or -ENOMEM. */
+int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct cr_buffer *out);
 
 /* Decodes the frame at the start of `data`. Stores its size in *used, or 0 if the frame is not
  * complete yet. Texts in *m point into `data`. Returns 0, or -EPROTO and a text in err: the type is
- * unknown, the frame is too long or too short, or a text is malformed. After an error the rest of
- * the stream must be discarded, because it is unknown where the next frame begins. */
+ * unknown, the frame ends inside a version's fields, or a text is malformed. After an error the
+ * rest of the stream must be discarded, because it is unknown where the next frame begins. */
 int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
                         struct cr_error *err);
 

@@ -1,5 +1,6 @@
 /* Checks the options, sets the fields that the plans of all backends have, and calls the chosen
  * backend to complete the plan. */
+#include "base/log.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/backend_internal.h"
 
@@ -7,6 +8,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define LEASE_MIN_MS INT64_C(100) /* shortest lease */
+
+/* Checks that the lease is longer than usual pauses of a process or a network. With a shorter one,
+ * nodes give each other up for no reason. */
+static int check_lease(const struct rendezvous_options *o, struct cr_error *err) {
+    int64_t lease_ms = o->keep_alive_interval_ms * o->keep_alive_max_attempt;
+    if (o->max_nodes == 1 || lease_ms >= LEASE_MIN_MS) return 0;
+    return cr_fail(err, -EINVAL,
+                   "--rdzv-conf: keep_alive_interval (%g s) times keep_alive_max_attempt (%" PRIu32
+                   ") is how long a silent node is trusted; %g s is the least that works",
+                   (double) o->keep_alive_interval_ms / 1000, o->keep_alive_max_attempt,
+                   (double) LEASE_MIN_MS / 1000);
+}
 
 /* A coordinator would refuse a node with such options, too; the check here reports the error before
  * anything is opened. */
@@ -39,7 +54,44 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
                        "(%g s), the wait for more nodes than the minimum; give both",
                        (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
     }
-    return 0;
+    return check_lease(o, err);
+}
+
+void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,
+                              struct backend_plan *out) {
+    struct cr_error err = {0};
+    if (backend_look_up(o->endpoint.host, found, &err) == 0) {
+        (void) snprintf(out->facts, sizeof(out->facts), "%s", found->text);
+        return;
+    }
+    out->unresolved = true;
+    if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
+    backend_machine_addr(found->machine);
+    cr_warn("%s; trying again for %g s", err.text, (double) out->connect_timeout_ms / 1000);
+}
+
+/* Returns the address of the store that workers get, or "" if each node has to find out itself. An
+ * endpoint whose loopback address comes from a name gives no address: workers on other machines
+ * cannot use it. */
+static const char *store_addr_of(const struct backend_addresses *found,
+                                 const struct backend_plan *plan) {
+    const char *addr = found->local[0] != '\0' ? found->local : found->first;
+    if (plan->own_addr[0] != '\0') return plan->own_addr;
+    if (found->is_any) return "";
+    return backend_is_loopback(addr) && !found->is_written_loopback ? "" : addr;
+}
+
+void backend_plan_listening(const struct backend_addresses *found, struct backend_plan *out) {
+    bool is_everywhere = strcmp(found->first, "::") == 0; /* IPv6 and IPv4 */
+    bool is_exact = (found->is_written_loopback || found->is_any) && !is_everywhere;
+    const char *bind = is_exact ? found->first : "";
+    /* --local-addr is published; the store must be reachable there */
+    bool publishes_other = out->own_addr[0] != '\0' && strcmp(out->own_addr, bind) != 0;
+    (void) snprintf(out->listen_host, sizeof(out->listen_host), "%s", bind);
+    (void) snprintf(out->store_host, sizeof(out->store_host), "%s", publishes_other ? "" : bind);
+    (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", store_addr_of(found, out));
+    memcpy(out->machine_addr, found->is_written_loopback ? found->first : found->machine,
+           sizeof(out->machine_addr));
 }
 
 int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,

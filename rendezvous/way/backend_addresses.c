@@ -1,22 +1,29 @@
 /* Finds out whether a host is this machine. It compares addresses, never names, because a machine
  * can have several names. */
-#include "rendezvous/way/way.h"
+#include "rendezvous/way/backend_internal.h"
+
+#include "base/cleanup.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
 
-static int to_text(const struct sockaddr *sa, char out[RDZV_ADDR_MAX]) {
-    if (sa == NULL) return 0;
+/* ---- kinds of addresses ---- */
+
+static bool to_text(const struct sockaddr *sa, char out[RDZV_ADDR_MAX]) {
+    if (sa == NULL) return false;
     if (sa->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *) (const void *) sa;
         return inet_ntop(AF_INET, &in->sin_addr, out, RDZV_ADDR_MAX) != NULL;
     }
-    if (sa->sa_family != AF_INET6) return 0;
+    if (sa->sa_family != AF_INET6) return false;
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) (const void *) sa;
     if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
         return inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], out, RDZV_ADDR_MAX) != NULL;
@@ -24,20 +31,80 @@ static int to_text(const struct sockaddr *sa, char out[RDZV_ADDR_MAX]) {
     return inet_ntop(AF_INET6, &in6->sin6_addr, out, RDZV_ADDR_MAX) != NULL;
 }
 
-static int is_loopback(const char *addr) {
+bool backend_is_loopback(const char *addr) {
     return strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0;
 }
 
+bool backend_is_any(const char *host) {
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+static bool is_numeric(const char *host) {
+    struct in6_addr binary;
+    return inet_pton(AF_INET, host, &binary) == 1 || inet_pton(AF_INET6, host, &binary) == 1;
+}
+
+static bool is_written_loopback(const char *host) {
+    return strcasecmp(host, "localhost") == 0 || (is_numeric(host) && backend_is_loopback(host));
+}
+
+/* ---- this machine's addresses ---- */
+
 /* Returns whether this machine has the address. All of 127.0.0.0/8 belongs to the machine, but
  * getifaddrs() lists only 127.0.0.1, so loopback addresses are checked separately. */
-static int is_ours(const char *addr, const struct ifaddrs *interfaces) {
+static bool is_ours(const char *addr, const struct ifaddrs *interfaces) {
     char own[RDZV_ADDR_MAX];
-    if (is_loopback(addr)) return 1;
+    if (backend_is_loopback(addr) || backend_is_any(addr)) return true;
     for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
-        if (to_text(i->ifa_addr, own) && strcmp(own, addr) == 0) return 1;
+        if (to_text(i->ifa_addr, own) && strcmp(own, addr) == 0) return true;
     }
-    return 0;
+    return false;
 }
+
+/* Finds the address from which this machine sends to an address beyond its own networks: connecting
+ * a UDP socket makes the kernel choose a route, and sends nothing. `to` is an address that is
+ * reserved for documentation, so it is on no network. */
+static bool find_route_source(int family, const char *to, char out[RDZV_ADDR_MAX]) {
+    struct sockaddr_storage addr = {.ss_family = (sa_family_t) family};
+    struct sockaddr_in *in = (struct sockaddr_in *) &addr;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *) &addr;
+    socklen_t len = family == AF_INET ? sizeof(*in) : sizeof(*in6);
+    CR_AUTO_FD int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    void *bytes = family == AF_INET ? (void *) &in->sin_addr : (void *) &in6->sin6_addr;
+    if (fd < 0 || inet_pton(family, to, bytes) != 1) return false;
+    in->sin_port = htons(9); /* sin_port and sin6_port have the same place */
+    if (connect(fd, (struct sockaddr *) &addr, len) < 0) return false;
+    if (getsockname(fd, (struct sockaddr *) &addr, &len) < 0) return false;
+    return to_text((struct sockaddr *) &addr, out) && !backend_is_loopback(out);
+}
+
+/* Finds the address of the first interface that is up and not loopback. IPv6 addresses that are
+ * valid on one link only are left out, because other machines would need their interface, too. */
+static bool find_interface(const struct ifaddrs *interfaces, int family, char out[RDZV_ADDR_MAX]) {
+    for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
+        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != family) continue;
+        if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
+        if (to_text(i->ifa_addr, out) && strncmp(out, "fe80:", 5) != 0) return true;
+    }
+    return false;
+}
+
+static void find_machine(const struct ifaddrs *interfaces, char out[RDZV_ADDR_MAX]) {
+    if (find_route_source(AF_INET, "192.0.2.1", out)) return;
+    if (find_interface(interfaces, AF_INET, out)) return;
+    if (find_route_source(AF_INET6, "2001:db8::1", out)) return;
+    if (find_interface(interfaces, AF_INET6, out)) return;
+    (void) snprintf(out, RDZV_ADDR_MAX, "127.0.0.1");
+}
+
+void backend_machine_addr(char out[RDZV_ADDR_MAX]) {
+    struct ifaddrs *interfaces = NULL;
+    (void) getifaddrs(&interfaces);
+    find_machine(interfaces, out);
+    if (interfaces != NULL) freeifaddrs(interfaces);
+}
+
+/* ---- looking up a host ---- */
 
 static void append(char *text, size_t room, const char *what) {
     size_t len = strlen(text);
@@ -71,11 +138,37 @@ static void prefer_v4(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) 
     if (kept[0] == '\0' || (is_v4 && strchr(kept, ':') != NULL)) memcpy(kept, addr, RDZV_ADDR_MAX);
 }
 
+/* Chooses among the host's addresses that this machine has: one that is not loopback is preferred,
+ * because other machines can use it. */
+static void prefer_reachable(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) {
+    if (kept[0] == '\0' || backend_is_loopback(kept) == backend_is_loopback(addr)) {
+        prefer_v4(kept, addr);
+    } else if (backend_is_loopback(kept)) {
+        memcpy(kept, addr, RDZV_ADDR_MAX);
+    }
+}
+
+static void compare(const char *host, const struct addrinfo *found, struct backend_addresses *out) {
+    struct ifaddrs *interfaces = NULL;
+    char addr[RDZV_ADDR_MAX];
+    /* on error `interfaces` stays NULL, and only loopback addresses count as ours */
+    (void) getifaddrs(&interfaces);
+    for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
+        if (!to_text(a->ai_addr, addr)) continue;
+        prefer_v4(out->first, addr);
+        if (is_ours(addr, interfaces)) prefer_reachable(out->local, addr);
+    }
+    out->is_loopback = backend_is_loopback(out->first);
+    out->is_written_loopback = is_written_loopback(host);
+    out->is_any = backend_is_any(host);
+    find_machine(interfaces, out->machine);
+    describe(host, found, interfaces, out);
+    if (interfaces != NULL) freeifaddrs(interfaces);
+}
+
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    struct ifaddrs *interfaces = NULL;
-    char addr[RDZV_ADDR_MAX];
     *out = (struct backend_addresses){.first = ""};
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc != 0) {
@@ -84,16 +177,7 @@ int backend_look_up(const char *host, struct backend_addresses *out, struct cr_e
                        "cannot resolve the host '%s': %s; check the name, or give an address", host,
                        why);
     }
-    /* on error `interfaces` stays NULL, and only loopback addresses count as ours */
-    (void) getifaddrs(&interfaces);
-    for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
-        if (!to_text(a->ai_addr, addr)) continue;
-        prefer_v4(out->first, addr);
-        if (is_ours(addr, interfaces)) prefer_v4(out->local, addr);
-    }
-    out->is_loopback = is_loopback(out->first);
-    describe(host, found, interfaces, out);
-    if (interfaces != NULL) freeifaddrs(interfaces);
+    compare(host, found, out);
     freeaddrinfo(found);
     if (out->first[0] != '\0') return 0;
     return cr_fail(err, -ENOENT, "the host '%s' has no IPv4 or IPv6 address", host);

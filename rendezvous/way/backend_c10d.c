@@ -1,53 +1,73 @@
 /* The backend c10d: the endpoint names the coordinator's host and port. The node whose machine has
  * the endpoint's address hosts the coordinator. If several nodes run on that machine, the one that
- * can bind the port hosts, and the others connect to it. If the job has only one node, the node
- * hosts on loopback, and the endpoint is not used. */
+ * can bind the port hosts, and the others connect to it. If the job has only one node, that node
+ * hosts in any case, and listens at the endpoint only if the user gave one and this machine has its
+ * address. */
 #include "rendezvous/way/backend_internal.h"
+
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-static void plan_alone(struct backend_plan *out) {
+/* Plans a job of one node without an address for other nodes. Its store listens on loopback only if
+ * the job is standalone and the user gave no --local-addr; else programs on other machines may
+ * connect to it, as they may under torchrun. */
+static void plan_alone(const struct rendezvous_options *o, struct backend_plan *out) {
+    bool only_here = o->standalone && out->own_addr[0] == '\0';
     out->hosting = BACKEND_HOSTS;
     out->alone = true;
-    (void) snprintf(out->own_addr, sizeof(out->own_addr), "127.0.0.1");
-    (void) snprintf(out->store_host, sizeof(out->store_host), "127.0.0.1");
-    (void) snprintf(out->store_addr, sizeof(out->store_addr), "127.0.0.1");
+    if (only_here) {
+        (void) snprintf(out->store_host, sizeof(out->store_host), "127.0.0.1");
+        (void) snprintf(out->own_addr, sizeof(out->own_addr), "127.0.0.1");
+    } else if (out->own_addr[0] == '\0') {
+        backend_machine_addr(out->own_addr);
+    }
+    (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", out->own_addr);
 }
 
-/* Plans where the stores listen. Workers on other nodes must reach them, so they listen on all
- * interfaces, unless the endpoint is a loopback address, which means that all nodes are on this
- * machine. */
-static void plan_host(const struct rendezvous_options *o, const struct backend_addresses *found,
-                      struct backend_plan *out) {
-    const char *addr = found->local[0] != '\0' ? found->local : found->first;
-    const char *bind = found->is_loopback ? found->first : "";
-    (void) snprintf(out->store_host, sizeof(out->store_host), "%s", bind);
-    (void) snprintf(out->listen_host, sizeof(out->listen_host), "%s", bind);
-    (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s",
-                    out->own_addr[0] != '\0' ? out->own_addr : addr);
-    out->listen_port = o->endpoint.port;
+/* Plans a job of one node whose user gave an endpoint: if this machine has its address, operators
+ * and clients of the store are answered there. If the host cannot be resolved, or is another
+ * machine, the job needs nobody there, so it runs without listening at the endpoint. */
+static void plan_one_node(const struct rendezvous_options *o, struct backend_plan *out) {
+    struct backend_addresses found;
+    struct cr_error err = {0};
+    if (backend_look_up(o->endpoint.host, &found, &err) < 0) {
+        cr_warn("cannot listen at '%s': %s", out->where, err.text);
+        plan_alone(o, out);
+    } else if (found.local[0] == '\0' && o->is_host < 0) {
+        plan_alone(o, out);
+    } else {
+        out->hosting = BACKEND_HOSTS;
+        out->one_node = true;
+        backend_plan_listening(&found, out);
+        out->listen_port = o->endpoint.port;
+    }
+}
+
+static int check_port(const struct rendezvous_options *o, struct cr_error *err) {
+    if (o->endpoint.port != 0) return 0;
+    return cr_fail(err, -EINVAL,
+                   "the rendezvous endpoint '%s' of more than one node needs a port; "
+                   "write --rdzv-endpoint=HOST:PORT",
+                   o->endpoint.host);
 }
 
 int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *out,
                       struct cr_error *err) {
     if (o->max_nodes == 1 && (o->standalone || o->is_host != 0)) {
-        plan_alone(out);
+        if (o->standalone || !o->endpoint_given) plan_alone(o, out);
+        else plan_one_node(o, out);
         return 0;
     }
-    if (o->endpoint.port == 0) {
-        return cr_fail(err, -EINVAL,
-                       "the rendezvous endpoint '%s' of more than one node needs a port; "
-                       "write --rdzv-endpoint=HOST:PORT",
-                       o->endpoint.host);
-    }
     struct backend_addresses found;
-    int rc = backend_look_up(o->endpoint.host, &found, err);
+    int rc = check_port(o, err);
     if (rc < 0) return rc;
-    (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
+    backend_look_up_endpoint(o, &found, out);
     if (o->is_host == 0) out->hosting = BACKEND_CONNECTS;
     else if (o->is_host > 0) out->hosting = BACKEND_HOSTS;
     else out->hosting = found.local[0] != '\0' ? BACKEND_MAY_HOST : BACKEND_CONNECTS;
-    if (out->hosting != BACKEND_CONNECTS) plan_host(o, &found, out);
+    backend_plan_listening(&found, out);
+    out->listen_port = o->endpoint.port;
     return 0;
 }

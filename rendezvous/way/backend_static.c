@@ -1,6 +1,6 @@
 /* The backend static: the node with node rank 0 hosts the coordinator, at the endpoint. Each node's
  * group rank is its node rank. The workers' store has the endpoint's address and port in every
- * round. */
+ * round, and MASTER_ADDR is the text that the user gave, as under torchrun. */
 #include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
     struct backend_addresses found;
     out->fixed_ranks = true;
     out->node_rank = o->node_rank >= 0 ? o->node_rank : 0;
-    out->alone = o->max_nodes == 1;
+    out->one_node = o->max_nodes == 1;
     if (out->node_rank >= o->max_nodes) {
         return cr_fail(err, -EINVAL,
                        "node rank %" PRId64 " is outside of 0 to %" PRIu32
@@ -25,17 +25,20 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
                        "give --master-port",
                        o->endpoint.host);
     }
-    int rc = backend_look_up(o->endpoint.host, &found, err);
-    if (rc < 0) return rc;
-    (void) snprintf(out->facts, sizeof(out->facts), "%s", found.text);
+    if (out->one_node) {
+        int rc = backend_look_up(o->endpoint.host, &found, err);
+        if (rc < 0) return rc;
+    } else {
+        backend_look_up_endpoint(o, &found, out);
+    }
     /* A node may start as late as the others wait for it, which is join_timeout. Node rank 0 may be
      * the late one, so the others must try to connect for at least that long. */
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
     out->hosting = out->node_rank == 0 ? BACKEND_HOSTS : BACKEND_CONNECTS;
     out->store_port = o->endpoint.port;
-    (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", found.first);
-    if (out->alone || found.is_loopback) {
-        (void) snprintf(out->store_host, sizeof(out->store_host), "%s", found.first);
+    backend_plan_listening(&found, out);
+    if (!found.is_any) {
+        (void) snprintf(out->master_name, sizeof(out->master_name), "%s", o->endpoint.host);
     }
     return 0;
 }

@@ -1,66 +1,102 @@
 /* The way to the coordinator that etcd has elected: a remote way whose host is set to each new
- * leader. Every node listens for other nodes all the time, but serves them only while it leads. */
+ * leader. Every node listens for other nodes all the time, but serves them only while it leads.
+ *
+ * A leader that etcd does not confirm in time (etcd has no majority, for example) goes on with the
+ * round that runs, because that needs no decision of the coordinator. It forms no round before etcd
+ * confirms it again. If the round ends meanwhile, it waits for one lease, and closes all
+ * connections then, so that nodes that still reach etcd can elect another leader. */
 #include "rendezvous/way/remote_way_internal.h"
 
+#include "base/buffer.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "rendezvous/way/etcd_client_internal.h"
 #include "rendezvous/way/etcd_election_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
 struct elected_way {
     struct remote_way remote;
-    struct etcd_election *election;
+    struct etcd_client *client;
+    struct cr_endpoint leader; /* the newest leader */
+    uint64_t epoch;            /* its epoch; 0 = none was elected yet */
     bool has_leader;
     bool waits_for_leader; /* way_connect() was called while no leader was known */
+    struct cr_buffer greeting; /* of that call */
 };
 
 /* ---- events of the election ---- */
 
-static void follow(struct elected_way *e) {
+/* Connects to the new leader. A connection to the same coordinator stays, also if that has led
+ * before under a smaller epoch. */
+static void follow(struct elected_way *e, bool is_same) {
     struct way *w = &e->remote.way;
     if (e->waits_for_leader) {
         e->waits_for_leader = false;
-        remote_way_connect(w);
-    } else if (tcp_stream_is_open(e->remote.stream)) {
+        remote_way_connect(w, e->greeting.data, e->greeting.len);
+    } else if (!is_same && dial_is_open(e->remote.dial)) {
         remote_way_hang_up(w);
-        w->events->on_lost(w->arg, "another node has been elected");
+        w->events->on_lost(w->arg, RENDEZVOUS_BROKEN, "another node has been elected");
     }
 }
 
-static void on_leader(void *arg, const char *host, uint16_t port, uint64_t epoch, bool is_us) {
+static void on_leader(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us) {
     struct elected_way *e = arg;
-    cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, host, port,
+    bool is_same = strcmp(at->host, e->leader.host) == 0 && at->port == e->leader.port;
+    cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, at->host, at->port,
             is_us ? " (this node)" : "", epoch);
+    e->epoch = epoch;
     if (is_us) coordinator_host_lead(e->remote.way.host, epoch);
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
-    if (tcp_stream_aim(e->remote.stream, host, port) < 0)
+    e->leader = *at;
+    if (dial_aim(e->remote.dial, at->host, at->port) < 0)
         /* memory is short, so the address of the old leader stays until the next election */
         return;
-    follow(e);
+    follow(e, is_same);
 }
 
-static void on_deposed(void *arg, const char *why) {
+/* A connection that is open stays: the leader may only have lost its connection to etcd. */
+static void on_vacant(void *arg) { ((struct elected_way *) arg)->has_leader = false; }
+
+static void on_right(void *arg, bool may_form) {
     struct elected_way *e = arg;
-    cr_warn("this node is not the coordinator any more: %s", why);
-    e->has_leader = false;
-    coordinator_host_depose(e->remote.way.host, why);
+    struct coordinator_host *host = e->remote.way.host;
+    if (may_form) coordinator_host_lead(host, e->epoch);
+    else
+        cr_warn("etcd does not confirm this node as the coordinator (%s); the running round goes "
+                "on, but no new round forms until it does",
+                etcd_client_trouble(e->client));
+    coordinator_host_may_form(host, may_form);
 }
 
-static const struct etcd_election_events election_events = {.on_leader = on_leader,
-                                                            .on_deposed = on_deposed};
+static const struct etcd_client_events client_events = {
+    .on_leader = on_leader, .on_vacant = on_vacant, .on_right = on_right};
 
 const char *way_elected_trouble(const struct way *w) {
-    return etcd_election_trouble(((const struct elected_way *) w)->election);
+    return etcd_client_trouble(((const struct elected_way *) w)->client);
 }
 
 /* ---- the calls of way.h ---- */
 
-static void elected_connect(struct way *w) {
+/* While no leader is known, keeps the greeting. If memory is short for it, the connection will be
+ * closed without an answer, and the member tries again. */
+static void elected_connect(struct way *w, const void *greeting, size_t len) {
     struct elected_way *e = (struct elected_way *) w;
     e->waits_for_leader = !e->has_leader;
-    if (e->has_leader) remote_way_connect(w);
+    cr_buffer_clear(&e->greeting);
+    if (e->has_leader) remote_way_connect(w, greeting, len);
+    else (void) cr_buffer_append(&e->greeting, greeting, len);
+    etcd_client_need(e->client, true);
+}
+
+/* The first bytes are sent when the connection is open, so the node has its coordinator. */
+static void elected_send(struct way *w, const void *data, size_t len) {
+    etcd_client_need(((struct elected_way *) w)->client, false);
+    remote_way_send(w, data, len);
 }
 
 static void elected_hang_up(struct way *w) {
@@ -68,38 +104,61 @@ static void elected_hang_up(struct way *w) {
     remote_way_hang_up(w);
 }
 
-static void on_election_closed(void *arg) { remote_way_close(arg); }
+static void on_election_closed(void *arg) {
+    struct elected_way *e = arg;
+    cr_buffer_done(&e->greeting);
+    remote_way_close(&e->remote.way);
+}
 
 /* Closes the election before the connection, so that this node cannot be elected while it
  * closes. */
 static void elected_close(struct way *w) {
     struct elected_way *e = (struct elected_way *) w;
-    etcd_election_close(e->election, on_election_closed, e);
+    etcd_client_close(e->client, on_election_closed, e);
 }
 
 const struct way_kind way_elected = {
-    .description = "is elected", .connect = elected_connect, .send = remote_way_send,
+    .description = "is elected", .connect = elected_connect, .send = elected_send,
     .flush = remote_way_flush, .hang_up = elected_hang_up, .close = elected_close};
 
 /* ---- opening the way ---- */
 
-static void on_stream_closed(void *arg) { free(arg); }
+static void on_dial_closed(void *arg) { free(arg); }
 
-struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
-                            const struct backend_plan *plan, struct coordinator_host *host) {
-    struct elected_way *e = calloc(1, sizeof(*e));
-    struct etcd_election_options options = {
-        .run_id = o->run_id, .endpoint = plan->etcd, .lease_ms = plan->etcd_lease_ms,
-        .own_addr = plan->own_addr, .own_port = coordinator_host_port(host)};
-    if (e == NULL || remote_way_init(&e->remote, &way_elected, loop, plan->etcd.host, 1) < 0) {
-        free(e);
-        return NULL;
+static int64_t claim_delay_ms(const struct rendezvous_options *o, uint64_t random) {
+    if (o->etcd.is_candidate == 0) return CR_FOREVER;
+    return o->etcd.is_candidate == 1 ? 0 : etcd_claim_delay_ms(random, o->max_nodes);
+}
+
+static int open_client(struct elected_way *e, const struct rendezvous_options *o,
+                       const struct backend_plan *plan, uint16_t port, struct cr_error *err) {
+    uint64_t random;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
+        return cr_fail_errno(err, "cannot draw a random number");
     }
-    e->election = etcd_election_start(loop, &options, &election_events, e);
-    if (e->election == NULL) {
-        tcp_stream_close(e->remote.stream, on_stream_closed, e);
-        return NULL;
+    struct etcd_client_options options = {
+        .run_id = o->run_id, .etcd = &o->etcd, .lease_ms = plan->etcd_lease_ms,
+        .claim_delay_ms = claim_delay_ms(o, random), .own_addr = plan->own_addr, .own_port = port,
+        .seed = random};
+    return etcd_client_open(e->remote.way.loop, &options, &client_events, e, &e->client, err);
+}
+
+int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
+                    const struct backend_plan *plan, struct coordinator_host *host,
+                    struct way **out, struct cr_error *err) {
+    struct elected_way *e = calloc(1, sizeof(*e));
+    if (e == NULL ||
+        remote_way_init(&e->remote, &way_elected, loop, o->etcd.endpoints[0].host, 1,
+                                     o->run_id) < 0) {
+        free(e);
+        return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
+    }
+    int rc = open_client(e, o, plan, coordinator_host_port(host), err);
+    if (rc < 0) {
+        dial_close(e->remote.dial, on_dial_closed, e);
+        return rc;
     }
     e->remote.way.host = host;
-    return &e->remote.way;
+    *out = &e->remote.way;
+    return 0;
 }

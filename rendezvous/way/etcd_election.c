@@ -1,336 +1,362 @@
-/* The election consists of facts (the lease, the calls that are under way) and of one function,
- * advance(), that starts each call that is missing. There are five kinds of call: the list of the
- * cluster's members (once); a lease grant; its keep-alive (every third of the lease); the campaign,
- * which etcd answers when this node leads; and observe, a stream of leaders, from which all nodes
- * learn which node leads. When a member of the etcd cluster does not answer, all calls are repeated
- * at the next member. A sixth call revokes the lease when the election is closed. */
+/* Decides how a node takes part in an election: see etcd_election_internal.h. Events change facts
+ * (the key, the lease, which calls are under way); advance(), the last call of every event, starts
+ * each call that the facts require. */
 #include "rendezvous/way/etcd_election_internal.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
-#include "base/log.h"
-#include "rendezvous/types.h"
-#include "rendezvous/way/etcd_call_internal.h"
-#include "rendezvous/way/etcd_fields_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define MEMBERS_MAX  8
-#define RETRY_MS     200
-#define GOODBYE_MS   1000
-#define PREFIX       "crun/rendezvous/"
+#define RETRY_MIN_MS   INT64_C(200)
+#define RETRY_MAX_MS   INT64_C(1000) /* of a node that leads or needs a coordinator */
+#define IDLE_RETRY_MS  INT64_C(8000) /* of the other nodes */
+#define READ_PAUSE_MS  INT64_C(1000) /* least time between two READs of a node in need */
+#define EAGER_NODES    4             /* about so many nodes claim the key without a delay */
+#define LATE_CLAIM_MS  INT64_C(1000)
 
-/* C(name, path): every kind of call, and its HTTP path. */
-#define CALLS(C)                                                                                   \
-    C(MEMBERS, "/v3/cluster/member/list") C(GRANT, "/v3/lease/grant")                              \
-    C(KEEPALIVE, "/v3/lease/keepalive") C(CAMPAIGN, "/v3/election/campaign")                       \
-    C(OBSERVE, "/v3/election/observe") C(REVOKE, "/v3/lease/revoke")
+const char *etcd_election_state_name(enum etcd_election_state s) {
+    switch (s) {
+#define S(name)                                                                                    \
+    case ETCD_##name: return #name;
+        ETCD_ELECTION_STATES(S)
+#undef S
+    }
+    return "?";
+}
 
-enum call_kind {
-#define C(name, path) CALL_##name,
-    CALLS(C)
+const char *etcd_call_name(enum etcd_call c) {
+    switch (c) {
+#define C(name)                                                                                    \
+    case ETCD_CALL_##name: return #name;
+        ETCD_CALLS(C)
 #undef C
-    CALL_COUNT
-};
-static const char *const call_paths[] = {
-#define C(name, path) path,
-    CALLS(C)
-#undef C
-};
+    case ETCD_CALL_COUNT: break;
+    }
+    return "?";
+}
 
-struct slot {
-    struct etcd_election *election;
-    enum call_kind kind;
-    struct etcd_call *call; /* NULL = no call of this kind is under way */
-    int64_t sent_ms;
-};
+/* `random` is mapped to a place among max_nodes places. The first places do not wait. The others
+ * wait one second, and half a millisecond for each place before them, so that they see in time that
+ * one of the first has created the key. */
+int64_t etcd_claim_delay_ms(uint64_t random, uint32_t max_nodes) {
+    uint64_t place = (uint64_t) (((unsigned __int128) random * max_nodes) >> 64);
+    return place < EAGER_NODES ? 0 : LATE_CLAIM_MS + (int64_t) place / 2;
+}
 
-struct etcd_election {
-    uv_loop_t *loop;
-    const struct etcd_election_events *events;
-    void *arg;
-    char *name; /* name of the election in etcd, in base64 */
-    char own_addr[RDZV_ADDR_MAX];
-    uint16_t own_port;
-
-    struct cr_endpoint members[MEMBERS_MAX]; /* members of the etcd cluster */
-    size_t member_count, current;
-    bool knows_members;
-
-    char lease[ETCD_LEASE_ID_MAX]; /* id of this node's lease; "" = it has none */
-    int64_t lease_ms, lease_until_ms;
-    bool campaigned, leading;
-    uint64_t epoch; /* epoch of the newest leader known */
-
-    struct slot slots[CALL_COUNT];
-    uv_timer_t beat, retry;
-    int open_handles;
-    bool closing;
-    char trouble[300];
-    void (*on_close)(void *arg);
-    void *on_close_arg;
-};
-
-static int64_t now_ms(const struct etcd_election *e) { return (int64_t) uv_now(e->loop); }
-static void advance(struct etcd_election *e);
-
-const char *etcd_election_trouble(const struct etcd_election *e) { return e->trouble; }
+/* Sets the state, and logs the change. No other function writes `state`. */
+static void enter(struct etcd_election *e, enum etcd_election_state next, const char *why) {
+    char text[200];
+    if (e->state == next) return;
+    (void) snprintf(text, sizeof(text), "election: %s -> %s (%.100s)",
+                    etcd_election_state_name(e->state), etcd_election_state_name(next), why);
+    e->actions->log(e->arg, CR_LOG_DEBUG, text);
+    e->state = next;
+}
 
 /* ---- calls ---- */
 
-static void on_answer(void *arg, const json_t *answer, const char *own_addr);
-static void on_done(void *arg, const char *why);
-static const struct etcd_call_events call_events = {.on_answer = on_answer, .on_done = on_done};
-
-/* Starts a call of that kind at the current member, and releases `body`. If memory was short for
- * `body`, it is NULL, and no call is started; the next advance() or on_beat() tries again. */
-static void start(struct etcd_election *e, enum call_kind kind, json_t *body) {
-    struct slot *s = &e->slots[kind];
-    const struct cr_endpoint *to = &e->members[e->current];
-    s->sent_ms = now_ms(e);
-    s->call = body == NULL ? NULL
-                           : etcd_call_start(e->loop, to->host, to->port, call_paths[kind], body,
-                                             &call_events, s);
-    json_decref(body);
+static void start(struct etcd_election *e, int64_t now_ms, enum etcd_call call) {
+    if (e->under_way[call]) return;
+    e->under_way[call] = true;
+    e->answered[call] = false;
+    e->sent_ms[call] = now_ms;
+    e->limit_ms[call] =
+        now_ms + (call == ETCD_CALL_KEEP ? e->set.lease_ms / 3 : ETCD_CALL_LIMIT_MS);
+    e->actions->start(e->arg, call);
 }
 
-static void cancel(struct etcd_election *e, enum call_kind kind) {
-    struct slot *s = &e->slots[kind];
-    if (s->call != NULL) etcd_call_cancel(s->call);
-    s->call = NULL;
+static void cancel(struct etcd_election *e, enum etcd_call call) {
+    if (!e->under_way[call]) return;
+    e->under_way[call] = false;
+    e->actions->cancel(e->arg, call);
 }
 
-static bool is_under_way(const struct etcd_election *e, enum call_kind kind) {
-    return e->slots[kind].call != NULL;
+static void cancel_all(struct etcd_election *e) {
+    for (int c = 0; c < ETCD_CALL_COUNT; c++) cancel(e, (enum etcd_call) c);
+    e->is_watching = false;
 }
 
-static void on_retry(uv_timer_t *timer) { advance(timer->data); }
-
-static void retry_soon(struct etcd_election *e) {
-    if (!e->closing && !uv_is_active((uv_handle_t *) &e->retry)) {
-        (void) uv_timer_start(&e->retry, on_retry, RETRY_MS, 0);
-    }
+/* Returns the next number of splitmix64, scaled to 50 % to 100 % of `ms`, so that many nodes do not
+ * try again at one moment. */
+static int64_t jittered(struct etcd_election *e, int64_t ms) {
+    uint64_t z = (e->set.seed += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return ms / 2 + (int64_t) ((z ^ z >> 31) % (uint64_t) (ms / 2 + 1));
 }
 
-static void note_trouble(struct etcd_election *e, const char *why) {
-    const struct cr_endpoint *at = &e->members[e->current];
-    (void) snprintf(e->trouble, sizeof(e->trouble), "etcd at '%.150s:%u': %.100s", at->host,
-                    at->port, why);
-    cr_debug("%s", e->trouble);
+/* Call this when the current member of the etcd cluster does not work. It cancels all calls; they
+ * start again at the next member after a pause, which grows with each failure. */
+static void move_on(struct etcd_election *e, int64_t now_ms) {
+    bool is_urgent = e->needs || e->state == ETCD_LEADING;
+    int64_t pause_ms = RETRY_MIN_MS << (e->failures < 6 ? e->failures : 6);
+    int64_t max_ms = is_urgent ? RETRY_MAX_MS : IDLE_RETRY_MS;
+    cancel_all(e);
+    e->failures++;
+    e->has_token = e->is_fresh = false;
+    e->retry_ms = now_ms + jittered(e, pause_ms < max_ms ? pause_ms : max_ms);
+    e->actions->next_member(e->arg);
 }
 
-/* Call this when the current member of the etcd cluster does not work. It cancels all calls; the
- * retry timer starts them again at the next member. */
-static void move_on(struct etcd_election *e, const char *why) {
-    note_trouble(e, why);
-    for (int k = 0; k < CALL_COUNT; k++) cancel(e, (enum call_kind) k);
-    e->current = (e->current + 1) % e->member_count;
-    e->campaigned = false;
-    retry_soon(e);
+/* ---- the lease and the right to form rounds ---- */
+
+static void update_right(struct etcd_election *e, int64_t now_ms) {
+    bool may_form = e->state == ETCD_LEADING && e->lease[0] != '\0' &&
+                    now_ms < e->lease_until_ms - e->set.lease_ms / 6;
+    if (may_form == e->may_form) return;
+    e->may_form = may_form;
+    e->actions->on_right(e->arg, may_form);
 }
 
-/* ---- the lease ---- */
+/* Computes when the lease ends: counted from when GRANT or KEEP was sent, not from its answer. etcd
+ * counts from a later moment, so this node never believes in a lease that etcd has ended. */
+static void renew_lease(struct etcd_election *e, enum etcd_call by) {
+    e->lease_until_ms = e->sent_ms[by] + e->set.lease_ms;
+    e->keep_ms = e->sent_ms[by] + e->set.lease_ms / 3;
+}
 
-static void lose_lease(struct etcd_election *e, const char *why) {
-    bool was_leading = e->leading;
+static void forget_lease(struct etcd_election *e) {
     e->lease[0] = '\0';
-    e->campaigned = e->leading = false;
-    cancel(e, CALL_CAMPAIGN);
-    cancel(e, CALL_KEEPALIVE);
-    retry_soon(e);
-    if (was_leading) e->events->on_deposed(e->arg, why);
+    e->lease_until_ms = 0;
+    e->keep_ms = CR_FOREVER;
+    cancel(e, ETCD_CALL_KEEP);
+    cancel(e, ETCD_CALL_CLAIM);
 }
 
-/* Computes when the lease ends: counted from when the grant or keep-alive was sent, not from its
- * answer. etcd counts from a later moment, so this node never believes in a lease that etcd has
- * ended. */
-static void renew_lease(struct etcd_election *e, enum call_kind by) {
-    e->lease_until_ms = e->slots[by].sent_ms + e->lease_ms;
+/* Ends the lease in etcd. A CLAIM that is still on its way cannot create the key afterwards. */
+static void release_lease(struct etcd_election *e, int64_t now_ms) {
+    if (e->lease[0] == '\0') return;
+    memcpy(e->released, e->lease, sizeof(e->released));
+    forget_lease(e);
+    start(e, now_ms, ETCD_CALL_RELEASE);
 }
 
-static void got_lease(struct etcd_election *e, const json_t *answer, const char *own_addr) {
-    char id[ETCD_LEASE_ID_MAX];
-    if (!etcd_read_lease(answer, id)) return;
-    memcpy(e->lease, id, sizeof(id));
-    if (e->own_addr[0] == '\0') (void) snprintf(e->own_addr, sizeof(e->own_addr), "%s", own_addr);
-    renew_lease(e, CALL_GRANT);
-    e->trouble[0] = '\0';
-}
+/* ---- the key ---- */
 
-static void got_keepalive(struct etcd_election *e, const json_t *answer) {
-    if (etcd_lease_lives(answer)) renew_lease(e, CALL_KEEPALIVE);
-    else lose_lease(e, "its lease in etcd has expired");
-}
-
-/* Runs every third of the lease: sends a keep-alive. A leader gives up at 5/6 of its lease, because
- * etcd may elect another leader when the lease ends. A call that is still unanswered since the last
- * run means that the member of the cluster does not work. */
-static void on_beat(uv_timer_t *timer) {
-    struct etcd_election *e = timer->data;
-    if (e->lease[0] != '\0' && now_ms(e) >= e->lease_until_ms - e->lease_ms / 6) {
-        lose_lease(e, "etcd has not confirmed its lease");
+static void became_vacant(struct etcd_election *e, int64_t now_ms) {
+    if (e->state == ETCD_VACANT) return;
+    if (e->state == ETCD_LEADING) forget_lease(e);
+    enter(e, ETCD_VACANT, "the key does not exist");
+    if (e->set.claim_delay_ms != CR_FOREVER) {
+        e->claim_ms = now_ms + (e->hosts ? 0 : e->set.claim_delay_ms);
     }
-    if (is_under_way(e, CALL_KEEPALIVE) || is_under_way(e, CALL_GRANT) ||
-        is_under_way(e, CALL_MEMBERS)) {
-        move_on(e, "no answer");
-    }
-    if (e->lease[0] != '\0') start(e, CALL_KEEPALIVE, json_pack("{s:s}", "ID", e->lease));
+    e->actions->on_vacant(e->arg);
 }
 
-/* ---- the cluster ---- */
-
-static bool has_member(const struct etcd_election *e, const struct cr_endpoint *which) {
-    for (size_t i = 0; i < e->member_count; i++) {
-        const struct cr_endpoint *m = &e->members[i];
-        if (strcmp(m->host, which->host) == 0 && m->port == which->port) return true;
-    }
-    return false;
+static void became_leader(struct etcd_election *e, const struct etcd_key *key) {
+    if (e->state == ETCD_LEADING && key->epoch == e->epoch) return;
+    e->epoch = key->epoch;
+    e->hosts = true;
+    enter(e, ETCD_LEADING, "this node has created the key");
+    e->actions->on_leader(e->arg, &key->at, key->epoch, true);
 }
 
-static void got_members(struct etcd_election *e, const json_t *answer) {
-    struct cr_endpoint found[MEMBERS_MAX];
-    size_t n = etcd_read_members(answer, found, MEMBERS_MAX);
-    for (size_t i = 0; i < n && e->member_count < MEMBERS_MAX; i++) {
-        if (!has_member(e, &found[i])) e->members[e->member_count++] = found[i];
+static void another_leads(struct etcd_election *e, int64_t now_ms, const struct etcd_key *key) {
+    if (e->state == ETCD_FOLLOWING && key->epoch == e->epoch) return;
+    release_lease(e, now_ms);
+    e->epoch = key->epoch;
+    e->hosts = false;
+    enter(e, ETCD_FOLLOWING, "another node has created the key");
+    update_right(e, now_ms);
+    e->actions->on_leader(e->arg, &key->at, key->epoch, false);
+}
+
+static void advance(struct etcd_election *e, int64_t now_ms);
+
+void etcd_election_got_key(struct etcd_election *e, int64_t now_ms, enum etcd_call call,
+                           const struct etcd_key *key) {
+    e->answered[call] = true;
+    if (call == ETCD_CALL_READ) {
+        e->is_fresh = true;
+        e->failures = 0;
+        e->watch_from = key->revision + 1;
+        e->verify_ms = now_ms + e->set.lease_ms;
     }
+    if (key->revision < e->revision) return; /* an event was faster than this answer */
+    e->revision = key->revision;
+    if (!key->exists) became_vacant(e, now_ms);
+    else if (e->lease[0] != '\0' && strcmp(key->lease, e->lease) == 0) became_leader(e, key);
+    else another_leads(e, now_ms, key);
+    advance(e, now_ms);
+}
+
+/* ---- other answers ---- */
+
+void etcd_election_logged_in(struct etcd_election *e) {
+    e->answered[ETCD_CALL_LOGIN] = true;
+    e->has_token = true;
+}
+
+void etcd_election_found_members(struct etcd_election *e) {
+    e->answered[ETCD_CALL_MEMBERS] = true;
     e->knows_members = true;
 }
 
-/* ---- leaders ---- */
+void etcd_election_watches(struct etcd_election *e) { e->is_watching = true; }
 
-static void got_leader(struct etcd_election *e, const json_t *answer) {
-    struct etcd_leader leader;
-    if (!etcd_read_leader(answer, &leader)) {
-        note_trouble(e, "its leader's entry cannot be understood");
+void etcd_election_granted(struct etcd_election *e, const char *lease) {
+    e->answered[ETCD_CALL_GRANT] = true;
+    (void) snprintf(e->lease, sizeof(e->lease), "%s", lease);
+    renew_lease(e, ETCD_CALL_GRANT);
+}
+
+void etcd_election_kept(struct etcd_election *e, int64_t now_ms, bool lives) {
+    e->answered[ETCD_CALL_KEEP] = true;
+    if (e->lease[0] == '\0') return;
+    if (lives) {
+        renew_lease(e, ETCD_CALL_KEEP);
+        update_right(e, now_ms);
         return;
     }
-    if (leader.epoch <= e->epoch) return;
-    e->epoch = leader.epoch;
-    e->leading = e->lease[0] != '\0' && strcmp(leader.lease, e->lease) == 0;
-    e->events->on_leader(e->arg, leader.at.host, leader.at.port, e->epoch, e->leading);
+    /* etcd has deleted the key with the lease; READ finds out whether another node leads */
+    forget_lease(e);
+    update_right(e, now_ms);
+    if (e->state == ETCD_LEADING) enter(e, ETCD_LOOKING, "the lease has expired");
+    e->is_fresh = false;
+    advance(e, now_ms);
 }
 
-static void on_answer(void *arg, const json_t *answer, const char *own_addr) {
-    struct slot *s = arg;
-    struct etcd_election *e = s->election;
-    switch (s->kind) {
-    case CALL_MEMBERS: got_members(e, answer); break;
-    case CALL_GRANT: got_lease(e, answer, own_addr); break;
-    case CALL_KEEPALIVE: got_keepalive(e, answer); break;
-    case CALL_CAMPAIGN: e->campaigned = true; break;
-    case CALL_OBSERVE: got_leader(e, answer); break;
-    case CALL_REVOKE:
-    case CALL_COUNT: break;
+void etcd_election_ended(struct etcd_election *e, int64_t now_ms, enum etcd_call call, bool failed,
+                         const char *why) {
+    char text[300];
+    if (e->closed || !e->under_way[call]) return;
+    e->under_way[call] = false;
+    /* A watch has no end, so its end is a failure; so is an answer without the wanted fields. */
+    failed = failed || call == ETCD_CALL_WATCH || !e->answered[call];
+    if (call == ETCD_CALL_MEMBERS) e->knows_members = true; /* a user may not be allowed to ask */
+    /* if RELEASE has failed, the lease expires by itself */
+    else if (call != ETCD_CALL_RELEASE && failed) {
+        (void) snprintf(text, sizeof(text), "election: %s failed: %.200s", etcd_call_name(call),
+                        why);
+        e->actions->log(e->arg, CR_LOG_DEBUG, text);
+        move_on(e, now_ms);
     }
+    advance(e, now_ms);
 }
 
-static void close_handles(struct etcd_election *e);
+/* ---- advance(): starts the calls that are missing ---- */
 
-static void on_done(void *arg, const char *why) {
-    struct slot *s = arg;
-    struct etcd_election *e = s->election;
-    s->call = NULL;
-    if (e->closing) close_handles(e);
-    else if (why != NULL) move_on(e, why);
-    else if (s->kind == CALL_OBSERVE || s->kind == CALL_CAMPAIGN) retry_soon(e);
-    else advance(e);
+static bool wants_key(const struct etcd_election *e, int64_t now_ms) {
+    return e->state == ETCD_VACANT && e->is_fresh && (e->needs || e->hosts) &&
+           e->set.claim_delay_ms != CR_FOREVER && now_ms >= e->claim_ms;
 }
 
-/* ---- advance(): start the calls that are missing ---- */
-
-static json_t *campaign_body(const struct etcd_election *e) {
-    char text[RDZV_ADDR_MAX + 16];
-    bool is_v6 = strchr(e->own_addr, ':') != NULL;
-    (void) snprintf(text, sizeof(text), "%s%s%s:%u", is_v6 ? "[" : "", e->own_addr,
-                    is_v6 ? "]" : "", e->own_port);
-    char *value = etcd_base64(text);
-    json_t *body = value == NULL ? NULL
-                                 : json_pack("{s:s, s:s, s:s}", "name", e->name, "lease", e->lease,
-                                             "value", value);
-    free(value);
-    return body;
-}
-
-static void advance(struct etcd_election *e) {
-    bool idle[CALL_COUNT];
-    if (e->closing) return;
-    for (int k = 0; k < CALL_COUNT; k++) idle[k] = !is_under_way(e, (enum call_kind) k);
-    if (!e->knows_members && idle[CALL_MEMBERS]) start(e, CALL_MEMBERS, json_object());
-    if (idle[CALL_OBSERVE]) start(e, CALL_OBSERVE, json_pack("{s:s}", "name", e->name));
-    if (e->lease[0] == '\0' && idle[CALL_GRANT]) {
-        start(e, CALL_GRANT, json_pack("{s:I}", "TTL", (json_int_t) (e->lease_ms / 1000)));
+static void advance_lease(struct etcd_election *e, int64_t now_ms) {
+    bool wants = wants_key(e, now_ms);
+    if (e->state != ETCD_LEADING && e->lease[0] != '\0' &&
+        now_ms >= e->lease_until_ms - e->set.lease_ms / 3) {
+        release_lease(e, now_ms); /* too old for a claim */
     }
-    if (e->lease[0] != '\0' && !e->campaigned && idle[CALL_CAMPAIGN]) {
-        start(e, CALL_CAMPAIGN, campaign_body(e));
+    if (e->lease[0] != '\0' && now_ms >= e->keep_ms && e->state == ETCD_LEADING) {
+        start(e, now_ms, ETCD_CALL_KEEP);
     }
+    if (wants) start(e, now_ms, e->lease[0] == '\0' ? ETCD_CALL_GRANT : ETCD_CALL_CLAIM);
 }
 
-/* ---- opening ---- */
-
-static struct etcd_election *election_new(const char *run_id) {
-    struct etcd_election *e = calloc(1, sizeof(*e));
-    char *name = cr_asprintf(PREFIX "%s", run_id);
-    if (e != NULL && name != NULL) e->name = etcd_base64(name);
-    free(name);
-    if (e != NULL && e->name != NULL) return e;
-    free(e);
-    return NULL;
-}
-
-struct etcd_election *etcd_election_start(uv_loop_t *loop, const struct etcd_election_options *o,
-                                          const struct etcd_election_events *events, void *arg) {
-    struct etcd_election *e = election_new(o->run_id);
-    if (e == NULL) return NULL;
-    e->loop = loop;
-    e->events = events;
-    e->arg = arg;
-    e->members[e->member_count++] = o->endpoint;
-    e->lease_ms = (o->lease_ms + 999) / 1000 * 1000;
-    e->own_port = o->own_port;
-    (void) snprintf(e->own_addr, sizeof(e->own_addr), "%s", o->own_addr);
-    for (int k = 0; k < CALL_COUNT; k++) {
-        e->slots[k] = (struct slot){.election = e, .kind = (enum call_kind) k};
+static void advance(struct etcd_election *e, int64_t now_ms) {
+    if (e->closed) return;
+    update_right(e, now_ms);
+    if (now_ms < e->retry_ms) return;
+    e->retry_ms = 0;
+    if (e->set.has_user && !e->has_token) {
+        start(e, now_ms, ETCD_CALL_LOGIN);
+        return;
     }
-    (void) uv_timer_init(loop, &e->beat);
-    (void) uv_timer_init(loop, &e->retry);
-    e->beat.data = e->retry.data = e;
-    e->open_handles = 2;
-    (void) uv_timer_start(&e->beat, on_beat, (uint64_t) e->lease_ms / 3,
-                          (uint64_t) e->lease_ms / 3);
-    (void) uv_timer_start(&e->retry, on_retry, 0, 0);
-    return e;
+    if (e->set.finds_members && !e->knows_members) start(e, now_ms, ETCD_CALL_MEMBERS);
+    if (e->needs && now_ms >= e->verify_ms) e->is_fresh = false;
+    if (!e->is_fresh) {
+        if (!e->under_way[ETCD_CALL_READ]) e->read_ms = now_ms;
+        start(e, now_ms, ETCD_CALL_READ);
+    } else {
+        start(e, now_ms, ETCD_CALL_WATCH);
+    }
+    advance_lease(e, now_ms);
 }
 
-/* ---- closing ---- */
+/* ---- the owner's calls ---- */
 
-static void on_handle_closed(uv_handle_t *handle) {
-    struct etcd_election *e = handle->data;
-    if (--e->open_handles > 0) return;
-    void (*on_close)(void *) = e->on_close;
-    void *arg = e->on_close_arg;
-    free(e->name);
-    free(e);
-    on_close(arg);
+void etcd_election_begin(struct etcd_election *e, int64_t now_ms,
+                         const struct etcd_election_settings *settings,
+                         const struct etcd_election_actions *actions, void *arg) {
+    *e = (struct etcd_election){.set = *settings, .actions = actions, .arg = arg,
+                                .keep_ms = CR_FOREVER, .claim_ms = CR_FOREVER,
+                                .verify_ms = CR_FOREVER, .read_ms = now_ms};
+    advance(e, now_ms);
 }
 
-static void close_handles(struct etcd_election *e) {
-    cancel(e, CALL_REVOKE);
-    if (uv_is_closing((uv_handle_t *) &e->beat)) return;
-    uv_close((uv_handle_t *) &e->beat, on_handle_closed);
-    uv_close((uv_handle_t *) &e->retry, on_handle_closed);
+/* A node in need reads the key again, because its member of the cluster may have failed without
+ * closing the connection of the watch. */
+void etcd_election_need(struct etcd_election *e, int64_t now_ms, bool needs) {
+    if (e->closed || e->needs == needs) return;
+    e->needs = needs;
+    if (needs) {
+        int64_t soonest_ms = e->read_ms + READ_PAUSE_MS;
+        e->verify_ms = e->is_fresh && soonest_ms > now_ms ? soonest_ms : now_ms;
+        if (e->state == ETCD_VACANT && e->set.claim_delay_ms != CR_FOREVER) {
+            e->claim_ms = now_ms + e->set.claim_delay_ms;
+        }
+    }
+    advance(e, now_ms);
 }
 
-static void on_goodbye_timer(uv_timer_t *timer) { close_handles(timer->data); }
+/* ---- time ---- */
 
-void etcd_election_close(struct etcd_election *e, void (*on_close)(void *arg), void *arg) {
-    e->closing = true;
-    e->on_close = on_close;
-    e->on_close_arg = arg;
-    for (int k = 0; k < CALL_COUNT; k++) cancel(e, (enum call_kind) k);
-    (void) uv_timer_stop(&e->beat);
-    if (e->lease[0] != '\0') start(e, CALL_REVOKE, json_pack("{s:s}", "ID", e->lease));
-    (void) uv_timer_start(&e->retry, on_goodbye_timer,
-                          is_under_way(e, CALL_REVOKE) ? GOODBYE_MS : 0, 0);
+/* A watch has a limit only until etcd confirms it. */
+static int64_t limit_of(const struct etcd_election *e, enum etcd_call call) {
+    bool is_endless = call == ETCD_CALL_WATCH && e->is_watching;
+    return e->under_way[call] && !is_endless ? e->limit_ms[call] : CR_FOREVER;
+}
+
+void etcd_election_tick(struct etcd_election *e, int64_t now_ms) {
+    for (int c = 0; c < ETCD_CALL_COUNT && !e->closed; c++) {
+        if (now_ms < limit_of(e, (enum etcd_call) c)) continue;
+        cancel(e, (enum etcd_call) c);
+        e->under_way[c] = true; /* etcd_election_ended() handles it like a call that failed */
+        etcd_election_ended(e, now_ms, (enum etcd_call) c, true, "no answer");
+    }
+    advance(e, now_ms);
+}
+
+static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Returns whether calls other than LOGIN may start. */
+static bool may_call(const struct etcd_election *e) { return !e->set.has_user || e->has_token; }
+
+/* Returns when this node has to act on its lease or on the vacant key. */
+static int64_t lease_deadline(const struct etcd_election *e) {
+    int64_t when_ms = CR_FOREVER, third_ms = e->set.lease_ms / 3;
+    if (e->may_form) when_ms = e->lease_until_ms - e->set.lease_ms / 6;
+    if (e->retry_ms != 0 || !may_call(e)) return when_ms;
+    if (e->state == ETCD_LEADING && !e->under_way[ETCD_CALL_KEEP])
+        when_ms = min_ms(when_ms, e->keep_ms);
+    if (e->state != ETCD_LEADING && e->lease[0] != '\0')
+        when_ms = min_ms(when_ms, e->lease_until_ms - third_ms);
+    bool claims = e->under_way[ETCD_CALL_GRANT] || e->under_way[ETCD_CALL_CLAIM];
+    if (e->state == ETCD_VACANT && (e->needs || e->hosts) && e->is_fresh && !claims)
+        when_ms = min_ms(when_ms, e->claim_ms);
+    return when_ms;
+}
+
+int64_t etcd_election_deadline(const struct etcd_election *e) {
+    int64_t when_ms = lease_deadline(e);
+    if (e->closed) return CR_FOREVER;
+    if (e->retry_ms != 0) return min_ms(when_ms, e->retry_ms);
+    if (e->needs && e->is_fresh && may_call(e)) when_ms = min_ms(when_ms, e->verify_ms);
+    for (int c = 0; c < ETCD_CALL_COUNT; c++) {
+        when_ms = min_ms(when_ms, limit_of(e, (enum etcd_call) c));
+    }
+    return when_ms;
+}
+
+bool etcd_election_close(struct etcd_election *e) {
+    cancel_all(e);
+    if (e->lease[0] != '\0') {
+        memcpy(e->released, e->lease, sizeof(e->released));
+        e->lease[0] = '\0';
+        e->actions->start(e->arg, ETCD_CALL_RELEASE);
+    }
+    e->closed = true;
+    return e->released[0] != '\0';
 }

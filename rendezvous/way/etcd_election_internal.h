@@ -1,49 +1,153 @@
-/* Elects the coordinator by means of etcd. Every node campaigns under a lease of its own, and
- * observes which node leads. A leader has a key in etcd; the revision at which the key was created
- * is the leader's epoch, so a later leader has a larger epoch. */
+/* Decides how a node takes part in the election of its job's coordinator by means of etcd. Pure: it
+ * gets events and the time, and calls actions; etcd_client.c is the shell around it.
+ *
+ * There is one key for each job. The node that creates the key leads; the transaction "create the
+ * key if it does not exist" lets only one node win. Every node watches the key. Only a candidate
+ * creates it, and only while it needs a coordinator (it is not connected to one) or was the leader
+ * until now. So when a leader's lease has expired during an outage of etcd, but all nodes are still
+ * connected to that leader, no other node takes its place, and it creates the key again.
+ *
+ * A leader whose lease is confirmed has the right to form rounds. If etcd does not confirm the
+ * lease in time, the leader only loses this right; its running round goes on. */
 #ifndef RENDEZVOUS_ETCD_ELECTION_INTERNAL_H
 #define RENDEZVOUS_ETCD_ELECTION_INTERNAL_H
 
-#include "base/endpoint.h"
-#include "base/error.h"
+#include "base/log.h"
+#include "rendezvous/way/etcd_key_internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <uv.h>
 
-struct etcd_election;
+/* clang-format off */
+/* S(NAME) — each state, its meaning and its time limit. */
+#define ETCD_ELECTION_STATES(S) \
+    S(LOOKING)   /* the key was not read yet. Limit: ETCD_CALL_LIMIT_MS, then the next member */ \
+    S(VACANT)    /* no node leads. Limit: a candidate that needs a coordinator claims the key */ \
+                 /* after claim_delay_ms; else none */ \
+    S(FOLLOWING) /* another node leads. No time limit */ \
+    S(LEADING)   /* this node leads. No time limit; the right to form ends at 5/6 of the lease */
 
-struct etcd_election_options {
-    const char *run_id;          /* names the election; copied */
-    /* one member of the etcd cluster, from which the addresses of the others are requested */
-    struct cr_endpoint endpoint;
-    /* time to live of this node's lease in etcd; rounded up to seconds */
-    int64_t lease_ms;
-    /* address of this node; "" = its address on the connection to etcd; copied */
-    const char *own_addr;
-    uint16_t own_port;           /* port of this node's coordinator, should it lead */
+/* C(NAME) — the calls to etcd. At most one call of each kind is under way. */
+#define ETCD_CALLS(C) \
+    C(LOGIN)   /* sends user and password, gets a token for the other calls */ \
+    C(MEMBERS) /* gets the addresses of the cluster's members */ \
+    C(READ)    /* gets the key */ \
+    C(WATCH)   /* a stream of the key's changes; it has no end */ \
+    C(GRANT)   /* gets a lease for this node */ \
+    C(CLAIM)   /* creates the key if it does not exist, else gets it */ \
+    C(KEEP)    /* renews the lease */ \
+    C(RELEASE) /* ends a lease, and deletes the key that belongs to it */
+/* clang-format on */
+
+enum etcd_election_state {
+#define S(name) ETCD_##name,
+    ETCD_ELECTION_STATES(S)
+#undef S
+};
+enum etcd_call {
+#define C(name) ETCD_CALL_##name,
+    ETCD_CALLS(C)
+#undef C
+    ETCD_CALL_COUNT
+};
+const char *etcd_election_state_name(enum etcd_election_state s);
+const char *etcd_call_name(enum etcd_call c);
+
+/* time limit of a call, and of a watch until etcd confirms it; KEEP has a third of the lease */
+#define ETCD_CALL_LIMIT_MS INT64_C(3000)
+
+struct etcd_election_settings {
+    int64_t lease_ms;       /* time to live of this node's lease in etcd */
+    /* how long this candidate waits before it claims the key; CR_FOREVER = it is no candidate */
+    int64_t claim_delay_ms;
+    bool has_user;          /* LOGIN comes before the other calls */
+    bool finds_members;     /* MEMBERS is called once */
+    uint64_t seed;          /* of the random part of waiting times */
 };
 
-/* Called on the loop's thread, never from inside a function of this header. */
-struct etcd_election_events {
-    /* A node leads with a larger epoch than any leader before. host and port are the coordinator's;
-     * is_us is true if this node leads. */
-    void (*on_leader)(void *arg, const char *host, uint16_t port, uint64_t epoch, bool is_us);
-    /* This node leads no more: its lease in etcd has expired or could not be renewed in time. */
-    void (*on_deposed)(void *arg, const char *why);
+/* The actions may not call the election. */
+struct etcd_election_actions {
+    /* Starts a call to the current member of the etcd cluster. */
+    void (*start)(void *arg, enum etcd_call call);
+    void (*cancel)(void *arg, enum etcd_call call);
+    /* Makes the next member of the cluster the current one. */
+    void (*next_member)(void *arg);
+    /* A node leads with this epoch; `is_us` is true if it is this node. */
+    void (*on_leader)(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us);
+    /* The key does not exist any more, so no node leads. */
+    void (*on_vacant)(void *arg);
+    /* This node has got or lost the right to form rounds. */
+    void (*on_right)(void *arg, bool may_form);
+    void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
-/* Starts to campaign and to observe. Returns NULL when memory is short. */
-struct etcd_election *etcd_election_start(uv_loop_t *loop,
-                                          const struct etcd_election_options *options,
-                                          const struct etcd_election_events *events, void *arg);
+/* The owner embeds this struct. It may read `lease`, `released` and `watch_from`; all other fields
+ * are private. A time that does not apply at present is CR_FOREVER. */
+struct etcd_election {
+    char lease[ETCD_LEASE_ID_MAX];    /* id of this node's lease; "" = it has none */
+    char released[ETCD_LEASE_ID_MAX]; /* id of the lease that RELEASE ends */
+    uint64_t watch_from;              /* first revision that WATCH reports */
 
-/* Returns the last error of a call to etcd, for an error message, or "". */
-const char *etcd_election_trouble(const struct etcd_election *e);
+    struct etcd_election_settings set;
+    const struct etcd_election_actions *actions;
+    void *arg;
+    enum etcd_election_state state;
+    bool needs;         /* this node is not connected to a coordinator */
+    bool hosts;         /* this node was the last leader that is known */
+    bool may_form;
+    bool has_token, knows_members;
+    bool is_fresh;      /* READ was answered by the current member since the last need for it */
+    bool is_watching;   /* the watch is confirmed */
+    bool closed;
+    uint64_t epoch, revision; /* newest epoch and revision seen */
+    int64_t lease_until_ms;   /* end of the lease, counted from when it was requested */
+    int64_t keep_ms;          /* when KEEP is due */
+    int64_t claim_ms;         /* before this time the key is not claimed */
+    int64_t retry_ms;         /* before this time no call is started; 0 = calls may start */
+    int64_t verify_ms;        /* when READ is due again, while `needs` */
+    int64_t read_ms;          /* when READ was started last */
+    int64_t sent_ms[ETCD_CALL_COUNT], limit_ms[ETCD_CALL_COUNT];
+    bool under_way[ETCD_CALL_COUNT];
+    bool answered[ETCD_CALL_COUNT]; /* the call that is under way has got its answer */
+    uint32_t failures;        /* failures since the last answer to READ */
+};
 
-/* Revokes this node's lease, so that etcd can elect another leader at once instead of when the
- * lease expires. Waits for etcd's answer one second at most, then frees the election. No callback
- * but on_close follows. */
-void etcd_election_close(struct etcd_election *e, void (*on_close)(void *arg), void *arg);
+/* Initialises the election and starts the first calls. `actions` must live as long as it. */
+void etcd_election_begin(struct etcd_election *e, int64_t now_ms,
+                         const struct etcd_election_settings *settings,
+                         const struct etcd_election_actions *actions, void *arg);
+
+/* Call this when the node begins to look for a coordinator (true), and when it is connected to one
+ * (false). */
+void etcd_election_need(struct etcd_election *e, int64_t now_ms, bool needs);
+
+/* Call one of these with each answer, and afterwards etcd_election_ended() when its call is
+ * over. */
+void etcd_election_logged_in(struct etcd_election *e);
+void etcd_election_found_members(struct etcd_election *e);
+/* `call` is READ, CLAIM, or WATCH for an event of the watch. */
+void etcd_election_got_key(struct etcd_election *e, int64_t now_ms, enum etcd_call call,
+                           const struct etcd_key *key);
+void etcd_election_watches(struct etcd_election *e);
+void etcd_election_granted(struct etcd_election *e, const char *lease);
+/* `lives` is false if the lease does not exist any more. */
+void etcd_election_kept(struct etcd_election *e, int64_t now_ms, bool lives);
+
+/* Call this when a call has ended. `failed` means that the member did not answer, or answered with
+ * an error: the calls start again at the next member. */
+void etcd_election_ended(struct etcd_election *e, int64_t now_ms, enum etcd_call call, bool failed,
+                         const char *why);
+
+/* Call this at etcd_election_deadline(). */
+void etcd_election_tick(struct etcd_election *e, int64_t now_ms);
+int64_t etcd_election_deadline(const struct etcd_election *e);
+
+/* Cancels all calls, and starts RELEASE if this node has a lease. No other action follows. Returns
+ * whether RELEASE was started. */
+bool etcd_election_close(struct etcd_election *e);
+
+/* Returns claim_delay_ms for a node of a job of up to `max_nodes` nodes, so that few of many nodes
+ * claim the key at once. `random` is a random number of the node. */
+int64_t etcd_claim_delay_ms(uint64_t random, uint32_t max_nodes);
 
 #endif

@@ -1,20 +1,25 @@
-/* Reads the fields of etcd's JSON answers: leases, members of the cluster, and the key of a leader.
- * Pure. etcd's JSON has 64-bit numbers as decimal texts and bytes as base64. A field of the wrong
- * type is treated like a missing field. */
+/* Reads the fields of etcd's JSON answers: tokens, leases, members of the cluster, and the key of
+ * the election. Pure. etcd's JSON has 64-bit numbers as decimal texts and bytes as base64, and it
+ * omits fields that are 0 or false. A field of the wrong type is treated like a missing field. */
 #ifndef RENDEZVOUS_ETCD_FIELDS_INTERNAL_H
 #define RENDEZVOUS_ETCD_FIELDS_INTERNAL_H
 
 #include "base/endpoint.h"
+#include "rendezvous/way/etcd_key_internal.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define ETCD_LEASE_ID_MAX 24 /* bytes of a lease id as decimal text, NUL included */
+#define ETCD_TOKEN_MAX 4096 /* bytes of a token, NUL included; a JSON web token is some hundred */
 
 /* Returns `text` in base64, which the caller frees, or NULL when memory is short. */
 char *etcd_base64(const char *text);
+
+/* Stores the token from the answer to a login. Returns false if the answer has none, or one with
+ * characters that an HTTP header cannot have. */
+bool etcd_read_token(const json_t *answer, char token[ETCD_TOKEN_MAX]);
 
 /* Stores the lease id from the answer to a lease grant in `id`. Returns false if the answer has
  * none. */
@@ -23,17 +28,28 @@ bool etcd_read_lease(const json_t *answer, char id[ETCD_LEASE_ID_MAX]);
 /* Returns whether the lease still exists, according to the answer to a lease keep-alive. */
 bool etcd_lease_lives(const json_t *answer);
 
-/* Stores the http:// addresses of the cluster's members in `out`, at most `room` of them. Returns
- * how many it has stored. */
-size_t etcd_read_members(const json_t *answer, struct cr_endpoint *out, size_t room);
+/* Stores the addresses of the cluster's members in `out`, at most `room` of them; with `https`
+ * those of URLs with https://, else those with http://. Returns how many it has stored. */
+size_t etcd_read_members(const json_t *answer, bool https, struct cr_endpoint *out, size_t room);
 
-struct etcd_leader {
-    struct cr_endpoint at;
-    uint64_t epoch;               /* revision at which the leader's key was created; never 0 */
-    char lease[ETCD_LEASE_ID_MAX]; /* id of the leader's lease; "" = unknown */
+/* Stores what the answer to a range request says about the one key that was requested. Returns
+ * false if the answer or the key's value cannot be parsed. */
+bool etcd_read_range(const json_t *answer, struct etcd_key *out);
+
+/* Reads the answer to the transaction that creates the key. *created says whether it did; in that
+ * case only out->revision, out->exists and out->epoch are set. Otherwise *out is the existing key.
+ * Returns false if the answer cannot be parsed. */
+bool etcd_read_claim(const json_t *answer, bool *created, struct etcd_key *out);
+
+/* What one element of the stream of a watch says. */
+struct etcd_watched {
+    bool is_confirmed;  /* the watch was created */
+    bool is_cancelled;  /* etcd has ended the watch */
+    size_t event_count;
 };
-/* Stores the leader that an answer of the observe stream names in *out. Returns false if the answer
- * cannot be parsed. */
-bool etcd_read_leader(const json_t *answer, struct etcd_leader *out);
+/* Returns false if the element cannot be parsed. */
+bool etcd_read_watched(const json_t *element, struct etcd_watched *out);
+/* Stores event `i` of the element in *out. Returns false if it cannot be parsed. */
+bool etcd_read_event(const json_t *element, size_t i, struct etcd_key *out);
 
 #endif

@@ -20,6 +20,7 @@ struct local_way {
     /* why the connection has ended, until on_lost has reported it; no bytes are queued
      * meanwhile; NULL = it has not ended */
     const char *lost;
+    struct cr_buffer greeting;
     struct cr_buffer to_host, to_member;
     uv_idle_t turn;         /* active while on_turn() has something to do */
 };
@@ -54,8 +55,11 @@ static void open_peer(struct local_way *l) {
     l->connecting = false;
     l->lost = NULL;
     l->peer = coordinator_host_add_local(l->way.host, deliver, l);
+    if (l->peer != NULL && cr_buffer_append(&l->to_host, l->greeting.data, l->greeting.len) < 0) {
+        l->lost = OUT_OF_MEMORY;
+    }
     if (l->peer != NULL) l->way.events->on_open(l->way.arg, "");
-    else l->way.events->on_lost(l->way.arg, OUT_OF_MEMORY);
+    else l->way.events->on_lost(l->way.arg, RENDEZVOUS_BROKEN, OUT_OF_MEMORY);
 }
 
 static void bring_to_host(struct local_way *l) {
@@ -75,7 +79,7 @@ static void bring_to_member(struct local_way *l) {
 static void report_lost(struct local_way *l) {
     const char *why = l->lost;
     disconnect(l, why);
-    l->way.events->on_lost(l->way.arg, why);
+    l->way.events->on_lost(l->way.arg, RENDEZVOUS_CLOSED, why);
 }
 
 /* Does one thing that is due, the first of the list below. Returns whether there was one. Bytes
@@ -100,9 +104,11 @@ static void on_turn(uv_idle_t *turn) {
 
 /* ---- the calls of way.h ---- */
 
-static void local_connect(struct way *w) {
+static void local_connect(struct way *w, const void *greeting, size_t len) {
     struct local_way *l = (struct local_way *) w;
-    l->connecting = true;
+    cr_buffer_clear(&l->greeting);
+    l->connecting = cr_buffer_append(&l->greeting, greeting, len) == 0;
+    if (!l->connecting) l->lost = OUT_OF_MEMORY;
     next_turn(l);
 }
 
@@ -125,6 +131,7 @@ static void local_hang_up(struct way *w) {
 static void on_turn_closed(uv_handle_t *handle) {
     struct local_way *l = handle->data;
     disconnect(l, "it closed");
+    cr_buffer_done(&l->greeting);
     cr_buffer_done(&l->to_host);
     cr_buffer_done(&l->to_member);
     way_closed(&l->way);

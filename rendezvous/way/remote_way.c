@@ -1,11 +1,29 @@
-/* The way to a coordinator in another process, over a tcp_stream. */
+/* The way to a coordinator in another process, over a dial. */
 #include "rendezvous/way/remote_way_internal.h"
 
 #include "base/log.h"
+#include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Looks up the endpoint of a plan that was made before the endpoint's name could be resolved.
+ * Returns whether this machine has its address; if not, this node must not host. */
+static bool is_here(struct remote_way *r) {
+    struct backend_addresses found;
+    struct cr_error err = {0};
+    if (!dial_has_addresses(r->dial) || backend_look_up(r->host, &found, &err) < 0) return false;
+    if (found.local[0] == '\0') {
+        free(r->may_host);
+        r->may_host = NULL;
+        return false;
+    }
+    r->may_host->unresolved = false;
+    backend_plan_listening(&found, r->may_host);
+    return true;
+}
 
 /* Call this when a try to connect has failed on a node that may host. The node could not bind the
  * endpoint's port before, but no process listens there either: some connection may have it as its
@@ -13,6 +31,7 @@
  * connects to its own coordinator over TCP. */
 static void try_to_host(struct remote_way *r) {
     struct cr_error err = {0};
+    if (r->may_host->unresolved && !is_here(r)) return;
     if (way_open_host(r->way.loop, r->may_host, r->close_timeout_ms, &r->way.host, &err) < 0)
         return;
     cr_info("no process listened at '%s': the coordinator is this node", r->may_host->where);
@@ -33,31 +52,48 @@ static void on_data(void *arg, const char *data, size_t len) {
     r->way.events->on_data(r->way.arg, data, len);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct remote_way *r = arg;
     if (r->may_host != NULL) try_to_host(r);
-    r->way.events->on_lost(r->way.arg, why);
+    r->way.events->on_lost(r->way.arg, how, why);
 }
 
-static const struct tcp_stream_events stream_events = {
-    .on_open = on_open, .on_data = on_data, .on_lost = on_lost};
+static void on_hopeless(void *arg, const char *why) {
+    const struct remote_way *r = arg;
+    r->way.events->on_hopeless(r->way.arg, why);
+}
+
+static const struct dial_events dial_events = {
+    .on_open = on_open, .on_data = on_data, .on_lost = on_lost, .on_hopeless = on_hopeless};
 
 /* ---- the calls of way.h ---- */
 
-void remote_way_connect(struct way *w) { tcp_stream_open(((struct remote_way *) w)->stream); }
-
-void remote_way_send(struct way *w, const void *data, size_t len) {
-    tcp_stream_send(((struct remote_way *) w)->stream, data, len);
+void remote_way_connect(struct way *w, const void *greeting, size_t len) {
+    dial_open(((struct remote_way *) w)->dial, greeting, len);
 }
 
-void remote_way_flush(struct way *w) { tcp_stream_flush(((struct remote_way *) w)->stream); }
-void remote_way_hang_up(struct way *w) { tcp_stream_shut(((struct remote_way *) w)->stream); }
+void remote_way_send(struct way *w, const void *data, size_t len) {
+    dial_send(((struct remote_way *) w)->dial, data, len);
+}
+
+void remote_way_flush(struct way *w) { dial_flush(((struct remote_way *) w)->dial); }
+void remote_way_hang_up(struct way *w) { dial_shut(((struct remote_way *) w)->dial); }
 
 const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
 }
 
-static void on_stream_closed(void *arg) {
+/* If this machine has the endpoint's address but another program its port, the report says so. */
+const char *way_remote_report(struct way *w) {
+    struct remote_way *r = (struct remote_way *) w;
+    const char *tries = dial_report(r->dial);
+    if (r->may_host == NULL || r->may_host->unresolved || tries[0] == '\0') return tries;
+    (void) snprintf(r->report, sizeof(r->report),
+                    "this node has the address, but another program has the port: %.300s", tries);
+    return r->report;
+}
+
+static void on_dial_closed(void *arg) {
     struct remote_way *r = arg;
     free(r->may_host);
     way_closed(&r->way);
@@ -65,7 +101,7 @@ static void on_stream_closed(void *arg) {
 
 void remote_way_close(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
-    tcp_stream_close(r->stream, on_stream_closed, r);
+    dial_close(r->dial, on_dial_closed, r);
 }
 
 const struct way_kind way_remote = {
@@ -73,20 +109,22 @@ const struct way_kind way_remote = {
     .flush = remote_way_flush, .hang_up = remote_way_hang_up, .close = remote_way_close};
 
 int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
-                    const char *host, uint16_t port) {
+                    const char *host, uint16_t port, const char *run_id) {
     r->way = (struct way){.kind = kind, .loop = loop};
-    r->stream = tcp_stream_new(loop, host, port, &stream_events, r);
-    return r->stream != NULL ? 0 : -ENOMEM;
+    r->dial = dial_new(loop, host, port, run_id, &dial_events, r);
+    return r->dial != NULL ? 0 : -ENOMEM;
 }
 
-struct way *way_remote_new(uv_loop_t *loop, const struct cr_endpoint *to,
-                           const struct backend_plan *may_host, int64_t close_timeout_ms) {
+struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
+                           const struct backend_plan *may_host) {
+    const struct cr_endpoint *to = &o->endpoint;
     struct remote_way *r = calloc(1, sizeof(*r));
-    if (r == NULL || remote_way_init(r, &way_remote, loop, to->host, to->port) < 0) {
+    if (r == NULL || remote_way_init(r, &way_remote, loop, to->host, to->port, o->run_id) < 0) {
         free(r);
         return NULL;
     }
-    r->close_timeout_ms = close_timeout_ms;
+    r->close_timeout_ms = o->close_timeout_ms;
+    memcpy(r->host, to->host, sizeof(r->host));
     if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
     if (r->may_host != NULL)
         *r->may_host = *may_host; /* if malloc() failed, this node never hosts, but can connect */

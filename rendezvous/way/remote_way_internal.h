@@ -4,28 +4,30 @@
 #ifndef RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 #define RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 
-#include "rendezvous/way/tcp_stream_internal.h"
+#include "rendezvous/way/dial_internal.h"
 #include "rendezvous/way/way_internal.h"
 
 struct remote_way {
     struct way way;
-    struct tcp_stream *stream;
+    struct dial *dial;
     /* numeric address of the coordinator on the last connection; "" before it */
     char coordinator_addr[RDZV_ADDR_MAX];
     /* Plan for hosting, if this node may still become the host: it does when no process listens at
      * the endpoint's port and this node can bind it. NULL if this node must not host, or has
      * reached a coordinator already. */
     struct backend_plan *may_host;
+    char host[CR_HOST_MAX]; /* the endpoint's */
     int64_t close_timeout_ms;
+    char report[400];       /* see way_report() */
 };
 
 /* Initialises `r`, whose bytes must all be 0. Returns 0 or -ENOMEM. */
 int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
-                    const char *host, uint16_t port);
-/* Closes the stream; calls way_closed() when that is done. */
+                    const char *host, uint16_t port, const char *run_id);
+/* Closes the dial; calls way_closed() when that is done. */
 void remote_way_close(struct way *w);
 
-void remote_way_connect(struct way *w);
+void remote_way_connect(struct way *w, const void *greeting, size_t len);
 void remote_way_send(struct way *w, const void *data, size_t len);
 void remote_way_flush(struct way *w);
 void remote_way_hang_up(struct way *w);

@@ -131,11 +131,16 @@ static void discard(struct connection *a) {
     else if (!a->resolving) connection_free(a);
 }
 
-static void lost(struct connection *a, const char *why) {
+static void lost(struct connection *a, enum rendezvous_loss how, const char *why) {
     struct tcp_stream *s = a->stream;
     bool report = is_current(a);
     discard(a);
-    if (report) s->events->on_lost(s->arg, why);
+    if (report) s->events->on_lost(s->arg, how, why);
+}
+
+/* Handles an error of the connection. EPIPE comes only after the other end has closed it. */
+static void broken(struct connection *a, int rc) {
+    lost(a, rc == UV_EPIPE ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN, uv_strerror(rc));
 }
 
 /* ---- writing ---- */
@@ -169,7 +174,7 @@ static void on_written(uv_write_t *req, int status) {
     cr_buffer_clear(&a->writing);
     if (uv_is_closing((uv_handle_t *) &a->tcp)) return;
     if (status < 0) {
-        lost(a, uv_strerror(status));
+        broken(a, status);
         return;
     }
     flush(a);
@@ -188,8 +193,8 @@ static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
     struct connection *a = tcp->data;
     struct tcp_stream *s = a->stream;
     if (n > 0 && is_current(a)) s->events->on_data(s->arg, buf->base, (size_t) n);
-    else if (n == UV_EOF) lost(a, "the connection was closed");
-    else if (n < 0) lost(a, uv_strerror((int) n));
+    else if (n == UV_EOF) lost(a, RENDEZVOUS_CLOSED, "the connection was closed");
+    else if (n < 0) broken(a, (int) n);
 }
 
 /* ---- connecting ---- */
@@ -232,7 +237,7 @@ static void on_connected(uv_connect_t *req, int status) {
         return;
     }
     if (status == 0) status = uv_read_start((uv_stream_t *) &a->tcp, on_alloc, on_read);
-    if (status < 0) lost(a, uv_strerror(status));
+    if (status < 0) broken(a, status);
     else report_open(a);
 }
 
@@ -252,7 +257,7 @@ static void connect_next(struct connection *a) {
     }
     a->next = to->ai_next;
     int rc = start_connect(a, to->ai_addr);
-    if (rc < 0) lost(a, uv_strerror(rc));
+    if (rc < 0) broken(a, rc);
 }
 
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found) {
@@ -265,7 +270,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
         char why[400];
         (void) snprintf(why, sizeof(why), "cannot resolve host '%s': %s", a->stream->host,
                         uv_strerror(status));
-        lost(a, why);
+        lost(a, RENDEZVOUS_BROKEN, why);
     } else {
         connect_next(a);
     }
@@ -309,7 +314,7 @@ static void on_idle(uv_idle_t *idle) {
     const char *why = s->failed;
     (void) uv_idle_stop(idle);
     s->failed = NULL;
-    s->events->on_lost(s->arg, why);
+    s->events->on_lost(s->arg, RENDEZVOUS_BROKEN, why);
 }
 
 static void report_later(struct tcp_stream *s, const char *why) {

@@ -1,6 +1,6 @@
 /* A TCP client on a libuv loop that can connect again and again: it resolves the host, connects,
  * and carries bytes in both directions. It knows nothing about the meaning of the bytes. The remote
- * way uses one for its coordinator, and each call to etcd uses one. */
+ * way uses one for its coordinator. */
 #ifndef RENDEZVOUS_TCP_STREAM_INTERNAL_H
 #define RENDEZVOUS_TCP_STREAM_INTERNAL_H
 
@@ -22,7 +22,7 @@ struct tcp_stream_events {
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * tcp_stream_open(). */
-    void (*on_lost)(void *arg, const char *why);
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
 };
 
 /* Copies `host`; `events` must live until on_close. Returns NULL when memory is short. */

@@ -31,12 +31,28 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .listen_host = "",
                                          .jobs_come_later = true,
                                          .elected = true,
+                                         .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
-    *out = way_elected_new(loop, o, plan, host);
-    if (*out == NULL) coordinator_host_close(host, NULL, NULL, NULL);
-    return 0;
+    rc = way_elected_new(loop, o, plan, host, out, err);
+    if (rc < 0) coordinator_host_close(host, NULL, NULL, NULL);
+    return rc;
+}
+
+/* Opens the host of a job with one node. The job needs nobody to connect, so if another program has
+ * the endpoint's port, the job runs without listening there. */
+static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
+                            int64_t close_timeout_ms, struct coordinator_host **out,
+                            struct cr_error *err) {
+    struct backend_plan unheard = *plan;
+    int rc = way_open_host(loop, plan, close_timeout_ms, out, err);
+    if (rc != -EADDRINUSE || plan->store_port != 0) return rc;
+    cr_warn("cannot listen at '%s': another program has this port; the job runs, but crun-agent "
+            "status is not answered there", plan->where);
+    unheard.listen_port = 0;
+    *err = (struct cr_error){0};
+    return way_open_host(loop, &unheard, close_timeout_ms, out, err);
 }
 
 /* Opens the local way on a node that hosts. If the port is taken and the node only may host,
@@ -44,10 +60,11 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
-    int rc = way_open_host(loop, plan, o->close_timeout_ms, &host, err);
+    int rc = plan->one_node ? open_host_of_one(loop, plan, o->close_timeout_ms, &host, err)
+                            : way_open_host(loop, plan, o->close_timeout_ms, &host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
         cr_debug("%s has a coordinator already", plan->where);
-        *out = way_remote_new(loop, &o->endpoint, plan, o->close_timeout_ms);
+        *out = way_remote_new(loop, o, plan);
         return 0;
     }
     if (rc < 0) return cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
@@ -63,7 +80,9 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
     int rc = 0;
     if (plan->hosting == BACKEND_ELECTS) rc = open_elected(loop, options, plan, &w, err);
     else if (plan->hosting != BACKEND_CONNECTS) rc = open_hosting(loop, options, plan, &w, err);
-    else w = way_remote_new(loop, &options->endpoint, NULL, options->close_timeout_ms);
+    else
+        w = way_remote_new(loop, options,
+                           plan->unresolved && options->is_host < 0 ? plan : NULL);
     if (rc < 0) return rc;
     if (w == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     w->events = events;
@@ -85,7 +104,14 @@ const char *way_trouble(const struct way *w) {
     return w->kind == &way_elected ? way_elected_trouble(w) : "";
 }
 
-void way_connect(struct way *w) { w->kind->connect(w); }
+const char *way_report(struct way *w) {
+    return way_is_local(w) ? "" : way_remote_report(w);
+}
+
+void way_connect(struct way *w, const void *greeting, size_t len) {
+    w->kind->connect(w, greeting, len);
+}
+
 void way_send(struct way *w, const void *data, size_t len) { w->kind->send(w, data, len); }
 void way_flush(struct way *w) { w->kind->flush(w); }
 void way_hang_up(struct way *w) { w->kind->hang_up(w); }

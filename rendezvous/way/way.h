@@ -37,17 +37,28 @@ struct backend_plan {
     char facts[512];
     /* address this node publishes; "" = its address on the connection to the coordinator */
     char own_addr[RDZV_ADDR_MAX];
+    /* address of this machine for other nodes, if no better one is known; a loopback address if the
+     * user wrote one as endpoint, because all nodes are on this machine; "" = not known */
+    char machine_addr[RDZV_ADDR_MAX];
     int64_t node_rank;                 /* node rank that the user requests; -1 = none */
     int64_t connect_timeout_ms, coordinator_wait_ms;
-    struct cr_endpoint etcd;           /* a member of the etcd cluster, if BACKEND_ELECTS */
-    int64_t etcd_lease_ms;
+    /* The endpoint's name could not be resolved, so it is not known whether this machine has its
+     * address. A node that does not know whether it shall host looks again when it can connect. */
+    bool unresolved;
+    int64_t etcd_lease_ms;             /* of a leader, if BACKEND_ELECTS */
     bool fixed_ranks;                  /* each node's group rank is its node rank */
+    /* MASTER_ADDR of the workers as the user wrote it; "" = the numeric address of the store */
+    char master_name[CR_HOST_MAX];
     /* The fields below are used only if this node hosts the coordinator or may do so. */
-    bool alone;                        /* the job has one node, so no other process connects */
+    bool alone;                        /* the job has one node and no endpoint to listen at */
+    /* the job has one node, so it can run even if another program has the endpoint's port */
+    bool one_node;
     char store_host[CR_HOST_MAX];      /* where the rounds' stores listen; "" = all interfaces */
     /* port of all rounds' stores; 0 = a new port for each round */
     uint16_t store_port;
-    char store_addr[RDZV_ADDR_MAX];    /* numeric address of the store that workers get */
+    /* numeric address of the store that workers get; "" = each node uses the address at which it
+     * reached the coordinator, and the hosting node uses machine_addr */
+    char store_addr[RDZV_ADDR_MAX];
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
 };
@@ -66,7 +77,15 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
 struct backend_addresses {
     char first[RDZV_ADDR_MAX];  /* the host's first address; IPv4 is preferred to IPv6 */
     char local[RDZV_ADDR_MAX];  /* an address of the host that this machine has, or "" */
-    bool is_loopback;           /* whether `first` is a loopback address */
+    bool is_loopback;           /* `first` is a loopback address */
+    /* The user wrote "localhost" or a loopback address. If not, a loopback address comes from a
+     * name, such as "127.0.1.1 head" in Debian's /etc/hosts on the machine `head`: other machines
+     * know another address of the name, so this machine must not listen on loopback only. */
+    bool is_written_loopback;
+    bool is_any;                /* the host is 0.0.0.0 or ::, which means all interfaces */
+    /* address at which other machines reach this one: that of the default route, or else of the
+     * first interface; a loopback address if there is no other */
+    char machine[RDZV_ADDR_MAX];
     /* such as "'n0' resolves to 10.0.0.1; this node has 10.0.0.2, 127.0.0.1" */
     char text[512];
 };
@@ -74,19 +93,26 @@ struct backend_addresses {
 /* Resolves `host`; blocks meanwhile. Returns 0, or -ENOENT and a text in err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
 
+/* Returns whether a numeric address is a loopback address: 127.0.0.0/8 or ::1. */
+bool backend_is_loopback(const char *addr);
+/* Returns whether a host means all interfaces: 0.0.0.0 or ::. */
+bool backend_is_any(const char *host);
+
 /* ---- the way to the coordinator ---- */
 
 struct way;
 
 /* Called on the loop's thread, never from inside a way_ function. */
 struct way_events {
-    /* The connection is established. `own_addr` is the numeric address of this end; "" on the local
-     * way. */
+    /* The connection is established; the greeting was sent. `own_addr` is the numeric address of
+     * this end; "" on the local way. */
     void (*on_open)(void *arg, const char *own_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * way_connect(). */
-    void (*on_lost)(void *arg, const char *why);
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
+    /* The connection could not be established, and another try cannot help. No callback follows. */
+    void (*on_hopeless)(void *arg, const char *why);
 };
 
 /* Opens what this node hosts, but does not connect yet. `options` and `plan` need not live longer
@@ -106,9 +132,16 @@ const char *way_coordinator_addr(const struct way *w);
 /* Returns the last error of the election, or "" if there was none or the way is not elected. */
 const char *way_trouble(const struct way *w);
 
-/* Tries once to connect; on_open or on_lost follows. The elected way waits until etcd has elected a
- * leader before it connects; it sets no limit for that wait, so the caller has to. */
-void way_connect(struct way *w);
+/* Returns what is known about each address since the last way_connect(), for error texts; "" on the
+ * local way. Valid until the next call of this function. */
+const char *way_report(struct way *w);
+
+/* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
+ * on_hopeless follows. Copies `greeting`, the first bytes of the session, which each connection
+ * begins with. The first connection on which a coordinator answers is kept. The elected way waits
+ * until etcd has elected a leader before it connects; it sets no limit for that wait, so the caller
+ * has to. */
+void way_connect(struct way *w, const void *greeting, size_t len);
 /* way_send() queues bytes; way_flush() sends the queue. */
 void way_send(struct way *w, const void *data, size_t len);
 void way_flush(struct way *w);

@@ -9,7 +9,7 @@
 
 struct way_kind {
     const char *description;
-    void (*connect)(struct way *w);
+    void (*connect)(struct way *w, const void *greeting, size_t len);
     void (*send)(struct way *w, const void *data, size_t len);
     void (*flush)(struct way *w);
     void (*hang_up)(struct way *w);
@@ -31,17 +31,21 @@ struct way {
 
 extern const struct way_kind way_local, way_remote, way_elected;
 
-/* Each way_…_new() creates a way of one kind and returns NULL when memory is short. On success the
- * way owns `host` and closes it. */
+/* Each way_…_new() creates a way of one kind. On success the way owns `host` and closes it.
+ * way_local_new() and way_remote_new() return NULL when memory is short; way_elected_new() returns
+ * 0, or a negative errno and a text in err. */
 struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
-/* Copies `may_host`, the plan for hosting if no process listens at `to`; NULL = never host. */
-struct way *way_remote_new(uv_loop_t *loop, const struct cr_endpoint *to,
-                           const struct backend_plan *may_host, int64_t close_timeout_ms);
-struct way *way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
-                            const struct backend_plan *plan, struct coordinator_host *host);
+/* Copies `may_host`, the plan for hosting if no process listens at the endpoint; NULL = never
+ * host. */
+struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
+                           const struct backend_plan *may_host);
+int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
+                    const struct backend_plan *plan, struct coordinator_host *host,
+                    struct way **out, struct cr_error *err);
 
 const char *way_remote_coordinator_addr(const struct way *w);
 const char *way_elected_trouble(const struct way *w);
+const char *way_remote_report(struct way *w);
 
 /* Opens the coordinator's host as `plan` describes it. Returns 0, or a negative errno and a text in
  * err. */

@@ -1,5 +1,5 @@
-/* Building and freeing lists of byte strings. A list is two blocks of memory: the bytes of all
- * items, and an array of items that point to them. */
+/* Builds and frees lists of byte strings. A list consists of two blocks of memory: one with the
+ * bytes of all items, and one with the array of items, which point into the first. */
 #include "store/bytes/bytes.h"
 
 #include <errno.h>

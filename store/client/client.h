@@ -22,8 +22,8 @@ struct store_swap {
     struct store_bytes key, expected, desired;
 };
 
-/* The functions that an implementation of a store provides. Users call store_set() and so on below,
- * which are documented there. */
+/* The functions that an implementation of a store provides. Users call store_set(), store_get() and
+ * so on; those functions are documented below. */
 struct store_ops {
     int (*set)(struct store *s, struct store_bytes key, struct store_bytes value,
                int64_t timeout_ms, struct cr_error *err);
@@ -60,14 +60,14 @@ struct store_ops {
     void (*close)(struct store *s);
 };
 
-/* Every implementation has a struct that begins with this one. */
+/* Any store. The struct of an implementation has this struct as its first member. */
 struct store {
     const struct store_ops *ops;
 };
 
-/* Sets a key. Returns 0 as soon as the kernel has taken the request, because SET has no reply; the
- * next call that has a reply confirms that the server has carried it out. The same applies to
- * append, multi_set and queue_push. */
+/* Sets a key. SET has no reply: this function returns 0 as soon as the kernel has taken the
+ * request, and only the next call that has a reply confirms that the server has carried out the
+ * SET. The same applies to append, multi_set and queue_push. */
 static inline int store_set(struct store *s, struct store_bytes key, struct store_bytes value,
                             int64_t timeout_ms, struct cr_error *err) {
     return s->ops->set(s, key, value, timeout_ms, err);
@@ -88,17 +88,17 @@ static inline int store_add(struct store *s, struct store_bytes key, int64_t del
 }
 
 /* Sets swap->key to swap->desired if its value is swap->expected, or if the key does not exist and
- * `expected` is empty. Sets *value to the value that the key has afterwards, malloc'ed as by
- * store_get(). If the key does not exist and `expected` is not empty, *value is a copy of
- * `expected`; so if `expected` equals `desired`, the result does not prove that the key exists. */
+ * `expected` is empty. Sets *value to the key's value afterwards, malloc'ed as by store_get(). If
+ * the key does not exist and `expected` is not empty, nothing is set and *value is a copy of
+ * `expected`. So if `expected` equals `desired`, *value does not prove that the key exists. */
 static inline int store_compare_set(struct store *s, const struct store_swap *swap,
                                     int64_t timeout_ms, void **value, size_t *len,
                                     struct cr_error *err) {
     return s->ops->compare_set(s, swap, timeout_ms, value, len, err);
 }
 
-/* Waits until all keys exist. If timeout_ms is 0, it checks once whether they do and does not
- * wait. */
+/* Waits until all keys exist. If timeout_ms is 0, it checks once, without waiting, whether they
+ * exist. */
 static inline int store_wait(struct store *s, const struct store_bytes *keys, size_t key_count,
                              int64_t timeout_ms, struct cr_error *err) {
     return s->ops->wait(s, keys, key_count, timeout_ms, err);
@@ -117,14 +117,16 @@ static inline int store_delete(struct store *s, struct store_bytes key, int64_t 
     return s->ops->delete_key(s, key, timeout_ms, deleted, err);
 }
 
-/* Sets *count to the number of all keys. This includes keys that clients and stores create for
- * themselves, such as torch's "init/". */
+/* Sets *count to the number of all keys. The number includes keys that clients and stores create
+ * for themselves, such as torch's "init/". */
 static inline int store_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
                                  struct cr_error *err) {
     return s->ops->num_keys(s, timeout_ms, count, err);
 }
 
-/* Appends `value` to the value of the key; creates the key if it does not exist. */
+/* Appends `value` to the value of the key; creates the key if it does not exist. For a server
+ * without the operation append (torch 1.13 and 2.0), the client uses compare_set; see append_loop()
+ * in fallback.c for what concurrent appends of equal bytes then do. */
 static inline int store_append(struct store *s, struct store_bytes key, struct store_bytes value,
                                int64_t timeout_ms, struct cr_error *err) {
     return s->ops->append(s, key, value, timeout_ms, err);
@@ -144,8 +146,8 @@ static inline int store_multi_set(struct store *s, const struct store_bytes *key
     return s->ops->multi_set(s, keys, values, pair_count, timeout_ms, err);
 }
 
-/* Appends an element to a queue. Queues are first in, first out; each element is popped once. A
- * queue and a key may have the same name. */
+/* Appends an element to a queue. A queue is first in, first out, and each element is popped by one
+ * client only. A queue and a key may have the same name. */
 static inline int store_queue_push(struct store *s, struct store_bytes name,
                                    struct store_bytes value, int64_t timeout_ms,
                                    struct cr_error *err) {
@@ -172,8 +174,8 @@ static inline int store_list_keys(struct store *s, int64_t timeout_ms, struct st
     return s->ops->list_keys(s, timeout_ms, keys, err);
 }
 
-/* Waits until world_size callers have called this for `key`. A key can be used for one barrier
- * only. */
+/* Waits until world_size callers have called this function with the same key. A key can be used for
+ * one barrier only. */
 static inline int store_barrier(struct store *s, struct store_bytes key, int64_t world_size,
                                 int64_t timeout_ms, struct cr_error *err) {
     return s->ops->barrier(s, key, world_size, timeout_ms, err);
@@ -183,25 +185,25 @@ static inline void store_close(struct store *s) { /* s may be NULL */
     if (s != NULL) s->ops->close(s);
 }
 
-/* ---- the TCP client: blocking, one connection ----
+/* ---- the TCP client: blocking, with one connection ----
  *
  * The client does not reconnect after an error. After -ECONNRESET, -EPIPE or -EPROTO the client is
- * broken: every later call fails with the same code, and the client can only be closed. If a get,
- * wait, multi_get, queue_pop or barrier times out, the client stays usable; with a server that has
- * no CANCEL_WAIT (torch 1.13 and 2.0), the client makes a new connection to stay usable. If any
- * other call times out, the client is broken. */
+ * broken: every later call fails with the same code, and the client can only be closed. The client
+ * stays usable if a get, wait, multi_get, queue_pop or barrier times out, because it cancels the
+ * wait at the server; to a server without CANCEL_WAIT (torch 1.13 and 2.0) it makes a new
+ * connection. If any other call times out, the client is broken. */
 
-struct store_client; /* its struct begins with a struct store */
+struct store_client; /* the TCP client; its first member is a struct store */
 
 enum store_protocol {
-    STORE_PROTOCOL_MODERN, /* the server knows VALIDATE and PING: torch >= 2.5, and ours */
-    STORE_PROTOCOL_LEGACY, /* no handshake, other opcodes: torch 1.13 and 2.0 */
-    STORE_PROTOCOL_PROBE,  /* not known: the client tries modern first, then older ones */
+    STORE_PROTOCOL_MODERN, /* with VALIDATE and PING: torch 2.5 and later, and crun's server */
+    STORE_PROTOCOL_LEGACY, /* no handshake, and other opcodes: torch 1.13 and 2.0 */
+    STORE_PROTOCOL_PROBE,  /* unknown: the client finds out, and begins with the modern handshake */
 };
 
-/* Connects to a server and makes the handshake; stores the client in *out. If the connection is
- * refused or reset, or the host name is unknown, it tries again with growing pauses until the time
- * is up, because the server may not be running yet. */
+/* Connects to a server, makes the handshake and stores the client in *out. If the connection is
+ * refused or reset, or the host name is unknown, the server may not be running yet: in these cases
+ * the function tries again, with growing pauses, until the time is up. */
 int store_client_connect(const char *host, uint16_t port, enum store_protocol protocol,
                          int64_t timeout_ms, struct store_client **out, struct cr_error *err);
 
@@ -212,8 +214,8 @@ static inline struct store *store_client_store(struct store_client *c) {
 /* Returns which protocol the server speaks: "modern", "modern without ping" or "legacy". */
 const char *store_client_protocol(const struct store_client *c);
 
-/* Adds to a counter whose key has no leading '/' on the wire, such as torch's counter of joined
- * workers, "init/". */
+/* Adds to a counter whose key is sent without the leading '/' that the client puts in front of
+ * users' keys. torch counts joined workers in such a key, "init/". */
 int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
                          int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
@@ -221,19 +223,19 @@ static inline void store_client_close(struct store_client *c) { /* c may be NULL
     store_close(store_client_store(c));
 }
 
-/* Requests the statistics of one of crun's own servers, over a new connection. Sets *text to the
- * malloc'ed JSON object that docs/protocols/store.md, section 6, describes, with a NUL byte behind
- * it. Returns 0 or a negative errno; -ECONNRESET if the server closed the connection, which torch's
- * servers do on this request. */
+/* Requests the statistics of a server of crun, over a new connection. Sets *text to the malloc'ed
+ * JSON object that docs/protocols/store.md, section 6, describes, with a NUL byte behind it.
+ * Returns 0 or a negative errno. A server of torch closes the connection on this request; in that
+ * case the function returns -ECONNRESET. */
 int store_client_stat(const char *host, uint16_t port, int64_t timeout_ms, char **text,
                       size_t *len, struct cr_error *err);
 
 /* ---- the file store ---- */
 
 /* Opens a store that is kept in a file. Any number of processes may share the file, also with
- * torch's FileStore, because the format is the same. Creates the file if it is missing. If
- * world_size >= 0, the last of world_size stores to be closed removes the file. Queues are not
- * supported. */
+ * torch's FileStore, which uses the same format. Creates the file if it is missing. If world_size
+ * >= 0 and world_size stores have been opened and closed, the last one to be closed removes the
+ * file. Queues are not supported. */
 int store_file_open(const char *path, int64_t world_size, struct store **out,
                     struct cr_error *err);
 

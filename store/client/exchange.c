@@ -1,15 +1,14 @@
-/* One exchange: sending a request and receiving its reply; and the state of the client when that
- * fails.
+/* Sends one request and receives its reply, and keeps the state of the client if that fails:
  *
  *   usable ──any error, or time up in the middle of a reply──▶ broken, for good
  *   usable ──time up in WAIT or BARRIER──▶ CANCEL_WAIT ──"01" or "00 01"──▶ usable
  *                                             └─anything else──▶ broken
  *
- * A server without CANCEL_WAIT (torch 1.13) keeps a wait that the client has given up, and answers
- * it when the key is set, in between the replies to later requests. With such a server the client
- * makes a new connection instead. No request is lost by that: the client sends a CHECK before each
- * WAIT (wait_keys() in tcp_client.c), and the reply to it proves that the server has carried out
- * all earlier requests. */
+ * A server of torch 1.13 or 2.0 has no CANCEL_WAIT. It would answer a wait that the client has
+ * given up when the key is set, in between the replies to later requests. With such a server the
+ * client closes the connection and makes a new one. That loses no request, although SET and other
+ * requests have no reply: before each WAIT the client sends a CHECK (wait_keys() in tcp_client.c),
+ * and the reply to the CHECK proves that the server has carried out all requests before it. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -31,8 +30,8 @@ static const char *reason_of(int code) {
     return code == -ECONNRESET ? "the server closed the connection" : strerror(-code);
 }
 
-/* Makes the client broken: keeps the error for later calls, and closes the connection at once, so
- * that the server frees its side. Returns `code`. */
+/* Makes the client broken: stores the error, with which every later call fails, and closes the
+ * connection at once, so that the server frees its side. Returns `code`. */
 static int break_client(struct store_client *c, const struct store_call *call, int code,
                         const char *reason, struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];

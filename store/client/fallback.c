@@ -1,6 +1,6 @@
-/* Fallbacks: append is made of compare_set; multi_get and multi_set of one get or set per key; a
- * barrier of add and wait. The barrier uses the keys "KEY/num_members" and "KEY/last_member", as
- * torch's base class does. */
+/* Implements operations that a store lacks by other operations: append by compare_set, multi_get
+ * and multi_set by one get or set per key, barrier by add and wait. The barrier uses the keys
+ * "KEY/num_members" and "KEY/last_member", as torch's base class does. */
 #include "store/client/fallback.h"
 
 #include "base/buffer.h"
@@ -22,47 +22,87 @@ static bool same(const void *a, size_t a_len, const void *b, size_t b_len) {
     return a_len == b_len && (a_len == 0 || memcmp(a, b, a_len) == 0);
 }
 
-/* Appends by compare_set. The first attempt expects an empty value, which a missing key matches,
- * too. compare_set sets the key to the desired value and returns that value, if the key has the
- * expected value; otherwise it returns the value that the key has, which the next attempt expects.
- *
- * A reply that equals the desired value counts as success. It does not prove success: compare_set
- * also returns the desired value if it sets nothing because the key has that value already. That
- * happens when the key held just the bytes of `value` before the first attempt, or when another
- * client has appended the same bytes since the last reply. In these cases this function returns 0
- * although it has appended nothing. */
-static int append_loop(struct store *s, struct store_bytes key, struct store_bytes value,
-                       int64_t deadline_ms, struct cr_buffer *next, struct cr_error *err) {
-    CR_AUTO_FREE void *seen = NULL;
-    size_t seen_len = 0;
-    for (;;) {
-        if (joined(next, (struct store_bytes){seen, seen_len}, value) < 0)
-            return cr_fail(err, -ENOMEM, "append: out of memory");
-        void *held = NULL;
-        size_t held_len = 0;
-        struct store_swap swap = {key, {seen, seen_len}, {next->data, next->len}};
-        int rc = store_compare_set(s, &swap, cr_time_left_ms(deadline_ms), &held, &held_len, err);
-        if (rc < 0) return rc;
-        bool done = same(held, held_len, next->data, next->len);
-        /* If the key does not exist and the expected value is not empty, compare_set sets nothing
-         * and returns the expected value. An existing key with the expected value would have been
-         * set, and the reply would be the desired value. So if the reply is the expected value and
-         * not the desired one, the key does not exist: the next attempt expects an empty value. */
-        bool vanished = !done && same(held, held_len, seen, seen_len);
-        free(seen);
-        seen = held;
-        seen_len = vanished ? 0 : held_len;
-        if (done) return 0;
-        if (cr_time_left_ms(deadline_ms) == 0)
-            return cr_fail(err, -ETIMEDOUT, "append: timed out: others keep changing the key");
+/* One call of append: its arguments, and the key's value as last read. */
+struct append {
+    struct store *store;
+    struct store_bytes key;
+    struct store_bytes value; /* bytes to append */
+    int64_t deadline_ms;
+    struct cr_buffer next; /* desired value of the next compare_set */
+    void *seen;            /* value that the key was last seen to have, malloc'ed; empty if the key
+                            * was missing */
+    size_t seen_len;
+    struct cr_error *err;
+};
+
+/* Sets the key to a->next if its value is `expected`. Stores the reply in *held. */
+static int swap(struct append *a, struct store_bytes expected, void **held, size_t *held_len) {
+    struct store_swap request = {a->key, expected, {a->next.data, a->next.len}};
+    int64_t left_ms = cr_time_left_ms(a->deadline_ms);
+    return store_compare_set(a->store, &request, left_ms, held, held_len, a->err);
+}
+
+static int fail_memory(const struct append *a) {
+    return cr_fail(a->err, -ENOMEM, "append: out of memory");
+}
+
+/* Reads the key's value into a->seen without waiting for a missing key, which get would do. It
+ * sends a compare_set whose expected and desired values are equal, so no value changes. The reply
+ * is the key's value, or the expected value if the key is missing. So that the two can be told
+ * apart, the expected value is one that the key hardly has. If the key has it nevertheless, a->seen
+ * is wrong, the next compare_set sets nothing, and its reply is the right value. */
+static int read_value(struct append *a) {
+    if (joined(&a->next, a->value, STORE_BYTES("?")) < 0) return fail_memory(a);
+    int rc = swap(a, (struct store_bytes){a->next.data, a->next.len}, &a->seen, &a->seen_len);
+    if (rc == 0 && same(a->seen, a->seen_len, a->next.data, a->next.len)) a->seen_len = 0;
+    return rc;
+}
+
+/* Tries once to append. Returns 1 if the bytes are appended; 0 if the key had another value than
+ * a->seen, which is now its newest value; or a negative errno. */
+static int try_append(struct append *a) {
+    struct store_bytes seen = {a->seen, a->seen_len};
+    void *held = NULL;
+    size_t held_len = 0;
+    if (joined(&a->next, seen, a->value) < 0) return fail_memory(a);
+    int rc = swap(a, seen, &held, &held_len);
+    if (rc < 0) return rc;
+    bool done = same(held, held_len, a->next.data, a->next.len);
+    /* If the key does not exist and the expected value is not empty, compare_set sets nothing and
+     * replies with the expected value. If the key existed and had the expected value, it would have
+     * been set, and the reply would be the desired value. So a reply that is the expected value and
+     * not the desired one means that the key does not exist: the next attempt expects an empty
+     * value. */
+    bool vanished = !done && same(held, held_len, seen.data, seen.len);
+    free(a->seen);
+    a->seen = held;
+    a->seen_len = vanished ? 0 : held_len;
+    return done;
+}
+
+/* Appends by compare_set: reads the value, and tries again as long as another client changes the
+ * key between the read and the compare_set. compare_set replies with the desired value if it has
+ * set the key, but also if the key has that value already. So if another client appends equal bytes
+ * to the same value in that time, both clients see success, and the bytes are appended only once. A
+ * server that has the operation append avoids this. */
+static int append_loop(struct append *a) {
+    int rc = read_value(a);
+    while (rc == 0) {
+        rc = try_append(a);
+        if (rc == 0 && cr_time_left_ms(a->deadline_ms) == 0) {
+            rc = cr_fail(a->err, -ETIMEDOUT, "append: timed out: others keep changing the key");
+        }
     }
+    return rc < 0 ? rc : 0;
 }
 
 int store_fallback_append(struct store *s, struct store_bytes key, struct store_bytes value,
                           int64_t timeout_ms, struct cr_error *err) {
-    struct cr_buffer next = {0};
-    int rc = append_loop(s, key, value, cr_deadline_ms(timeout_ms), &next, err);
-    cr_buffer_done(&next);
+    struct append a = {.store = s, .key = key, .value = value, .err = err,
+                       .deadline_ms = cr_deadline_ms(timeout_ms)};
+    int rc = append_loop(&a);
+    free(a.seen);
+    cr_buffer_done(&a.next);
     return rc;
 }
 

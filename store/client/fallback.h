@@ -1,5 +1,6 @@
-/* Fallbacks: operations that are made of other operations, as in torch's base class Store. The TCP
- * client uses them when the server lacks an operation, and the file store uses all of them. */
+/* Implements operations of a store by other operations, as torch's base class Store does. The TCP
+ * client uses these functions when the server lacks an operation. The file store uses all of them
+ * but append. */
 #ifndef STORE_CLIENT_FALLBACK_H
 #define STORE_CLIENT_FALLBACK_H
 

@@ -1,7 +1,7 @@
 /* The keys of a file store in memory: a map from each key to its last value.
  *
- * Zero-initialise it. It is a tree made with tsearch(3) of libc, because libcrunrt, which links
- * this file, shall not contain the server's hash table. */
+ * Zero-initialise a map. It is a tree made with tsearch(3) of libc. The server has a hash table,
+ * but libcrunrt, which links this file, shall not contain it. */
 #ifndef STORE_CLIENT_FILE_KEYS_H
 #define STORE_CLIENT_FILE_KEYS_H
 
@@ -10,9 +10,10 @@
 #include <sys/queue.h>
 
 struct store_file_key {
-    struct store_bytes key; /* must be the first field: the tree compares entries by it */
+    struct store_bytes key; /* first field, because tsearch(3) gets a pointer to the entry as a
+                             * pointer to its key */
     struct store_bytes value;
-    LIST_ENTRY(store_file_key) next; /* links of the list store_file_keys.all, which is unsorted */
+    LIST_ENTRY(store_file_key) next; /* links of the list store_file_keys.all, which has no order */
 };
 
 struct store_file_keys {

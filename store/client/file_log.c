@@ -1,4 +1,4 @@
-/* Locking, reading and appending to the file of a file store. file_log.h describes the format. */
+/* Locks, reads and appends to the file of a file store. file_log.h describes the format. */
 #include "store/client/file_log.h"
 
 #include "base/cleanup.h"
@@ -13,10 +13,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* milliseconds between two attempts to lock: flock(2) has no deadline, so it is called with LOCK_NB
- * again and again */
+/* pause in ms between two attempts to lock. flock(2) has no timeout, so it is called with LOCK_NB
+ * again and again. */
 #define LOCK_AGAIN_MS 2
-#define FILE_MAX      ((off_t) 4 << 30) /* bytes; a longer file is refused with -EFBIG */
+#define FILE_MAX      ((off_t) 4 << 30) /* largest file size in bytes; a larger file is refused with
+                                         * -EFBIG */
 
 static int fail_memory(struct cr_error *err, const char *what) {
     return cr_fail(err, -ENOMEM, "%s in the file store: out of memory", what);
@@ -83,7 +84,7 @@ static int read_new(struct store_file_access *a, size_t len) {
                           log->replayed + (off_t) log->record.len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return cr_fail_errno(a->err, "read the store file '%s'", log->path);
-        /* the file was truncated meanwhile; catch_up() of the next access handles that */
+        /* another process has made the file shorter; catch_up() detects that in the next access */
         if (n == 0) break;
         log->record.len += (size_t) n;
     }
@@ -91,8 +92,8 @@ static int read_new(struct store_file_access *a, size_t len) {
 }
 
 /* Reads and replays the records that were appended since the last access. If the last record is
- * incomplete, it returns an error, because no process can be writing while this one holds the
- * lock. */
+ * incomplete, it returns an error: this process holds the lock, so no other process can be in the
+ * middle of writing the record. */
 static int catch_up(struct store_file_access *a) {
     struct store_file_log *log = a->log;
     struct stat st;
@@ -171,8 +172,9 @@ static int put_field(struct cr_buffer *b, struct store_bytes prefix, struct stor
     return rc < 0 ? rc : cr_buffer_append(b, data.data, data.len);
 }
 
-/* Writes log->record at the end of the file. If only a part can be written, it removes that part
- * again, because an incomplete record would make the file unusable for all processes. */
+/* Writes log->record at the end of the file. If only a part of it can be written, the file is cut
+ * to its old length, because an incomplete record would make the file unusable for all
+ * processes. */
 static int write_record(struct store_file_access *a) {
     const struct cr_buffer *b = &a->log->record;
     size_t done = 0;

@@ -1,12 +1,13 @@
 /* The file of a file store: a log of records. Processes append to it while they hold a lock
- * (flock(2)). The format is exactly that of torch's FileStore, so that both can share one file.
+ * (flock(2)). The format is exactly that of torch's FileStore, so that crun and torch can share a
+ * file.
  *
  *   record:  u32 key length, key, u32 value length, value         little-endian, no file header
  *   keys:    "/k" a key of the user    "-/k" its deletion    "cleanup/", "refcount/" counters
  *
- * The last record of a key is valid. An access opens and locks the file and replays into memory the
- * records that were appended since the last access; after that the keys can be read, and records
- * appended. */
+ * The last record of a key gives its value. An access opens and locks the file, and replays into
+ * memory the records that were appended since the last access. During the access keys can be read
+ * and records appended. */
 #ifndef STORE_CLIENT_FILE_LOG_H
 #define STORE_CLIENT_FILE_LOG_H
 
@@ -22,11 +23,14 @@
  * path. */
 struct store_file_log {
     char *path;
-    dev_t device; /* device and inode of the file that was replayed, */
-    ino_t inode;  /* which show when another file has replaced it */
-    off_t replayed; /* bytes of the file that have been replayed */
+    /* device and inode number of the replayed file; other numbers at the next access mean that
+     * another file has replaced it */
+    dev_t device;
+    ino_t inode;
+    off_t replayed; /* number of bytes of the file that have been replayed */
     struct store_file_keys keys;
-    struct cr_buffer record; /* buffer for records that are read or appended */
+    struct cr_buffer record; /* the record that is being appended, or the bytes that are being
+                              * replayed */
 };
 
 void store_file_log_done(struct store_file_log *log);

@@ -1,18 +1,20 @@
-/* The file store: a store without a server, for processes that share a file system. It can share
- * its file with torch's FileStore; file_log.h describes the format.
+/* The file store: a store without a server, for processes that share a file system. crun and
+ * torch's FileStore can share the file; file_log.h describes the format.
  *
- * Two counters in the file decide which store removes the file. Each store adds 1 to "refcount/"
- * when it is opened. When it is closed, it adds 1 to "cleanup/" and subtracts 1 from "refcount/";
- * if "cleanup/" has then reached world_size and "refcount/" is 0, it removes the file. torch 1.13
- * counts "cleanup/" only, which is enough while all stores of the file are of that release.
+ * Two counters in the file decide which store removes the file. A store adds 1 to "refcount/" when
+ * it is opened. When it is closed, it adds 1 to "cleanup/" and subtracts 1 from "refcount/". If
+ * "cleanup/" has then reached world_size and "refcount/" is 0, the store removes the file. torch
+ * 1.13 counts "cleanup/" only; that suffices while all stores of the file are of that release.
  *
- * inotify reports changes of the file to a store that waits. A network file system does not report
- * changes that other hosts make, so a waiting store also reads the file every LOOK_AGAIN_MS. */
+ * A store that waits is woken by inotify when the file changes. A network file system does not
+ * report changes that other hosts make, so a waiting store also reads the file every
+ * LOOK_AGAIN_MS. */
 #include "store/client/client.h"
 #include "store/client/fallback.h"
 #include "store/client/file_log.h"
 #include "store/bytes/bytes.h"
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/wire/wire.h"
@@ -30,7 +32,7 @@
 struct file_store {
     struct store store;
     int64_t world_size;
-    int watch; /* inotify descriptor, or -1 */
+    int watch; /* inotify descriptor; -1 if inotify is not available */
     struct store_file_log log;
 };
 
@@ -87,8 +89,8 @@ static int file_set(struct store *s, struct store_bytes key, struct store_bytes 
     return rc;
 }
 
-/* Reads a counter as torch does: white space, a sign, digits; what follows is ignored. A missing
- * value counts as 0. */
+/* Reads a counter as torch does: white space, a sign, and digits; text behind the digits is
+ * ignored. A missing counter is 0. */
 static int read_counter(const struct store_file_access *a, const struct store_bytes *value,
                         int64_t *out) {
     char text[32] = "", *end = text;
@@ -127,6 +129,37 @@ static int file_add(struct store *s, struct store_bytes key, int64_t delta, int6
     int rc = begin_write(&a, s, timeout_ms, err);
     if (rc < 0) return rc;
     rc = add_raw(&a, raw, delta, total);
+    store_file_end(&a);
+    return rc;
+}
+
+/* Appends while the lock is held, so no other process can change the key between reading the old
+ * value and writing the new one. */
+static int append_raw(struct store_file_access *a, struct store_bytes raw,
+                      struct store_bytes value) {
+    const struct store_bytes *held = store_file_keys_find(&a->log->keys, raw);
+    struct cr_buffer joined = {0};
+    int rc = held == NULL ? 0 : cr_buffer_append(&joined, held->data, held->len);
+    if (rc == 0) rc = cr_buffer_append(&joined, value.data, value.len);
+    if (rc < 0) {
+        rc = fail_memory(a->err, "append");
+    } else {
+        struct store_bytes whole = {joined.data, joined.len};
+        rc = store_file_append(a, STORE_BYTES(""), raw, whole);
+    }
+    cr_buffer_done(&joined);
+    return rc;
+}
+
+static int file_append(struct store *s, struct store_bytes key, struct store_bytes value,
+                       int64_t timeout_ms, struct cr_error *err) {
+    struct store_bytes raw;
+    CR_AUTO_FREE void *block = raw_key(key, &raw);
+    if (block == NULL) return fail_memory(err, "append");
+    struct store_file_access a;
+    int rc = begin_write(&a, s, timeout_ms, err);
+    if (rc < 0) return rc;
+    rc = append_raw(&a, raw, value);
     store_file_end(&a);
     return rc;
 }
@@ -186,7 +219,7 @@ static int refresh(struct file_store *f, int64_t deadline_ms, struct cr_error *e
     return rc;
 }
 
-/* Waits until the file changes, at most LOOK_AGAIN_MS. */
+/* Waits until inotify reports a change of the file, but at most LOOK_AGAIN_MS. */
 static void await_change(struct file_store *f, int64_t deadline_ms) {
     int64_t until = cr_deadline_ms(LOOK_AGAIN_MS);
     if (until > deadline_ms) until = deadline_ms;
@@ -194,7 +227,7 @@ static void await_change(struct file_store *f, int64_t deadline_ms) {
     if (poll(&p, 1, cr_poll_timeout(until)) <= 0) return;
     char events[4096];
     while (read(f->watch, events, sizeof(events)) > 0) {
-    } /* events are discarded: the next replay finds what has changed */
+    } /* the events are not evaluated: the next replay finds what has changed */
 }
 
 static bool exist(const struct file_store *f, const struct store_bytes *raws, size_t count) {
@@ -303,7 +336,7 @@ static int file_list_keys(struct store *s, int64_t timeout_ms, struct store_list
     return 0;
 }
 
-/* ---- queues, which torch's FileStore does not support either ---- */
+/* ---- queues: not supported, as in torch's FileStore ---- */
 
 static int fail_queue(struct cr_error *err) {
     return cr_fail(err, -ENOTSUP, "use a queue: a file store does not support queues");
@@ -329,7 +362,7 @@ static int file_queue_len(struct store *s, struct store_bytes name, int64_t time
 
 /* ---- opening and closing ---- */
 
-/* milliseconds that opening and closing wait at most while another process holds the lock */
+/* longest time in ms that opening and closing wait for the lock of the file */
 #define CLOSE_MS 5000
 
 static bool is_removable(const struct file_store *f, struct store_file_access *a) {
@@ -339,8 +372,8 @@ static bool is_removable(const struct file_store *f, struct store_file_access *a
     return f->world_size >= 0 && clean_ups >= f->world_size && references <= 0;
 }
 
-/* Updates the counters when the store is closed, and removes the file if this store is the last.
- * Errors are ignored, as in torch: a file that is gone or broken is left as it is. */
+/* Updates the counters when the store is closed, and removes the file if no other store needs it.
+ * Errors are ignored, as in torch: a file that is missing or damaged is left as it is. */
 static void sign_off(struct file_store *f) {
     struct store_file_access a;
     int64_t total;
@@ -372,7 +405,7 @@ static const struct store_ops file_ops = {
     .check = file_check,
     .delete_key = file_delete,
     .num_keys = file_num_keys,
-    .append = store_fallback_append,
+    .append = file_append,
     .multi_get = store_fallback_multi_get,
     .multi_set = store_fallback_multi_set,
     .queue_push = file_queue_push,
@@ -393,8 +426,8 @@ static int sign_on(struct file_store *f, struct cr_error *err) {
     return rc;
 }
 
-/* Returns an inotify descriptor that reports changes of the file, which exists already; or -1.
- * Without inotify, a wait still reads the file every LOOK_AGAIN_MS. */
+/* Returns an inotify descriptor that reports changes of the file, which must exist; or -1. Without
+ * inotify, a waiting store still reads the file every LOOK_AGAIN_MS. */
 static int watch_file(const char *path) {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (fd >= 0) (void) inotify_add_watch(fd, path, IN_MODIFY);

@@ -1,5 +1,5 @@
-/* The lowest layer of the client above its socket: making one connection and one handshake, and
- * receiving one reply. */
+/* The layer of the client just above its socket: it makes one connection with one handshake, and
+ * receives one reply. */
 #include "store/client/tcp_client_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Deciding which protocol a server speaks from how it answered the attempts so far. probe.h has the
- * diagram. */
+/* Decides which protocol a server speaks by its answers to the attempts so far. probe.h has the
+ * diagram. Pure: no I/O. */
 #include "store/client/probe.h"
 
 #include "base/clock.h"
@@ -94,11 +94,11 @@ enum store_probe_next store_probe_confirmed(struct store_probe *p, int code, uin
 /* ---- back-off ---- */
 
 struct store_backoff store_backoff_new(uint64_t seed) {
-    /* | 1: next_random() would return 0 forever if it began with 0 */
+    /* the state of an xorshift generator must not be 0, because it would stay 0 forever */
     return (struct store_backoff){BACKOFF_FIRST_MS, seed | 1};
 }
 
-static uint64_t next_random(uint64_t *state) { /* xorshift */
+static uint64_t next_random(uint64_t *state) { /* a xorshift generator */
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
@@ -150,8 +150,8 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
         int code = store_op_code(STORE_DIALECT_LEGACY, op);
-        /* legacy opcodes above STORE_LEGACY_FIRST_MAX existed only in snapshots of torch, never in
-         * a release, so servers are assumed to lack these operations */
+        /* legacy opcodes above STORE_LEGACY_FIRST_MAX were in snapshots of torch, but in no
+         * release, so a legacy server is assumed to lack these operations */
         return code >= 0 && code <= STORE_LEGACY_FIRST_MAX;
     }
     enum store_op q = store_question(op);
@@ -165,14 +165,14 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
     if (question == STORE_OP_LIST_KEYS) return store_encode_plain(&e, question);
     if (question == STORE_OP_QUEUE_LEN) return store_encode_key(&e, question, name);
     int rc = store_encode_number(&e, STORE_OP_BARRIER, name, 1);
-    /* deletes the counter that BARRIER creates */
+    /* BARRIER creates a key with its counter; DELETE removes this key */
     return rc < 0 ? rc : store_encode_key(&e, STORE_OP_DELETE, name);
 }
 
 enum store_reply store_question_reply(enum store_op question, int nth) {
     if (question != STORE_OP_BARRIER)
-        /* QUEUE_LEN is answered by a number. LIST_KEYS is answered by the count of keys and the
-         * keys; the count is enough to know that the server has the operation. */
+        /* The reply to QUEUE_LEN is a number. The reply to LIST_KEYS is the number of keys and the
+         * keys; the number is enough to know that the server has the operation. */
         return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
     return nth == 0 ? STORE_REPLY_BYTE : nth == 1 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
 }

@@ -1,5 +1,5 @@
-/* Finding out whether a server has an operation, by trying the operation. This uses a second
- * connection, because a server closes the connection on an operation that it does not know. */
+/* Finds out whether a server has an operation, by trying it. This uses a second connection, because
+ * a server closes the connection on an operation that it does not know. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -28,8 +28,8 @@ static int ask_over(struct store_client *probe, enum store_op question, int64_t 
     return rc < 0 ? rc : receive_answers(probe, question, deadline_ms);
 }
 
-/* Tries the operation on a new connection. Returns 1 if the server answers, 0 if it closes the
- * connection, or a negative errno and sets err. */
+/* Tries the operation on a new connection. Returns 1 if the server answers, 0 if the server closes
+ * the connection, or a negative errno with err set. */
 static int ask(struct store_client *c, enum store_op question, struct cr_error *err) {
     struct store_client probe = {.socket.fd = -1, .port = c->port};
     struct cr_error why = {0};
@@ -49,7 +49,7 @@ static int ask(struct store_client *c, enum store_op question, struct cr_error *
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err) {
     int has = store_server_has(c->handshake, c->known, op);
     if (has >= 0) return has;
-    /* the client is broken, so the call that follows fails with the reason */
+    /* the client is broken: 1 lets the caller send its request, which fails with the reason */
     if (c->broken.code != 0) return 1;
     enum store_op question = store_question(op);
     int rc = ask(c, question, err);

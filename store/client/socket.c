@@ -1,6 +1,6 @@
-/* One TCP connection with deadlines. While a call cannot go on, it waits in poll(2) with the time
- * that is left. TCP keep-alive detects that the server's host is dead, so that even a wait without
- * a deadline ends. */
+/* One TCP connection with deadlines. A call that cannot go on waits in poll(2) until its deadline.
+ * TCP keep-alive detects that the server's host is dead, so that even a wait without a deadline
+ * ends. */
 #include "store/client/socket.h"
 #include "store/client/probe.h"
 
@@ -20,15 +20,15 @@
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_PROBES     4
-/* milliseconds within which the server must acknowledge sent bytes (TCP_USER_TIMEOUT); on Linux
- * this also overrides TCP_KEEPCNT, the number of keep-alive probes after which a connection is
+/* time in ms within which the server must acknowledge sent bytes (TCP_USER_TIMEOUT); on Linux this
+ * also replaces TCP_KEEPCNT, the number of unanswered keep-alive probes after which a connection is
  * closed */
 #define UNSENT_MAX_MS        120000
 
 /* ---- connecting ---- */
 
 static void set_option(int fd, int level, int option, int value) {
-    /* a failure is ignored, because the connection also works without the option */
+    /* errors are ignored, because the connection also works without the option */
     (void) setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -103,7 +103,7 @@ static void advance(struct iovec **iov, int *count, size_t n) {
 
 int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
                       int64_t deadline_ms) {
-    advance(&iov, &iov_count, 0); /* skips empty iovecs at the beginning of the array */
+    advance(&iov, &iov_count, 0); /* drops empty iovecs at the beginning of the array */
     while (iov_count > 0) {
         struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t) iov_count};
         ssize_t n = sendmsg(s->fd, &m, MSG_NOSIGNAL);

@@ -1,6 +1,6 @@
-/* One TCP connection whose calls have deadlines: non-blocking calls, and poll(2) between them. This
- * code also runs in worker processes, so it causes no SIGPIPE (MSG_NOSIGNAL), and its descriptor is
- * created close-on-exec. */
+/* One TCP connection whose calls have deadlines. The socket is non-blocking; the calls wait in
+ * poll(2). This code also runs in worker processes, so it never causes SIGPIPE (MSG_NOSIGNAL), and
+ * its descriptor is close-on-exec. */
 #ifndef STORE_CLIENT_SOCKET_H
 #define STORE_CLIENT_SOCKET_H
 
@@ -14,7 +14,8 @@
 
 struct store_socket {
     int fd;             /* -1 = not connected */
-    /* the last receive filled its buffer, so the next one calls recv() without poll() first */
+    /* true if the last receive filled its buffer: more bytes have probably arrived, so the next
+     * receive calls recv() without poll() before it */
     bool probably_more;
     char peer[CR_ADDRESS_MAX];
 };
@@ -27,7 +28,7 @@ struct store_socket {
 int store_socket_connect(struct store_socket *s, const char *host, uint16_t port,
                          int64_t deadline_ms, struct cr_error *err);
 
-/* Sends all bytes of the iovecs, which it changes meanwhile. Returns 0, -ETIMEDOUT, -EPIPE,
+/* Sends all bytes of the iovecs, and overwrites the iovecs. Returns 0, -ETIMEDOUT, -EPIPE,
  * -ECONNRESET or another negative errno. */
 int store_socket_send(struct store_socket *s, struct iovec *iov, int iov_count,
                       int64_t deadline_ms);

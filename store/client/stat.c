@@ -1,4 +1,5 @@
-/* Requesting the statistics of one of crun's own servers, in the administration dialect. */
+/* Requests the statistics of a server of crun, by an operation of the dialect that only crun's
+ * servers know. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"

@@ -1,9 +1,9 @@
-/* The TCP client: opening it, and the operations of a store. Each operation is one or two exchanges
- * with the server.
+/* The TCP client: its opening, and the operations of a store. Each operation makes one or two
+ * exchanges with the server.
  *
  * A get sends WAIT and then GET, as torch's clients do, because some servers close the connection
- * on a GET of a missing key. If an old server lacks an operation, the client makes it of other
- * operations (fallback.c) or returns an error that names it. */
+ * on a GET of a missing key. If an old server lacks an operation, the client uses other operations
+ * instead (fallback.c), or returns an error that names the operation. */
 #include "store/client/tcp_client_internal.h"
 #include "store/client/fallback.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POP_ROUNDS_MAX 100 /* most attempts to pop an element, see client_queue_pop() */
+#define POP_ROUNDS_MAX 100 /* most attempts of client_queue_pop() to pop an element */
 
 static struct store_client *self(struct store *s) { return (struct store_client *) (void *) s; }
 
@@ -28,8 +28,8 @@ static struct store_call new_call(enum store_op op, const struct store_bytes *ke
                                .deadline_ms = cr_deadline_ms(timeout_ms)};
 }
 
-/* Returns the call with a deadline at least STORE_GRACE_MS away. It is for exchanges that the
- * server answers at once, in a call whose own time may be up. */
+/* Returns the call with a deadline that is at least STORE_GRACE_MS away. Use it for an exchange
+ * that the server answers at once, because the time of the user's call may be up. */
 static struct store_call with_grace(struct store_call call) {
     int64_t grace = cr_deadline_ms(STORE_GRACE_MS);
     if (call.deadline_ms < grace) call.deadline_ms = grace;
@@ -131,8 +131,8 @@ int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int
     return add_with_prefix(c, STORE_BYTES(""), raw_key, delta, timeout_ms, total, err);
 }
 
-/* If rc, the result of an exchange, is 0, moves the value out of the reply to *value and *len.
- * Frees the reply in any case. Returns rc or -ENOMEM. */
+/* Call this with the result `rc` of an exchange. If `rc` is 0, it moves the value of the reply to
+ * *value and *len. In any case it frees the reply. Returns `rc`, or -ENOMEM. */
 static int take_value(struct store_answer *a, int rc, void **value, size_t *len,
                       struct cr_error *err) {
     if (rc == 0 && store_answer_take_value(a, value, len) < 0)
@@ -199,10 +199,11 @@ static int client_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
 
 /* ---- waiting ---- */
 
-/* Waits until all of call->keys exist. If the call has no time, it checks once by CHECK instead. A
- * legacy server gets a CHECK before the WAIT, for two reasons: cancelling a WAIT there costs the
- * connection (exchange.c), and the reply to the CHECK proves that the server has carried out all
- * earlier requests. */
+/* Waits until all of call->keys exist. If the call has no time to wait, it sends CHECK instead,
+ * once. A legacy server gets a CHECK before the WAIT, for two reasons. The WAIT is not needed if
+ * the keys exist, and to cancel it would cost the connection. And the reply to CHECK proves that
+ * the server has carried out all earlier requests, so that none is lost with the connection
+ * (exchange.c). */
 static int wait_keys(struct store_client *c, const struct store_call *call, struct cr_error *err) {
     bool legacy = store_client_dialect(c) != STORE_DIALECT_MODERN;
     if (call->timeout_ms <= 0 || legacy) {
@@ -305,10 +306,10 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
     return cr_fail(err, -ENOENT, "%s: %s", what, why);
 }
 
-/* Pops an element, and waits for one if the queue is empty. Another client may take the element
- * between the end of this client's wait and its pop; in that case this client waits again. The
- * number of rounds is limited: if a key has the same name as the queue, the server answers every
- * WAIT for the name at once, even while the queue is empty. */
+/* Pops an element, and waits for one if the queue is empty. Between the end of the wait and the pop
+ * another client may take the element; then this client waits again. The number of rounds is
+ * limited: if a key has the same name as the queue, the server ends each WAIT at once, although the
+ * queue is empty. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     static const char always_empty[] =

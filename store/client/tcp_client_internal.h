@@ -1,5 +1,5 @@
 /* The TCP client: its struct, and the functions that its files call in each other. The files form
- * layers; each calls only those below it:
+ * layers; each file calls only the files below it:
  *
  *   tcp_client.c  the operations of a store, and opening a client
  *   connect.c     connecting, with new attempts until the time is up
@@ -20,17 +20,19 @@ struct store_client {
     struct store store;
     struct store_socket socket;
     enum store_handshake handshake; /* the handshake that the server accepted */
-    char host[CR_HOST_MAX];         /* kept for further connections to the same server */
+    char host[CR_HOST_MAX];         /* host name of the server; question.c and exchange.c connect to
+                                     * it again */
     uint16_t port;
-    struct cr_error broken;         /* why the client is broken; code 0 if it is usable */
-    struct cr_buffer request;       /* the request of the current call */
-    /* by operation: 1 = the server has the operation, -1 = it lacks it, 0 = not known */
+    struct cr_error broken;         /* error that broke the client; its code is 0 while the client
+                                     * is usable */
+    struct cr_buffer request;       /* bytes of the current request */
+    /* indexed by operation: 1 = the server has the operation, -1 = it lacks it, 0 = not known */
     int8_t known[STORE_OP_COUNT];
 };
 
 /* ---- tcp_client.c ---- */
 
-/* public for tests that make a client of a socket pair */
+/* public, so that tests can make a client of a socket pair */
 extern const struct store_ops store_client_ops;
 
 /* ---- handshake.c ---- */
@@ -43,7 +45,7 @@ struct store_encoder store_client_encoder(struct store_client *c);
 /* Sends the bytes of c->request. Returns 0 or a negative errno. */
 int store_client_send(struct store_client *c, int64_t deadline_ms);
 
-/* Receives the reply for which the caller has called store_answer_begin(). Returns 0 or a negative
+/* Receives the reply that the caller has described by store_answer_begin(). Returns 0 or a negative
  * errno. */
 int store_client_receive(struct store_client *c, struct store_answer *a, int64_t deadline_ms);
 
@@ -66,19 +68,20 @@ int store_client_connect_until(struct store_client *c, enum store_protocol proto
 /* ---- question.c ---- */
 
 /* Returns 1 if the server has the operation, 0 if it lacks it, or a negative errno. Releases of
- * torch differ in their operations. If c->known does not have the answer, the client tries the
- * operation over a new connection and stores the result in c->known. */
+ * torch differ in their operations. If c->known does not say it, the client tries the operation
+ * over a new connection and stores the result in c->known. */
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err);
 
 /* ---- exchange.c ---- */
 
 struct store_call {
     enum store_op op;
-    const struct store_bytes *keys; /* the keys of the request, which error texts name */
+    const struct store_bytes *keys; /* keys of the request, as error texts name them */
     size_t key_count;
-    struct store_bytes tail; /* value to send behind c->request; empty if there is none */
-    size_t item_count;       /* values in the reply of MULTI_GET */
-    int64_t timeout_ms;      /* timeout that the user gave, which error texts name */
+    struct store_bytes tail; /* value that is sent after c->request; empty if the request has
+                              * none */
+    size_t item_count;       /* number of values in the reply; only for MULTI_GET */
+    int64_t timeout_ms;      /* timeout in ms that the user gave, as error texts name it */
     int64_t deadline_ms;
 };
 

@@ -1,6 +1,6 @@
-/* What the commands of crun-store share. Each command is one file with one table (struct
- * cr_command); base/program.h makes parsing, help text, manual page and shell completion from these
- * tables. */
+/* Declarations that the commands of crun-store share. Each command is one file with one table
+ * (struct cr_command), from which base/program.h makes parsing, help text, manual page and shell
+ * completion. */
 #ifndef STORE_COMMAND_COMMAND_INTERNAL_H
 #define STORE_COMMAND_COMMAND_INTERNAL_H
 
@@ -15,8 +15,8 @@ extern const struct cr_command command_serve, command_get, command_set, command_
 
 /* ---- target.c: the store at HOST:PORT to which a command connects ---- */
 
-/* The options of all commands except serve. `seconds` is the default of --timeout as text, or NULL
- * if there is no limit by default. */
+/* The options of every command but serve. `seconds` is the default of --timeout as text; NULL means
+ * no limit by default. */
 enum { TARGET_JSON, TARGET_TIMEOUT, TARGET_HELP, TARGET_OPTION_COUNT };
 #define TARGET_OPTIONS(seconds)                                                                    \
     {                                                                                              \
@@ -28,32 +28,36 @@ enum { TARGET_JSON, TARGET_TIMEOUT, TARGET_HELP, TARGET_OPTION_COUNT };
         [TARGET_HELP] = CR_OPTION_HELP,                                                            \
     }
 
-/* Number of arguments after which no options are recognized: HOST:PORT and the first key. A later
- * argument may begin with dashes. */
+/* Number of arguments after which all words are arguments: HOST:PORT and the first key. So a value
+ * that follows may begin with dashes. */
 #define TARGET_OPTIONS_END_AFTER 2
 
 struct command_target {
     const struct cr_command *command;
     struct cr_endpoint endpoint;
-    int64_t timeout_ms;  /* value of --timeout or its default; CR_FOREVER if there is no limit */
-    bool is_limited;     /* --timeout was given and is not 0, so it limits the whole command */
-    /* end of the whole command if is_limited (command_open() sets it), else CR_FOREVER */
+    int64_t timeout_ms;  /* value of --timeout, or its default, in ms; CR_FOREVER if there is no
+                          * limit */
+    bool is_limited;     /* true if --timeout was given and is not 0: it then limits the whole
+                          * command, connecting included */
+    /* if is_limited: the moment at which the command must end, set by command_open(); else
+     * CR_FOREVER */
     int64_t deadline_ms;
     bool json;
-    char **args; /* arguments behind HOST:PORT */
+    char **args; /* the arguments after HOST:PORT */
     int arg_count;
 };
 
-/* Parses HOST:PORT and the options into *target. Returns 0; on error prints the reason and returns
- * the exit status. */
+/* Parses HOST:PORT and the options into *target. Returns 0; or prints the reason of an error and
+ * returns the exit status. */
 int command_read_target(const struct cr_command *command, const struct cr_command_line *line,
                         struct command_target *target);
 
-/* Connects to the target and returns the store. On error prints the reason and returns NULL. */
+/* Connects to the target and returns the store; or prints the reason of an error and returns
+ * NULL. */
 struct store *command_open(struct command_target *target);
 
-/* Calls command_read_target() and command_open(), for a command that has nothing to check in
- * between. On error prints the reason, sets *status to the exit status and returns NULL. */
+/* Call this in a command that checks nothing between command_read_target() and command_open(): it
+ * calls both. On error it prints the reason, sets *status to the exit status and returns NULL. */
 struct store *command_begin(const struct cr_command *command, const struct cr_command_line *line,
                             struct command_target *target, int *status);
 
@@ -69,12 +73,12 @@ const char *command_where(const struct command_target *target, char out[COMMAND_
 /* Prints the error of a command and returns CR_EXIT_FAILED. */
 int command_fail(const struct command_target *target, const struct cr_error *err);
 
-/* Prints bytes as text; bytes that are not printable UTF-8 as \xNN, so that a key cannot send
- * control sequences to the terminal. */
+/* Prints bytes as text. Bytes that are not printable UTF-8 are written as \xNN, so that a key
+ * cannot send control sequences to the terminal. */
 void command_put_text(FILE *out, struct store_bytes bytes);
 
-/* Prints bytes as a JSON string with one code point per byte; bytes outside 0x20..0x7e as
- * \u00XX. */
+/* Prints bytes as a JSON string with one code point for each byte. Bytes outside 0x20..0x7e are
+ * written as \u00XX. */
 void command_put_json(FILE *out, struct store_bytes bytes);
 
 #endif

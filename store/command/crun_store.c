@@ -1,5 +1,5 @@
-/* The program crun-store: a store server as a program of its own, and commands that read and change
- * the keys of any running store. */
+/* The program crun-store: it runs a store server, or reads and changes the keys of any running
+ * store. */
 #include "store/command/command_internal.h"
 
 #include "base/daemon.h"

@@ -1,4 +1,4 @@
-/* Output of the commands: errors on stderr; bytes of keys and values as text or as JSON. */
+/* Prints for the commands: errors on stderr, and bytes of keys and values as text or as JSON. */
 #include "store/command/command_internal.h"
 
 #include "base/text.h"

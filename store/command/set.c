@@ -19,8 +19,8 @@ static int read_stdin(struct cr_buffer *b, struct cr_error *err) {
     }
 }
 
-/* Sets the key and makes sure that the server has carried this out. SET has no reply, so a request
- * that has one, counting the keys, follows. */
+/* Sets the key and waits until the server has carried that out. SET has no reply; so this function
+ * then requests the number of keys, whose reply comes after the server has carried out the SET. */
 static int set_and_confirm(struct store *s, const struct command_target *target,
                            struct store_bytes value, struct cr_error *err) {
     int64_t keys;

@@ -1,5 +1,5 @@
 /* crun-store stat: prints the statistics of a store, and which clients wait for which keys, and for
- * how long. Only crun's own servers have these statistics. */
+ * how long. Only crun's servers have these statistics. */
 #include "store/command/command_internal.h"
 
 #include <errno.h>
@@ -39,9 +39,9 @@ static const char *human_time(char out[32], long long ms) {
     return out;
 }
 
-/* Prints a key of the JSON text. The server writes each byte of a key as one code point
- * (store/server/stat.c). This function turns the code points back into bytes, so that a key in
- * UTF-8 is printed as it was set. */
+/* Prints a key of the JSON text. The server has written each byte of the key as one code point
+ * (store/server/stat.c). This function turns each code point back into a byte, so a key in UTF-8 is
+ * printed as it was set. */
 static void print_key(const json_t *key) {
     const unsigned char *at = (const unsigned char *) json_string_value(key);
     size_t len = json_string_length(key), n = 0;

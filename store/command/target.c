@@ -1,5 +1,4 @@
-/* The store to which a command connects: parsing HOST:PORT and the options that all commands but
- * serve have, and connecting. */
+/* Parses HOST:PORT and the options that every command but serve has, and connects to that store. */
 #include "store/command/command_internal.h"
 
 #include "base/clock.h"
@@ -7,7 +6,8 @@
 
 #include <string.h>
 
-/* time to connect if --timeout is not given; not 0, because the server may be about to start */
+/* time in ms to connect if --timeout is not given; it is not 0, because the server may be just
+ * about to start */
 #define CONNECT_MS    3000
 #define TIMEOUT_S_MAX 1e9
 

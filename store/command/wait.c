@@ -1,4 +1,4 @@
-/* crun-store wait: waits until all of its keys exist. */
+/* crun-store wait: waits until all the given keys exist. */
 #include "store/command/command_internal.h"
 
 #include "base/clock.h"
@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* After a wait for several keys has timed out, adds to the error which key is missing: the first
- * that does not exist. */
+/* Call this after a wait has timed out. If the wait was for several keys, it adds to the error the
+ * name of the first key that does not exist. */
 static void name_missing(struct store *s, const struct store_bytes *keys, size_t count,
                          struct cr_error *err) {
     for (size_t i = 0; i < count && count > 1; i++) {

@@ -1,10 +1,10 @@
-/* Counters. ADD and BARRIER store numbers as decimal text, as torch's servers do, so that a GET of
- * a counter returns the same bytes. */
+/* Counters. The server stores the number of an ADD or BARRIER as decimal text, as torch's servers
+ * do, so that a GET of the key returns the same bytes as theirs. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
 
-/* bytes; ADD to a longer value fails, because searching all of it for a number would delay the
+/* longest value in bytes to which ADD can add: to search a longer value for its number would delay
  * other clients */
 #define COUNTER_TEXT_MAX ((size_t) 64 << 10)
 #define DIGITS_MAX       19 /* digits of the largest int64_t */

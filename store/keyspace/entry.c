@@ -1,4 +1,4 @@
-/* Entries of the key table: finding, creating and dropping them, and counting their memory. */
+/* Finds, creates and drops entries of the key table, and counts the memory that they use. */
 #include "store/keyspace/keyspace_internal.h"
 
 /* ---- memory ---- */

@@ -1,5 +1,5 @@
-/* The parts of a key's entry besides its value (waits, watches, queue), and the costs at which
- * entries and their parts count toward memory_max. */
+/* The parts of a key's entry besides its value: waits, watches and queue. Also, how many bytes an
+ * entry and its parts count toward the memory limit. */
 #ifndef STORE_KEYSPACE_KEY_ENTRY_H
 #define STORE_KEYSPACE_KEY_ENTRY_H
 
@@ -19,8 +19,8 @@ struct store_queued {
 
 TAILQ_HEAD(store_waiters, store_registration);
 
-/* The waits, watches and queue of one key. Most keys have none of them, so an entry only has a
- * pointer to this part. */
+/* The waits, watches and queue of one key. An entry has only a pointer to this struct, because most
+ * keys need none of it. */
 struct store_extra {
     struct store_waiters waiters;
     LIST_HEAD(, store_watch) watches;
@@ -28,7 +28,7 @@ struct store_extra {
     size_t queue_len;
 };
 
-/* How many bytes a part counts toward memory_max, approximately. */
+/* Approximate number of bytes that each part counts toward memory_max: */
 #define STORE_MALLOC_OVERHEAD 16 /* bytes that malloc() adds to a block */
 #define STORE_EXTRA_COST      (sizeof(struct store_extra) + STORE_MALLOC_OVERHEAD)
 #define STORE_QUEUED_COST     (sizeof(struct store_queued) + STORE_MALLOC_OVERHEAD)
@@ -37,26 +37,26 @@ static inline size_t store_entry_cost(size_t key_len) {
     return sizeof(struct store_entry) + key_len + STORE_MALLOC_OVERHEAD + 2 * sizeof(void *);
 }
 
-/* Returns by how many bytes ks->memory would grow if the extra part of `e` were created; 0 if it
- * exists. */
+/* Returns by how many bytes ks->memory grows if the extra part of `e` must be created; 0 if `e` has
+ * it already. */
 static inline size_t store_extra_cost(const struct store_entry *e) {
     return e->extra == NULL ? STORE_EXTRA_COST : 0;
 }
 
-/* Call this after every STORE_MERGE_AFTER freed blocks. It makes glibc merge freed small blocks, by
- * allocating a large one. Otherwise glibc would keep them apart until the next large block is
- * requested and merge all of them at that moment, which takes a third of a second after a million
- * keys were freed. */
+/* Call this once in STORE_MERGE_AFTER times that a block is freed. It makes glibc merge the freed
+ * small blocks, by allocating a large block. Without this call, glibc would merge all freed blocks
+ * at the next request for a large block, which takes a third of a second after a million keys were
+ * freed. */
 #define STORE_MERGE_AFTER 256u
 static inline void store_heap_merge(void) {
-    /* volatile, so that the compiler keeps malloc() and free() */
+    /* volatile: otherwise the compiler could drop malloc() and free() */
     void *volatile large = malloc(4096);
     free(large);
 }
 
-/* Drops a key's or queue's reference to a value. If an unsent reply still holds the value, it stays
- * counted in *memory until that reply is sent; otherwise a client that does not read its replies
- * could make the server use more memory than memory_max. `v` may be NULL. */
+/* Drops the reference of a key or a queue to a value. If an unsent reply still refers to the value,
+ * the value stays counted in *memory until that reply is sent. Otherwise a client that does not
+ * read its replies could make the server use more memory than memory_max. `v` may be NULL. */
 static inline void store_value_release(struct store_value *v, size_t *memory) {
     if (v == NULL) return;
     v->account = memory;

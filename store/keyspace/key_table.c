@@ -1,6 +1,6 @@
-/* The hash table of the key space. The entries of a bucket form a singly linked list; the newest
- * entry is first. While the table changes its size it has two arrays of buckets; rehash_step()
- * moves a few buckets from the old array to the new one. */
+/* The hash table of the key space. The entries of a bucket form a singly linked list, the newest
+ * entry first. While the table changes its size, it has an old and a new array of buckets, and
+ * rehash_step() moves a few buckets from the old array to the new one. */
 #include "store/keyspace/key_table.h"
 
 #include <stdbool.h>
@@ -8,9 +8,10 @@
 #include <string.h>
 
 #define BUCKETS_MIN      16u
-/* Number of buckets that one rehash_step() moves. A table that grows from n to 2n buckets must grow
- * again after n more insertions. A look-up precedes each insertion and makes one step, so with 4
- * buckets per step the move ends after n/4 insertions at the latest. */
+/* Number of buckets that one rehash_step() moves. A table that has grown from n to 2n buckets grows
+ * again after n more insertions at the earliest. Each insertion is preceded by a look-up, which
+ * makes one step. So the move of n buckets, 4 at each step, ends after n/4 insertions, long before
+ * the next growth. */
 #define BUCKETS_PER_STEP 4u
 
 /* ---- SipHash-1-3 (Aumasson, Bernstein) ---- */
@@ -69,8 +70,8 @@ static void push(struct store_entry **bucket, struct store_entry *e) {
     *bucket = e;
 }
 
-/* Moves the entries of a few buckets to the new array. After the last bucket, frees the old array,
- * so that the new one is the only one. */
+/* Moves the entries of BUCKETS_PER_STEP buckets to the new array. After the last bucket it frees
+ * the old array, and the table has one array again. */
 static void rehash_step(struct store_key_table *t) {
     for (unsigned i = 0; i < BUCKETS_PER_STEP && t->moved < t->sizes[0]; i++, t->moved++) {
         size_t ahead = t->moved + 2 * BUCKETS_PER_STEP;
@@ -91,8 +92,8 @@ static void rehash_step(struct store_key_table *t) {
     t->moved = 0;
 }
 
-/* Begins to move all entries to a new array of `size` buckets. If there is no memory for it, the
- * table keeps its size, which makes look-ups slower but not wrong. */
+/* Begins to move all entries to a new array of `size` buckets. If memory for the array is short,
+ * the table keeps its size; look-ups are then slower, but correct. */
 static void rehash_start(struct store_key_table *t, size_t size) {
     if (t->buckets[1] != NULL || size > (size_t) UINT32_MAX + 1) return;
     t->buckets[1] = calloc(size, sizeof(struct store_entry *));
@@ -101,8 +102,8 @@ static void rehash_start(struct store_key_table *t, size_t size) {
     t->moved = 0;
 }
 
-/* Returns the bucket of a hash: in the new array if the bucket of the old array has been moved,
- * else in the old array. */
+/* Returns the bucket of a hash. It is in the new array if rehash_step() has moved the old bucket
+ * already, else in the old array. */
 static inline struct store_entry **bucket_of(struct store_key_table *t, uint32_t hash) {
     size_t i = hash & (t->sizes[0] - 1);
     if (t->buckets[1] == NULL || i >= t->moved) return &t->buckets[0][i];
@@ -162,8 +163,9 @@ struct store_entry *store_key_table_obtain(struct store_key_table *t, const void
     return e != NULL ? e : store_key_table_insert(t, hash, key, len);
 }
 
-/* Prefetches buckets, then their first entries, then the values of these. Each of the three loops
- * misses the cache once per key; the misses of one loop overlap. */
+/* Prefetches the buckets of all hashes, then the first entry of each bucket, then the value of each
+ * such entry. One loop misses the cache once per key; as prefetches do not wait, the misses of one
+ * loop overlap. */
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count) {
     if (t->count == 0) return;
     for (size_t i = 0; i < count; i++) __builtin_prefetch(bucket_of(t, hashes[i]));
@@ -206,9 +208,9 @@ static uint32_t reversed(uint32_t x) {
 }
 
 /* The cursor is a position in the order of bit-reversed hashes. The low bits of a hash select its
- * bucket, so in this order the entries of a bucket are one contiguous range, and a table of another
- * size only divides the same order into other ranges. Growing, shrinking and moving between two
- * arrays therefore do not change which entries lie behind the cursor. */
+ * bucket. So in this order the entries of one bucket are one contiguous range, and a table of
+ * another size divides the same order into other ranges. Therefore growing, shrinking and moving to
+ * a new array do not change which entries come after the cursor. */
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg) {
     if (t->count == 0) return STORE_SCAN_END;

@@ -1,9 +1,9 @@
-/* The hash table of the key space, from keys to entries, with a list of entries per bucket.
+/* The hash table of the key space: from keys to entries, with a list of entries per bucket.
  *
  * The hash is SipHash with a random seed, so that a client cannot choose keys that all fall into
- * one bucket. The table grows and shrinks by a few buckets per look-up, so that no single request
- * has to move a million keys: while a table grows to a million keys, no pause is longer than 10 ms
- * (docs/protocols/store.md, section 8). */
+ * one bucket. When the table grows or shrinks, each look-up moves a few buckets, so that no single
+ * request has to move a million keys: while a table grows to a million keys, no pause is longer
+ * than 10 ms (docs/protocols/store.md, section 8). */
 #ifndef STORE_KEYSPACE_KEY_TABLE_H
 #define STORE_KEYSPACE_KEY_TABLE_H
 
@@ -15,7 +15,7 @@ struct store_extra;
 
 struct store_entry {
     struct store_entry *next;  /* next entry of the same bucket */
-    /* NULL if the key does not exist, but has waits, watches or a queue */
+    /* NULL if the key does not exist and the entry is only here for waits, watches or a queue */
     struct store_value *value;
     struct store_extra *extra; /* waits, watches and queue; NULL for nearly all keys */
     uint32_t hash;
@@ -25,10 +25,10 @@ struct store_entry {
 
 struct store_key_table {
     uint64_t seed[2];
-    /* [1] is the new array while entries are moved to it, else NULL */
+    /* while entries are moved: [0] is the old array and [1] the new one; otherwise [1] is NULL */
     struct store_entry **buckets[2];
-    size_t sizes[2];                 /* powers of two */
-    size_t moved;                    /* buckets of [0] whose entries have been moved to [1] */
+    size_t sizes[2];                 /* number of buckets in each array, a power of two */
+    size_t moved;                    /* number of buckets of the old array that are moved already */
     size_t count;
 };
 
@@ -38,14 +38,15 @@ void store_key_table_init(struct store_key_table *t, const uint64_t seed[2]);
 void store_key_table_done(struct store_key_table *t); /* frees the arrays, not the entries */
 
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len);
-/* Returns the entry of a key; if there is none, inserts one with `value` and `extra` NULL. Returns
- * NULL if memory is short. */
+/* Returns the entry of a key. If there is none, it inserts an entry whose `value` and `extra` are
+ * NULL. Returns NULL if memory is short. */
 struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len);
 
-/* The following functions do the look-up in steps, for a caller that looks up many keys: it first
- * computes the hashes of several keys, then prefetches the cache lines of their entries together,
- * then looks them up. store_key_table_insert() must only be called for a key that was not found. It
- * returns NULL if memory is short. */
+/* ---- a look-up in steps, for a caller that looks up many keys ----
+ *
+ * The caller first computes the hashes of several keys, then prefetches the cache lines of all
+ * their entries, then looks the keys up. store_key_table_insert() may only be called for a key that
+ * was not found; it returns NULL if memory is short. */
 uint32_t store_key_table_hash(const struct store_key_table *t, const void *key, size_t len);
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count);
 struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint32_t hash,

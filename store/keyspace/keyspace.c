@@ -1,6 +1,6 @@
-/* The operations of the key space: one function each, and the table that selects the function for a
- * request. docs/protocols/store.md, section 4, says what the operations mean where torch's own
- * servers differ from each other. */
+/* The operations of the key space: one function for each, and the table that selects the function
+ * for a request. Where torch's servers differ from each other, docs/protocols/store.md, section 4,
+ * says what an operation does here. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include "base/assert.h"
@@ -26,8 +26,8 @@ static int reply_value(struct store_operation *op, struct store_value *v) {
     return replied(op, store_output_value(&op->session->out, v));
 }
 
-/* Checks the memory limit for a reply of `len` bytes, because the whole reply is in memory before
- * it is sent. Replies of up to STORE_REPLY_FREE bytes are always allowed. */
+/* Checks that a reply of `len` bytes fits under the memory limit, because the whole reply is in
+ * memory before it is sent. Replies of up to STORE_REPLY_FREE bytes always fit. */
 static int afford_reply(struct store_operation *op, size_t len) {
     return len <= STORE_REPLY_FREE ? 0 : store_afford(op, len);
 }
@@ -70,13 +70,13 @@ static int apply_compare_set(struct store_operation *op) {
     if (held != NULL && !holds(held, r->expected)) return reply_value(op, held);
     int rc = store_write_key(op, r->key, r->value, r->block);
     if (rc < 0) return rc;
-    /* replies with a reference to the new value instead of copying it */
+    /* refers to the new value in the reply instead of copying it */
     if (r->block != NULL) return apply_get(op);
     return reply_bytes(op, r->value);
 }
 
-/* Sets *total to the entry's counter plus delta, without writing it. A missing key counts as 0;
- * overflow wraps around. */
+/* Sets *total to the counter of the entry plus delta, but does not write it. A missing key counts
+ * as 0. Overflow wraps around. */
 static int count_up(struct store_operation *op, const struct store_entry *e, int64_t delta,
                     int64_t *total) {
     int64_t now = 0;
@@ -158,7 +158,8 @@ static int apply_multi_set(struct store_operation *op) {
 
 /* ---- waiting ---- */
 
-/* If item i of the request does not exist as a key, registers the session's wait for it. */
+/* If item i of the request is a key that does not exist, registers the session's wait with the
+ * key's entry. */
 static int wait_for_item(struct store_operation *op, size_t i) {
     struct store_bytes key = store_request_item(op->request, i);
     int rc;
@@ -192,14 +193,15 @@ static int apply_cancel_wait(struct store_operation *op) {
     return reply_u8(op, STORE_WAIT_CANCELED);
 }
 
-/* Sets the counter of a barrier without answering its waits: only the arrival that completes the
- * barrier does that. */
+/* Writes the counter of a barrier without answering the waits for the key, because these wait for
+ * the barrier: the arrival that completes the barrier answers them. */
 static int set_barrier_count(struct store_operation *op, struct store_entry *e, int64_t total) {
     char text[STORE_NUMBER_TEXT_MAX];
     struct store_value *v = store_value_of(store_counter_text(total, text), NULL);
     if (v == NULL) return store_fail_memory(op);
     struct store_extra *x = e->extra;
-    e->extra = NULL; /* hides the waits from store_write_value(), which would answer them */
+    e->extra = NULL; /* store_write_value() answers all waits in the extra part, so the part is
+                      * taken away meanwhile */
     store_write_value(op->ks, e, v);
     e->extra = x;
     return 0;
@@ -291,7 +293,7 @@ static int (*const apply[STORE_OP_COUNT])(struct store_operation *) = {
 
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason) {
-    /* no initialiser, because clearing `hashes` would slow down every GET */
+    /* not initialised, because clearing `hashes` would slow down every GET */
     struct store_operation op;
     op.ks = ks;
     op.session = s;
@@ -315,8 +317,8 @@ void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
 
 /* ---- beginning, clearing and ending ---- */
 
-#define LIST_AT_ONCE 2048 /* keys; listing this many takes a fraction of a millisecond */
-#define LIST_STEP    512  /* buckets; visiting one may cost a few cache misses */
+#define LIST_AT_ONCE 2048 /* number of keys; to list this many takes a fraction of a millisecond */
+#define LIST_STEP    512  /* number of buckets; to visit one may cost a few cache misses */
 
 static void init_empty(struct store_keyspace *ks, const uint64_t seed[2]) {
     TAILQ_INIT(&ks->waits);
@@ -334,8 +336,8 @@ void store_keyspace_init(struct store_keyspace *ks, const uint64_t seed[2]) {
     init_empty(ks, seed);
 }
 
-/* Adds a cleared table to ks->remains, to be freed in pieces. If there is no memory for that, the
- * table is freed at once. */
+/* Adds the table of a cleared key space to ks->remains, which are freed in pieces. If memory for
+ * the list element is short, it frees the table at once. */
 static void keep_remains(struct store_keyspace *ks, struct store_key_table table) {
     if (table.buckets[0] == NULL) return;
     struct store_remains old = {.next = ks->remains, .table = table};
@@ -350,7 +352,7 @@ static void keep_remains(struct store_keyspace *ks, struct store_key_table table
 }
 
 void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]) {
-    /* the caller has ended all sessions */
+    /* the caller has ended all sessions, so nobody waits */
     CR_ASSERT(ks->wait_count == 0 && TAILQ_EMPTY(&ks->ready));
     struct store_key_table table = ks->table;
     *ks = (struct store_keyspace){.reply_max = ks->reply_max,

@@ -20,7 +20,7 @@
 
 /* ---- one request that is being carried out ---- */
 
-#define STORE_LOOK_AHEAD 16 /* keys of a request that are prefetched together */
+#define STORE_LOOK_AHEAD 16 /* number of keys of a request whose entries are prefetched together */
 
 struct store_operation {
     struct store_keyspace *ks;
@@ -28,7 +28,7 @@ struct store_operation {
     const struct store_request *request;
     int64_t now_ms;
     const char *reason; /* static text that says why the operation failed; set on error */
-    /* hashes of the keys that were prefetched last, see look_ahead.c */
+    /* hashes of the keys that look_ahead.c has prefetched last */
     uint32_t hashes[STORE_LOOK_AHEAD];
 };
 
@@ -43,8 +43,8 @@ static inline int store_fail_memory(struct store_operation *op) {
 
 #define STORE_MEMORY_LIMIT_REACHED "memory limit of the store reached"
 
-/* Returns 0 if `more` bytes fit under memory_max, else -ENOSPC and sets op->reason. It does not
- * count the bytes: the caller adds them to ks->memory. */
+/* Returns 0 if `more` bytes fit under memory_max; else returns -ENOSPC and sets op->reason. It does
+ * not add the bytes to ks->memory; the caller does. */
 int store_afford(struct store_operation *op, size_t more);
 
 /* ---- entry.c ---- */
@@ -54,25 +54,26 @@ static inline struct store_entry *store_entry_find(struct store_operation *op,
     return store_key_table_find(&op->ks->table, key.data, key.len);
 }
 
-/* Returns whether the key exists in the sense of WAIT and CHECK: it has a value, or a queue of that
- * name is not empty. `e` may be NULL, which means that there is no entry. */
+/* Returns whether WAIT and CHECK find the key: it has a value, or the queue of that name is not
+ * empty. `e` may be NULL if the key has no entry. */
 static inline bool store_entry_exists(const struct store_entry *e) {
     if (e == NULL) return false;
     return e->value != NULL || (e->extra != NULL && !STAILQ_EMPTY(&e->extra->queue));
 }
 
-/* Returns the entry of a key; creates it if it is missing. A created entry has neither a value nor
- * an extra part: the caller gives it one of them, or calls store_entry_drop_if_empty(). On error
- * returns NULL and sets *rc to a negative errno, else sets *rc to 0. */
+/* Returns the entry of a key, and creates it if it is missing. A created entry is empty: the caller
+ * must give it a value or an extra part, or call store_entry_drop_if_empty(). Sets *rc to 0; or, on
+ * error, to a negative errno, and returns NULL. */
 struct store_entry *store_entry_obtain(struct store_operation *op, struct store_bytes key, int *rc);
 struct store_entry *store_entry_obtain_hashed(struct store_operation *op, uint32_t hash,
                                               struct store_bytes key, int *rc);
 
-/* Returns the entry's extra part; creates it if it is missing. Returns NULL if memory is short. */
+/* Returns the extra part of the entry (waits, watches, queue), and creates it if it is missing.
+ * Returns NULL if memory is short. */
 struct store_extra *store_entry_obtain_extra(struct store_keyspace *ks, struct store_entry *e);
 
-/* Frees the entry's extra part if it is empty. If the entry has no value and no extra part, it
- * removes the entry from the table and frees it. */
+/* Frees the entry's extra part if that is empty. If the entry now has neither a value nor an extra
+ * part, removes it from the table and frees it. */
 void store_entry_drop_if_empty(struct store_keyspace *ks, struct store_entry *e);
 
 /* Drops the key space's reference to a value. `v` may be NULL. */
@@ -88,17 +89,17 @@ size_t store_wait_cost(size_t key_count);
 /* Creates the session's wait with memory for `key_count` registrations. Returns NULL if memory is
  * short. */
 struct store_wait *store_wait_new(struct store_operation *op, size_t key_count, bool barrier);
-/* Registers the wait with an entry. The caller has checked by store_afford() that the extra part of
- * the entry fits under the memory limit. Returns 0 or -ENOMEM. */
+/* Registers the wait with an entry. Before the call, the caller must have checked by store_afford()
+ * that the entry's extra part fits under the memory limit. Returns 0 or -ENOMEM. */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e);
 /* Ends the session's wait without an answer. Does nothing if the session does not wait. */
 void store_wait_drop(struct store_keyspace *ks, struct store_session *s);
 
 /* Call this when the entry's key has been written. It removes the registrations of all waits for
- * the key and answers each wait that misses no other key. */
+ * the key and answers each wait that waits for no other key. */
 void store_wake_all(struct store_keyspace *ks, struct store_entry *e);
-/* Call this when the entry's queue has got one element. It answers the oldest wait that misses no
- * other key, and leaves later waits unanswered. */
+/* Call this when the entry's queue has got one element. It answers the oldest wait that waits for
+ * no other key, and leaves later waits unanswered. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e);
 
 /* ---- watch.c ---- */
@@ -109,32 +110,32 @@ static inline bool store_entry_watched(const struct store_entry *e) {
 
 int store_watch_add(struct store_operation *op);
 void store_watch_drop_all(struct store_keyspace *ks, struct store_session *s);
-/* Appends a change of the entry to the output of all sessions that watch it. `code` is one of
- * STORE_WATCH_CREATED, _UPDATED and _DELETED. */
+/* Appends a change of the entry to the output of each session that watches it. `code` is
+ * STORE_WATCH_CREATED, _UPDATED or _DELETED. */
 void store_watch_notify(struct store_keyspace *ks, struct store_entry *e, uint8_t code,
                         struct store_value *old_value, struct store_value *new_value);
 
 /* ---- write.c ---- */
 
-/* Sets a key to a value. If `block` is not NULL, it holds the value, which was received directly
- * into it, and is shared; otherwise `bytes` are copied. */
+/* Sets a key to a value. If `block` is not NULL, the value was received into this block, and the
+ * key shares the block; otherwise `bytes` are copied. */
 int store_write_key(struct store_operation *op, struct store_bytes key, struct store_bytes bytes,
                     struct store_value *block);
-/* Sets the value of the entry that a store_entry_obtain…() returned: `e` and `rc` are what it
- * returned. If `e` is NULL, returns `rc`. If setting fails, an entry without content has been
- * freed. */
+/* Sets the value of an entry. `e` and `rc` are the results of store_entry_obtain(): if `e` is NULL,
+ * the function returns `rc`. If it cannot set the value, it frees the entry unless that has other
+ * content. */
 int store_write_entry(struct store_operation *op, struct store_entry *e, int rc,
                       struct store_bytes bytes, struct store_value *block);
-/* Makes `v` the value of the entry; the caller's reference to `v` becomes the entry's. Answers the
- * waits for the key and sends the change to the sessions that watch it. */
+/* Makes `v` the value of the entry, which takes over the caller's reference to `v`. Answers the
+ * waits for the key and sends the change to the sessions that watch the key. */
 void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct store_value *v);
-/* Appends to the value of an entry that has one. */
+/* Appends `more` to the value of the entry, which must have a value. */
 int store_write_more(struct store_operation *op, struct store_entry *e, struct store_bytes more);
-/* Deletes the key of an entry that has a value. Frees the entry if nothing else refers to it. */
+/* Deletes the value of the entry, which must have one. Frees the entry if it has no extra part. */
 void store_write_deletion(struct store_keyspace *ks, struct store_entry *e);
 
-/* Returns a value with a copy of `bytes`; if `block` is not NULL, returns a new reference to
- * `block` instead. Returns NULL if memory is short. */
+/* Returns a new reference to `block`; if `block` is NULL, a new value with a copy of `bytes`.
+ * Returns NULL if memory is short. */
 struct store_value *store_value_of(struct store_bytes bytes, struct store_value *block);
 
 int store_queue_append(struct store_operation *op);
@@ -146,8 +147,8 @@ struct store_value *store_queue_take(struct store_keyspace *ks, struct store_ent
 
 #define STORE_NUMBER_TEXT_MAX 24
 
-/* Reads a counter from a value like strtoll(): white space, a sign, digits; what follows is
- * ignored. Returns 0, or -EPROTO and sets *reason to a static text. */
+/* Reads a counter from a value as strtoll() would: white space, a sign, and digits; bytes behind
+ * the digits are ignored. Returns 0; or -EPROTO, and sets *reason to a static text. */
 int store_counter_read(const struct store_value *v, int64_t *out, const char **reason);
 /* Writes the number as decimal text into `text` and returns the part of `text` that it uses. */
 struct store_bytes store_counter_text(int64_t number, char text[STORE_NUMBER_TEXT_MAX]);
@@ -159,8 +160,8 @@ void store_listing_drop(struct store_session *s);
 
 /* ---- look_ahead.c ---- */
 
-/* Returns the hash of item i of the request. The caller asks for the items 0, step, 2 * step… in
- * this order, so that the function can prefetch the entries of the next items. */
+/* Returns the hash of item i of the request. The caller must ask for the items 0, step, 2 * step, …
+ * in this order, because the function prefetches the entries of the next items. */
 uint32_t store_item_hash(struct store_operation *op, size_t i, size_t step);
 struct store_entry *store_item_find(struct store_operation *op, size_t i);
 

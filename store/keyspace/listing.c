@@ -1,15 +1,15 @@
-/* LIST_KEYS: the only operation that takes time in proportion to the number of all keys.
+/* LIST_KEYS, the only operation whose time grows with the number of all keys.
  *
- * A list of up to list_at_once keys is made at once. A longer one is made in pieces, and the server
- * serves its other clients between two pieces: while a million keys are listed, the longest GET of
- * another client takes 9 to 11 ms (docs/benchmarks.md, "What one client notices of another"). */
+ * A list of up to list_at_once keys is made at once. A longer list is made in pieces, and the
+ * server serves other clients between two pieces: while a million keys are listed, the longest GET
+ * of another client takes 9 to 11 ms (docs/benchmarks.md, "What one client notices of another"). */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
 
-/* A list is complete after about this many pieces at most: each piece visits at least list_step
- * buckets and at least 1/PIECES_MAX of the table. Otherwise a client that adds keys fast enough
- * could prevent the list from ever being complete. */
+/* Most pieces of a list, approximately: each piece visits at least 1/PIECES_MAX of the table, and
+ * at least list_step buckets. Otherwise a client that adds keys fast enough could keep the list
+ * from ever being complete. */
 #define PIECES_MAX 1024
 
 /* ---- LIST_KEYS in one piece ---- */
@@ -38,7 +38,7 @@ static int begin(struct store_operation *op) {
         free(l);
         return store_fail_memory(op);
     }
-    l->bytes.len = 8; /* space for the count of keys, which is known after the last piece */
+    l->bytes.len = 8; /* room for the number of keys, which is known after the last piece */
     op->session->listing = l;
     return 0;
 }
@@ -63,8 +63,8 @@ void store_listing_drop(struct store_session *s) {
     s->listing = NULL;
 }
 
-/* Appends the complete list to the session's output. If the output is empty, as usual, the list's
- * memory becomes the output's memory instead of being copied. */
+/* Appends the complete list to the session's output. If the output is empty, as it usually is, it
+ * takes over the memory of the list instead of copying the list. */
 static int reply(struct store_session *s) {
     struct store_listing *l = s->listing;
     struct store_output *out = &s->out;

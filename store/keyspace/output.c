@@ -1,4 +1,4 @@
-/* Appending to the output of one client, and listing its next bytes as iovecs for sendmsg(). */
+/* Appends to the output of one client, and gives the next bytes to send as iovecs for sendmsg(). */
 #include "store/keyspace/output.h"
 
 #include "store/wire/wire.h"

@@ -1,13 +1,14 @@
-/* Freeing a cleared table in pieces. The size of a piece is measured by the time that freeing
- * takes, because blocks differ: an entry is one block, a queue may have millions. */
+/* Frees the table of a cleared key space in pieces. A piece is a number of units of work and not of
+ * entries, because entries differ: one has a single block of memory, another a queue of millions of
+ * blocks. */
 #include "store/keyspace/remains.h"
 
 #include "base/assert.h"
 #include "store/keyspace/key_entry.h"
 
-/* Units of work. One unit is about an eighth of a microsecond. Skipping an empty bucket takes one
- * unit; freeing a block of memory that is not in the cache takes eight units. A big value adds one
- * unit per page, because its pages go back to the kernel one by one. */
+/* Work in units of about an eighth of a microsecond. To skip an empty bucket is one unit. To free a
+ * block of memory that is not in the cache is eight units. A big value adds one unit for each of
+ * its pages, because the kernel takes back each page. */
 #define WORK_OF_A_BUCKET 1u
 #define WORK_OF_A_BLOCK  8u
 #define PAGE             4096u
@@ -30,14 +31,14 @@ static size_t free_queued(struct store_extra *x, size_t *memory) {
 }
 
 static void free_extra(struct store_extra *x, size_t *memory) {
-    /* the caller has ended all sessions */
+    /* the caller has ended all sessions, so the entry has no waits and no watches */
     CR_ASSERT(TAILQ_EMPTY(&x->waiters) && LIST_EMPTY(&x->watches));
     *memory -= STORE_EXTRA_COST;
     free(x);
 }
 
-/* Frees one element of the queue of the entry at *at. If its queue is empty, frees the entry itself
- * and sets *at to the next entry of the bucket. Returns the work in units. */
+/* Frees one element of the queue of the entry at *at. If the queue is empty, it frees the entry and
+ * sets *at to the next entry of the bucket. Returns the work in units. */
 static size_t free_part(struct store_entry **at, size_t *memory) {
     struct store_entry *e = *at;
     size_t work = WORK_OF_A_BLOCK;

@@ -1,12 +1,12 @@
-/* Values, in two layouts of one type:
+/* Values. A value has one of two layouts:
  *
  *     small:  [ header | bytes ]                     one block of the heap
  *     big:    [ … | block | header ][ bytes ][ … ]   the bytes in pages of their own, in a larger
  *                                                    block of the heap
  *
- * Only big values are lent to the kernel. When a lent value is freed, its pages are released with
- * MADV_DONTNEED: the kernel keeps the old pages until it has sent them, and the next user of the
- * address range next gets new pages. */
+ * Only big values are lent to the kernel. When a value that was lent is freed, its pages are given
+ * up with MADV_DONTNEED: the kernel keeps these pages until it has sent them, and the next user of
+ * the addresses gets new pages. */
 #include "store/keyspace/value.h"
 
 #include <stdlib.h>
@@ -28,9 +28,9 @@ static struct big *big_of(struct store_value *v) {
     return (struct big *) (void *) ((char *) v - offsetof(struct big, value));
 }
 
-/* Returns the size of the block for a big value: the header, the padding up to the next page
- * boundary, and whole pages for the bytes. aligned_alloc() would return an address at a page
- * boundary, but glibc maps and unmaps a block of aligned_alloc() each time. */
+/* Returns the size of the block for a big value: its header, padding up to the next page boundary,
+ * and whole pages for the bytes. aligned_alloc() would make the padding unnecessary, but glibc
+ * would map and unmap memory for each such block. */
 static size_t big_size(size_t cap) { return sizeof(struct big) + page_size() + whole_pages(cap); }
 
 static struct store_value *new_big(size_t cap) {

@@ -1,11 +1,11 @@
-/* Waits: a wait has one registration with the entry of each key that it misses. Writing a key
- * removes the registrations with its entry; a wait without registrations is answered.
+/* Waits. A wait has one registration with the entry of each key that it waits for. Writing a key
+ * removes all registrations with its entry; a wait that has lost its last registration is answered.
  *
  *     session ── wait ─┬─ registration ── entry "a": first waiter, second waiter, …
  *                      └─ registration ── entry "b": …
  *
- * Sessions whose wait was answered go to the end of the ready list, so that they are sent their
- * output in the order in which they waited. */
+ * A session whose wait was answered goes to the end of the ready list, so sessions are sent their
+ * answers in the order in which they began to wait. */
 #include "store/keyspace/keyspace_internal.h"
 
 /* ---- the ready list ---- */
@@ -52,7 +52,7 @@ struct store_wait *store_wait_new(struct store_operation *op, size_t key_count, 
     return w;
 }
 
-/* Frees a wait, whose registrations must have been removed before. */
+/* Frees a wait. Its registrations must have been removed. */
 static void wait_free(struct store_keyspace *ks, struct store_wait *w) {
     TAILQ_REMOVE(&ks->waits, w, next);
     ks->wait_count--;
@@ -78,10 +78,10 @@ void store_wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* If a request lists a key twice, the wait is registered with the key's entry only once. The
- * request is carried out without interruption, so no other session can register with the entry in
- * between: if the wait is registered with the entry already, it is the entry's last waiter. A wait
- * for a barrier has one key only. */
+/* Registers the wait with the entry, but only once if a request lists its key twice. Nothing
+ * interrupts the request, so no other session can register with the entry meanwhile: if the wait is
+ * registered already, it is the last waiter of the entry. (A barrier has one key, so its wait needs
+ * no such check.) */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = store_entry_obtain_extra(op->ks, e);
     if (x == NULL) return store_fail_memory(op);
@@ -102,8 +102,8 @@ static void push_byte(struct store_keyspace *ks, struct store_session *s, uint8_
     store_session_make_ready(ks, s);
 }
 
-/* Call this when the key of the registration has been written. It removes the registration. If its
- * wait misses no other key, it answers the wait and returns true. */
+/* Call this when the key of a registration has been written. It removes the registration. If the
+ * wait waits for no other key, it answers the wait and returns true. */
 static bool satisfy(struct store_keyspace *ks, struct store_registration *r) {
     struct store_wait *w = r->wait;
     unregister(r);
@@ -119,8 +119,9 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
     }
 }
 
-/* A wait that misses other keys, too, loses its registration here, but does not use up the new
- * element: the next waiter is tried. */
+/* Call this when a queue has got one new element, which can answer one wait only. A wait that also
+ * waits for other keys is not answered: it only loses its registration for this queue, and the next
+ * wait has its turn. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {
         if (satisfy(ks, TAILQ_FIRST(&e->extra->waiters))) return;

@@ -1,10 +1,10 @@
-/* Watches, the WATCH_KEY request of torch 1.13: each change of a watched key is sent ("pushed") to
- * the sessions that watch it, without a further request.
+/* Watches: after a WATCH_KEY request of torch 1.13, each change of the key is sent ("pushed") to
+ * the session without a further request.
  *
- * One request can cause any number of pushes, and the caller adds the output of a session to
- * ks->memory only when the caller sends that output. Therefore this file checks the memory limits
- * for each push. A session that exceeds a limit is marked as lost and gets no more pushes; the
- * caller closes it. */
+ * One request can cause any number of pushes, and the caller counts the output of a session in
+ * ks->memory only when it sends that output. Therefore this file checks the memory limits at each
+ * push. A session that exceeds a limit is marked as lost and gets no more pushes; the caller closes
+ * it. */
 #include "store/keyspace/keyspace_internal.h"
 
 #define WATCH_COST (sizeof(struct store_watch) + STORE_MALLOC_OVERHEAD)

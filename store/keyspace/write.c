@@ -1,8 +1,8 @@
-/* Changing the value of a key, or its queue.
+/* Changes the value of a key, or a queue.
  *
- * Each change counts the memory, answers waits, and sends the change to sessions that watch the
- * key. A value is not changed in place while an unsent reply holds it or after its pages were lent
- * to the kernel, because the reply would change, too. */
+ * Each change updates the count of memory, answers waits, and is sent to the sessions that watch
+ * the key. A value is not changed in place while an unsent reply refers to it, or after its pages
+ * were lent to the kernel: the change would appear in the reply. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
@@ -37,9 +37,9 @@ void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct 
     if (e->extra != NULL) store_entry_drop_if_empty(ks, e);
 }
 
-/* Overwrites a value in place and returns true, if nothing else refers to the value and its memory
- * is large enough, but not more than about twice as large as needed. Otherwise changes nothing and
- * returns false. This is the common case of SET. */
+/* Overwrites the value in place and returns true, if nothing else refers to the value and its
+ * memory is large enough, but not more than about twice as large as needed. Otherwise changes
+ * nothing and returns false. Most SETs of an existing key take this path. */
 static bool overwrite(struct store_keyspace *ks, struct store_entry *e, struct store_bytes bytes) {
     struct store_value *v = e->value;
     if (v == NULL || e->extra != NULL || v->refs > 1 || v->lent) return false;
@@ -90,8 +90,8 @@ void store_write_deletion(struct store_keyspace *ks, struct store_entry *e) {
 
 /* ---- appending ---- */
 
-/* Returns how many bytes to allocate for a value of `len` bytes that grew by APPEND: half as much
- * again, so that repeated appending copies each byte only a few times. */
+/* Returns how many bytes to allocate for a value of `len` bytes that APPEND has extended. A reserve
+ * of half the length makes repeated appending copy each byte only a few times. */
 static size_t grown_cap(size_t len) { return len + len / 2; }
 
 static bool is_shared(const struct store_entry *e) {
@@ -102,7 +102,7 @@ static bool grows_in_place(const struct store_entry *e, size_t len) {
     return !is_shared(e) && len <= e->value->cap;
 }
 
-/* Returns by how many bytes ks->memory grows if the value becomes `len` bytes long. */
+/* Returns by how many bytes ks->memory would grow if the value became `len` bytes long. */
 static size_t growth(const struct store_entry *e, size_t len) {
     if (grows_in_place(e, len)) return 0;
     size_t new_cost = store_value_cost_of(grown_cap(len));
@@ -110,10 +110,10 @@ static size_t growth(const struct store_entry *e, size_t len) {
     return new_cost > old_cost ? new_cost - old_cost : 0;
 }
 
-/* Returns a value that contains the bytes of e->value followed by `more`. It is e->value itself if
- * that has room and is not shared; the caller must then increase its len and ks->value_bytes.
- * Otherwise it is a new value, which does not belong to the entry yet. Returns NULL if memory is
- * short. */
+/* Returns a value with the bytes of e->value followed by `more`. If e->value has room and is not
+ * shared, the function extends and returns e->value; the caller must then update its len and
+ * ks->value_bytes. Otherwise it returns a new value, which does not belong to the entry yet.
+ * Returns NULL if memory is short. */
 static struct store_value *grown(struct store_entry *e, struct store_bytes more) {
     struct store_value *old = e->value;
     size_t len = old->len + more.len;

@@ -1,13 +1,14 @@
-/* Closing connections.
+/* Closes connections.
  *
- * Closing one client costs three system calls, about 12 us. When a space is cleared, thousands of
- * clients are closed at the same moment. They are therefore only dismissed: they leave the space at
- * once, and an idle handle closes and frees FREED_PER_TURN of them in each turn of the loop. While
- * a space of 8,000 clients is cleared, the longest GET of a client of another space takes 6 to 7 ms
- * instead of 96 to 106 (docs/benchmarks.md, "What one client notices of another").
+ * To close one client costs three system calls, about 12 us. When a space is cleared, thousands of
+ * clients are closed at the same moment. They are therefore only dismissed: a dismissed connection
+ * leaves its space at once, and an idle handle of the loop closes and frees FREED_PER_TURN of them
+ * in each turn. While a space of 8,000 clients is cleared, the longest GET of a client of another
+ * space takes 6 to 7 ms instead of 96 to 106 ms (docs/benchmarks.md, "What one client notices of
+ * another").
  *
- * The memory of each closed connection is also freed by this handle, because functions further up
- * the stack may still hold a pointer to it. */
+ * This handle also frees the memory of every other closed connection, because functions further up
+ * the stack may still hold a pointer to the connection. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -17,12 +18,13 @@
 
 #define FREED_PER_TURN 64
 
-/* A connection that holds at most this many bytes is not closed when the memory limit is reached,
- * because other connections or keys use most of the memory. */
+/* Largest size in bytes of a connection's buffers at which the connection is never closed because
+ * of the memory limit: so small a connection is not the reason that memory is short. */
 #define HELD_FREE ((size_t) 64 << 10)
 
-/* Discards unread input before closing, because torch 1.13.1 aborts when its connection is reset.
- * The number of reads is limited, because the client may send without end. */
+/* Reads and discards input before closing. Closing a socket with unread input would reset the
+ * connection, and torch 1.13.1 aborts when its connection is reset. The number of reads is limited,
+ * because the client may send without end. */
 void store_close_softly(int fd) {
     for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {
     }
@@ -32,10 +34,10 @@ void store_close_softly(int fd) {
 
 /* ---- freeing connections that have left their space ---- */
 
-/* Removes the descriptor from the epoll instance, then closes the descriptor. An epoll instance
- * drops a socket by itself only when the last descriptor of that socket is closed, and a child
- * process between fork and exec has a copy of each descriptor. Without the removal, epoll_wait()
- * could return events that point to the freed connection. */
+/* Removes the descriptor from the epoll instance and closes it. Closing alone is not enough: the
+ * kernel drops a socket from an epoll instance only when the socket's last descriptor is closed,
+ * and a child process between fork and exec has a copy of each descriptor. So epoll_wait() could
+ * return events that point to the freed connection. */
 static void close_dismissed(const struct store_server *server, int fd) {
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     store_close_softly(fd);
@@ -82,9 +84,9 @@ static void leave_space(struct store_connection *c) {
     if (c->admin) space->admin_count--;
 }
 
-/* Removes the descriptor from the epoll instance. A descriptor that is handed over stays open, so
- * epoll_wait() would otherwise return events that point to this connection. Also removes the
- * connection's events from the batch that is being served. */
+/* Removes the descriptor from the epoll instance, and the connection's events from the batch that
+ * is being served. A descriptor that is handed over stays open, so without this epoll_wait() would
+ * return events that point to the freed connection. */
 static void stop_watching(struct store_connection *c) {
     struct store_server *server = c->space->server;
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
@@ -110,7 +112,7 @@ void store_connection_close(struct store_connection *c, const char *reason) {
     if (c->closing) return;
     if (reason != NULL) {
         store_server_log(c->space->server, &c->peer, reason);
-        /* sends the replies to earlier requests, as far as the socket takes them */
+        /* sends as many of the replies to earlier requests as the socket takes */
         (void) store_send_pending(c);
     }
     store_connection_release(c);
@@ -120,7 +122,7 @@ void store_connection_close(struct store_connection *c, const char *reason) {
 /* ---- store_connection_charge(): counting a connection's memory ---- */
 
 /* Returns how many bytes the connection's buffers use for incomplete requests and unread replies.
- * Values that keys hold are not included: the key space counts them. */
+ * Values of keys are not included, because the key space counts them. */
 static size_t held_by(const struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     return c->rx.cap + c->parser.item_cap * sizeof(*c->parser.items) +

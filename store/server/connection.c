@@ -21,13 +21,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BIG_PEEK  ((size_t) 4 << 10)   /* bytes of the first recv() where a big value is expected */
-/* up to this many bytes of an incomplete request are copied to server->rx before the next recv() */
+#define BIG_PEEK  ((size_t) 4 << 10)   /* bytes that the first recv() reads if a big value is
+                                        * expected */
+/* largest incomplete request, in bytes, that is copied to server->rx before the next recv() */
 #define SMALL_RX  ((size_t) 16 << 10)
 
-/* Number of connections beyond client_max that are accepted for administrators, so that 'crun-store
- * stat' works while the store is full. When these are used up, a further administrator is refused
- * like other clients. */
+/* Number of connections that are accepted beyond client_max, for administrators, so that
+ * 'crun-store stat' works while the store is full. If these are in use, too, further connections
+ * are refused. */
 #define ADMIN_SPARE 8
 
 /* ---- opening ---- */
@@ -42,8 +43,8 @@ static bool has_all_clients(const struct store_space *space) {
     return max > 0 && space->connection_count - space->admin_count >= max;
 }
 
-/* Adds the connection to the epoll instance. Returns 0, or -ENOMEM, because lack of memory is the
- * only reason for which this call fails. */
+/* Adds the connection to the epoll instance. Returns 0 or -ENOMEM: the call fails only if memory is
+ * short. */
 static int watch(struct store_connection *c) {
     c->events = EPOLLIN;
     struct epoll_event event = {.events = c->events, .data.ptr = c};
@@ -80,8 +81,8 @@ void store_connection_open(struct store_space *space, int fd, const union store_
 
 /* ---- reading ---- */
 
-/* Call this when the client has closed its sending side. It drops the client's waits and watches;
- * replies that are not sent yet are still sent. */
+/* Call this when the client has closed its sending side. The function drops the client's wait and
+ * watches. Replies that are not sent yet are still sent. */
 static void half_close(struct store_connection *c) {
     struct store_output out = c->session.out;
     c->half_closed = true;
@@ -91,8 +92,9 @@ static void half_close(struct store_connection *c) {
     store_flush(c);
 }
 
-/* Handles the return value of recv(): counts the bytes, or ends the connection at end of input or
- * on an error. Returns true if bytes were received. */
+/* Call this with the result of recv(). If it is a number of bytes, the function counts them and
+ * returns true. At the end of the input and on an error it ends the connection and returns
+ * false. */
 static bool received(struct store_connection *c, ssize_t n) {
     if (n > 0) {
         c->space->bytes_in += (uint64_t) n;
@@ -113,7 +115,7 @@ static void keep(struct store_connection *c, const uint8_t *data, size_t len) {
 }
 
 /* Call this after requests of `c` were carried out. It sends the replies to `c`, and the output of
- * the sessions that these requests put on the ready list. */
+ * the sessions that the requests put on the ready list. */
 static void flush_all(struct store_connection *c) {
     struct store_space *space = c->space;
     store_count_rate(space);
@@ -121,10 +123,10 @@ static void flush_all(struct store_connection *c) {
     store_turn_flush_woken(space);
 }
 
-/* Reads and serves requests in the usual case, where they fit into the shared buffer server->rx. If
- * the client's last request carried a big value, the next one is expected to carry one, too: only
- * BIG_PEEK bytes are read at first, so that most of the value is received directly into the memory
- * where it stays instead of being copied there. */
+/* Reads and serves requests in the usual case: they fit into server->rx, the buffer that all
+ * connections share. If the client's last request had a big value, the next one probably has one,
+ * too. In that case only BIG_PEEK bytes are read, so that most of the value can be received
+ * directly into its final memory instead of being copied there. */
 static void read_small(struct store_connection *c) {
     uint8_t *rx = c->space->server->rx;
     size_t before = c->rx.len;
@@ -149,7 +151,7 @@ static void serve_kept(struct store_connection *c) {
     flush_all(c);
 }
 
-/* Reads more of a long incomplete request: appends to c->rx, which holds its beginning. */
+/* Reads more of a long request whose beginning is in c->rx, and appends it there. */
 static void read_large(struct store_connection *c) {
     if (cr_buffer_reserve(&c->rx, STORE_READ_SIZE) < 0) {
         store_connection_close(c, "out of memory");
@@ -194,13 +196,14 @@ static void on_readable(struct store_connection *c) {
 }
 
 static void on_event(struct store_connection *c, uint32_t events) {
-    if (c->closing) return; /* dismissed by an event that was served before in this batch */
+    if (c->closing) return; /* an earlier event of this batch has dismissed the connection */
     c->space->server->turn_cost = 0;
     if (events & EPOLLERR) {
         store_connection_close(c, NULL);
         return;
     }
-    if (events & EPOLLHUP) events |= EPOLLIN | EPOLLOUT; /* recv() or send() returns the reason */
+    if (events & EPOLLHUP) events |= EPOLLIN | EPOLLOUT; /* the next recv() or send() returns the
+                                                          * reason */
     if (events & EPOLLOUT) on_writable(c);
     if (c->closing || !(events & EPOLLIN) || c->stalled || c->half_closed) return;
     on_readable(c);

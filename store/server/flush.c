@@ -1,12 +1,12 @@
-/* Sending the output of a connection, and choosing what the connection waits for next: until it is
- * readable, until it is writable, or nothing more, so that it is closed. */
+/* Sends the output of a connection. Then chooses what the connection waits for: to be readable, to
+ * be writable, or nothing, in which case it is closed. */
 #include "store/server/server_internal.h"
 
-/* bytes; larger output memory is freed instead of being kept for the next connection */
+/* largest output memory in bytes that is kept for the next connection; larger memory is freed */
 #define SPARE_MAX ((size_t) 1 << 20)
 
-/* Sets the epoll events of the connection. A stalled client waits for EPOLLOUT even if all output
- * has been sent, because c->rx may hold requests that are still to be carried out. */
+/* Sets the epoll events of the connection. A stalled client waits for EPOLLOUT even if all its
+ * output is sent, because EPOLLOUT makes the loop carry out the requests that are left in c->rx. */
 static void watch_events(struct store_connection *c) {
     uint32_t events = 0;
     if (!c->stalled && !c->half_closed) events |= EPOLLIN;

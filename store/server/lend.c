@@ -1,11 +1,11 @@
-/* Lending big values: vmsplice() puts references to their pages into a pipe, and splice() moves
- * these from the pipe to the socket, so that the server does not copy the bytes.
+/* Lends big values to the kernel: vmsplice() puts references to their pages into a pipe, and
+ * splice() moves the references from the pipe to the socket. So the server does not copy the bytes.
  *
- * Half of the CPU time of a big GET is the copy into the socket. Without the copy, the server's CPU
- * time per GET of 1 MiB falls to a fourth, and it serves 4.6 GB/s, where torch's server serves 1.6
- * (docs/benchmarks.md, "The store"). The price: a SET over a value that was lent needs fresh pages,
- * which doubles the CPU time of that SET. value.h explains for which sizes lending pays, and how
- * lent pages stay unchanged.
+ * Half of the CPU time of a big GET is the copy into the socket. Without this copy, a GET of 1 MiB
+ * takes a fourth of the server's CPU time, and the server reaches 4.6 GB/s, where torch's server
+ * reaches 1.6 (docs/benchmarks.md, "The store"). The price: a SET over a value that was lent needs
+ * fresh pages, which doubles the CPU time of that SET. value.h explains for which sizes lending
+ * pays, and how lent pages stay unchanged.
  *
  * The pipe is empty between two calls of store_lend(). */
 #include "store/server/server_internal.h"
@@ -16,7 +16,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* bytes; the largest that an unprivileged process may set; a smaller pipe works, too */
+/* size of the pipe in bytes: the largest that an unprivileged process may set. If it cannot be set,
+ * a smaller pipe works, too. */
 #define PIPE_SIZE (1 << 20)
 
 static int open_pipe(struct store_server *server) {
@@ -34,8 +35,9 @@ void store_lend_done(struct store_server *server) {
     cr_close_fd(&server->lending[1]);
 }
 
-/* A broken connection would raise SIGPIPE here, because splice() has no MSG_NOSIGNAL; so SIGPIPE is
- * blocked in the server's thread, or ignored in a process without that thread. */
+/* splice() to a broken connection raises SIGPIPE, because it has no flag MSG_NOSIGNAL. So the
+ * server's thread blocks SIGPIPE; a process that runs the server without a thread ignores
+ * SIGPIPE. */
 ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, size_t offset) {
     struct iovec rest = {.iov_base = v->data + offset, .iov_len = v->len - offset};
     if (open_pipe(server) < 0) return 0;
@@ -44,7 +46,8 @@ ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, s
     v->lent = 1;
     unsigned more = (size_t) in < rest.iov_len ? SPLICE_F_MORE : 0;
     ssize_t n = splice(server->lending[0], NULL, fd, NULL, (size_t) in, SPLICE_F_NONBLOCK | more);
-    /* closes the pipe to discard the bytes left in it; a later call sends them again */
+    /* the pipe still holds references to bytes that were not sent; closing it discards them, and a
+     * later call sends these bytes again */
     if (n < in) {
         int error = errno;
         store_lend_done(server);

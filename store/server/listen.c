@@ -1,5 +1,5 @@
-/* Listening and accepting. A space has one listening socket; if no host is given, it accepts IPv4
- * and IPv6. */
+/* Listens and accepts. A space has one listening socket; if no host is given, the socket accepts
+ * IPv4 and IPv6. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -13,28 +13,30 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* length of the queue of connections to accept; the kernel reduces it to net.core.somaxconn, which
- * the machine's administrator can raise */
+/* length of the queue of connections that wait for accept(); the kernel reduces it to
+ * net.core.somaxconn, which an administrator can raise */
 #define BACKLOG 65535
 
 /* ---- binding ---- */
 
-/* When a client has been silent for KEEPALIVE_IDLE_S seconds, the kernel sends it a keep-alive
- * probe every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT overrides TCP_KEEPCNT: the
- * kernel closes the connection when the client has been silent for USER_TIMEOUT_MS in all and a
- * probe is unanswered, however many probes it has sent. KEEPALIVE_PROBES would give the same time,
- * 60 s + 6 * 10 s. The kernel also closes the connection if sent data stays unacknowledged, or the
- * client's receive window stays closed, for USER_TIMEOUT_MS. */
+/* The kernel closes the connection of a client whose host is dead after about USER_TIMEOUT_MS.
+ * After KEEPALIVE_IDLE_S seconds without a packet from the client, the kernel sends it a keep-alive
+ * probe every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
+ * connection is closed when the client has been silent for USER_TIMEOUT_MS, however many probes
+ * were sent. KEEPALIVE_PROBES gives the same time, 60 s + 6 * 10 s. The kernel also closes the
+ * connection if sent data stays unacknowledged, or the client's receive window stays closed, for
+ * USER_TIMEOUT_MS. */
 #define KEEPALIVE_IDLE_S     60
 #define KEEPALIVE_INTERVAL_S 10
 #define KEEPALIVE_PROBES     6
 #define USER_TIMEOUT_MS      120000
 
-#define ACCEPTS_MAX 1024 /* connections accepted in one turn of the loop */
-#define RESUME_MS   200  /* pause before accepting is tried again after descriptors ran out */
+#define ACCEPTS_MAX 1024 /* most connections that are accepted in one turn of the loop */
+#define RESUME_MS   200  /* pause in ms before accepting is tried again, if no descriptor was
+                          * left */
 
-/* Sets the options of a listening socket. Accepted sockets inherit them, which saves five system
- * calls per client. */
+/* Sets the options of a listening socket. Accepted sockets inherit the options, so they need not be
+ * set for each client. */
 static int set_options(int fd) {
     const struct {
         int level, name, value;
@@ -70,9 +72,9 @@ static int open_socket(const union store_peer *address, socklen_t len, bool dual
     return 0;
 }
 
-/* Listens on all interfaces for IPv6 and IPv4, or for IPv4 alone if the machine has no IPv6. If the
- * port is in use, it does not fall back to IPv4 alone, because clients that connect by IPv6 would
- * reach another server. */
+/* Listens on all interfaces, by IPv6 and IPv4, or by IPv4 only if the machine has no IPv6. If the
+ * port is in use for IPv6, it does not fall back to IPv4: clients that connect by IPv6 would reach
+ * another server. */
 static int open_everywhere(uint16_t port, int *fd) {
     union store_peer any = {
         .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
@@ -96,8 +98,8 @@ static const char *listen_remedy(int code) {
     switch (code) {
     case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
     case -EACCES: return "; ports below 1024 are for root, give a larger one";
-    /* -EADDRINUSE: the caller adds a remedy, because only the caller knows the name of the option
-     * that sets the port */
+    /* -EADDRINUSE: the caller adds the remedy, because it knows the name of the option for the
+     * port */
     default: return "";
     }
 }
@@ -132,9 +134,9 @@ static void on_resume(uv_timer_t *timer) {
     store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
 }
 
-/* Call this when accept4() failed because no descriptor is left. New clients wait in the kernel's
- * queue until accepting resumes: at once when a client's descriptor is closed (on_descriptor_free),
- * or by the timer, which covers descriptors that other code of this process closes. */
+/* Call this when accept4() has failed because no descriptor is left. Clients then wait in the
+ * kernel's queue. Accepting resumes when a client's descriptor is closed (on_descriptor_free), or
+ * after RESUME_MS, because other code of this process may close a descriptor, too. */
 static void pause_accept(struct store_space *space, int error) {
     char text[160];
     (void) snprintf(text, sizeof(text),
@@ -158,7 +160,7 @@ static bool out_of_descriptors(int error) {
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
-    (void) status, (void) events; /* accept4() reports any error */
+    (void) status, (void) events; /* not needed: accept4() reports an error */
     struct store_space *space = CR_CONTAINER_OF(poll, struct store_space, poll);
     for (int i = 0; i < ACCEPTS_MAX && !space->paused; i++) {
         union store_peer peer;
@@ -169,8 +171,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
         } else if (out_of_descriptors(errno)) {
             pause_accept(space, errno);
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            /* EAGAIN means that the queue of connections is empty. Any other error concerns one
-             * connection; libuv calls this function again while more connections wait. */
+            /* EAGAIN means that the queue of connections is empty. Any other error concerns a
+             * single connection; if more connections wait, libuv calls this function again. */
             return;
         }
     }

@@ -1,5 +1,5 @@
-/* Log lines about clients. A broken or hostile client can cause very many, so at most LOGS_MAX
- * lines are written per LOG_WINDOW_MS; the others are only counted, and the count is logged
+/* Writes log lines about clients. A broken or hostile client can cause very many lines, so at most
+ * LOGS_MAX are written in LOG_WINDOW_MS. Further lines are only counted, and their number is logged
  * later. */
 #include "store/server/server_internal.h"
 

@@ -1,4 +1,4 @@
-/* Writing a connection's output to its socket: small replies from the output's buffer, big values
+/* Writes a connection's output to its socket: small replies from the output's buffer, big values
  * directly from the memory where the key space holds them. */
 #include "store/server/server_internal.h"
 
@@ -7,12 +7,13 @@
 
 #define IOVECS_MAX 64
 
-/* At most about this many bytes are sent to one client in one call, so that a client that reads as
- * fast as the server sends does not keep the others waiting. */
+/* Approximate limit in bytes of what one call sends to one client. Without it, a client that reads
+ * as fast as the server sends would keep all others waiting. */
 #define SEND_TURN ((size_t) 4 << 20)
 
-/* If a value that can be lent comes next, sends some of it without a copy. Otherwise, or if lending
- * does not work here, sends what comes before the next such value. Returns like send(). */
+/* If a value that can be lent is next in the output, sends a part of it without a copy. Otherwise,
+ * or if lending does not work, sends the bytes up to the next such value. Returns the result of
+ * send(). */
 static ssize_t send_chunks(struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     size_t offset;

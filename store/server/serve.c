@@ -1,6 +1,6 @@
-/* Serving received bytes. The first bytes of a connection show which dialect the client speaks.
- * After that, each complete request is parsed in the buffer into which it was received and is
- * carried out. The replies are collected, and flush.c sends them together. */
+/* Serves received bytes. The first bytes of a connection show which dialect the client speaks.
+ * After that, each complete request is parsed in the buffer into which it was received, and is
+ * carried out. flush.c sends the replies together. */
 #include "store/server/server_internal.h"
 
 #include <string.h>
@@ -37,8 +37,8 @@ static void serve_admin(struct store_connection *c, uint8_t request) {
 
 /* ---- finding the dialect of a connection ---- */
 
-/* Calls the handler of the magic that the client sent, which takes over the descriptor. Closes the
- * connection if no such magic is registered. */
+/* Calls the handler that is registered for the connection's magic number; the handler takes over
+ * the descriptor. If no handler is registered for these bytes, it closes the connection. */
 static void hand_over(struct store_connection *c, const uint8_t *data, size_t len) {
     struct store_server *server = c->space->server;
     for (size_t i = 0; i < server->magic_count; i++) {
@@ -52,8 +52,8 @@ static void hand_over(struct store_connection *c, const uint8_t *data, size_t le
     store_connection_close(c, "its first bytes belong to no known protocol");
 }
 
-/* Finds the dialect from the first bytes of a connection. Returns how many bytes the handshake
- * took. If more bytes are needed, returns 0 and leaves the dialect at STORE_DIALECT_NONE. */
+/* Finds the dialect from the first bytes of a connection. Returns the length of the handshake in
+ * bytes. If more bytes are needed, returns 0 and leaves the dialect at STORE_DIALECT_NONE. */
 static size_t greet(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t consumed = 0;
     enum store_dialect dialect = STORE_DIALECT_NONE;
@@ -71,9 +71,9 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
 
 /* ---- requests ---- */
 
-/* Call this when `data` holds only a part of a request. If the missing part is the end of a big
- * value, it allocates c->block, so that the rest is received directly into it. Returns how many
- * bytes of `data` the caller must keep: all of them, or with a block only those in front of the
+/* Call this when `data` holds only a part of a request. If only the end of a big value is missing,
+ * the function allocates c->block, into which the rest of the value is received directly. Returns
+ * how many bytes of `data` the caller must keep: all, or with a block only the bytes before the
  * value. */
 static size_t begin_block(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t head;
@@ -95,7 +95,7 @@ void store_serve_block(struct store_connection *c) {
     struct store_request request;
     struct store_value *block = c->block;
     c->block = NULL;
-    /* no longer counts the block for the connection: the key space counts it from now on */
+    /* the block no longer counts for the connection, because the key space counts it from now on */
     store_connection_charge(c);
     store_parser_complete(&c->parser, c->rx.data, (struct store_bytes){block->data, block->len},
                           &request);

@@ -1,7 +1,7 @@
-/* The server's thread, its loop, and the calls that other threads make into it.
+/* The server's thread, its loop, and the calls of other threads.
  *
- * A call is a function that the server's thread runs while the calling thread waits. All code that
- * touches spaces and connections therefore runs on one thread, and their structs need no lock. */
+ * Such a call is a function that the server's thread runs while the calling thread waits. So all
+ * code that uses spaces and connections runs on one thread, and their structs need no lock. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -56,8 +56,8 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
 
 /* ---- starting ---- */
 
-/* Returns the default of memory_max in bytes, or 0 (no limit) if the size of the memory is unknown.
- * The limit holds for each space by itself: several spaces together may use more. */
+/* Returns the default of memory_max in bytes, or 0 (no limit) if the size of the machine's memory
+ * is unknown. The limit is that of one space; several spaces together may use more. */
 static size_t half_of_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page <= 0) return 0;
@@ -74,7 +74,7 @@ static void fill_options(struct store_server *server, const struct store_server_
     if (o->client_buffer_max > INT32_MAX) o->client_buffer_max = INT32_MAX;
     if (o->value_max > o->client_buffer_max) o->value_max = o->client_buffer_max;
     if (o->memory_max == 0) o->memory_max = half_of_memory();
-    /* + 1 for torch's leading '/' */
+    /* + 1, because keys on the wire begin with torch's '/' */
     server->limits = (struct store_limits){.key_max = o->key_max + 1,
                                            .value_max = o->value_max,
                                            .list_max = o->list_max,
@@ -88,11 +88,11 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* Starts the server's thread. All signals are blocked in it, so that the kernel delivers the
+/* Starts the server's thread. The thread blocks all signals, so that the kernel delivers the
  * process's signals to the program's own threads. */
 static int start_thread(struct store_server *server) {
     if (server->options.no_thread) {
-        /* this thread will run the loop; call() compares the calling thread with server->thread */
+        /* this thread will run the loop; with its id, call() recognizes calls that need not wait */
         server->thread = pthread_self();
         return 0;
     }
@@ -124,7 +124,7 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
     rc = open_handles(server);
     if (rc == 0) return 0;
     store_spaces_close(server);
-    (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* returns once the handles are closed */
+    (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* runs until the handles are closed */
     (void) uv_loop_close(&server->loop);
     const char *remedy =
         rc == -EAGAIN ? "; raise the limit of processes (ulimit -u, pids.max) or of memory" : "";
@@ -175,7 +175,7 @@ int store_server_start(const struct store_server_options *options, struct store_
 /* ---- running and stopping ---- */
 
 static void on_signal(uv_poll_t *poll, int status, int events) {
-    /* the descriptor is not read here: store_server_run() leaves that to its caller */
+    /* the descriptor is not read here; the caller of store_server_run() reads it */
     (void) status, (void) events;
     uv_stop(poll->loop);
 }
@@ -187,7 +187,8 @@ int store_server_run(struct store_server *server, int signal_fd) {
     (void) uv_poll_start(&signals, UV_READABLE, on_signal);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_close((uv_handle_t *) &signals, NULL);
-    /* one more turn completes the closing of `signals`, which lies on this stack */
+    /* one more turn of the loop closes `signals`, which must be closed before this function
+     * returns, because it is a local variable */
     (void) uv_run(&server->loop, UV_RUN_NOWAIT);
     return 0;
 }
@@ -203,7 +204,7 @@ void store_server_stop(struct store_server *server) {
     if (server == NULL) return;
     call(server, run_stop, NULL);
     if (server->options.no_thread) {
-        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* returns once all handles are closed */
+        (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* runs until all handles are closed */
     } else {
         (void) pthread_join(server->thread, NULL);
     }

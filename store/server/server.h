@@ -3,8 +3,8 @@
  * A space is one listening address together with its own key space. The agent opens a new space for
  * every round, so that no round can read the keys of another round.
  *
- * All calls may be made from any thread. A call from another thread than the server's waits until
- * the server's thread has carried it out. */
+ * Any thread may make the calls below. A call from another thread than the server's waits until the
+ * server's thread has carried it out. */
 #ifndef STORE_SERVER_SERVER_H
 #define STORE_SERVER_SERVER_H
 
@@ -14,26 +14,27 @@
 struct store_server;
 struct store_space;
 
-/* Limits of the server; a field that is 0 stands for the default that its comment names. If a
- * client exceeds a limit, the server closes its connection and logs one line. */
+/* Limits of the server. 0 in a field means its default. If a client exceeds a limit, the server
+ * closes the client's connection and logs one line. */
 struct store_server_options {
     size_t key_max;    /* bytes of a key without torch's leading '/'; default STORE_KEY_MAX */
     size_t value_max;  /* bytes of one value in one request; default STORE_VALUE_MAX */
-    size_t list_max;   /* keys or pairs in one request; default STORE_LIST_MAX */
+    size_t list_max;   /* keys, or pairs of key and value, in one request; default STORE_LIST_MAX */
     /* bytes that one space may use for keys, values, waits, incomplete requests and unread replies;
      * default: half of this machine's memory */
     size_t memory_max;
-    size_t client_max; /* connections at a time to one space; default: no limit */
-    /* bytes of one request, and bytes of the unread replies of one connection; default
+    size_t client_max; /* connections to one space at a time; default: no limit */
+    /* bytes of one request; also, bytes of replies that one connection may leave unread; default
      * STORE_CLIENT_BUFFER_MAX */
     size_t client_buffer_max;
-    /* if 1, the server starts no thread: the caller runs the loop by store_server_run() and makes
-     * all other calls from that same thread */
+    /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and makes all
+     * other calls from the thread that does so. */
     int no_thread;
 };
 
-/* Creates a server and stores it in *out. Starts its thread unless options->no_thread is set.
- * `options` may be NULL, which means all defaults; it is copied. Returns 0 or a negative errno. */
+/* Creates a server and stores it in *out. Starts its thread unless options->no_thread is set. The
+ * options are copied; `options` may be NULL, which means all defaults. Returns 0 or a negative
+ * errno. */
 int store_server_start(const struct store_server_options *options, struct store_server **out,
                        struct cr_error *err);
 
@@ -56,9 +57,9 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
                       struct store_space **out, uint16_t *bound_port, struct cr_error *err);
 
 /* Closes every connection of the space and removes all keys; the port stays open for new clients.
- * Clients see the effect at once. Two things are left to later turns of the loop, in pieces, so
- * that other clients do not wait for them: sending a FIN to each client, and freeing the memory of
- * the keys. This memory counts toward memory_max until it is freed. */
+ * Both take effect at once. Two things are done in later turns of the loop, in pieces, so that
+ * other clients need not wait: to send a FIN to each client, and to free the memory of the keys.
+ * This memory counts toward memory_max until it is freed. */
 void store_space_clear(struct store_space *space);
 
 /* Clears the space as store_space_clear() does, then closes its port and frees the space. `space`
@@ -69,9 +70,10 @@ void store_space_close(struct store_space *space);
  * valid until the space is closed. */
 const char *store_space_address(const struct store_space *space);
 
-/* A connection whose first bytes were a registered magic number, as the callback receives it. `fd`
- * is non-blocking, and the callback must close it eventually. `data` holds all bytes that the
- * server has read from `fd`, the magic included; it is valid only during the callback. */
+/* A connection that began with a registered magic number, as the callback for this magic receives
+ * it. `fd` is non-blocking; the callback takes it over and must close it in the end. `data` holds
+ * all bytes that the server has read from `fd`, the magic included, and is valid only during the
+ * callback. */
 struct store_handoff {
     struct store_space *space;
     int fd;
@@ -79,14 +81,15 @@ struct store_handoff {
     size_t len;
 };
 
-/* The callback that takes over such a connection. The server calls it on its own thread, so it must
- * not block. */
+/* A callback that takes over a connection that began with a registered magic number. The server
+ * calls it on its own thread, so it must not block. */
 typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff);
 
-/* From now on, a connection to any space whose first four bytes are `magic` is passed to `fn`. The
- * first byte must be above 0x08, because torch's clients send a first byte of at most 0x08. Returns
- * 0, -EINVAL if the first byte is not allowed, -EEXIST if the magic is in use, or -ENOSPC if eight
- * magics are registered already. */
+/* Registers a protocol that shares the server's ports: from now on, if the first four bytes of a
+ * connection to any space are the first four bytes of `magic`, the connection is passed to `fn`.
+ * The first byte must be above 0x08, because the first byte that clients of torch send is at most
+ * 0x08. Returns 0, -EINVAL if the first byte is not allowed, -EEXIST if the magic is in use, or
+ * -ENOSPC if eight magics are registered already. */
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
 

@@ -1,10 +1,10 @@
-/* Opening, clearing and closing spaces.
+/* Opens, clears and closes spaces.
  *
  * Clearing takes effect at once: the table of keys becomes "remains" (store/keyspace/remains.h),
- * which are only to be freed, and the connections are dismissed (close.c). In each turn of the loop
- * an idle handle frees one piece of the remains, so that clients are served between two pieces. The
- * struct of a closed space is freed only after its remains are freed and its libuv handles are
- * closed. */
+ * whose memory is only to be freed, and the connections are dismissed (close.c). In each turn of
+ * the loop an idle handle frees one piece of the remains, so that clients are served between two
+ * pieces. The struct of a closed space is freed when its remains are freed and its libuv handles
+ * are closed. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -45,8 +45,8 @@ static void drop_user(struct store_space *space) {
     if (--space->users == 0) free(space);
 }
 
-/* Call this when all remains of the first space in server->cleared are freed. It takes the space
- * from that list. */
+/* Call this when all remains of the first space in server->cleared are freed. It removes the space
+ * from the list. */
 static void end_clearing(struct store_server *server) {
     struct store_space *space = STAILQ_FIRST(&server->cleared);
     STAILQ_REMOVE_HEAD(&server->cleared, clearing_next);

@@ -1,6 +1,6 @@
-/* The reply to 'crun-store stat', as JSON (docs/protocols/store.md, section 6). The JSON is written
- * without a library, because the server is also built as the module store_host.so, which workers
- * load, and that module shall not need a JSON library. */
+/* Writes the reply to 'crun-store stat', as JSON (docs/protocols/store.md, section 6). No JSON
+ * library is used, because the server is also a part of the module store_host.so, which workers
+ * load, and this module must not need a JSON library. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* bytes of text after which no further waiting client is listed */
+/* size of the text in bytes at which no further waiting client is listed */
 #define TEXT_MAX ((size_t) 1 << 20)
 
-/* The JSON text that is being written. Once an append has failed, rc keeps the error and further
- * appends do nothing, so that only the last caller has to check rc. */
+/* The JSON text that is being written. If an append fails, `rc` keeps the error and all later
+ * appends do nothing, so only the last caller has to check rc. */
 struct json {
     struct cr_buffer *out;
     const char *separator;
@@ -28,9 +28,9 @@ static void put(struct json *j, const char *data, size_t len) {
         if ((j)->rc == 0) (j)->rc = cr_buffer_printf((j)->out, __VA_ARGS__);                       \
     } while (0)
 
-/* Writes each byte of a key as one code point; bytes outside 0x20..0x7e, quotes and backslashes as
- * \u00XX. The text is valid JSON whatever bytes the key holds, and the reader can restore the
- * bytes. */
+/* Writes each byte of a key as one code point. Bytes outside 0x20..0x7e, quotes and backslashes are
+ * written as \u00XX. So the text is valid JSON whatever bytes the key has, and the reader can
+ * restore the bytes. */
 static void put_string(struct json *j, const uint8_t *data, size_t len) {
     put(j, "\"", 1);
     for (size_t i = 0; i < len; i++) {

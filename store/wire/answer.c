@@ -1,11 +1,11 @@
-/* A client's parser of replies. A reply is a head (byte, number, nonce or count), then items, each
- * of which is a length and bytes; step() parses one length or one item. `bytes` holds what was
- * received, and `pos` is how much of it is parsed.
+/* A client's parser of replies. A reply is a head (byte, number, nonce or count) and then items,
+ * each of which is a length and bytes. step() parses one length or the bytes of one item. `bytes`
+ * holds what was received; the first `pos` bytes of it are parsed.
  *
- * A single value is returned without a copy: when its length has been read, the bytes in front of
- * the value are dropped from the buffer, so that the buffer's block holds the value only and is
- * given to the caller. The items of a list point into the buffer; the NUL byte behind each item
- * overwrites the length of the next item, which has been read before. */
+ * A single value is returned without a copy: when its length has been parsed, everything before the
+ * value is dropped from the buffer, so that the buffer's memory holds only the value and can be
+ * given to the caller. The items of a list point into the buffer. The NUL byte behind an item
+ * overwrites the length of the next item, which has been parsed by then. */
 #include "store/wire/answer.h"
 
 #include "store/wire/number.h"
@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes to receive before a value's length is known: most values fit */
+/* bytes to receive while the length of a value is not known; most values fit */
 #define READ_AHEAD ((size_t) 4 << 10)
 #define LIST_AHEAD ((size_t) 256 << 10) /* bytes to receive at a time for a list */
-/* a value's buffer grows by this many bytes at first, later it doubles */
+/* number of bytes by which the buffer of a value grows at first; later the buffer doubles */
 #define GROW_MIN   ((size_t) 1 << 20)
 
 void store_answer_done(struct store_answer *a) {
@@ -54,7 +54,7 @@ static bool has_items(const struct store_answer *a) {
            a->shape == STORE_REPLY_POP || a->shape == STORE_REPLY_KEYS;
 }
 
-/* Returns how many bytes to receive next, at most. */
+/* Returns the largest number of bytes to receive next. */
 static size_t wanted(const struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!has_items(a)) return a->head - a->bytes.len;
@@ -67,7 +67,7 @@ static size_t wanted(const struct store_answer *a) {
 
 void *store_answer_room(struct store_answer *a, size_t *room) {
     size_t n = wanted(a);
-    /* + 1 for the NUL byte behind the last item */
+    /* + 1 for the NUL byte after the last item */
     if (cr_buffer_reserve(&a->bytes, n + 1) < 0) return NULL;
     *room = n;
     return a->bytes.data + a->bytes.len;
@@ -128,8 +128,8 @@ static int read_length(struct store_answer *a) {
     return 0;
 }
 
-/* Parses one length or one item. Returns 1 if it has parsed it, 0 if more bytes are needed, or a
- * negative errno. */
+/* Parses one length, or the bytes of one item. Returns 1 if it has done so, 0 if more bytes are
+ * needed, or a negative errno. */
 static int step(struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!a->in_item) {

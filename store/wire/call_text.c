@@ -1,5 +1,5 @@
-/* Writing a request as text. The text contains at most KEYS_NAMED keys, and at most KEY_SHOWN bytes
- * of each. */
+/* Writes a request as text, with at most KEYS_NAMED of its keys and at most KEY_SHOWN bytes of each
+ * key. */
 #include "store/wire/call_text.h"
 
 #include "base/text.h"

@@ -1,13 +1,13 @@
-/* A client's encoder of requests. Each function first reserves memory for the whole request, so
- * that it changes nothing if memory is short. */
+/* A client's encoder of requests. Each function reserves memory for the whole request before it
+ * writes, so that it changes nothing if memory is short. */
 #include "store/wire/encoder.h"
 
 #include "store/wire/number.h"
 
 #include <errno.h>
 
-/* Reserves memory for the opcode and `extra` bytes and writes the opcode. Returns where the next
- * byte is to be written, or NULL and sets *rc to a negative errno. */
+/* Reserves memory for the opcode and `extra` bytes, and writes the opcode. Returns the address at
+ * which the next byte is to be written; or NULL, and sets *rc to a negative errno. */
 static uint8_t *begin(struct cr_buffer *out, enum store_dialect dialect, enum store_op op,
                       size_t extra, int *rc) {
     int code = store_op_code(dialect, op);
@@ -119,8 +119,8 @@ int store_encode_pairs(const struct store_encoder *e, const struct store_bytes *
 
 /* ---- limits ---- */
 
-/* Most bytes that a request has besides those of its keys and values: the opcode and a count or
- * number. And most bytes that each key or value adds to its own: a length and torch's '/'. */
+/* Largest number of bytes that a request has besides its keys and values (opcode, and a count or
+ * number), and that each key or value has besides its bytes (length, and torch's '/'). */
 #define REQUEST_OVERHEAD ((size_t) 9)
 #define ITEM_OVERHEAD    ((size_t) 9)
 

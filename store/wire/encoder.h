@@ -1,4 +1,4 @@
-/* A client's encoder of requests. */
+/* A client's encoder: writes requests as bytes. */
 #ifndef STORE_WIRE_ENCODER_H
 #define STORE_WIRE_ENCODER_H
 
@@ -26,8 +26,8 @@ int store_encode_key(const struct store_encoder *e, enum store_op op, struct sto
 /* A request with a key and a number: ADD, BARRIER. */
 int store_encode_number(const struct store_encoder *e, enum store_op op, struct store_bytes key,
                         int64_t number);
-/* A request with a key and a value: SET, APPEND, QUEUE_PUSH. It leaves out the bytes of the value:
- * the caller sends them next, so that a big value need not be copied. */
+/* A request with a key and a value: SET, APPEND, QUEUE_PUSH. It ends before the bytes of the value;
+ * the caller sends these next, so that a big value need not be copied. */
 int store_encode_value_head(const struct store_encoder *e, enum store_op op, struct store_bytes key,
                             size_t value_len);
 int store_encode_compare_set(const struct store_encoder *e, struct store_bytes key,
@@ -39,9 +39,9 @@ int store_encode_keys(const struct store_encoder *e, enum store_op op,
 int store_encode_pairs(const struct store_encoder *e, const struct store_bytes *keys,
                        const struct store_bytes *values, size_t pair_count);
 
-/* Returns which part of a request exceeds a limit of our server ("a key", "the list", …), and sets
- * *limit to the limit; returns NULL if no limit is exceeded. A client checks this before it sends a
- * request, because on such a request a server closes the connection without giving a reason. */
+/* Returns the part of a request that exceeds a limit of crun's server ("a key", "the list", …), and
+ * sets *limit to the limit; returns NULL if no limit is exceeded. A client checks this before it
+ * sends a request, because the server would close the connection without a reason. */
 const char *store_request_excess(const struct store_bytes *keys, size_t key_count,
                                  const struct store_bytes *values, size_t value_count,
                                  size_t *limit);

@@ -1,5 +1,5 @@
-/* The table of operations, from operation to opcode and back; and recognizing the dialect of a
- * connection. */
+/* The table of operations, the search from opcode to operation, and the recognition of a
+ * connection's dialect by its first bytes. */
 #include "store/wire/operation.h"
 
 #include "store/wire/number.h"
@@ -10,7 +10,7 @@
 
 static const struct {
     const char *name;
-    int8_t code[2]; /* modern, legacy */
+    int8_t code[2]; /* opcodes in the modern and in the legacy dialect */
     const char *fields;
     enum store_reply reply;
 } ops[STORE_OP_COUNT] = {
@@ -20,11 +20,11 @@ static const struct {
 #undef X
 };
 
-#define CODE_MAX 18 /* the highest opcode of any dialect */
+#define CODE_MAX 18 /* highest opcode of any dialect */
 
-/* From opcode to operation: an element is operation + 1, or 0 if the dialect has no such opcode. An
- * operation that the dialect lacks (code -1) sets an element behind CODE_MAX that is never read, so
- * that the same macro works for all operations. */
+/* Table from opcode to operation. An element is operation + 1, or 0 if the dialect has no such
+ * opcode. An operation that the dialect lacks (code -1) sets an element behind CODE_MAX, which is
+ * never read; so one macro serves all operations. */
 #define AT(op, code) [(code) < 0 ? CODE_MAX + 1 + STORE_OP_##op : (code)] = STORE_OP_##op + 1,
 static const uint8_t op_of[2][CODE_MAX + 1 + STORE_OP_COUNT] = {
 #define X(name, text, modern, legacy, fields, reply) AT(name, modern)
@@ -57,9 +57,9 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
     if (len == 0) return 0;
     *consumed = 0;
     if (b[0] == 0) {
-        /* A first byte 0 is the opcode of VALIDATE, or of SET in the legacy dialect. Either request
-         * has at least five bytes, so the server can wait for five bytes without blocking a client
-         * that has sent a complete request. */
+        /* A first byte 0 is VALIDATE in the modern dialect and SET in the legacy dialect. Both
+         * requests have at least five bytes, so the server can wait for five bytes: a client that
+         * waits for a reply has sent them. */
         if (len < STORE_VALIDATE_LEN) return 0;
         if (store_load_u32(b + 1) == STORE_VALIDATE_MAGIC) {
             *dialect = STORE_DIALECT_MODERN;

@@ -7,17 +7,18 @@
 #include <stdint.h>
 
 enum store_dialect {
-    STORE_DIALECT_NONE,    /* not known before the first bytes have arrived */
+    STORE_DIALECT_NONE,    /* the first bytes have not arrived */
     STORE_DIALECT_MODERN,  /* spoken by torch 2.1 and later; the first request is VALIDATE */
     STORE_DIALECT_LEGACY,  /* spoken by torch 1.9 to 2.0; has no handshake, and other opcodes */
     STORE_DIALECT_ADMIN,   /* spoken by 'crun-store stat'; begins with STORE_ADMIN_MAGIC */
-    STORE_DIALECT_FOREIGN, /* the connection begins with other bytes: a registered magic, or none */
+    STORE_DIALECT_FOREIGN, /* the connection begins with other bytes: a registered magic number, or
+                            * an unknown one */
 };
 
-/* The table of operations. The columns are: name; text for messages; opcode in the modern and in
- * the legacy dialect (-1: the dialect lacks the operation); fields of the request; shape of the
- * reply. Fields: k key, v value, n i64, m u32, K list of keys, P list of (key, value) pairs. The
- * legacy opcodes 9 to 12 existed in development snapshots of torch only. */
+/* The table of operations. Its columns: name; text for messages; opcode in the modern and in the
+ * legacy dialect (-1: the dialect lacks the operation); fields of the request; shape of the reply.
+ * Fields: k key, v value, n i64, m u32, K list of keys, P list of (key, value) pairs. The legacy
+ * opcodes 9 to 12 were only in development snapshots of torch. */
 #define STORE_OPS(X)                                                                               \
     X(VALIDATE, "validate", 0, -1, "m", NONE)                                                      \
     X(SET, "set", 1, 0, "kv", NONE)                                                                \
@@ -62,7 +63,7 @@ enum store_reply {
 #define STORE_READY         0 /* reply to CHECK: all keys exist */
 #define STORE_NOT_READY     1 /* reply to CHECK: at least one key is missing */
 #define STORE_STOP_WAITING  0 /* reply to WAIT and BARRIER */
-#define STORE_WAIT_CANCELED 1 /* reply to CANCEL_WAIT, perhaps after one STORE_STOP_WAITING */
+#define STORE_WAIT_CANCELED 1 /* reply to CANCEL_WAIT; a STORE_STOP_WAITING may come before it */
 
 /* The reply to WATCH is a u8, STORE_WATCH_REGISTERED. After it, each change of the key is sent as
  * u8 code, VALUE key, VALUE old, VALUE new. */
@@ -86,8 +87,8 @@ int store_op_find(enum store_dialect dialect, uint8_t code); /* the operation of
 #define STORE_VALIDATE_BYTES "\x00\xce\xf7\x85\x3c"
 #define STORE_VALIDATE_LEN   ((size_t) 5)
 
-/* A magic number has four bytes. The first must be above STORE_LEGACY_FIRST_MAX, the largest byte
- * with which a client of torch begins. */
+/* A magic number is four bytes with which a connection begins. Its first byte must be above
+ * STORE_LEGACY_FIRST_MAX, which is the largest first byte that a client of torch sends. */
 #define STORE_LEGACY_FIRST_MAX 0x08
 #define STORE_MAGIC_LEN        ((size_t) 4)
 
@@ -102,8 +103,8 @@ int store_op_find(enum store_dialect dialect, uint8_t code); /* the operation of
 #define STORE_STAT_KEYS_MAX    16
 
 /* Finds the dialect from the first bytes of a connection. Returns 1 and sets *dialect and *consumed
- * (the length of the handshake or magic), or returns 0 if more bytes are needed. For
- * STORE_DIALECT_FOREIGN *consumed is 0, and `data` holds at least STORE_MAGIC_LEN bytes. */
+ * (the length of the handshake or magic number), or returns 0 if more bytes are needed. For
+ * STORE_DIALECT_FOREIGN it sets *consumed to 0; `data` then has at least STORE_MAGIC_LEN bytes. */
 int store_detect(const void *data, size_t len, enum store_dialect *dialect, size_t *consumed);
 
 #endif

@@ -1,7 +1,7 @@
 /* The server's parser of requests. It goes through the field letters of the operation ("kv", "kn",
- * "K", …) and keeps how many bytes are parsed (pos) and the offsets of keys and values. A request
- * may therefore arrive in any pieces, and the buffer may move in between, and each byte is parsed
- * only once. */
+ * "K", …), and keeps the number of parsed bytes and the offsets of keys and values. So a request
+ * may arrive in pieces of any size, the buffer may move between two pieces, and no byte is parsed
+ * twice. */
 #include "store/wire/parser.h"
 
 #include "store/wire/number.h"
@@ -75,8 +75,8 @@ static int parse_span(struct store_parser *p, const uint8_t *data, size_t len, b
     return 1;
 }
 
-/* Parses a list: a count, then the elements. p->items_left is 1 + the number of elements that are
- * not parsed yet, so that 0 can mean that the count has not been read. */
+/* Parses a list: a count, then the elements. p->items_left is 1 plus the number of elements that
+ * are not parsed; 0 means that the count is not parsed. */
 static int parse_list(struct store_parser *p, const uint8_t *data, size_t len, bool pairs) {
     if (p->items_left == 0) {
         if (len - p->pos < 8) return 0;

@@ -7,12 +7,12 @@
 #include "store/wire/operation.h"
 
 struct store_limits {
-    size_t key_max; /* bytes of a key on the wire, torch's leading '/' included */
+    size_t key_max; /* bytes of a key on the wire, its leading '/' included */
     size_t value_max, list_max;
     size_t request_max; /* most bytes of one request; below 4 GiB */
 };
 
-/* A key or value as its offset and length in the request. Not a pointer, because the buffer may
+/* A key or value as an offset and a length in the request. It is no pointer, because the buffer may
  * move while the rest of the request arrives. */
 struct store_span {
     uint32_t offset, len;
@@ -28,10 +28,10 @@ struct store_request {
     /* value of SET, APPEND and QUEUE_PUSH; desired value of COMPARE_SET */
     struct store_bytes value;
     struct store_bytes expected; /* expected value of COMPARE_SET */
-    /* NULL, or the value's memory if the caller received the value directly into it */
+    /* memory of the value, if the caller has received the value directly into it; else NULL */
     struct store_value *block;
     int64_t number;              /* argument of ADD and BARRIER; nonce of PING */
-    const uint8_t *base; /* first byte of the request: the offsets of `items` count from here */
+    const uint8_t *base; /* first byte of the request, from which the offsets in `items` count */
     /* keys of a request with a list (K); key, value, key, value… of MULTI_SET (P) */
     const struct store_span *items;
     size_t item_count;              /* number of items; for MULTI_SET two per pair */
@@ -47,12 +47,14 @@ static inline struct store_bytes store_request_item(const struct store_request *
 struct store_parser {
     const struct store_limits *limits;
     enum store_dialect dialect;
-    size_t pos;        /* bytes of the current request that are parsed; 0 if no request has begun */
+    size_t pos;        /* number of parsed bytes of the current request; 0 if no request has
+                        * begun */
     int op;            /* operation of the current request, an enum store_op */
-    const char *field; /* letter of the next field of the request, in store_op_fields(op) */
-    size_t field_len;  /* length of the key or value that is parsed now */
-    bool in_field;     /* field_len has been read; the bytes of the key or value come next */
-    /* 1 + elements of the list that are not parsed yet; 0 if the list's count is not read yet */
+    const char *field; /* the next field of the request, as a letter in store_op_fields(op) */
+    size_t field_len;  /* length in bytes of the key or value that is being parsed */
+    bool in_field;     /* true if field_len is parsed and the bytes of the key or value are not */
+    /* 1 plus the number of elements of the list that are not parsed; 0 if the list's count is not
+     * parsed */
     size_t items_left;
     int64_t number;
     struct store_span spans[3]; /* key, value, second value */
@@ -75,17 +77,16 @@ int store_parse(struct store_parser *p, const void *data, size_t len, struct sto
 void store_parser_next(struct store_parser *p);
 void store_parser_done(struct store_parser *p);
 
-/* Call this after store_parse() returned 0. If only the end of the last value is missing, and the
- * value has at least STORE_BLOCK_MIN bytes, it returns the length of the whole value and sets *head
- * to the number of bytes of the request in front of the value. The caller can receive the value
- * directly into memory of its own. Otherwise returns 0. */
+/* Call this when store_parse() has returned 0. If only the end of the request's last value is
+ * missing, and the value has at least STORE_BLOCK_MIN bytes, it returns the length of the whole
+ * value, and sets *head to the number of bytes before the value; the caller can then receive the
+ * value directly into memory of its own. Otherwise it returns 0. */
 #define STORE_BLOCK_MIN ((size_t) 32 << 10)
 size_t store_parser_block(const struct store_parser *p, size_t *head);
 
-/* Completes a request. Call this after store_parser_block() returned the length of a value and the
- * caller has received the whole value into separate memory, which is passed as `value`. `data`
- * holds the bytes of the request in front of the value, whose number store_parser_block() stored in
- * *head. */
+/* Call this when store_parser_block() has returned the length of a value and the caller has
+ * received the whole value into its own memory. `value` is that memory, and `data` the *head bytes
+ * of the request before the value. It completes the request in *out. */
 void store_parser_complete(struct store_parser *p, const void *data, struct store_bytes value,
                            struct store_request *out);
 

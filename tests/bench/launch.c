@@ -43,7 +43,8 @@ static void on_alarm(int signum) {
 struct launcher {
     const char *name;
     const char *format; /* command line, split at spaces, no shell; %d is the worker count */
-    double scale;       /* this launcher takes part in the first rounds * scale rounds (min. 3) */
+    double scale;       /* part of the rounds in which this launcher runs, at most 1; it runs in at
+                         * least 3 rounds */
     int present;
 };
 

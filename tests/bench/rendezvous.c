@@ -42,7 +42,7 @@ struct node {
 static uv_loop_t loop;
 static const char *run_id;
 static struct node *nodes;
-static int count, waiting; /* number of members; how many have not reached the phase's end */
+static int count, waiting; /* number of members; number of them that are still in the phase */
 static uint64_t bytes, messages;
 static int64_t mark_ns;
 static double late_extra_ms;
@@ -119,7 +119,6 @@ static void on_open(void *arg, const char *own, const char *peer) {
     member_session_open(&n->session, run_id);
     messages++; /* HELLO */
     member_set_addr(n->member, own);
-    member_connected(n->member, now());
     settle(n);
 }
 
@@ -133,7 +132,7 @@ static void on_data(void *arg, const char *data, size_t len) {
 static void on_welcome(void *arg) {
     struct node *n = arg;
     messages++;
-    member_welcomed(n->member);
+    member_welcomed(n->member, now());
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -156,7 +155,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 static const struct member_session_actions session_actions = {on_welcome, on_message, on_broken,
                                                               on_log};
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
+    (void) how;
     struct node *n = arg;
     (void) fprintf(stderr, "rendezvous: lost: %s\n", why);
     member_disconnected(n->member, now(), why);
@@ -266,7 +266,7 @@ static double join_all(int percent_late) {
 
 static double push_failure(uint64_t round) {
     begin(count - 1);
-    member_failed(nodes[count / 2].member, now(), round, "rank 7: signal 9");
+    member_failed(nodes[count / 2].member, now(), round, "rank 7: signal 9", false);
     settle(&nodes[count / 2]);
     return run_phase();
 }

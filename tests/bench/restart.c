@@ -74,7 +74,8 @@ static int be_a_worker(const char *dir, int64_t started) {
 
 struct launcher {
     const char *name, *format;
-    double share; /* part of the rounds in which it runs; less than 1 if it is slow */
+    double share; /* part of the rounds in which this launcher runs; less than 1 for a slow
+                   * launcher */
 };
 
 struct sample {

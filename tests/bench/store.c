@@ -30,7 +30,8 @@
 #include <unistd.h>
 
 #define ROUNDS    5
-#define TURNS     41 /* rounds of short turns */
+#define TURNS     41 /* number of rounds; in each round every server is measured for TURN_S
+                      * seconds */
 #define TURN_S    0.05
 #define DEPTH_MAX 64
 
@@ -212,7 +213,8 @@ static void loop_close(struct loop *l) {
     free(l->got);
 }
 
-/* Receives what has arrived on connection i. If `more`, it sends a new request for each reply. */
+/* Receives the replies that have arrived on connection i. If `more` is set, sends a new request for
+ * each reply. */
 static uint64_t loop_turn(struct loop *l, size_t i, bool more) {
     ssize_t n = recv(l->fds[i], scratch, sizeof(scratch), 0);
     if (n <= 0) die("recv");
@@ -261,7 +263,7 @@ static void compare_peers(const char *title, struct peer *peers, size_t connecti
         if (peers[k].pid == 0) continue;
         words[k] = words_of(peers[k].kind);
         loops[k] = loop_open(&peers[k], &words[k], connections, depth);
-        (void) loop_run(&loops[k], &peers[k], 0); /* ends when all connections are accepted */
+        (void) loop_run(&loops[k], &peers[k], 0); /* returns when all connections are accepted */
     }
     for (int r = 0; r < TURNS; r++) {
         for (int i = 0; i < PEER_COUNT; i++) {
@@ -455,7 +457,8 @@ static void bench_join_one(enum peer_kind kind, size_t clients) {
         send_all(fds[i], out.data, out.len);
     }
     double connected = seconds_since(begin);
-    for (size_t i = 0; i < clients; i++) receive_all(fds[i], 8); /* the counter */
+    /* each reply is the new value of the counter */
+    for (size_t i = 0; i < clients; i++) receive_all(fds[i], 8);
     int last = open_ready(&p, &w);
     cr_buffer_clear(&out);
     (void) store_encode_value_head(&e, STORE_OP_SET, gate, 1);
@@ -641,7 +644,7 @@ static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set,
         e.out = get;
         (void) store_encode_key(&e, STORE_OP_GET, STORE_BYTES("big"));
         *get_reply = 8 + size;
-        *set_reply = 8; /* SET has no reply; this is the reply of a GETNUMKEYS after it */
+        *set_reply = 8; /* SET has no reply, so a GETNUMKEYS follows, whose reply has 8 bytes */
     }
     if (cr_buffer_reserve(set, size) < 0) die("reserve");
     memset(set->data + set->len, 'x', size);
@@ -745,7 +748,7 @@ struct deed {
     size_t keys, clients;
     struct store_space *space;
     int fd; /* connection of a client of `space` */
-    int64_t done_ns; /* when run() returned; 0 until then; atomic */
+    int64_t done_ns; /* time at which run() returned, in ns; 0 before; atomic */
 };
 
 static void add_request(struct store_encoder *e, enum store_op op, size_t number) {
@@ -863,7 +866,7 @@ static void bench_deed(struct deed d) {
     struct store_server *server = NULL;
     struct store_space *elsewhere;
     pthread_t thread;
-    pin_to_core(1); /* the server's thread inherits the affinity */
+    pin_to_core(1); /* the server's thread inherits the binding to core 1 */
     if (store_server_start(NULL, &server, NULL) < 0) die("store_server_start");
     pin_to_core(0);
     struct peer there = open_space(server, &elsewhere), here = open_space(server, &d.space);

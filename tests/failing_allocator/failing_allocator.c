@@ -1,19 +1,16 @@
 /* An allocator that fails on demand, for tests of how the programs behave when memory is short.
- *
- * The programs in build/tests/failing/ are the real ones, linked with this file and with the
- * linker's --wrap for every function below (see module.mk): a call of malloc() in our code becomes
- * a call of __wrap_malloc(), which either fails with ENOMEM or calls __real_malloc(). libuv and
- * jansson are shared libraries that --wrap does not reach; they get the same functions through
+ * The programs in build/tests/failing/ are crun's own programs, linked with this file and with the
+ * linker's --wrap for every function below (see module.mk): a call of malloc() in crun's code
+ * becomes a call of __wrap_malloc(), which either fails with ENOMEM or calls __real_malloc(). libuv
+ * and jansson are shared libraries that --wrap does not reach; they get the same functions through
  * their own hooks. Memory still comes from the real allocator, so that sanitizers see it.
- *
  * Environment, read once at start and removed, so that children are not affected:
  *   CRUN_TEST_FAIL_ALLOCATION=N     the N-th call (1, 2, …) of this process fails, once
  *   CRUN_TEST_FAIL_ALLOCATION=N+    the N-th call and all later ones fail
  *   CRUN_TEST_ALLOCATION_LOG=PATH   one line per call is appended:
  *                                   PID N FUNCTION ok|failed ADDRESS…
  *                                   with the return addresses in the program, innermost first, as
- *                                   offsets in the executable (addr2line -e PROGRAM ADDRESS).
- */
+ *                                   offsets in the executable (addr2line -e PROGRAM ADDRESS). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,11 +34,12 @@ extern __typeof__(json_set_alloc_funcs) json_set_alloc_funcs __attribute__((weak
 extern const char __executable_start[], etext[];
 
 static atomic_ulong calls;
-static unsigned long first_failure; /* number of the call, from 1; 0 if no call shall fail */
+static unsigned long first_failure; /* number of the first call that fails, from 1; 0: no call
+                                     * fails */
 static int all_later_fail;
 static int log_fd = -1;
 
-/* ---- which call is it, and does it fail ---- */
+/* ---- counting the calls, and failing ---- */
 
 struct line {
     char text[LINE_MAX_BYTES];
@@ -62,9 +60,10 @@ static void add_number(struct line *l, const char *before, unsigned long number,
     add_text(l, at);
 }
 
-/* Adds the return addresses of all callers to the line, innermost first. It follows the frame
- * pointers, which all variants of our build keep. Shared libraries may lack frame pointers, so it
- * leaves out addresses outside the executable and stops when the next frame is implausible. */
+/* Adds the return addresses of all callers to the line, innermost first, by following the frame
+ * pointers, which all variants of crun's build keep. Shared libraries may lack frame pointers, so
+ * addresses outside the executable are left out, and the search stops at a frame that is
+ * implausible. */
 static void add_callers(struct line *l) {
     void *const *frame = __builtin_frame_address(0);
     for (int i = 0; i < FRAMES_MAX; i++) {
@@ -88,7 +87,7 @@ static __attribute__((noinline)) void log_call(const char *function, unsigned lo
     add_callers(&l);
     add_text(&l, "\n");
     ssize_t written = write(log_fd, l.text, l.len);
-    (void) written; /* on error a line is missing, and the test that needs it fails */
+    (void) written; /* on error a line is missing, which makes the test fail */
 }
 
 static __attribute__((noinline)) int fails(const char *function) {
@@ -158,8 +157,8 @@ char *__wrap_strndup(const char *text, size_t len) {
     return fails("strndup") ? NULL : __real_strndup(text, len);
 }
 
-/* The C library leaves *out undefined when vasprintf() fails. This function stores a bad pointer
- * there, so that code which uses *out after a failure crashes. */
+/* Simulates vasprintf(). The C library leaves *out undefined when vasprintf() fails, so this
+ * function stores a bad pointer there: code that uses *out after a failure crashes. */
 int __wrap_vasprintf(char **out, const char *fmt, va_list ap) {
     if (!fails("vasprintf")) return __real_vasprintf(out, fmt, ap);
     *out = (char *) 1;
@@ -209,16 +208,16 @@ static void open_log(const char *path) {
     if (path == NULL) return;
     log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log_fd >= 0) {
-        /* A high number, because programs pass descriptors 3, 4, … to their children. */
+        /* Programs pass descriptors 3, 4, … to their children, so the log gets a high number. */
         int high = fcntl(log_fd, F_DUPFD_CLOEXEC, 500);
         (void) close(log_fd);
         log_fd = high;
     }
 }
 
-/* Reads the environment and gives libuv and jansson our functions, before main() runs. libuv keeps
- * the real realloc(), because it calls abort() when its table of watched descriptors cannot grow,
- * and a program can do nothing about that. */
+/* Reads the environment and gives libuv and jansson the failing functions, before main() runs.
+ * libuv keeps the real realloc(): when libuv cannot enlarge its table of watched descriptors, it
+ * calls abort(), which no program can prevent. */
 static __attribute__((constructor)) void begin(void) {
     read_wish(getenv("CRUN_TEST_FAIL_ALLOCATION"));
     open_log(getenv("CRUN_TEST_ALLOCATION_LOG"));

@@ -91,7 +91,8 @@ static int use_group(crunrt *rt) {
     return rc;
 }
 
-/* Without an argument the worker makes only the store calls and no group. */
+/* With the argument "group" the worker also makes a group and reduces a number over it. Without it
+ * the worker makes only the store calls. */
 int main(int argc, char **argv) {
     crunrt *rt = NULL;
     if (crunrt_init(NULL, &rt) < 0) return failed("init") < 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Every program either does its job or ends with a clear error when an allocation fails."""
+"""Each of the three programs either does its job or ends with a clear error when an allocation
+fails."""
 import pathlib
 import re
 import struct
@@ -14,8 +15,7 @@ from free_port import free_port  # noqa: E402
 from rdzv_raw import SUCCEEDED, Member  # noqa: E402
 from store_raw import Modern, Server, listed, text  # noqa: E402
 
-CRUN, STORE, AGENT, WORKER = (FAILING / name
-                              for name in ("crun", "crun-store", "crun-agent", "worker"))
+CRUN, STORE, AGENT = (FAILING / name for name in ("crun", "crun-store", "crun-agent"))
 
 
 def shell(words):
@@ -283,48 +283,6 @@ def test_agent_commands(tmp):
     finally:
         server.kill()
         server.communicate()
-
-
-# ---- a worker of libcrunrt ----
-
-def worker_pair(case, *words):
-    """Runs two workers: rank 0's allocator fails, rank 1's does not. Each case has a store of its
-    own, because keys of an earlier case would disturb it."""
-    with Server() as server:
-        def environment(make, rank):
-            return make(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
-                        MASTER_ADDR="127.0.0.1", MASTER_PORT=server.port,
-                        TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT=0,
-                        CRUNRT_BACKEND_DIR=BUILD / "lib" / "crunrt")
-        other = case.start([WORKER, *words], environment(case.plain_environment, 1))
-        try:
-            status, err = case.run([WORKER, *words], environment(case.environment, 0))
-            if status == 0:
-                other_status, other_err = case.finish(other)
-                assert other_status == 0, f"rank 1 ended with {other_status}: {other_err}"
-        finally:
-            other.kill()
-            other.communicate()
-    return status, err
-
-
-def worker_store(case):
-    return worker_pair(case)
-
-
-def worker_group(case):
-    return worker_pair(case, "group")
-
-
-def test_worker_store(tmp):
-    for_each_allocation(tmp, worker_store, WORKER)
-
-
-def test_worker_group(tmp):
-    if not (BUILD / "lib" / "crunrt" / "gloo.so").exists():
-        print("note: no Gloo here, so no group")
-        return
-    for_each_allocation(tmp, worker_group, WORKER)
 
 
 if __name__ == "__main__":

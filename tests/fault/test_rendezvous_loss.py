@@ -78,6 +78,17 @@ def test_a_silent_network(tmp):
         assert found[0]["groups"] == 2
 
 
+def test_a_failure_before_a_silent_node_is_lost_costs_nothing(tmp):
+    """A worker fails because a node is silent, and fails before the node's lease is over. No
+    restart is allowed, so charging the failure would end the job."""
+    with Net(3) as net, Cast() as cast:
+        nodes, _ = three(cast, net, "max_restarts=0")
+        net.hosts[2].cut()
+        nodes[1].tell("fail")
+        go_on(nodes[:2], 0)
+        end_well(nodes[:2])
+
+
 def test_a_silent_node_that_waits_comes_back(tmp):
     with Net(3) as net, Cast() as cast:
         nodes, _ = three(cast, net, "coordinator_wait_ms=60000")
@@ -135,8 +146,14 @@ def test_a_network_that_loses_every_tenth_packet(tmp):
             assert {m["groups"] for m in found} == {3}
             assert len({m["port"] for m in found}) == 1
         nodes[0].tell("fail")
+        for n in nodes[1:]:
+            assert "exit code 7" in n.expect("stop")
         for n in nodes:
-            assert n.expect("end").startswith("1")  # no restart is left; all nodes learn it
+            # no restart is left; all nodes learn it, those that still ran after a stop
+            line = n.next()
+            while line.startswith("stop "):
+                line = n.next()
+            assert line.startswith("end 1"), line
 
 
 def test_another_host_than_the_first_by_address(tmp):

@@ -1,6 +1,6 @@
-/* libFuzzer target: the parser of etcd's HTTP and JSON answers, given any bytes, because any
- * program may answer at etcd's address. Parsing the bytes in one piece and byte by byte must give
- * equal objects and equal results. All functions that read fields run on each object. */
+/* libFuzzer target: the parser of etcd's JSON answers, given any bytes, because any program may
+ * answer at etcd's address. Parsing the bytes in one piece and byte by byte must give equal objects
+ * and equal results. All functions that read fields run on each object. */
 #include "base/assert.h"
 #include "rendezvous/way/etcd_answer_internal.h"
 #include "rendezvous/way/etcd_fields_internal.h"
@@ -16,20 +16,39 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* What the parser returned for the whole input. */
 struct result {
     size_t objects, text_len; /* number of JSON objects; sum of their lengths as text */
-    int end;                  /* 1: complete; 0: more is expected; negative: an error */
+    int end;                  /* 0, or a negative error */
 };
 
+static void check_key(const struct etcd_key *key) {
+    CR_ASSERT(key->revision > 0);
+    if (!key->exists) return;
+    CR_ASSERT(key->epoch > 0 && strlen(key->at.host) < CR_HOST_MAX);
+    CR_ASSERT(strlen(key->lease) < sizeof(key->lease));
+}
+
+static void read_watch(const json_t *object) {
+    struct etcd_watched w;
+    struct etcd_key key;
+    if (!etcd_read_watched(object, &w)) return;
+    for (size_t i = 0; i < w.event_count; i++) {
+        if (etcd_read_event(object, i, &key)) check_key(&key);
+    }
+}
+
 static void read_fields(const json_t *object) {
-    char lease[ETCD_LEASE_ID_MAX];
+    char lease[ETCD_LEASE_ID_MAX], token[ETCD_TOKEN_MAX];
     struct cr_endpoint members[MEMBERS_MAX];
-    struct etcd_leader leader;
+    struct etcd_key key;
+    bool created;
     if (etcd_read_lease(object, lease))
         CR_ASSERT(lease[0] != '\0' && strlen(lease) < sizeof(lease));
-    CR_ASSERT(etcd_read_members(object, members, MEMBERS_MAX) <= MEMBERS_MAX);
+    if (etcd_read_token(object, token)) CR_ASSERT(strpbrk(token, "\r\n ") == NULL);
+    CR_ASSERT(etcd_read_members(object, false, members, MEMBERS_MAX) <= MEMBERS_MAX);
+    CR_ASSERT(etcd_read_members(object, true, members, MEMBERS_MAX) <= MEMBERS_MAX);
     (void) etcd_lease_lives(object);
-    if (!etcd_read_leader(object, &leader)) return;
-    CR_ASSERT(leader.epoch > 0 && strlen(leader.at.host) < CR_HOST_MAX);
-    CR_ASSERT(strlen(leader.lease) < sizeof(leader.lease));
+    if (etcd_read_range(object, &key)) check_key(&key);
+    if (etcd_read_claim(object, &created, &key)) check_key(&key);
+    read_watch(object);
 }
 
 static int on_object(void *arg, const json_t *object) {
@@ -43,15 +62,16 @@ static int on_object(void *arg, const json_t *object) {
     return 0;
 }
 
-static struct result run(const char *data, size_t size, size_t piece) {
+static struct result run(int status, const char *data, size_t size, size_t piece) {
     struct result r = {0};
     struct cr_error err = {0};
     struct etcd_answer a = {.on_object = on_object, .arg = &r};
     for (size_t at = 0; at < size && r.end == 0; at += piece) {
-        r.end = etcd_answer_receive(&a, data + at, piece < size - at ? piece : size - at, &err);
+        size_t len = piece < size - at ? piece : size - at;
+        r.end = etcd_answer_receive(&a, status, data + at, len, &err);
     }
-    if (r.end == 0) r.end = etcd_answer_end(&a, &err);
-    CR_ASSERT(r.end == 1 || (r.end < 0 && err.text[0] != '\0'));
+    if (r.end == 0) r.end = etcd_answer_end(&a, status, &err);
+    CR_ASSERT(r.end == 0 || err.text[0] != '\0');
     CR_ASSERT(a.body.len <= ETCD_ANSWER_MAX);
     etcd_answer_done(&a);
     return r;
@@ -59,8 +79,10 @@ static struct result run(const char *data, size_t size, size_t piece) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *bytes = (const char *) data;
-    struct result whole = run(bytes, size, size > 0 ? size : 1), single = run(bytes, size, 1);
+    struct result whole = run(200, bytes, size, size > 0 ? size : 1);
+    struct result single = run(200, bytes, size, 1);
     CR_ASSERT(whole.end == single.end);
     CR_ASSERT(whole.objects == single.objects && whole.text_len == single.text_len);
+    CR_ASSERT(run(503, bytes, size, 7).end < 0); /* another status is always an error */
     return 0;
 }

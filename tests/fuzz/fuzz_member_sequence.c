@@ -6,10 +6,10 @@
  *
  * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then a
  * sequence of events: u8 what, and an argument for some of them. what % 8 is 0: the time advances
- * to the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: the connection is
- * made; 3: the connection is lost; 4: the agent makes the call that a u8 selects; 5 to 7: the
- * coordinator sends a message. Each upcall reads one byte, which selects the call that the agent
- * makes inside. */
+ * to the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: WELCOME comes on a
+ * new connection; 3: the connection is lost; 4: the agent makes the call that a u8 selects; 5 to 7:
+ * the coordinator sends a message. Each upcall reads one byte, which selects the call that the
+ * agent makes inside. */
 #include "base/clock.h"
 #include "rendezvous/member/member.h"
 #include "tests/lib/rdzv_input.h"
@@ -26,7 +26,7 @@ struct node {
     struct input in;
     int64_t now_ms;
     int connecting, linked;
-    int calling; /* true while the agent is in a call; the member must make no upcall */
+    int calling; /* true during a call of the agent, in which no upcall may come */
     int leaving, ended;
 };
 
@@ -53,7 +53,7 @@ static void agent_calls(struct node *n) {
     switch (which % 8) {
     case 0: break;
     case 1: join(n); break;
-    case 2: member_failed(n->member, n->now_ms, round, input_text(in)); break;
+    case 2: member_failed(n->member, n->now_ms, round, input_text(in), round & 1); break;
     case 3: member_succeeded(n->member, n->now_ms, round); break;
     case 4: member_change_answer(n->member, input_u64(in), input_i64(in), input_i64(in)); break;
     case 5: member_change_ready(n->member, input_u64(in)); break;
@@ -103,7 +103,8 @@ static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct node *n = arg;
     CR_ASSERT(grace_max_ms >= 0 && strlen(why) < RDZV_TEXT_MAX);
     if (!n->leaving) upcall(n);
-    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER); /* the member shortens the grace */
+    /* after member_leave(), STOP may only shorten the grace */
+    else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER);
 }
 
 static void on_end(void *arg, int outcome, const char *why) {
@@ -150,7 +151,7 @@ static void link_up(struct node *n) {
     if (!n->connecting) return;
     n->connecting = 0;
     n->linked = 1;
-    member_connected(n->member, n->now_ms);
+    member_welcomed(n->member, n->now_ms);
 }
 
 static void link_down(struct node *n, const char *why) {
@@ -165,9 +166,9 @@ static void hear(struct node *n) {
     struct rdzv_message said, m;
     input_message(&n->in, &said);
     cross_the_wire(&said, &frame, &m);
-    if (n->linked && m.type == RDZV_WELCOME) member_welcomed(n->member);
-    else if (n->linked && member_receive(n->member, n->now_ms, &m, &err) < 0)
-        link_down(n, err.text);
+    /* before WELCOME, the session passes on only REFUSED */
+    bool is_heard = n->linked || (n->connecting && m.type == RDZV_REFUSED);
+    if (is_heard && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
     cr_buffer_done(&frame);
 }
 

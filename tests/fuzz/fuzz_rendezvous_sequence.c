@@ -37,7 +37,7 @@ struct world {
     struct coordinator *coordinator;
     struct node nodes[NODES];
     struct told told;
-    uint64_t rounds; /* lower bound of the number of rounds so far */
+    uint64_t rounds; /* number of rounds so far, or fewer */
     int64_t now_ms;
     int store_fails;
 };
@@ -48,8 +48,8 @@ static void check_complete(const struct told *t) {
     CR_ASSERT(t->nodes == t->first.group_world_size && t->workers == t->first.world_size);
 }
 
-/* Called for the first node to which the coordinator sends a new round. It checks that the previous
- * round was sent to all of its nodes, and starts the record of the new round. */
+/* Call this when the coordinator sends a new round to its first node. It checks that the round
+ * before was sent to all of its nodes, and starts the record of the new round. */
 static void begin_told(struct world *w, const struct rdzv_round *r) {
     check_complete(&w->told);
     CR_ASSERT(r->round >= w->rounds);
@@ -74,7 +74,7 @@ static void check_round(struct world *w, const struct node *n, const struct rdzv
 }
 
 /* Checks that the values of ACCEPTED are in the ranges that a member accepts. The member in the
- * coordinator's own process has no check of its own, so the coordinator must not exceed them. */
+ * coordinator's own process does not check these values. */
 static void check_accepted(const struct rdzv_accepted *a) {
     CR_ASSERT(a->keep_alive_interval_ms >= 1 && a->keep_alive_interval_ms <= DAY_MS);
     CR_ASSERT(a->keep_alive_max_attempt >= 1 && a->keep_alive_max_attempt <= 1000);
@@ -159,9 +159,9 @@ static void shell_acts(struct world *w, struct input *in) {
     }
 }
 
-/* Gives the coordinator the current time until it has no deadline that is over. Handling one node's
- * deadline may set a deadline for another node, so this needs several calls, but a bounded
- * number. */
+/* Gives the coordinator the current time until it has no deadline that is over. Several calls are
+ * needed, because handling one node's deadline may set a deadline for another node; their number is
+ * bounded. */
 static void tick(struct world *w) {
     int rest = 4 * NODES;
     do coordinator_tick(w->coordinator, w->now_ms);

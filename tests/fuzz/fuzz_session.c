@@ -37,7 +37,7 @@ struct host {
     struct host_session session;
     struct host_session_terms terms;
     int64_t now_ms;
-    bool seated; /* whether the session has called on_join() and the JOIN was accepted */
+    bool seated; /* true once on_join() was called and the JOIN was accepted */
     uint32_t messages;
 };
 

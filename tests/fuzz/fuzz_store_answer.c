@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* bytes of memory that the decoder may hold besides those received */
+/* bytes of memory that the decoder may have allocated besides the bytes received */
 #define ROOM_MAX (((size_t) 4 << 20))
 
 struct story {
@@ -89,7 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum store_reply shape = shapes[data[0] % 7];
     struct story whole = receive(shape, data[1], data + 3, size - 3, 0);
     struct story pieces = receive(shape, data[1], data + 3, size - 3, data[2] | 1u);
-    /* The decoder sees bytes behind the reply only if they arrive together with the reply's end. */
+    /* The decoder reports bytes after the end of the reply only if they arrive together with the
+     * end. */
     if (whole.stray || pieces.stray) {
         CR_ASSERT(whole.stray || whole.end == 1);
         CR_ASSERT(pieces.stray || pieces.end == 1);

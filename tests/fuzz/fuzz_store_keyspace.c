@@ -93,7 +93,7 @@ static void check_list(const struct steady *s, const char *reply, size_t len) {
         CR_ASSERT(len - at >= 8 && store_load_u64(reply + at) <= len - at - 8);
         size_t key_len = store_load_u64(reply + at);
         if (store_key_table_obtain(&seen.table, reply + at + 8, key_len) == NULL) abort();
-        CR_ASSERT(seen.table.count == i + 1); /* no key is twice in the list */
+        CR_ASSERT(seen.table.count == i + 1); /* the list has no key twice */
         at += 8 + key_len;
     }
     CR_ASSERT(at == len);
@@ -112,7 +112,7 @@ static void list_on(struct store_keyspace *keys, struct peer *p, struct steady *
     size_t len = out->pending - before;
     check_list(s, out->bytes.data + out->bytes.len - len, len);
     s->listing = false;
-    peer_serve(p, 0); /* requests that came during the listing */
+    peer_serve(p, 0); /* executes the requests that arrived during the listing */
 }
 
 static void list_all_on(struct store_keyspace *keys, struct peer *peers) {

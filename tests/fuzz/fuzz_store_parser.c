@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct store_limits limits = {64, 4096, 64, 16384};
 
-/* A digest of all requests that were parsed, so that two ways of parsing can be compared. */
+/* What was parsed, as a digest, so that two ways of parsing can be compared. */
 struct story {
     uint64_t digest;
     size_t requests, used;
@@ -45,7 +45,7 @@ static void fold_request(struct story *s, const struct store_request *r) {
     s->requests++;
 }
 
-/* Continues to parse, now that the first `seen` bytes of `wire` have arrived. */
+/* Parses on when the first `seen` bytes of `wire` have arrived. */
 static void parse_seen(struct store_parser *p, const uint8_t *wire, size_t seen, struct story *s) {
     s->end = 1;
     while (s->end == 1 && s->used < seen) {

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (lf == NULL) lf = end;
         take_line(&t, at, (size_t) (lf - at));
         CR_ASSERT(count_of(&t) == t.count);
-        now_ms += 1000 * (lf - at); /* each byte of a line is 1 s of time */
+        now_ms += 1000 * (lf - at); /* the time advances by 1 s for each byte of the line */
         expire(&t, now_ms);
         at = lf + 1;
     }

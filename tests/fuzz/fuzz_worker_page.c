@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy((void *) &page, data, size < sizeof(page) ? size : sizeof(page));
     worker_page_read(&page, &got);
     CR_ASSERT(got.connected);
-    CR_ASSERT(got.step < INT64_MAX); /* step + 1 must be a valid step, too */
+    CR_ASSERT(got.step < INT64_MAX); /* so that the next step is a valid number too */
     CR_ASSERT(got.answer <= CHANNEL_NEEDS);
     CR_ASSERT(got.needs_ms >= 0 && got.needs_ms <= INT64_C(1000) * 3600 * 24 * 365);
     CR_ASSERT(got.needs_ms == 0 || got.answer == CHANNEL_NEEDS);

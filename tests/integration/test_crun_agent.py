@@ -75,6 +75,21 @@ def test_it_shows_who_is_awaited(tmp):
         assert job["members"][0]["host"] == "early"
 
 
+def test_names_from_other_hosts_are_made_safe(tmp):
+    """A host name may contain any bytes. The text escapes what a terminal could execute; the JSON
+    escapes names that are not UTF-8, which JSON cannot hold, and leaves all others unchanged."""
+    with Agent() as agent:
+        odd = Member(agent.address, "one", host=b"a\xff\x1b[2J".decode(errors="surrogateescape"))
+        tab = Member(agent.address, "two", host="tab\there", role="r\u00f4le")
+        rounds(odd), rounds(tab)
+        jobs = agent.status()
+        assert jobs["one"]["members"][0]["host"] == "a\\xff\\x1b[2J", jobs
+        assert jobs["two"]["members"][0]["host"] == "tab\there", jobs
+        assert jobs["two"]["members"][0]["role"] == "r\u00f4le", jobs
+        text = run([CRUN_AGENT, "status", agent.address]).stdout
+        assert "  a\\xff\\x1b[2J (" in text and "  tab\\x09here (" in text, text
+
+
 def test_a_job_is_over_and_late_nodes_hear_of_it(tmp):
     with Agent() as agent:
         a = Member(agent.address)

@@ -103,7 +103,8 @@ def test_last_words_of_a_filtered_rank(tmp):
     worker = script(tmp, "w",
                     '#!/bin/sh\n[ $LOCAL_RANK = 0 ] && exec sleep 60\necho hidden >&2\nexit 3\n')
     done = crun("--nproc-per-node=2", "--local-ranks-filter=0", f"--log-dir={tmp}/logs", worker)
-    assert done.stderr.count("hidden") == 1 and "    | hidden\n" in done.stderr, done
+    words = [line for line in done.stderr.splitlines() if "hidden" in line]
+    assert len(words) == 2 and "its last line: 'hidden'" in words[0] and words[1] == "    | hidden"
 
 
 def test_duplicates_by_filter(tmp):
@@ -183,6 +184,80 @@ def test_stderr_is_a_terminal_where_ours_is(tmp):
         shown += data
     assert launch.communicate(timeout=60)[0] == "33 77\n"
     assert shown == b"10%\r20%\r\nend", shown  # the newline is the terminal's own doing, once
+
+
+ORDER = ("#!/usr/bin/python3\nimport os\n"
+         "for i in range(2000): os.write(1, b'o%d\\n' % i), os.write(2, b'e%d\\n' % i)\n")
+
+
+def test_order_of_stdout_and_stderr(tmp):
+    """Where both go to one place, lines of stdout and stderr have the order of the writes."""
+    worker = script(tmp, "w", ORDER)
+    want = [f"{c}{i}" for i in range(2000) for c in "oe"]
+    done = subprocess.run([CRUN, worker], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env=clean_env(), timeout=60)
+    assert done.stdout.splitlines() == want
+    with open(tmp / "log", "w") as log:  # one open file, as after "> log 2>&1"
+        subprocess.run([CRUN, worker], stdout=log, stderr=log, env=clean_env(), timeout=60)
+    assert (tmp / "log").read_text().splitlines() == want
+    ours, theirs = pty.openpty()
+    launch = start([CRUN, worker], stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while not shown.endswith(b"e1999\r\n"):
+        shown += os.read(ours, 65536)
+    assert launch.wait(timeout=60) == 0
+    assert shown.decode().split() == want
+    done = crun(worker)  # two pipes: nothing is mixed
+    assert done.stdout.split() == want[::2] and done.stderr.split() == want[1::2]
+
+
+def test_last_words_of_both_streams(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\necho first\necho second >&2\nexit 3\n")
+    done = subprocess.run([CRUN, worker], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env=clean_env(), timeout=60)
+    assert "last lines of its output:\n    | first\n    | second\n" in done.stdout, done.stdout
+
+
+def test_teed_stderr_is_no_terminal(tmp):
+    worker = script(tmp, "w", "#!/bin/sh\n[ -t 2 ] && echo terminal >&2\necho end >&2\n")
+    ours, theirs = pty.openpty()
+    launch = start([CRUN, "-t", "3", f"--log-dir={tmp}/logs", worker], stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while not shown.endswith(b"end\r\n"):
+        shown += os.read(ours, 4096)
+    assert launch.wait(timeout=60) == 0
+    assert shown == b"[default0]:end\r\n", shown
+    launch.stdout.close()
+
+
+def test_nothing_is_left_in_the_temp_folder(tmp):
+    """A job that ended well, whose logs nobody asked for, leaves nothing. What is written stays."""
+    for place in ("a", "b", "c"):
+        (tmp / place).mkdir()
+    done = crun("--nproc-per-node=2", "true", env=clean_env(TMPDIR=tmp / "a", LOGLEVEL="info"))
+    assert done.returncode == 0 and list((tmp / "a").iterdir()) == [], done
+    assert re.search(rf"logs are in '{tmp}/a/torchelastic_\w{{8}}/\S+'", done.stderr), done
+    worker = script(tmp, "w", "#!/bin/sh\necho '{}' > $TORCHELASTIC_ERROR_FILE\n")
+    assert crun(worker, env=clean_env(TMPDIR=tmp / "b")).returncode == 0
+    assert len(list((tmp / "b").rglob("error.json"))) == 1
+    assert crun("false", env=clean_env(TMPDIR=tmp / "c")).returncode == 1
+    assert len(list((tmp / "c").glob("torchelastic_*/*/attempt_0/0"))) == 1
+
+
+def test_lines_for_the_journal(tmp):
+    """A stderr that systemd has connected to its journal gets priorities instead of times."""
+    ours, theirs = os.pipe()
+    place = os.fstat(theirs)
+    for stream, head in ((f"{place.st_dev}:{place.st_ino}", r"<6>crun\[\d+\] info: "),
+                         ("1:1", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ crun\[\d+\] info: ")):
+        subprocess.run([CRUN, "true"], stderr=theirs, check=True, timeout=60,
+                       env=clean_env(JOURNAL_STREAM=stream, LOGLEVEL="info"))
+        text = os.read(ours, 65536).decode()
+        assert all(re.match(head, line) for line in text.splitlines()), text
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_lines_of_ranks_never_mix(tmp):

@@ -2,6 +2,7 @@
 # timeout: 300
 """Several nodes as real crun processes on loopback: ranks, failures, losses, spares, late joiners,
 who hosts, several jobs at one endpoint, a daemon that goes and comes back."""
+import os
 import pathlib
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, TIMEOUT_S, clean_env, run_tests, wait_for
+from crun_test import BUILD, TIMEOUT_S, clean_env, read_text, run_tests, script, wait_for
 from free_port import free_port
 from nodes import Nodes
 
@@ -66,6 +67,33 @@ def test_a_failure_restarts_all_nodes_once(tmp):
         assert "exit code 7" in other.text or "exitcode" in other.text, other.text
 
 
+def test_a_node_that_is_told_to_end_costs_no_restart(tmp):
+    """All processes of a node get SIGTERM, in any order. --max-restarts is 0."""
+    for order in range(3):
+        (tmp / str(order)).mkdir()
+        with Nodes(tmp / str(order), "--nnodes=1:2") as nodes:
+            a, b = nodes.start_host("a"), nodes.start("b")
+            worker = next(w for w in nodes.round(2) if w.node == "b")
+            if order == 0:
+                b.signal(signal.SIGTERM)
+            worker.signal(signal.SIGTERM)
+            if order == 2:
+                wait_for(lambda: not worker.alive, "the worker to end")
+            if order > 0:
+                b.signal(signal.SIGTERM)
+            second = nodes.round(1)
+            assert second[0].node == "a" and second[0].restarts == 0
+            end_well(second)
+            assert a.wait() == 0
+
+
+def test_a_killed_worker_ends_an_elastic_job_without_restarts(tmp):
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        a, b = nodes.start_host("a"), nodes.start("b")
+        next(w for w in nodes.round(2) if w.node == "b").signal(signal.SIGKILL)
+        assert a.wait() == 1 and b.wait() == 1
+
+
 def test_a_lost_node_shrinks_the_group(tmp):
     with Nodes(tmp, "--nnodes=1:2") as nodes:
         a, b = nodes.start_host("a"), nodes.start("b")
@@ -88,6 +116,38 @@ def test_a_late_node_makes_a_new_round(tmp):
         assert both[0].node == "a"  # it had rank 0
         end_well(both)
         assert a.wait() == 0 and b.wait() == 0
+
+
+def test_no_round_removes_the_logs_of_another(tmp):
+    """Each start of a node's workers has a log folder of its own, also in a round that is no
+    restart."""
+    logs = {name: tmp / f"logs-{name}" for name in "ab"}
+    speaker = script(tmp, "w", "#!/bin/sh\n"
+                     f"echo $$ > {tmp}/pid.$TEST_NODE; echo $WORLD_SIZE $TORCHELASTIC_ERROR_FILE\n"
+                     "exec sleep 1000\n")
+
+    def start(nodes, name):
+        return nodes.start(name, "-t", "1", "--max-restarts=1", f"--log-dir={logs[name]}",
+                           "--duplicate-stdout-filters=error", program=speaker)
+
+    def words(name, attempt):
+        path = next(logs[name].glob("job_*"), tmp) / attempt
+        text = read_text(path / "0" / "stdout.log")
+        if text:
+            assert text.split()[1] == f"{path}/0/error.json", text
+            assert text in read_text(path / "filtered_stdout.log")
+        return text[:1]
+
+    with Nodes(tmp, "--nnodes=1:2") as nodes:
+        start(nodes, "a")
+        wait_for(lambda: words("a", "attempt_0") == "1", "the first round")
+        b = start(nodes, "b")
+        wait_for(lambda: words("a", "attempt_0.1") == words("b", "attempt_0") == "2", "both")
+        b.signal(signal.SIGTERM)
+        wait_for(lambda: words("a", "attempt_0.2") == "1", "the round without b")
+        os.kill(int(read_text(tmp / "pid.a")), signal.SIGKILL)
+        wait_for(lambda: words("a", "attempt_1") == "1", "the restart")
+        assert [words("a", f"attempt_0{again}") for again in ("", ".1", ".2")] == ["1", "2", "1"]
 
 
 def test_a_spare_steps_in(tmp):
@@ -208,6 +268,88 @@ def test_the_coordinator_goes_and_comes_back(tmp):
             assert a.wait() == 0 and b.wait() == 0
     finally:
         daemon.kill()
+
+
+def test_a_node_of_an_earlier_run_is_refused(tmp):
+    """A node that was stopped while its job died meets a new run of the same id. It must neither
+    get in nor pass on its restarts."""
+    port = free_port()
+    where = dict(endpoint=f"127.0.0.1:{port}",
+                 conf="is_host=0,last_call_timeout=0.3,coordinator_wait=60")
+    (tmp / "old").mkdir(), (tmp / "new").mkdir()
+    daemon = Daemon(port)
+    try:
+        with Nodes(tmp / "old", "--nnodes=2", "--max-restarts=2", **where) as old, \
+                Nodes(tmp / "new", "--nnodes=1:2", "--max-restarts=2", **where) as new:
+            a, b = old.start("a"), old.start("b")
+            old.round(2)[0].signal(signal.SIGUSR1)
+            assert old.round(2)[0].restarts == 1
+            b.signal(signal.SIGSTOP)
+            a.signal(signal.SIGKILL)
+            daemon.kill()
+            daemon = Daemon(port)
+            c = new.start("c")
+            workers = new.round(1)
+            b.signal(signal.SIGCONT)
+            assert b.wait() == 1
+            assert "was started for an earlier run of job 'job'" in b.text, b.text
+            assert workers[0].alive and workers[0].restarts == 0
+            end_well(workers)
+            assert c.wait() == 0
+    finally:
+        daemon.kill()
+
+
+def test_a_new_run_has_its_own_settings_and_budget(tmp):
+    port = free_port()
+    where = dict(endpoint=f"127.0.0.1:{port}", conf="is_host=0,last_call_timeout=0.3")
+    daemon = Daemon(port)
+    try:
+        with Nodes(tmp, "--max-restarts=1", **where) as nodes:
+            a = nodes.start("a", "--nnodes=1")
+            nodes.round(1)[0].signal(signal.SIGUSR1)
+            assert nodes.round(1)[0].restarts == 1
+            a.signal(signal.SIGKILL)
+            a.wait()
+            b, c = nodes.start("b", "--nnodes=2"), nodes.start("c", "--nnodes=2")
+            workers = nodes.round(2)
+            assert {w.restarts for w in workers} == {0}
+            end_well(workers)
+            assert b.wait() == 0 and c.wait() == 0
+    finally:
+        daemon.kill()
+
+
+def test_a_launcher_does_not_end_the_other_jobs_that_it_hosts(tmp):
+    for name in "x", "y", "z":
+        (tmp / name).mkdir()
+    with Nodes(tmp / "x", "--nnodes=2", "--rdzv-id=x") as x, \
+            Nodes(tmp / "y", "--nnodes=2", "--rdzv-id=y", endpoint=x.endpoint) as y:
+        host = x.start_host("a")
+        b, c, d = x.start("b"), y.start("c"), y.start("d")
+        rx, ry = x.round(2), y.round(2)
+        end_well(rx)
+        assert b.wait() == 0
+        wait_for(lambda: "stays until these are over" in host.text, "the host to stay")
+        ry[0].signal(signal.SIGUSR1)  # the other job can still restart; it has no restart left
+        assert c.wait() == 1 and d.wait() == 1
+        assert "exit code 7" in c.text + d.text, c.text
+        assert host.wait() == 0
+
+
+def test_a_signal_ends_a_launcher_that_hosts_other_jobs(tmp):
+    for name in "x", "y":
+        (tmp / name).mkdir()
+    with Nodes(tmp / "x", "--nnodes=1:2", "--rdzv-id=x") as x, \
+            Nodes(tmp / "y", "--nnodes=1:2", "--rdzv-id=y", endpoint=x.endpoint) as y:
+        host, c = x.start_host("a"), y.start("c")
+        rx = x.round(1)
+        y.round(1)
+        end_well(rx)
+        wait_for(lambda: "stays until these are over" in host.text, "the host to stay")
+        host.signal(signal.SIGTERM)
+        assert host.wait() == 0 and c.wait() == 1
+        assert "its launcher was told to end" in c.text, c.text
 
 
 def test_jobs_share_a_daemon(tmp):

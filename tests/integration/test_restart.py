@@ -2,6 +2,7 @@
 # timeout: 400
 """Stopping and starting again: budgets, grace, whole process groups (contract 27 to 29, 36, 38, 40,
 70)."""
+import os
 import pathlib
 import re
 import sys
@@ -162,9 +163,41 @@ def test_grandchildren_are_stopped(tmp):
 def test_a_background_process_with_our_pipe_does_not_hang_the_end(tmp):
     worker = script(tmp, "w",
                     f"#!/bin/sh\nsetsid sleep 1000 &\necho $! > {tmp}/child\necho done >&2\n")
-    done = crun("--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", worker, env=ENV)
+    done = crun("--nproc-per-node=2", "-t", "3", f"--log-dir={tmp}/logs", "--leftovers=end", worker,
+                env=ENV)
     assert done.returncode == 0 and done.stderr.count("done") == 2, done
     assert not alive(int(read_text(tmp / "child")))
+
+
+def leave_processes(tmp, status, *args, **env):
+    """Runs a worker that leaves three processes: one in its session, one in a session of its own,
+    and one that a dead parent has left in a session of its own, as daemons are. Returns which of
+    them live on after the job."""
+    nap = "exec sleep 1000 >/dev/null 2>&1"
+    worker = script(tmp, "w", "#!/bin/bash\n"
+                    f"({nap}) & echo $! > {tmp}/same\n"
+                    f"setsid sh -c 'echo $$ > {tmp}/own; {nap}' &\n"
+                    f"setsid sh -c 'sh -c \"echo \\$\\$ > {tmp}/daemon; {nap}\" & exit' &\n"
+                    f"while [ ! -s {tmp}/own -o ! -s {tmp}/daemon ]; do sleep 0.01; done\n"
+                    f"exit {status}\n")
+    done = crun(*args, worker, env=clean_env(**env))
+    assert done.returncode == status, done
+    pids = {name: int(read_text(tmp / name)) for name in ("same", "own", "daemon")}
+    left = {name for name, pid in pids.items() if alive(pid)}
+    for name in left:
+        assert "/crun-" not in read_text(f"/proc/{pids[name]}/cgroup"), name
+        os.kill(pids[name], signal.SIGKILL)
+    for name in pids:
+        (tmp / name).unlink()
+    return left
+
+
+def test_what_workers_that_ended_well_have_left(tmp):
+    for env in ({}, {"CRUN_CGROUP": "0"}):
+        assert leave_processes(tmp, 0, **env) == {"own", "daemon"}
+        assert leave_processes(tmp, 0, "--leftovers=end", **env) == set()
+        assert leave_processes(tmp, 0, "--leftovers=keep", **env) == {"same", "own", "daemon"}
+        assert leave_processes(tmp, 1, "--leftovers=keep", **env) == set()  # the job has failed
 
 
 if __name__ == "__main__":

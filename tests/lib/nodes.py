@@ -60,19 +60,24 @@ class Node:
 
 
 class Nodes:
-    def __init__(self, tmp, *args, endpoint=None, conf="last_call_timeout=0.3", backend="c10d"):
+    WELL = signal.SIGUSR2  # ends a worker well
+
+    def __init__(self, tmp, *args, endpoint=None, conf="last_call_timeout=0.3", backend="c10d",
+                 given=None):
+        """If `given` is not None, these options are used in place of those about where the nodes
+        meet."""
         self.tmp = pathlib.Path(tmp)
         self.endpoint = endpoint or f"127.0.0.1:{free_port()}"
-        self.args = [f"--rdzv-backend={backend}", f"--rdzv-endpoint={self.endpoint}",
-                     "--rdzv-id=job",
-                     *([f"--rdzv-conf={conf}"] if conf else []), *args]
+        where = [f"--rdzv-backend={backend}", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=job"]
+        where += [f"--rdzv-conf={conf}"] if conf else []
+        self.args = [*(where if given is None else given), *args]
         self.nodes = []
         self.seen = set()
 
-    def start(self, name, *options, program=WORKER, args=(), prefix=(), **env):
+    def start(self, name, *options, program=WORKER, args=(), prefix=(), crun=CRUN, **env):
         more = {"TEST_NODE": name, "TEST_DIR": self.tmp, "LOGLEVEL": "info", "PYTHON_EXEC": PYTHON,
                 "PYTHONDONTWRITEBYTECODE": "1", **env}
-        node = Node(self, name, [CRUN, *self.args, *options, program, *args], clean_env(**more),
+        node = Node(self, name, [crun, *self.args, *options, program, *args], clean_env(**more),
                     prefix)
         self.nodes.append(node)
         return node
@@ -110,6 +115,13 @@ class Nodes:
                     return sorted(group, key=lambda w: w.rank)
             return None
         return wait_for(look, f"a round of {workers} workers", timeout)
+
+    def connects(self, worker):
+        """Checks that the worker can connect to its MASTER_ADDR and MASTER_PORT."""
+        path = self.tmp / f"{worker.pid}.connects"
+        worker.signal(signal.SIGHUP)
+        wait_for(path.exists, f"worker {worker.pid} to connect to {worker.address}")
+        assert path.read_text() == "ok", (worker.address, path.read_text())
 
     def gone(self, workers):
         wait_for(lambda: not any(w.alive for w in workers), "workers to be gone")

@@ -1,7 +1,7 @@
 /* Makes rendezvous messages from a fuzzer's input and passes them through the real codec. Each
- * input byte makes one field, so a change of one byte changes one field and no other. Small bytes
- * stand for themselves; the largest bytes stand for numbers at which sums, casts and table sizes
- * typically go wrong. */
+ * input byte makes one field, so that changing one byte changes one field only. A small byte gives
+ * its own value; the largest bytes give numbers at which sums, casts and table sizes typically go
+ * wrong. */
 #ifndef TESTS_RDZV_INPUT_H
 #define TESTS_RDZV_INPUT_H
 
@@ -34,8 +34,8 @@ static inline uint32_t input_u32(struct input *in) { return (uint32_t) input_num
 static inline uint64_t input_u64(struct input *in) { return input_number(in); }
 static inline int64_t input_i64(struct input *in) { return (int64_t) input_number(in); }
 
-/* Returns the text that the next input byte selects: host names that differ only in a number, a
- * text with a printf format, or the longest text that is allowed. */
+/* Returns the text that the next input byte selects: a host name with a number, a text with a
+ * printf format, or the longest text that is allowed. */
 static inline const char *input_text(struct input *in) {
     static char longest[RDZV_TEXT_MAX];
     static const char *const texts[] = {"", "a", "b", "n2", "n10", "n010", "%s%n", longest};
@@ -56,13 +56,15 @@ static inline void input_message(struct input *in, struct rdzv_message *m) {
     m->type = input_type(in);
     switch (m->type) {
 #define F(type, name) body->name = input_##type(in);
+#define V(version)
 #define M(NAME, name, wire)                                                                        \
     case RDZV_##NAME: {                                                                            \
         struct rdzv_##name *body = &m->name;                                                       \
-        RDZV_##NAME##_FIELDS(F) break;                                                             \
+        RDZV_##NAME##_FIELDS(F, V) break;                                                          \
     }
         RDZV_MESSAGES(M)
 #undef M
+#undef V
 #undef F
     }
 }
@@ -72,7 +74,7 @@ static inline void input_message(struct input *in, struct rdzv_message *m) {
 static inline void cross_the_wire(const struct rdzv_message *m, struct cr_buffer *frame,
                                   struct rdzv_message *out) {
     size_t used = 0;
-    if (rdzv_message_encode(m, frame) < 0) abort();
+    if (rdzv_message_encode(m, RDZV_VERSION_MAX, frame) < 0) abort();
     CR_ASSERT(rdzv_message_decode(frame->data, frame->len, out, &used, NULL) == 0);
     CR_ASSERT(used == frame->len && out->type == m->type);
 }

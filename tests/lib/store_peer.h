@@ -1,4 +1,4 @@
-/* One client of a key space without a socket, for tests and fuzz targets. The functions do what the
+/* One client of a key space without a socket, for tests and fuzz targets. Its functions do what the
  * server does for a connection, with buffers in place of recv() and send(). */
 #ifndef TESTS_STORE_PEER_H
 #define TESTS_STORE_PEER_H
@@ -13,7 +13,7 @@ struct peer {
     struct store_session session;
     struct store_parser parser;
     struct cr_buffer rx;
-    int error; /* negative errno for which the key space closed the client; 0 if open */
+    int error; /* negative errno with which the key space closed the client; 0: open */
     const char *reason;
 };
 

@@ -34,7 +34,7 @@ struct peer {
     pthread_t thread;
     int fd;
     const char *const *script;
-    char wrong[256]; /* first deviation from the script; "" if there was none */
+    char wrong[256]; /* what differed from the script first, as text; "" if nothing did */
 };
 
 static inline size_t from_hex(const char *hex, uint8_t *out, size_t max) {
@@ -102,8 +102,7 @@ static inline void *peer_play(void *arg) {
     return NULL;
 }
 
-/* ---- a listener: it plays its scripts, one per connection, each from the moment of accept()
- * ---- */
+/* ---- a listener: plays one script per connection, from accept() on ---- */
 
 #define SCRIPTS_MAX 8
 
@@ -111,7 +110,7 @@ struct listener {
     pthread_t thread;
     int fd;
     uint16_t port;
-    const char *const *const *scripts; /* script i is for connection i, in the order of accept() */
+    const char *const *const *scripts; /* by connection, in the order of accept() */
     char wrong[256];
 };
 
@@ -162,8 +161,8 @@ static inline void end_serving(struct listener *l) {
 #define LEGACY_ANSWER "> 06", "< 0000000000000000"
 #define NOPING_ANSWER "> " VALIDATE " 07", "< 0000000000000000"
 
-/* Writes into `text` the prefix and, in hex, the nonce of a client of this process, which is the
- * process id. */
+/* Writes the prefix and the nonce in hex to `text`. The nonce of a client is the id of its
+ * process. */
 static inline const char *with_nonce(char text[64], const char *prefix) {
     uint32_t pid = (uint32_t) getpid();
     (void) snprintf(text, 64, "%s %02x%02x%02x%02x", prefix, pid & 255, pid >> 8 & 255,
@@ -171,8 +170,8 @@ static inline const char *with_nonce(char text[64], const char *prefix) {
     return text;
 }
 
-/* The script of an old server that receives VALIDATE. To it, these bytes are the beginning of a
- * SET, so it waits for the rest until the client closes the connection. */
+/* The script of an old server that receives VALIDATE. The old server reads these bytes as the
+ * beginning of a SET and waits for the rest, until the client closes the connection. */
 #define SILENT SCRIPT("~")
 
 #endif

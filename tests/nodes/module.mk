@@ -1,5 +1,5 @@
 # A node without workers, for the tests of the rendezvous.
 test_programs += $(BUILD)/tests/nodes/rdzv_node
 $(BUILD)/tests/nodes/rdzv_node: $(call objects,tests/nodes/rdzv_node.c) \
-    $(call rooms,rendezvous store base)
-	$(call link,$(UV_LIBS) $(JANSSON_LIBS) -lm)
+    $(call rooms,launcher rendezvous store base)
+	$(call link,$(program_LIBS))

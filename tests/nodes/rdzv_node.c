@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "launcher/values.h"
 #include "rendezvous/rendezvous.h"
 
 #include <inttypes.h>
@@ -91,7 +92,7 @@ static void obey(const char *command) {
     else if (strcmp(command, "leave") == 0) rendezvous_leave(r);
     else if (strcmp(command, "quit") == 0) close_all();
     else if (strcmp(command, "fail") == 0) {
-        rendezvous_failed(r, current_round, "rank 0 here: exit code 7");
+        rendezvous_failed(r, current_round, "rank 0 here: exit code 7", false);
         if (!manual) rendezvous_join(r);
     } else {
         die(command, "unknown command");
@@ -120,6 +121,14 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     }
 }
 
+/* Sets an option of the backend etcd; `text` has the form of an item of --rdzv-conf. */
+static void set_etcd(struct rendezvous_options *o, const char *text) {
+    char unknown[VALUE_NAME_MAX];
+    struct cr_error err = {0};
+    if (value_rdzv_conf(text, o, unknown, &err) < 0) die(text, err.text);
+    if (unknown[0] != '\0') die(text, "unknown");
+}
+
 static void set(struct rendezvous_options *o, const char *text) {
     char name[64] = "";
     const char *value = strchr(text, '=');
@@ -129,6 +138,7 @@ static void set(struct rendezvous_options *o, const char *text) {
     if (strcmp(name, "role") == 0) o->role = value;
     else if (strcmp(name, "run_id") == 0) o->run_id = value;
     else if (strcmp(name, "local_addr") == 0) o->local_addr = value;
+    else if (strncmp(name, "etcd.", 5) == 0) set_etcd(o, text + 5);
     else if (cr_parse_i64(value, -1, INT64_MAX, &number) < 0) die(text, "not a number");
     if (strcmp(name, "manual") == 0) manual = (int) number;
     for (size_t i = 0; i < CR_ARRAY_LEN(settings); i++) {
@@ -145,13 +155,19 @@ int main(int argc, char **argv) {
         .run_id = "job", .min_nodes = 1, .max_nodes = 1, .node_rank = -1, .role = "default",
         .local_world_size = 1, .join_timeout_ms = 600000, .last_call_timeout_ms = 300,
         .close_timeout_ms = 5000, .heartbeat_timeout_ms = 5000, .keep_alive_interval_ms = 5000,
-        .keep_alive_max_attempt = 3, .read_timeout_ms = 60000, .is_host = -1};
+        .keep_alive_max_attempt = 3, .read_timeout_ms = 60000, .is_host = -1,
+        .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"}};
     if (argc < 3) die("usage", "rdzv_node BACKEND ENDPOINT KEY=VALUE…");
     cr_log_setup("rdzv_node", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     (void) signal(SIGPIPE, SIG_IGN);
     o.backend = argv[1];
-    if (cr_endpoint_parse(argv[2], 0, &o.endpoint, &err) < 0) die(argv[2], err.text);
     for (int i = 3; i < argc; i++) set(&o, argv[i]);
+    if (strcmp(o.backend, "etcd") == 0) {
+        if (value_etcd_endpoints(argv[2], &o.etcd, &err) < 0) die(argv[2], err.text);
+        o.endpoint = o.etcd.endpoints[0];
+    } else if (cr_endpoint_parse(argv[2], 0, &o.endpoint, &err) < 0) {
+        die(argv[2], err.text);
+    }
     if (uv_loop_init(&loop) < 0) die("loop", "cannot start");
     if (rendezvous_open(&loop, &o, &events, NULL, &r, &err) < 0) die("open", err.text);
     (void) uv_pipe_init(&loop, &input, 0);

@@ -1,5 +1,5 @@
-/* Makes every call that our mpi.h declares and checks each result. If all results are right, rank 0
- * prints "all calls agree". */
+/* Makes every call that crun's mpi.h declares and checks each result. If all results are right,
+ * rank 0 prints "all calls agree". */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

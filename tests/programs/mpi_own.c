@@ -1,9 +1,11 @@
 /* A test program that initialises MPI itself and then uses the worker runtime's mpi backend.
  *
- *   mpi_own            all processes take part; afterwards the program makes MPI calls of its own
- *                      and calls MPI_Finalize(), which the backend must leave to it
- * mpi_own part RANK process RANK of MPI_COMM_WORLD is rank RANK of a job of two, the others idle;
- * the backend must detect two such jobs with one store, without an MPI hang */
+ *   mpi_own            all processes make a group; afterwards the program makes MPI calls of its
+ * own
+ *                      and calls MPI_Finalize(): the backend must not have called it
+ *   mpi_own part RANK  process RANK of MPI_COMM_WORLD becomes rank RANK of a job of two ranks, the
+ *                      other processes stay idle; if two such jobs share a store, the backend must
+ *                      report an error and not hang in MPI */
 #include <crunrt.h>
 
 #include <mpi.h>

@@ -5,10 +5,11 @@
 
 #include <string.h>
 
-/* Milliseconds that a limit may be exceeded, because dying of SIGKILL, reporting the exit, and
- * finding that all processes are gone take time. */
+/* The extra time in milliseconds after which an exceeded limit is reported. A worker needs some
+ * time to die of SIGKILL, and the agent to be told of its exit and of the end of all processes. */
 #define SLACK (4 * KILL_TIME)
-#define DRIFT 40      /* milliseconds by which two clocks differ after 2 s, at 2 % */
+#define DRIFT 40      /* milliseconds by which the clocks of two processes differ after 2 s: each is
+                       * up to 2 % wrong */
 #define CHECK_EVERY 4 /* milliseconds between two checks of the time limits */
 
 /* ---- rounds that the coordinator sends ---- */
@@ -17,8 +18,9 @@ static struct round_record *last_record(struct world *w) {
     return &w->history.rounds[w->history.round_count - 1];
 }
 
-/* Marks the rounds before `by` as superseded, because their own coordinator or a later one has
- * formed `by`. If a later coordinator has already formed a round, `by` itself is superseded. */
+/* Marks the rounds before `by` as superseded, because a coordinator has formed the later round
+ * `by`. If `by` comes from an old coordinator (a host with a smaller id), `by` itself is
+ * superseded. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
         struct round_record *r = &w->history.rounds[i];
@@ -36,7 +38,8 @@ static void note_candidate(void *arg, const struct seat_view *seat) {
                            .kept_rank = seat->group_rank, .rank = -1};
 }
 
-/* Checks that a node whose lease has ended at the coordinator has already ended its workers. */
+/* Checks that a node whose lease has ended at the coordinator has already ended its workers. The
+ * node ends its own workers in that case, so that a new round never runs beside old workers. */
 static void check_given_up(struct host *h, uint64_t round) {
     struct world *w = h->w;
     for (int i = 0; i < w->node_count; i++) {
@@ -58,7 +61,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     CR_ASSERT(w->history.round_count < ROUNDS_MAX);
     struct round_record *r = &w->history.rounds[w->history.round_count++];
     *r = (struct round_record){.host_id = h->id, .round = round, .formed_at = w->now,
-                               .superseded_at = CR_FOREVER,
+                               .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
     story(w, "host %d: ROUND %" PRIu64 " (record %d)", h->id, round, w->history.round_count - 1);
@@ -93,7 +96,8 @@ void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_ro
     world_violation(h->w, "node %d is in a round that it did not wait for", c->node);
 }
 
-/* Checks that ranks are contiguous in the order of group ranks, and so are the role ranks. */
+/* Checks that the ranks of a round are numbered without gaps in the order of the group ranks, and
+ * that the role ranks are too. */
 static void check_ranks(struct host *h, const struct round_record *r) {
     struct world *w = h->w;
     uint32_t next = 0, next_of_role[2] = {0, 0};
@@ -122,8 +126,8 @@ static void check_ranks(struct host *h, const struct round_record *r) {
     }
 }
 
-/* Checks which nodes are in a round: a node of the last round keeps its group rank if that rank
- * still exists, and a spare is taken only if all waiting nodes of the last round are in. */
+/* Checks which nodes are in a round. A node of the last round keeps its group rank if the new round
+ * has that rank. A spare is taken only if all waiting nodes of the last round are taken. */
 static void check_who(struct host *h, const struct round_record *r) {
     const struct history *history = &h->w->history;
     bool spare_in = false, member_out = false;
@@ -197,8 +201,8 @@ static const struct round_record *last_record_of(const struct world *w, int host
     return NULL;
 }
 
-/* Checks the outcome that a node receives: it may be success only if the workers of all nodes of
- * the last round have succeeded. Spares receive the outcome, too. */
+/* Checks the outcome of the job that a node receives. The outcome may be success only if the
+ * workers of all nodes of the last round have succeeded. */
 void check_end_heard(struct sim_node *n, int outcome) {
     struct world *w = n->w;
     if (n->ended) world_violation(w, "node %d hears of the end twice", n->index);
@@ -211,8 +215,8 @@ void check_end_heard(struct sim_node *n, int outcome) {
 
 /* ---- reports of a node (failure, success, JOIN, READY), and charged restarts ---- */
 
-/* Checks a node's report of a failure: a worker that died of a signal of its agent, or that is
- * parked for a change, must not be reported as a failure. */
+/* Checks a node's report of a failure: at least one worker must have failed by itself. A worker
+ * that a signal of its agent ended, or that is parked for a change, has not failed. */
 void check_failure_told(struct sim_node *n) {
     bool right = n->failures > 0;
     for (uint32_t i = 0; n->node.is_broken && i < n->worker_count; i++) {
@@ -224,8 +228,8 @@ void check_failure_told(struct sim_node *n) {
     n->failed_told = true;
 }
 
-/* Checks a node's report of success: a worker that ended because of a change has not completed its
- * program, so it must not count as a success. */
+/* Checks a node's report of success: all workers must have ended with exit code 0. A worker that
+ * ended because of a change has not completed its program, so its exit is no success. */
 void check_success_told(struct sim_node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct sim_worker *k = &n->workers[i];
@@ -236,8 +240,8 @@ void check_success_told(struct sim_node *n) {
     }
 }
 
-/* Checks a node's JOIN: when the node requests the next round, no process of its last round may
- * live, except parked workers. */
+/* Checks a node's JOIN, by which the node requests the next round: no process of the node's last
+ * round may live, except parked workers. */
 void check_join(struct sim_node *n) {
     if (n->node.notice.given) {
         world_violation(n->w, "node %d joins after it gave notice", n->index);
@@ -257,7 +261,8 @@ void check_join(struct sim_node *n) {
     }
 }
 
-/* Checks a node's READY: every worker that has received the agreed step has made it, or is dead. */
+/* Checks a node's READY for a change: every live worker that has received the agreed step must have
+ * made that step. */
 void check_ready(struct sim_node *n, uint64_t change) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct sim_worker *k = &n->workers[i];
@@ -267,31 +272,114 @@ void check_ready(struct sim_node *n, uint64_t change) {
     }
 }
 
-/* Checks that a restart is charged exactly when the coordinator receives the first failure of a
- * running round, and at no other time. A newly elected coordinator learns the count of restarts
- * from the nodes. */
+static bool is_in_record(const struct round_record *r, int node) {
+    for (uint32_t g = 0; g < r->group; g++) {
+        if (r->node[g] == node) return true;
+    }
+    return false;
+}
+
+void check_node_gone(struct host *h, const struct conn *c) {
+    if (h->failed_record < 0) return;
+    if (is_in_record(&h->w->history.rounds[h->failed_record], c->node)) h->failure_excused = true;
+}
+
+/* Returns whether the node was gone when the first worker failed, and still is. If a node ends in
+ * pieces, its worker may die before its launcher gets the signal. Before the coordinator ends the
+ * job it waits KILLED_TIME for such a node, unless there is no other node. Before it charges a
+ * restart it does not wait, because it can refund the restart later. */
+static bool is_gone(const struct host *h, const struct round_record *r, const struct sim_node *n,
+                    bool ended) {
+    bool is_awaited = ended && !h->failed_alone && host_now(h) < h->failed_at + KILLED_TIME;
+    if (n->ends_in_pieces && !is_awaited) return false;
+    return n->gone_at <= r->failed_at && (!n->up || n->record == h->failed_record);
+}
+
+/* Checks that a failure that is charged has not been caused by nodes that are gone: either a worker
+ * failed by itself, or a node that seemed to be gone has come back. */
+static void check_cause(const struct host *h, bool ended) {
+    struct world *w = h->w;
+    const struct round_record *r = &w->history.rounds[h->failed_record];
+    if (r->failed_by_itself) return;
+    for (int i = 0; i < w->node_count; i++) {
+        if ((r->symptoms_of & 1U << i) != 0 && !is_gone(h, r, &w->nodes[i], ended)) return;
+    }
+    world_violation(w, "round %" PRIu64 " is charged, but only nodes that are gone made it fail",
+                    r->round);
+}
+
+/* Checks what the failure of the last round has cost, once the next round has formed or the job has
+ * ended. A failure costs one restart, or none if a node of the failed round has left or was lost
+ * after the failure. */
+static void check_decision(struct host *h, uint32_t charged,
+                           const struct coordinator_view *after) {
+    struct world *w = h->w;
+    bool ended = after->phase == COORDINATOR_ENDED && after->outcome == RENDEZVOUS_FAILED;
+    if (charged > 1) world_violation(w, "a round costs %u restarts", charged);
+    if (ended && charged > 0) world_violation(w, "a restart is charged to a job that has ended");
+    if (ended && after->restart_count < after->max_restarts) {
+        world_violation(w, "the job has failed, but has restarts left");
+    }
+    if (after->phase != COORDINATOR_ENDED && charged == 0 && !h->failure_excused) {
+        world_violation(w, "a failure is not charged");
+    }
+    if (charged == 0 && !ended) w->totals.excused++;
+    if (charged > 0 || ended) check_cause(h, ended);
+    w->totals.charged += charged;
+    h->failed_record = -1;
+}
+
+static void note_failure(struct host *h, const struct coordinator_view *before,
+                         const struct rdzv_message *m) {
+    const struct round_record *last = last_record_of(h->w, h->id);
+    if (m == NULL || m->type != RDZV_FAILED || before->phase != COORDINATOR_RUNNING) return;
+    if (last == NULL || m->failed.round != last->round) return;
+    h->failed_record = (int) (last - h->w->history.rounds);
+    h->failed_at = host_now(h);
+    h->failed_alone = before->seats == 1;
+    h->failure_excused = false;
+}
+
+static bool has_newer_record(const struct host *h) {
+    const struct history *history = &h->w->history;
+    if (h->failed_record < 0) return false;
+    return last_record_of(h->w, h->id) != &history->rounds[h->failed_record];
+}
+
+/* Checks the coordinator's count of restarts after each of its events. The count may grow in two
+ * cases only: a round forms after a failed round, or a JOIN tells a new coordinator the count that
+ * its node remembers. */
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m) {
     struct world *w = h->w;
-    const struct round_record *last = last_record_of(w, h->id);
-    bool is_failure = m != NULL && m->type == RDZV_FAILED &&
-                      before->phase == COORDINATOR_RUNNING && m->failed.round == last->round;
-    if (is_failure) {
-        bool charged = after->restart_count == before->restart_count + 1;
-        bool ended = after->phase == COORDINATOR_ENDED &&
-                     before->restart_count >= before->max_restarts;
-        if (!charged && !ended) world_violation(w, "a failure is not charged");
-        if (charged && ended) world_violation(w, "a restart is charged to a job that has ended");
-        if (after->restart_count > w->history.top_restarts) {
-            w->history.top_restarts = after->restart_count;
-        }
-    } else if (after->restart_count != before->restart_count) {
-        bool is_memory = m != NULL && m->type == RDZV_JOIN &&
-                         after->restart_count == m->join.restarts_seen;
-        if (!is_memory) world_violation(w, "a restart is charged without a failure");
-        if (after->restart_count > w->history.top_restarts) {
+    uint32_t known = before->restart_count, known_spent = before->spent;
+    if (m != NULL && m->type == RDZV_JOIN && m->join.restarts_seen > known &&
+        m->join.restarts_seen <= after->restart_count) {
+        known = known_spent = m->join.restarts_seen;
+        if (known > w->history.top_restarts) {
             world_violation(w, "a node remembers a restart that never was");
         }
+    }
+    if (before->phase != COORDINATOR_EMPTY && after->phase == COORDINATOR_EMPTY) {
+        h->failed_record = -1; /* its last node is gone, so it has forgotten the job */
+        return;
+    }
+    if (m != NULL && m->type == RDZV_JOIN && after->incarnation != before->incarnation) {
+        known = known_spent = m->join.restarts_seen; /* the node is of another run of the job */
+    }
+    note_failure(h, before, m);
+    bool is_decided =
+        after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
+    /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
+    bool is_refund = after->spent < before->spent;
+    if (is_refund) w->totals.refunded++;
+    if (is_refund && before->spent - after->spent > 1) world_violation(w, "two restarts refunded");
+    if (after->spent != known_spent && !is_refund && (h->failed_record < 0 || !is_decided)) {
+        world_violation(w, "a restart is charged without a failure");
+    }
+    if (h->failed_record >= 0 && is_decided) check_decision(h, after->spent - known_spent, after);
+    if (after->restart_count > w->history.top_restarts) {
+        w->history.top_restarts = after->restart_count;
     }
     if (m != NULL && m->type == RDZV_JOIN && after->phase != COORDINATOR_ENDED &&
         after->seats > before->seats && after->restart_count < m->join.restarts_seen) {
@@ -309,8 +397,8 @@ static struct change_record *find_change(struct world *w, int host_id, uint64_t 
     return NULL;
 }
 
-/* Records a change, and when it must be over. Workers may request more time than the notice only if
- * the change lets a node join. */
+/* Records a change and the time at which it must be over. Workers may request more time than the
+ * notice only if the change lets a node join. */
 void check_change_announced(struct host *h, const struct rdzv_change *m) {
     struct world *w = h->w;
     bool may_extend = m->kind == RENDEZVOUS_CHANGE_JOIN;
@@ -327,8 +415,8 @@ void check_change_answered(struct host *h, const struct rdzv_change_answer *m) {
     if (r != NULL && r->step == 0 && m->step > r->top_answer) r->top_answer = m->step;
 }
 
-/* Checks that all nodes receive the same agreed step, and that it is the step after the largest one
- * that a node has answered. */
+/* Checks that all nodes receive the same agreed step, and that this step is the largest step in the
+ * nodes' answers plus one. */
 void check_change_set(struct host *h, const struct rdzv_change_at *m) {
     struct world *w = h->w;
     struct change_record *r = find_change(w, h->id, m->id);
@@ -361,8 +449,8 @@ static void check_change_is_over_in_time(struct host *h) {
 
 /* ---- workers ---- */
 
-/* Checks that a worker of a superseded round runs no longer than the lease of its node. A parked
- * worker does not count as running. */
+/* Checks that no worker runs in a superseded round for longer than a lease, because a node without
+ * a lease must end its workers. A parked worker does not count as running. */
 static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
     struct world *w = n->w;
     int64_t since = w->history.rounds[k->record].superseded_at;
@@ -373,8 +461,8 @@ static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
     }
 }
 
-/* Checks that the node counts no more failures than the simulated workers of this round had. A
- * worker that died of a signal of its agent is not a failure. */
+/* Checks that the node counts no more failed workers in this round than have failed. A worker that
+ * a signal of its agent ended has not failed. */
 static void check_failure_count(struct sim_node *n) {
     if (n->node.group.failures > n->failures + (n->node.is_broken ? 1 : 0)) {
         world_violation(n->w, "node %d counts %u failures, there were %u", n->index,
@@ -382,7 +470,8 @@ static void check_failure_count(struct sim_node *n) {
     }
 }
 
-/* Checks that the node's record of a worker agrees with what the simulated worker does. */
+/* Checks that the node's record of a worker (struct node_worker) agrees with the state of the
+ * simulated process. */
 static void check_belief(struct sim_node *n, uint32_t i) {
     const struct sim_worker *k = &n->workers[i];
     enum worker_state state = n->node.workers[i].state;
@@ -444,8 +533,8 @@ static void check_node_limits(struct sim_node *n, int64_t now) {
     }
 }
 
-/* Checks the time limits of a node. They are not checked while its agent is stopped or has just
- * been resumed, because a stopped agent cannot act in time. */
+/* Checks the time limits of a node. The limits are not checked while the agent is stalled or has
+ * just been resumed, because a stalled agent cannot act in time. */
 static void check_limits(struct sim_node *n) {
     struct world *w = n->w;
     if (w->now < n->resumed_at + SLACK || (n->up && n->stalled_until != 0)) return;
@@ -457,8 +546,8 @@ static void check_limits(struct sim_node *n) {
     if (n->up) check_node_limits(n, now);
 }
 
-/* Checks the state of the node to which the event happened, because only its own events change it.
- * Checks time limits of all nodes and hosts, but only once in CHECK_EVERY ms. */
+/* Checks the state of `touched`, the node to which the event happened; the event has changed no
+ * other node's state. Checks the time limits of all nodes and hosts once in CHECK_EVERY ms. */
 void check_step(struct world *w, struct sim_node *touched) {
     for (uint32_t i = 0; touched != NULL && touched->up && i < touched->worker_count; i++) {
         check_belief(touched, i);
@@ -476,8 +565,8 @@ static bool has_round(const struct sim_node *n) {
     return n->node.group.state == GROUP_RUNNING || n->node.group.state == GROUP_WAITING;
 }
 
-/* Checks, long after the last fault, that as many nodes as possible are in one round, or that the
- * job has ended and no launcher runs. */
+/* Checks the job long after the last fault: either as many nodes as possible are in one round, or
+ * the job has ended and no launcher runs any more. */
 void check_calm(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];
@@ -491,7 +580,7 @@ void check_calm(struct world *w) {
         live++;
         if (!has_round(n)) continue;
         running++;
-        /* Once some nodes have succeeded, the coordinator admits no further nodes to the job. */
+        /* Once a node has reported success, the coordinator lets no further node join. */
         ending = ending || w->history.rounds[n->record].succeeded != 0;
     }
     if (v.phase == COORDINATOR_ENDED) {
@@ -506,8 +595,8 @@ void check_calm(struct world *w) {
     }
 }
 
-/* Checks, after all workers have succeeded, that every launcher has ended because it has received
- * the success of the job. */
+/* Checks, after all workers have succeeded, that every launcher has received the success of the job
+ * and has ended. */
 void check_finished(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];

@@ -28,12 +28,15 @@ static void cut_node(struct sim_node *n) {
     struct world *w = n->w;
     if (n->cut || hosts_with(n)) return;
     n->cut = true;
+    if (n->up) n->gone_at = w->now;
+    if (n->up) workers_notice_end_of(n);
     story(w, "node %d: cut off", n->index);
     world_push(w, (struct event){.at = w->now + 10 + rnd(w, 1500), .type = EV_CUT_ENDS,
                                  .node = n->index});
 }
 
-/* Stalls a node and, if it is a hosting node, also its host: both are in the same process. */
+/* Stalls a node: its agent handles no event for a while. If the node hosts the coordinator, the
+ * host stalls too, because both are one process. */
 static void stall_node(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = hosts_with(n) ? &w->hosts[0] : NULL;
@@ -58,7 +61,8 @@ static void crash_host(struct world *w) {
     start_host_in(w, h, 20 + rnd(w, 1500));
 }
 
-/* Another host is elected: because the old leader stepped down, or because it is silent. */
+/* Elects the other host as coordinator, in one of two ways: the old leader steps down, or it is
+ * silent for longer than its lease. */
 static void elect(struct world *w) {
     struct host *old = leader(w), *next = &w->hosts[!w->leader];
     if (!w->elected || !old->up || next->up || old->stalled_until != 0) return;
@@ -72,6 +76,16 @@ static void elect(struct world *w) {
     start_host_in(w, next, LEASE + rnd(w, LEASE));
 }
 
+/* Takes the right to form rounds from the elected coordinator for a while, as an outage of etcd
+ * does. */
+static void lose_right(struct world *w) {
+    struct host *h = leader(w);
+    if (!w->elected || !h->up || h->stalled_until != 0 || !h->may_form) return;
+    host_may_form(h, false);
+    world_push(w, (struct event){.at = w->now + 10 + rnd(w, 2500), .type = EV_RIGHT_BACK,
+                                 .node = -1, .host = h, .host_id = h->id});
+}
+
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
     story(n->w, "node %d: connection reset", n->index);
@@ -79,12 +93,26 @@ static void reset(struct sim_node *n) {
     network_reset(n->conn);
 }
 
-/* Sends a signal to a launcher. If that launcher hosts the coordinator, the signal ends the whole
- * job, so a hosting launcher is signalled rarely. */
+/* Sends a signal to a launcher. A signal to the launcher that hosts the coordinator ends the whole
+ * job, so that launcher is signalled rarely. */
 static void signal_launcher(struct sim_node *n) {
     if (!runs(n) || !chance(n->w, hosts_with(n) ? 5 : 40)) return;
     story(n->w, "node %d: its launcher gets a signal", n->index);
+    if (n->gone_at == CR_FOREVER) n->gone_at = n->w->now;
+    workers_notice_end_of(n);
     node_signal(&n->node, node_now(n), chance(n->w, 50) ? SIGTERM : SIGINT);
+}
+
+/* Ends a whole node: its workers and its launcher get signals, in any order. */
+static void end_node(struct sim_node *n) {
+    struct world *w = n->w;
+    if (!runs(n) || hosts_with(n) || n->cut || n->node.group.state != GROUP_RUNNING) return;
+    story(w, "node %d: all its processes are told to end", n->index);
+    n->gone_at = w->now;
+    n->ends_in_pieces = true;
+    workers_kill_one(n, rnd(w, 30));
+    world_push(w, (struct event){.at = w->now + rnd(w, 150), .type = EV_SIGNAL, .node = n->index,
+                                 .inc = n->inc});
 }
 
 static void give_notice(struct sim_node *n) {
@@ -107,7 +135,7 @@ static void start_again(struct sim_node *n) {
 
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
-    switch (rnd(w, 13)) {
+    switch (rnd(w, 15)) {
     case 0:
     case 1: crash_node(n); break;
     case 2: cut_node(n); break;
@@ -118,8 +146,10 @@ void faults_inject(struct world *w) {
     case 7: signal_launcher(n); break;
     case 8: give_notice(n); break;
     case 9: operate(n); break;
-    case 10:
-    case 11: elect(w); break;
+    case 10: end_node(n); break;
+    case 11:
+    case 12: elect(w); break;
+    case 13: lose_right(w); break;
     default: start_again(n); break;
     }
     node_after_event(n);

@@ -1,6 +1,6 @@
-/* Simulated processes that host the coordinator of the job. Each runs the real coordinator, and the
- * real host session for each connection. If coordinators are elected, each start of a host has a
- * higher epoch than the last one. */
+/* The simulated processes that host the coordinator of the job. Each process runs the real
+ * coordinator, and one real host session for each connection. If coordinators are elected, each
+ * start of a host has a higher epoch than the start before. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -15,11 +15,14 @@ static void mark_unsent(struct conn *c) {
     h->unsent[h->unsent_count++] = c;
 }
 
-/* ---- actions of the coordinator ---- */
+/* ---- struct coordinator_actions: what the coordinator requests of its host ---- */
 
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct host *h = arg;
     struct conn *c = peer;
+    if (m->type == RDZV_ROUND && !h->may_form) {
+        world_violation(h->w, "host %d forms a round without the right to", h->id);
+    }
     if (m->type == RDZV_ROUND) check_round_sent(h, c, &m->round);
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
@@ -33,6 +36,7 @@ static void do_hang_up(void *arg, void *peer) {
     struct conn *c = peer;
     c->seat = NULL;
     c->hung_up_by_lease = true;
+    check_node_gone(h, c);
     host_session_hang_up(&c->session, host_now(h));
     mark_unsent(c);
 }
@@ -45,6 +49,11 @@ static int do_open_store(void *arg, uint64_t round, struct coordinator_store *ou
     (void) snprintf(out->addr, sizeof(out->addr), "10.0.0.1");
     out->port = h->w->history.rounds[h->w->history.round_count - 1].port;
     return 0;
+}
+
+static uint64_t do_draw(void *arg) {
+    struct host *h = arg;
+    return (uint64_t) h->w->now << 32 | (rnd64(h->w) & UINT32_MAX) | 1;
 }
 
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
@@ -60,10 +69,11 @@ static int wants_log(void *arg, enum cr_log_level level) {
 }
 
 static const struct coordinator_actions coordinator_actions = {
-    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
+    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .draw = do_draw,
+    .log = do_log,
     .wants_log = wants_log};
 
-/* ---- actions of the sessions ---- */
+/* ---- struct host_session_actions: what a session requests of its host ---- */
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
     (void) arg, (void) hello, (void) err;
@@ -86,6 +96,7 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     struct conn *c = arg;
     struct host *h = c->host;
     struct coordinator_view before, after;
+    if (m->type == RDZV_LEAVE) check_node_gone(h, c);
     if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
     coordinator_look(h->coordinator, &before);
     int rc = coordinator_receive(h->coordinator, host_now(h), c->seat, m, err);
@@ -100,8 +111,14 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
 static void on_lost(void *arg, const char *why) {
     struct conn *c = arg;
     struct coordinator_seat *seat = c->seat;
+    struct coordinator_view before, after;
     c->seat = NULL;
-    if (seat != NULL) coordinator_lost(c->host->coordinator, host_now(c->host), seat, why);
+    if (seat == NULL) return;
+    check_node_gone(c->host, c);
+    coordinator_look(c->host->coordinator, &before);
+    coordinator_lost(c->host->coordinator, host_now(c->host), seat, why);
+    coordinator_look(c->host->coordinator, &after);
+    check_charge(c->host, &before, &after, NULL);
 }
 
 static void on_status(void *arg) { (void) arg; }
@@ -142,7 +159,7 @@ static void flush(struct conn *c) {
         network_close(c, TO_NODE);
     } else if (c->session.state == HOST_SESSION_CLOSING && !c->fin_sent) {
         network_close(c, TO_NODE);
-        c->host_open = c->fin_sent = true; /* it still reads until the node closes its end */
+        c->host_open = c->fin_sent = true; /* the host still reads until the node closes its end */
     }
     set_session_timer(c);
 }
@@ -163,8 +180,8 @@ void host_after_event(struct host *h) {
 
 /* ---- starts and ends of hosts ---- */
 
-/* Deposes the host that was elected before. If that host is stalled, it is deposed shortly after it
- * resumes, because it acts as coordinator until it learns of the election. */
+/* Deposes the host that was the elected coordinator until now. A stalled host does not know of the
+ * election and still acts as coordinator when it resumes, so it is deposed shortly after that. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {
@@ -183,7 +200,9 @@ void host_start(struct host *h) {
     h->stalled_until = 0;
     h->timer_at = h->change_until = CR_FOREVER;
     h->forming = h->closes = false;
+    h->may_form = true;
     h->unsent_count = 0;
+    h->failed_record = -1;
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
                                            .epoch = w->elected ? (uint64_t) h->id : 0};
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
@@ -214,7 +233,8 @@ void host_die(struct host *h, bool silently) {
     forget_coordinator(h);
 }
 
-/* Forgets the job and closes all connections, as coordinator_host_depose() does. */
+/* Ends the coordinator of a host: closes all its connections and forgets the job, as
+ * coordinator_host_depose() does. */
 void host_depose(struct host *h) {
     if (!h->up) return;
     story(h->w, "host %d: deposed", h->id);
@@ -278,6 +298,16 @@ void host_session_timer(struct conn *c) {
     if (!c->host_open) return;
     host_session_tick(&c->session, host_now(c->host));
     mark_unsent(c);
+}
+
+void host_may_form(struct host *h, bool may_form) {
+    struct coordinator_view before, after;
+    story(h->w, "host %d: may %sform rounds", h->id, may_form ? "" : "not ");
+    h->may_form = may_form;
+    coordinator_look(h->coordinator, &before);
+    coordinator_may_form(h->coordinator, host_now(h), may_form);
+    coordinator_look(h->coordinator, &after);
+    check_charge(h, &before, &after, NULL);
 }
 
 void host_operate(struct host *h, int node, uint32_t kind) {

@@ -16,7 +16,8 @@ static int64_t delay(struct world *w) {
     return chance(w, 80) ? rnd(w, 30) : rnd(w, w->calm ? 60 : 250);
 }
 
-/* Queues an event for the end of the connection to which `dir` leads. */
+/* Queues an event for the process at one end of the connection: TO_NODE is the node's end, TO_HOST
+ * the host's end. Events for the same end happen in the order of the calls. */
 static void deliver(struct conn *c, enum direction dir, struct event e, int64_t at) {
     struct world *w = c->host->w;
     if (at < c->last_arrival[dir]) at = c->last_arrival[dir];
@@ -54,7 +55,8 @@ void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
     cr_buffer_clear(bytes);
 }
 
-/* Closes one end. The other end receives the close after all bytes that were sent before. */
+/* Closes the sender's end. `dir` names the other end, which receives EV_CLOSED after all bytes that
+ * were sent before. */
 void network_close(struct conn *c, enum direction dir) {
     bool *open = dir == TO_HOST ? &c->node_open : &c->host_open;
     if (!*open) return;
@@ -70,8 +72,8 @@ void network_reset(struct conn *c) {
     deliver(c, TO_HOST, (struct event){.type = EV_CLOSED}, arrival(c));
 }
 
-/* Returns the host to which a node connects: the leader, or for a while after an election perhaps
- * the former leader, whose address the node still has. */
+/* Returns the host to which a node connects: the leader. If a former leader still runs, some nodes
+ * connect to that one instead, as if they had not learned its successor's address yet. */
 static struct host *host_for(struct world *w) {
     struct host *old = &w->hosts[!w->leader];
     if (w->elected && old->up && chance(w, 15)) return old;

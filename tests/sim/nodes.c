@@ -1,6 +1,5 @@
-/* A simulated node: the real policy (agent/node), the real member and the real session, connected
- * as agent.c and rendezvous.c connect them. This file replaces the code in those two files that
- * uses libuv. */
+/* A simulated node: the real policy (agent/node), the real member and the real session. This file
+ * connects them in the same way as agent.c and rendezvous.c do, but without libuv. */
 #include "tests/sim/world.h"
 
 #include <stdio.h>
@@ -13,7 +12,7 @@ static struct host *own_host(const struct sim_node *n) {
     return n->index == n->w->host_with_node ? &n->w->hosts[0] : NULL;
 }
 
-/* ---- actions of the node policy on the rendezvous ---- */
+/* ---- struct node_actions: what the node policy requests of the rendezvous ---- */
 
 static void do_join(void *arg) {
     struct sim_node *n = arg;
@@ -21,11 +20,12 @@ static void do_join(void *arg) {
     member_join(n->member, node_now(n));
 }
 
-static void do_failed(void *arg, uint64_t round) {
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct sim_node *n = arg;
     story(n->w, "node %d: a worker failed", n->index);
     check_failure_told(n);
-    member_failed(n->member, node_now(n), round, "rank 0: exit code 1");
+    if (n->node.is_broken) n->w->history.rounds[n->record].failed_by_itself = true;
+    member_failed(n->member, node_now(n), round, "rank 0: exit code 1", is_killed);
 }
 
 static void do_succeeded(void *arg, uint64_t round) {
@@ -65,7 +65,7 @@ static void do_change_ready(void *arg, uint64_t id) {
     member_change_ready(n->member, id);
 }
 
-/* The node policy calls this when all workers are gone. The launcher ends after this event. */
+/* The node policy calls this when all workers have ended. The launcher ends after this event. */
 static void do_finish(void *arg) {
     struct sim_node *n = arg;
     n->finished = true;
@@ -87,7 +87,7 @@ static const struct node_actions node_actions = {
     .change_answer = do_change_answer, .change_ready = do_change_ready, .finish = do_finish,
     .log = do_log};
 
-/* ---- actions of the member ---- */
+/* ---- struct member_actions: what the member requests of its node ---- */
 
 static void do_connect(void *arg) {
     struct sim_node *n = arg;
@@ -110,7 +110,7 @@ static void do_hang_up(void *arg) {
     flush(n);
     if (n->conn != NULL) {
         network_close(n->conn, TO_HOST);
-        n->conn->failed = true; /* a result of connecting that arrives later is ignored */
+        n->conn->failed = true; /* the result of connecting will be ignored */
     }
 }
 
@@ -182,7 +182,7 @@ static const struct member_actions member_actions = {
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
 
-/* ---- actions of the session ---- */
+/* ---- struct member_session_actions: what the session requests of its node ---- */
 
 static void on_welcome(void *arg) {
     struct sim_node *n = arg;
@@ -190,7 +190,7 @@ static void on_welcome(void *arg) {
         world_violation(n->w, "node %d obeys an older coordinator", n->index);
     }
     n->epoch_seen = n->session.epoch;
-    member_welcomed(n->member);
+    member_welcomed(n->member, node_now(n));
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -240,6 +240,8 @@ void node_start(struct sim_node *n) {
     n->up = true;
     n->ended = n->finished = n->stopping = n->gave_notice = false;
     n->failures = 0;
+    n->gone_at = CR_FOREVER;
+    n->ends_in_pieces = false;
     n->failed_told = false;
     n->stalled_until = n->resumed_at = 0;
     n->timer_at = CR_FOREVER;
@@ -268,14 +270,17 @@ static void free_parts(struct sim_node *n) {
     n->session = (struct member_session){0};
 }
 
-/* The launcher, with its agent, dies, and its workers die with it. If `silently`, the whole host
- * loses power, so no connection is closed. */
+/* Ends a launcher without warning, as a crash does. Its workers die with it. If `silently` is true,
+ * the whole machine loses power, so that no connection is closed. */
 void node_die(struct sim_node *n, bool silently) {
     struct host *own = own_host(n);
     if (!n->up) return;
     story(n->w, "node %d: dies%s", n->index, silently ? " without a word" : "");
+    if (n->gone_at == CR_FOREVER) n->gone_at = n->w->now;
+    workers_notice_end_of(n);
     n->up = false;
-    n->resumed_at = n->w->now; /* check_limits() grants its workers some time to die */
+    n->resumed_at = n->w->now; /* workers still have KILL_TIME to die; check_limits() grants them
+                                * SLACK ms */
     if (n->conn != NULL && silently) n->conn->node_open = false;
     else if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);
@@ -283,12 +288,14 @@ void node_die(struct sim_node *n, bool silently) {
     if (own != NULL) host_die(own, silently);
 }
 
-/* The launcher ends in order. In some schedules a user starts it again later. */
+/* Ends a launcher whose node policy has finished. In some schedules a user starts the launcher
+ * again later. */
 static void exit_launcher(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);
     story(w, "node %d: its launcher ends", n->index);
     bool was_ended = n->ended;
+    if (n->gone_at == CR_FOREVER) n->gone_at = w->now;
     n->up = false;
     if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);
@@ -324,7 +331,8 @@ void node_timer(struct sim_node *n) {
     node_tick(&n->node, node_now(n));
 }
 
-/* Ends a stall. The timers run before the kept input is handled, as in libuv. */
+/* Lets a stalled node run again. Its timers are handled before the events that arrived during the
+ * stall, as libuv does. */
 void node_resume(struct sim_node *n) {
     story(n->w, "node %d: goes on", n->index);
     n->resumed_at = n->w->now;
@@ -350,7 +358,6 @@ void node_connected(struct conn *c) {
     c->connected = c->node_open = c->host_open = true;
     host_connected(c);
     member_session_open(&n->session, RUN_ID);
-    member_connected(n->member, node_now(n));
 }
 
 void node_bytes(struct conn *c, const char *bytes, size_t len) {

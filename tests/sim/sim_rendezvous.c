@@ -1,31 +1,33 @@
-/* Simulates the whole control plane of a job: the real coordinator, sessions, members and node
- * policies (agent/node) run on a virtual clock and a virtual network, with simulated workers.
- * world.h lists the files for the world, the faults and the checks.
- *
- * Each schedule is drawn from a seed. It has 12 s of faults, a time without faults, at whose end as
- * many nodes as possible must be in one round, and the end of all workers. Checks run after every
- * event. If a check fails, the seed is printed.
+/* The simulator of a job's control plane. The real coordinator, sessions, members and node policies
+ * (agent/node) run on a virtual clock and a virtual network, with simulated workers. world.h lists
+ * the files of the simulator.
+ * Each schedule is drawn from a seed. In the first 12 s faults are injected. Then comes a time
+ * without faults, at whose end as many nodes as possible must be in one round. At last all workers
+ * end with success. Invariants are checked after every event. If a check fails, the seed is
+ * printed, and the same seed gives the same schedule again.
  *
  *     sim_rendezvous [--seed S] [--schedules N] [--seconds-max T] [--verbose] */
 #include "tests/sim/world.h"
 
 #include "base/parse.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest time in milliseconds that a job needs after the last fault until its nodes are in one
- * round: leases end, workers are stopped, the last call, reconnections, two changes with notice. */
+/* The milliseconds after the last fault within which the nodes must be in one round. In this time
+ * leases end, workers are stopped, the last call for nodes passes, nodes reconnect, and at most two
+ * changes with notice are made. */
 #define CALM_TIME                                                                                  \
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
 
-#define EVENTS_NOW_MAX 10000 /* most events at the same moment of the virtual clock */
+#define EVENTS_NOW_MAX 10000 /* the most events that one moment of the virtual clock may have */
 
 static struct world the_world;
 
-/* ---- the events ---- */
+/* ---- handling of events ---- */
 
 static void stall_ends(struct world *w, const struct event *e) {
     struct host *h = e->host;
@@ -35,7 +37,7 @@ static void stall_ends(struct world *w, const struct event *e) {
     }
     story(w, "host %d: goes on", h->id);
     h->stalled_until = 0;
-    host_timer(h); /* as libuv, which runs timers before it reads input */
+    host_timer(h); /* timers are handled before input, as libuv does */
     world_release(w, &h->held);
 }
 
@@ -47,6 +49,7 @@ static void happen_at_host(struct world *w, const struct event *e) {
     case EV_CLOSED: host_closed(e->conn); break;
     case EV_DEPOSED: host_depose(e->host); break;
     case EV_HOST_DOWN: host_die(e->host, false); break;
+    case EV_RIGHT_BACK: host_may_form(e->host, true); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
     default: CR_ASSERT(0 && "no event of a host");
     }
@@ -64,12 +67,13 @@ static void happen_at_node(struct world *w, struct sim_node *n, const struct eve
     case EV_GRACE_OVER: workers_grace_over(n, e); break;
     case EV_PACKET: worker_packet(n, e); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
+    case EV_SIGNAL: node_signal(&n->node, node_now(n), SIGTERM); break;
     default: CR_ASSERT(0 && "no event of a node");
     }
 }
 
-/* Handles events of workers and events that start or end processes. Returns false for the other
- * events, which a process must handle. */
+/* Handles the events of workers and the events that start or end processes. Returns false for all
+ * other events: those are for a running node or host. */
 static bool happen_in_world(struct world *w, const struct event *e) {
     struct sim_node *n = e->node >= 0 ? &w->nodes[e->node] : NULL;
     switch ((int) e->type) {
@@ -84,6 +88,7 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     case EV_CUT_ENDS:
         story(w, "node %d: reachable again", n->index);
         n->cut = false;
+        if (n->up && !n->node.group.rendezvous_over) n->gone_at = CR_FOREVER;
         world_release(w, &n->held);
         return true;
     case EV_FAULT:
@@ -93,7 +98,7 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     }
 }
 
-/* Handles one event. An event for a process that has ended since is ignored. */
+/* Handles one event. An event for a start of a process that has ended is ignored. */
 static void happen(struct world *w, const struct event *e) {
     if (happen_in_world(w, e)) return;
     if (e->host != NULL) {
@@ -105,8 +110,8 @@ static void happen(struct world *w, const struct event *e) {
     if (n->up && n->inc == e->inc) happen_at_node(w, n, e);
 }
 
-/* Fails if too many events occur at the same moment: a timer is set to the past again and again, or
- * two state machines send each other messages without end. */
+/* Fails the schedule if too many events happen at the same moment. Either a timer is set to the
+ * past again and again, or two state machines send each other messages without end. */
 static void check_time_passes(struct world *w, int64_t now) {
     w->events_now = now == w->now ? w->events_now + 1 : 0;
     if (w->events_now > EVENTS_NOW_MAX) world_violation(w, "time stands still");
@@ -191,7 +196,8 @@ static void draw_processes(struct world *w) {
         n->worker_count = 1 + (uint32_t) rnd(w, WORKERS_MAX);
         n->offset = rnd(w, 100000);
         n->ppm = random_ppm(w);
-        if (i == w->host_with_node) { /* node and host are one process, so they have one clock */
+        if (i == w->host_with_node) { /* a hosting node and its host are one process with one
+                                       * clock */
             n->offset = w->hosts[0].offset;
             n->ppm = w->hosts[0].ppm;
         }
@@ -235,7 +241,8 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     }
     run_until(w, CHAOS_TIME);
     let_all_recover(w);
-    run_until(w, CHAOS_TIME + 4000); /* until all nodes that are to start again have done so */
+    run_until(w, CHAOS_TIME + 4000); /* until then all launchers that a user starts again are
+                                      * started */
     run_until(w, CHAOS_TIME + 4000 + CALM_TIME);
     if (!w->failed) check_calm(w);
     for (int i = 0; i < w->node_count; i++) {
@@ -257,6 +264,8 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   t->agreed, t->kept);
     (void) printf("%" PRIu64 " parked, %" PRIu64 " hung, %" PRIu64 " left, ", t->parked, t->hung,
                   t->left);
+    (void) printf("%" PRIu64 " symptoms, %" PRIu64 " charged, %" PRIu64 " excused, %" PRIu64
+                  " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets; %d failed, %" PRId64 " ms\n",
                   t->takeovers, t->resets, failures, ms);
     if (failures > 0) (void) printf("replay one with: make sim SEED=<seed>\n");

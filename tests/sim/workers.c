@@ -1,19 +1,19 @@
-/* Simulated workers: small models of programs. For each process it is drawn at random whether it
- * counts steps, can rejoin, how it answers changes, and whether it ignores SIGTERM and writes
- * flight records. The page is the real struct channel_page. The steps in it are computed from the
- * time when the agent reads it, so that no event is needed for each step.
- *
- * A worker also makes progress and dies while its agent is stalled. Its packets and its exit reach
- * the agent only when the agent runs again. */
+/* Simulated workers: small models of programs. For each process the simulator draws whether the
+ * process counts steps, can rejoin, ignores SIGTERM and writes flight records, and how it answers
+ * changes.
+ * The page is the real struct channel_page. Its count of steps is computed when the agent reads the
+ * page, so that no event is needed for each step. A worker also runs and dies while its agent is
+ * stalled; its packets and its exit reach the agent when the agent runs again. */
 #include "tests/sim/world.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
-/* What a worker does at a later time, by itself or in reaction to a packet. */
-enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE };
-/* The packets that a worker sends to its agent. */
+/* What a worker does at a later time, by itself or after a packet from its agent (event EV_ACT). */
+enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE,
+           ACT_MISS_A_PEER, ACT_BE_KILLED };
+/* The packets that a worker sends to its agent (event EV_PACKET). */
 enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
 
 static struct sim_worker *at(struct sim_node *n, int worker) { return &n->workers[worker]; }
@@ -67,7 +67,7 @@ static void begin_round(struct sim_node *n, struct sim_worker *k) {
 
 static void die_within(struct sim_node *n, struct sim_worker *k, int64_t in, int exit_code) {
     int64_t when = n->w->now + in;
-    if (!k->alive || k->dies_at <= when) return; /* it already dies at an earlier time */
+    if (!k->alive || k->dies_at <= when) return; /* the worker dies already at an earlier time */
     k->dies_at = when;
     k->exit_code = exit_code;
     world_push(n->w, event_of(n, k, EV_DEATH, in));
@@ -80,6 +80,26 @@ void worker_dies(struct sim_node *n, const struct event *e) {
     k->alive = false;
     story(n->w, "node %d, worker %d: dies (%d)", n->index, e->worker, k->exit_code);
     if (n->up && n->inc == e->inc) world_push(n->w, event_of(n, k, EV_EXIT, 0));
+}
+
+static bool in_round_of(const struct sim_node *a, const struct sim_node *b) {
+    return a != b && a->up && a->record >= 0 && a->record == b->record &&
+           a->node.group.state == GROUP_RUNNING;
+}
+
+void workers_notice_end_of(struct sim_node *n) {
+    struct world *w = n->w;
+    if (n->node.group.state != GROUP_RUNNING) return; /* no worker of another node waits for the
+                                                       * workers of `n` */
+    for (int i = 0; i < w->node_count; i++) {
+        struct sim_node *other = &w->nodes[i];
+        if (!in_round_of(other, n) || !chance(w, 40)) continue;
+        struct sim_worker *k = &other->workers[rnd(w, other->worker_count)];
+        if (!k->alive || k->waits || k->hangs || k->dies_at != CR_FOREVER) continue;
+        k->missed_node = n->index;
+        k->missed_in = other->record;
+        act_in(other, k, rnd(w, LEASE / 2), ACT_MISS_A_PEER);
+    }
 }
 
 static void take_signal(struct sim_node *n, struct sim_worker *k, int signum, bool is_ours) {
@@ -118,8 +138,8 @@ static bool only_kept_live(const struct sim_node *n) {
     return true;
 }
 
-/* If the nursery is being stopped and only kept workers live, reports a moment later that its
- * processes are gone. In some cases it waits longer, as if a worker's child process still lived. */
+/* If workers_stop() was called and only kept workers live, tells the node that its processes are
+ * gone. Some of these events come later, as if a child process of a worker still lived. */
 static void check_gone(struct sim_node *n) {
     if (!n->stopping || !only_kept_live(n)) return;
     world_push(n->w, (struct event){.at = n->w->now + (chance(n->w, 90) ? 0 : rnd(n->w, KILL_TIME)),
@@ -141,11 +161,19 @@ void workers_grace_over(struct sim_node *n, const struct event *e) {
     }
 }
 
+static void note_failure(struct sim_node *n, const struct sim_worker *k) {
+    struct round_record *r = &n->w->history.rounds[n->record];
+    n->failures++;
+    if (r->failed_at == CR_FOREVER) r->failed_at = n->w->now;
+    if (k->symptom_of >= 0) r->symptoms_of |= 1U << k->symptom_of;
+    else r->failed_by_itself = true;
+}
+
 void worker_exit_reported(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     if (k->life != e->id || k->reported) return;
     k->reported = true;
-    if (k->exit_code != 0 && k->signal_sent == 0) n->failures++;
+    if (k->exit_code != 0 && k->signal_sent == 0) note_failure(n, k);
     node_worker_exited(&n->node, node_now(n), (uint32_t) e->worker, k->exit_code, k->signal_sent);
     check_gone(n);
 }
@@ -167,7 +195,7 @@ static void draw_habits(struct world *w, struct sim_worker *k) {
 }
 
 /* Draws when the workers of a node end by themselves in this round, and which of them fails. All
- * end at about the same time. */
+ * workers of the node end within 20 ms. */
 static void draw_fate(struct sim_node *n) {
     struct world *w = n->w;
     n->fate_at = w->now + 20 + rnd(w, 6000);
@@ -193,11 +221,12 @@ int workers_start(void *arg, bool *starts) {
         if (k->alive || !k->reported) {
             world_violation(n->w, "node %d starts worker %u twice", n->index, i);
         }
-        if (!n->w->calm && chance(n->w, 1) && chance(n->w, 20)) { /* as if fork() had failed */
+        if (!n->w->calm && chance(n->w, 1) && chance(n->w, 20)) { /* simulates a failed fork() */
             starts[i] = false;
             continue;
         }
-        *k = (struct sim_worker){.alive = true, .life = k->life + 1, .dies_at = CR_FOREVER};
+        *k = (struct sim_worker){.alive = true, .life = k->life + 1, .dies_at = CR_FOREVER,
+                                  .symptom_of = -1};
         draw_habits(n->w, k);
         begin_round(n, k);
         meet_fate(n, k);
@@ -212,6 +241,7 @@ int workers_hand_over(void *arg, uint32_t worker) {
     if (!k->waits) world_violation(n->w, "node %d: worker %u is not parked", n->index, worker);
     worker_page_begin_round(&k->page);
     k->signal_sent = 0;
+    k->symptom_of = -1;
     begin_round(n, k);
     meet_fate(n, k);
     return 0;
@@ -265,7 +295,8 @@ void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out) 
     catch_up(n, k);
     worker_page_read(&k->page, out);
     if (k->alive) return;
-    *out = (struct worker_progress){.stopped_for = out->stopped_for}; /* the channel is closed */
+    /* the process is dead, so the agent reads a closed channel */
+    *out = (struct worker_progress){.stopped_for = out->stopped_for};
 }
 
 int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
@@ -277,10 +308,10 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
     return 0;
 }
 
-/* ---- packets from the agent to a worker ---- */
+/* ---- packets that the agent sends to a worker ---- */
 
-/* The worker learns of a change: it freezes at its next step. In some cases it makes one more step
- * first, as if it had begun that step before the bell was increased. */
+/* A worker receives a change: it pauses after its next step until it knows the agreed step. In some
+ * cases it makes one step more, as if that step had begun before the packet arrived. */
 static void hear_change(struct sim_node *n, struct sim_worker *k, uint64_t id) {
     catch_up(n, k);
     if (chance(n->w, 30) && k->step_ms > 0 && !k->hangs) {
@@ -300,7 +331,7 @@ static void hear_agreed_step(struct sim_node *n, struct sim_worker *k, uint64_t 
                         n->index, index_of(n, k), k->steps, step);
         return;
     }
-    if (k->steps == k->most_steps) k->step_since = n->w->now; /* it was frozen until now */
+    if (k->steps == k->most_steps) k->step_since = n->w->now; /* it had paused until now */
     k->most_steps = k->agreed = step;
     int64_t left = (int64_t) (step - k->steps) * k->step_ms - (n->w->now - k->step_since);
     k->stops_at = n->w->now + (left > 0 ? left : 0);
@@ -326,7 +357,7 @@ int workers_send_packet(void *arg, uint32_t worker, const struct channel_packet 
     return 0;
 }
 
-/* ---- acts of a worker ---- */
+/* ---- acts of a worker (enum act) ---- */
 
 static void park(struct sim_node *n, struct sim_worker *k) {
     if (k->waits || k->hangs || !atomic_load(&k->page.can_rejoin)) return;
@@ -346,7 +377,7 @@ static void stop_for_change(struct sim_node *n, struct sim_worker *k) {
     int64_t saving = rnd(n->w, chance(n->w, 80) ? 60 : NOTICE_MAX);
     switch (rnd(n->w, 10)) {
     case 0: die_within(n, k, saving, 0); return;
-    case 1: return; /* it never finishes saving */
+    case 1: return; /* the worker never finishes saving */
     case 2:
     case 3:
     case 4: act_in(n, k, saving, ACT_PARK); return;
@@ -361,6 +392,27 @@ static void hang(struct sim_node *n, struct sim_worker *k) {
     if (n->step_limit > 0) act_in(n, k, n->step_limit, ACT_OVERDUE);
 }
 
+static void miss_a_peer(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs || k->record != k->missed_in || k->dies_at != CR_FOREVER) return;
+    k->symptom_of = k->missed_node;
+    n->w->totals.symptoms++;
+    die_within(n, k, 0, 1);
+}
+
+void workers_kill_one(struct sim_node *n, int64_t in) {
+    struct sim_worker *k = &n->workers[rnd(n->w, n->worker_count)];
+    k->missed_in = n->record;
+    if (k->alive) act_in(n, k, in, ACT_BE_KILLED);
+}
+
+static void be_killed(struct sim_node *n, struct sim_worker *k) {
+    if (k->waits || k->hangs || k->record != k->missed_in || k->dies_at != CR_FOREVER) return;
+    k->symptom_of = n->index;
+    n->w->totals.killed++;
+    die_within(n, k, 0, chance(n->w, 50) ? -SIGTERM : -SIGKILL);
+    if (n->up) workers_notice_end_of(n);
+}
+
 static void end(struct sim_node *n, struct sim_worker *k) {
     bool fails = index_of(n, k) == n->fate_worker;
     if (n->w->calm || k->waits || k->hangs || k->record != n->record) return;
@@ -372,18 +424,22 @@ void worker_acts(struct sim_node *n, const struct event *e) {
     if (!k->alive || k->life != e->id) return;
     switch ((enum act) e->what) {
     case ACT_END:
-        if (n->w->now >= n->fate_at) end(n, k); /* earlier: the act was meant for the last round */
+        if (n->w->now >= n->fate_at) end(n, k); /* an act before fate_at belongs to an earlier
+                                                 * round */
         return;
     case ACT_HANG: hang(n, k); return;
     case ACT_PARK: park(n, k); return;
-    case ACT_READY: /* nothing to do if it is already in its next round */
+    case ACT_READY: /* not sent if the worker is already in its next round */
         if (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change) {
             report_in(n, k, rnd(n->w, 3), PACKET_READY);
         }
         return;
     case ACT_STOP_FOR_CHANGE:
-        if (e->at == k->stops_at) stop_for_change(n, k); /* else: meant for an earlier change */
+        if (e->at == k->stops_at) stop_for_change(n, k); /* an act at another time belongs to an
+                                                          * earlier change */
         return;
+    case ACT_MISS_A_PEER: miss_a_peer(n, k); return;
+    case ACT_BE_KILLED: be_killed(n, k); return;
     case ACT_OVERDUE:
         if (k->hangs) report_in(n, k, 0, PACKET_HUNG);
         return;
@@ -393,7 +449,7 @@ void worker_acts(struct sim_node *n, const struct event *e) {
 void worker_packet(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     uint32_t i = (uint32_t) e->worker;
-    /* The packet of a dead worker is handled, too, as long as its exit has not been reported. */
+    /* A packet of a dead worker is handled too, until the worker's exit has been reported. */
     if (k->life != e->id || k->reported) return;
     int64_t now = node_now(n);
     switch ((enum packet) e->what) {
@@ -412,7 +468,8 @@ void worker_packet(struct sim_node *n, const struct event *e) {
     }
 }
 
-/* Makes all workers that are not parked succeed, even hung ones, because the schedule is over. */
+/* Lets all workers that are not parked end with exit code 0, even hung ones. Call this at the end
+ * of a schedule. */
 void workers_finish(struct sim_node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct sim_worker *k = &n->workers[i];

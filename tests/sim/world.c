@@ -1,5 +1,6 @@
-/* The clock, the random numbers and the queue of events. The queue is a heap ordered by time and,
- * for equal times, by the order of pushing, so that a seed always gives the same schedule. */
+/* The clock, the random numbers and the queue of events of the simulated world. The queue is a heap
+ * ordered by time. Events of equal time are ordered by when they were queued, so that a seed always
+ * gives the same schedule. */
 #include "tests/sim/world.h"
 
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 /* ---- failed checks, and the story of a schedule ---- */
 
 void world_violation(struct world *w, const char *fmt, ...) {
-    if (w->failed) return; /* only the first failed check is reported */
+    if (w->failed) return; /* only the first failed check of a schedule is reported */
     w->failed = true;
     (void) printf("seed %" PRIu64 ": at %" PRId64 " ms: ", w->seed, w->now);
     va_list ap;
@@ -103,7 +104,7 @@ struct event world_pop(struct world *w) {
     return top;
 }
 
-/* ---- events for processes that are stalled or cut off ---- */
+/* ---- events that are kept for a process that is stalled or cut off ---- */
 
 static bool keep(struct held *held, const struct event *e) {
     if (held->count == held->cap) {
@@ -119,8 +120,8 @@ static bool is_of_network(enum event_type type) {
     return type == EV_BYTES || type == EV_CLOSED || type == EV_CONNECTED || type == EV_REFUSED;
 }
 
-/* Events of the type EV_DEATH and of all types after it in EVENTS are not kept, because they happen
- * outside of the stalled process. */
+/* Events of the type EV_DEATH and of all types after it in EVENTS are not kept for a stalled
+ * process, because they happen outside of it, for example in a worker. */
 bool world_hold(struct world *w, struct event *e) {
     if (is_of_network(e->type)) {
         struct sim_node *n = &w->nodes[e->conn->node];
@@ -136,7 +137,8 @@ bool world_hold(struct world *w, struct event *e) {
     return n->up && n->inc == e->inc && n->stalled_until != 0 && keep(&n->held, e);
 }
 
-/* The events keep their old sequence numbers, so they happen before events that were sent later. */
+/* Queues the kept events for now. Each event keeps its old sequence number, so it happens before
+ * events of the same time that were queued later. */
 void world_release(struct world *w, struct held *held) {
     size_t count = held->count;
     held->count = 0;

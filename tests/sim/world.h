@@ -1,16 +1,15 @@
 /* The simulated world of one job: a virtual clock, a queue of events, and the simulated nodes,
  * hosts, workers and connections.
  *
- *     world.c     clock, randomness, the queue of events, processes that are stopped or cut off
+ *     world.c     the clock, random numbers, the queue of events, events that are kept for later
  *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
- *     hosts.c     processes that host a coordinator (the real one, behind real sessions)
+ *     hosts.c     processes that host a coordinator (the real one, with real sessions)
  *     nodes.c     nodes: the real member and the real node policy (agent/node)
  *     workers.c   workers: small models of programs with real pages
  *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
  *     checks.c    the invariants that must hold in spite of all faults
- *
- * All times are milliseconds. Each node and each host has a clock of its own, which has another
- * origin and runs up to 2 % fast or slow; `now` is the time of the world's clock. */
+ * All times are in milliseconds. Each node and each host has a clock of its own, which begins at
+ * another value and is up to 2 % fast or slow. world.now is the time of the world's clock. */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
@@ -29,23 +28,27 @@
 
 #define NODES_MAX   7
 #define WORKERS_MAX 3
-#define HOSTS_MAX   2 /* hosts that exist at the same time: an old coordinator and its successor */
+#define HOSTS_MAX   2 /* the number of hosts that can run at the same time: an old coordinator and
+                       * its successor */
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
-#define INTERVAL    100 /* time between two beats of a node */
+#define INTERVAL    100 /* milliseconds between two heartbeats of a node */
 #define ATTEMPTS    3
 #define LEASE       (INTERVAL * ATTEMPTS)
 #define LAST_CALL   200
 #define JOIN_TIME   4000
 #define CLOSE_TIME  1000
-#define STOP_TIME   600  /* a node's grace between SIGTERM and SIGKILL */
-#define DYING_MAX   450  /* longest time that a worker takes to die of SIGTERM: more than LEASE */
-#define KILL_TIME   5    /* longest time to die of SIGKILL, or of the agent's death */
+#define STOP_TIME   600  /* milliseconds between SIGTERM and SIGKILL when a node stops its
+                          * workers */
+#define DYING_MAX   450  /* the most milliseconds that a worker takes to die of SIGTERM; more than
+                          * LEASE */
+#define KILL_TIME   5    /* the most milliseconds that a process takes to die of SIGKILL */
 #define CHAOS_TIME  12000
-#define NOTICE_MAX  1500 /* longest notice of a change */
-#define NEEDS_MAX   400  /* longest time that workers request in addition to the notice */
-#define DUMP_TIME   50   /* longest time to write a flight record */
+#define NOTICE_MAX  1500 /* the most milliseconds of notice before a change */
+#define NEEDS_MAX   400  /* the most milliseconds that workers request in addition to the notice */
+#define KILLED_TIME 200  /* equal to KILLED_MS of rendezvous/coordinator/charge.c */
+#define DUMP_TIME   50   /* the most milliseconds that a worker takes to write a flight record */
 
 /* ---- events ---- */
 
@@ -63,8 +66,10 @@
     X(GRACE_OVER, "grace is over")                                                                 \
     X(PACKET, "packet of a worker")                                                                \
     X(DEPOSED, "deposed")                                                                          \
+    X(RIGHT_BACK, "the host may form rounds again")                                                \
     X(DEATH, "worker dies")                                                                        \
     X(ACT, "worker acts")                                                                          \
+    X(SIGNAL, "the launcher gets a signal")                                                        \
     X(NODE_UP, "node starts")                                                                      \
     X(HOST_UP, "host starts")                                                                      \
     X(HOST_DOWN, "host ends")                                                                      \
@@ -85,18 +90,19 @@ struct event {
     int64_t at;
     uint64_t seq;
     enum event_type type;
-    int what;            /* EV_ACT: an enum act; EV_PACKET: an enum packet (workers.c) */
-    int node, inc;       /* the node that it happens to, or -1, and the node's sim_node.inc */
+    int what;            /* EV_ACT: an enum act; EV_PACKET: an enum packet (both in workers.c) */
+    int node, inc;       /* the node of the event, or -1, and its sim_node.inc */
     int worker;
-    uint64_t id;         /* worker events: sim_worker.life; EV_GRACE_OVER, EV_GONE: grace_gen */
-    struct host *host;   /* the host that it happens to, or NULL */
-    int host_id;         /* that host's host.id */
+    uint64_t id;         /* sim_worker.life; for EV_GRACE_OVER and EV_GONE: sim_node.grace_gen */
+    struct host *host;   /* the host of the event, or NULL */
+    int host_id;         /* host.id at the time of queueing */
     struct conn *conn;
-    char *bytes;         /* EV_BYTES; freed with the event */
+    char *bytes;         /* only for EV_BYTES; freed after the event */
     size_t len;
 };
 
-/* The events that a process will handle when it runs again or is no longer cut off, in order. */
+/* Events for a process that is stalled or cut off, in order. They happen when the process runs
+ * again or can be reached again. */
 struct held {
     struct event *events;
     size_t count, cap;
@@ -111,16 +117,17 @@ struct conn {
     int node, node_inc;
     struct host *host;
     int host_id;
-    bool connected, failed;    /* the node has learnt that connecting has succeeded, or failed */
-    bool node_open, host_open; /* the node, or the host, has not closed its end yet */
-    bool fin_sent;             /* the host has closed its sending side, but still reads */
-    bool is_reset;             /* the connection was reset: bytes under way do not arrive */
-    bool hung_up_by_lease;     /* the coordinator closed it because the node's lease ended */
+    bool connected, failed;    /* true once the node knows that connecting succeeded, or failed */
+    bool node_open, host_open; /* true until the node, or the host, closes its end */
+    bool fin_sent;             /* true once the host sends no more; it still reads */
+    bool is_reset;             /* true after a reset: bytes under way do not arrive */
+    bool hung_up_by_lease;     /* true if the coordinator closed the connection when the node's
+                                * lease ended */
     int64_t last_arrival[2];
-    struct host_session session; /* the host's end */
+    struct host_session session; /* the session at the host's end */
     int64_t session_timer_at;
     struct coordinator_seat *seat;
-    bool is_unsent; /* this connection is in the list host.unsent */
+    bool is_unsent; /* true while the connection is in the list host.unsent */
 };
 
 /* ---- hosts ---- */
@@ -128,42 +135,51 @@ struct conn {
 struct host {
     struct world *w;
     bool up;
-    int id;                /* number of this start of a host; each start has another number */
-    int64_t stalled_until; /* 0 while it runs */
+    int id;                /* a number that each start of a host gets, beginning at 1 */
+    int64_t stalled_until; /* time at which a stalled host runs again; 0: it is not stalled */
     int64_t offset, ppm, timer_at;
     struct held held;
     struct coordinator *coordinator;
     struct host_session_terms terms;
-    struct conn *unsent[NODES_MAX * 8]; /* connections to which output must be sent */
+    struct conn *unsent[NODES_MAX * 8]; /* connections with output that is not sent yet */
     size_t unsent_count;
-    bool forming;          /* it has formed a round in this event, which is not checked yet */
-    bool closes;           /* its node has ended, and it waits until the other nodes know */
-    /* when the announced change must be over, by the host's clock; CR_FOREVER if there is none */
+    bool may_form;         /* true: the host may form rounds; an elected host can lose this right */
+    bool forming;          /* true if this event has formed a round that is not checked yet */
+    bool closes;           /* true from the end of the hosting node until other nodes were told */
+    int failed_record;     /* index in history.rounds of a failure not yet charged; -1: none */
+    int64_t failed_at;     /* time of failed_record's first FAILED, by the host's clock */
+    bool failed_alone;     /* true if only the failed node had a seat at failed_at */
+    bool failure_excused;  /* true if a node of failed_record has left or was lost since */
+    /* time at which the announced change must be over, by the host's clock; CR_FOREVER: none */
     int64_t change_until;
 };
 
 /* ---- workers ---- */
 
 struct sim_worker {
-    bool alive, reported; /* reported: the node knows of its exit, or it was never started */
+    bool alive, reported; /* reported: the node knows of the exit, or nothing was started */
     bool kept;
-    uint64_t life;        /* how many processes have been started as this worker */
-    int record;           /* its round, as an index into history.rounds */
+    uint64_t life;        /* number of processes started as this worker so far */
+    int record;           /* index in history.rounds of the worker's round */
     int signal_sent, exit_code;
-    int64_t dies_at;      /* CR_FOREVER as long as nothing makes it die */
+    int missed_node, missed_in; /* the ended node that the worker will miss, and the round of both
+                                 * (an index) */
+    int symptom_of;       /* index of the node whose end made this worker fail; -1: none */
+    int64_t dies_at;      /* time of the process's death; CR_FOREVER: not known yet */
 
-    /* habits of its program, drawn when it starts */
+    /* ---- habits of the program, drawn at the start ---- */
     bool has_channel, ignores_term, writes_dumps;
-    int64_t step_ms; /* duration of a step; 0 if it counts no steps */
+    int64_t step_ms; /* milliseconds for one step; 0: the program counts no steps */
 
-    /* its progress */
+    /* ---- progress of the program ---- */
     struct channel_page page;
-    uint64_t steps, most_steps; /* steps made; it makes no further step once they are most_steps */
-    int64_t step_since;  /* when it began its current step */
-    bool hangs, waits;   /* waits: it is in crunrt_rejoin() */
-    uint64_t change;     /* id of the change that was announced to it, or 0 */
-    uint64_t agreed;     /* the agreed step of that change, or 0 until it knows it */
-    int64_t stops_at;    /* when it will have made the agreed step */
+    uint64_t steps, most_steps; /* steps made so far, and the number of steps after which it
+                                 * pauses */
+    int64_t step_since;  /* time at which the current step began */
+    bool hangs, waits;   /* hangs: makes no step; waits: is inside crunrt_rejoin() */
+    uint64_t change;     /* id of the change that the worker was told; 0: none */
+    uint64_t agreed;     /* agreed step of that change; 0: not known yet */
+    int64_t stops_at;    /* time at which the agreed step will be made */
 };
 
 /* ---- nodes ---- */
@@ -171,8 +187,8 @@ struct sim_worker {
 struct sim_node {
     struct world *w;
     int index;
-    bool up, cut, ended, finished; /* ended: the member reported the job's end */
-    int inc; /* how many times its launcher has been started */
+    bool up, cut, ended, finished; /* ended: the member has reported the end of the job */
+    int inc; /* number of starts of the launcher so far */
     int64_t stalled_until, resumed_at;
     int64_t offset, ppm, timer_at;
     struct held held;
@@ -183,23 +199,28 @@ struct sim_node {
 
     uint32_t worker_count;
     struct sim_worker workers[WORKERS_MAX];
-    bool stopping;         /* it has called workers_stop(), and some processes still live */
-    uint64_t grace_gen;    /* how many times it has called workers_stop() */
-    int64_t fate_at;       /* when the workers of this round end by themselves */
-    int fate_worker;       /* the worker that fails at this time; -1 if all succeed */
-    int64_t step_limit;    /* the workers' step timeout; 0 if they have none */
+    bool stopping;         /* true from workers_stop() until all stopped processes are gone */
+    uint64_t grace_gen;    /* number of calls of workers_stop() so far */
+    int64_t fate_at;       /* time at which the workers of this round end by themselves */
+    int fate_worker;       /* index of the worker that then fails; -1: all succeed */
+    int64_t step_limit;    /* the workers' step timeout in milliseconds; 0: none */
 
-    int record;            /* its round, as an index into history.rounds; -1 before the first */
+    int record;            /* index in history.rounds of the node's round; -1 before the first */
     uint64_t round;
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
-    uint32_t failures;     /* workers of this round that failed without a signal of the agent */
+    uint32_t failures;     /* number of workers that failed in this round without a signal of the
+                            * agent */
+    /* time at which the launcher died, was cut off or was told to end, or CR_FOREVER */
+    int64_t gone_at;
+    bool ends_in_pieces; /* true if its workers are signalled before its launcher */
     bool failed_told, gave_notice;
     int64_t notice_until;
-    int64_t answer;        /* the step in its answer to a change; -2: no answer in this round */
+    int64_t answer;        /* the step that the node answered to a change; -2: no answer in this
+                            * round */
 };
 
-/* ---- what the checks remember ---- */
+/* ---- what the checks record ---- */
 
 struct round_record {
     int host_id;
@@ -207,22 +228,28 @@ struct round_record {
     int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
     uint32_t group, restart_count;
     uint16_t port;
-    int node[NODES_MAX];             /* by group rank; -1 until the round is sent to a node */
-    struct rdzv_round told[NODES_MAX]; /* by group rank: what was sent, without master_addr */
-    unsigned succeeded;              /* bit g is set: the node with group rank g has succeeded */
+    int node[NODES_MAX];             /* index of the node, by group rank; -1: not sent to a node
+                                      * yet */
+    struct rdzv_round told[NODES_MAX]; /* the round as sent, by group rank; without master_addr */
+    unsigned succeeded;              /* a bit for each group rank whose node has reported success */
+    int64_t failed_at;               /* time of the first worker's failure, or CR_FOREVER */
+    bool failed_by_itself;           /* true if a worker failed for another reason than a node's
+                                      * end */
+    unsigned symptoms_of;            /* a bit for each node whose end made a worker of another node
+                                      * fail */
 };
 
-/* A node that was waiting for a round at the moment when the coordinator formed one. */
+/* A node that was waiting at the moment when the coordinator formed a round. */
 struct candidate {
     int node, inc;
-    int64_t kept_rank; /* its group rank in the last round; -1 if it was not in that round */
-    int64_t rank;      /* its group rank in the new round; -1 if it is not in that round */
+    int64_t kept_rank; /* the node's group rank in the round before; -1: it was not in that round */
+    int64_t rank;      /* the node's group rank in the new round; -1: it is not in that round */
 };
 
 /* What the checks have recorded about one change. */
 struct change_record {
     int host_id;
-    uint64_t id, step;  /* id of the change; its agreed step, or 0 until it is known */
+    uint64_t id, step;  /* step: the agreed step; 0: not known yet */
     int64_t top_answer; /* the largest step that a node has answered */
 };
 
@@ -231,13 +258,14 @@ struct history {
     int round_count;
     struct change_record changes[CHANGES_MAX];
     int change_count;
-    uint32_t top_restarts; /* the largest count of restarts that any host has charged */
-    struct candidate candidates[NODES_MAX * 4]; /* of the round that is being formed */
+    uint32_t top_restarts; /* the largest count of restarts of any coordinator so far */
+    struct candidate candidates[NODES_MAX * 4]; /* the nodes that wait for the round being formed */
     int candidate_count;
 };
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
+    uint64_t symptoms, charged, excused, refunded, killed;
 };
 
 struct world {
@@ -254,16 +282,16 @@ struct world {
     struct history history;
     struct totals totals;
     int events_now;     /* number of events at the time `now` so far */
-    int64_t checked_at; /* when the time limits were last checked */
-    bool calm;          /* no faults are injected any more */
+    int64_t checked_at; /* time of the last check of the time limits */
+    bool calm;          /* true once no more faults are injected */
     bool verbose, failed;
 
-    /* the job */
+    /* ---- the job ---- */
     int node_count, min_nodes, max_nodes, max_restarts;
-    int host_with_node; /* the hosting node; -1 if the coordinator runs in a separate process */
-    bool elected;       /* coordinators have epochs, and another one may take over */
-    int64_t wait_ms;    /* member_settings.coordinator_wait_ms */
-    int64_t notice_ms;  /* notice before the change with which a node joins; 0 if there is none */
+    int host_with_node; /* index of the node that hosts the coordinator; -1: no node does */
+    bool elected;       /* true if coordinators are elected, so that another can take over */
+    int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone */
+    int64_t notice_ms;  /* milliseconds of notice before a change that lets a node join */
 };
 
 /* ---- world.c ---- */
@@ -276,20 +304,21 @@ void world_tell(const struct world *w, const char *fmt, ...) __attribute__((form
     } while (0)
 
 uint64_t rnd64(struct world *w);
-int64_t rnd(struct world *w, int64_t below); /* 0 … below - 1 */
+int64_t rnd(struct world *w, int64_t below); /* returns 0 to below - 1 */
 bool chance(struct world *w, int percent);
 
-/* clock_shows() returns the current time of a process's clock; clock_when() returns the time of the
- * world's clock at which the process's clock first shows `when` or later. */
+/* clock_shows() returns what a process's clock shows now. clock_when() returns the time of the
+ * world's clock at which the process's clock will first show `when`. */
 int64_t clock_shows(const struct world *w, int64_t offset, int64_t ppm);
 int64_t clock_when(const struct world *w, int64_t when, int64_t offset, int64_t ppm);
 int64_t node_now(const struct sim_node *n);
 int64_t host_now(const struct host *h);
 
-void world_push(struct world *w, struct event e); /* queues it after events of the same time */
+void world_push(struct world *w, struct event e); /* orders the event after those of the same
+                                                   * time */
 struct event world_pop(struct world *w);
-/* If the process for which the event is meant is stalled or cut off, it keeps the event until
- * world_release() and returns true. */
+/* Call this before an event is handled. If the process of the event is stalled or cut off, it keeps
+ * the event for world_release() and returns true. */
 bool world_hold(struct world *w, struct event *e);
 void world_release(struct world *w, struct held *held); /* queues the kept events for now */
 void world_clear(struct world *w);
@@ -298,9 +327,10 @@ const char *event_name(enum event_type type);
 /* ---- network.c ---- */
 
 bool conn_is_local(const struct conn *c);
-struct conn *network_connect(struct sim_node *n); /* causes EV_CONNECTED or EV_REFUSED later */
-void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears bytes */
-void network_close(struct conn *c, enum direction dir); /* dir: the end that receives EV_CLOSED */
+struct conn *network_connect(struct sim_node *n); /* queues EV_CONNECTED or EV_REFUSED */
+void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears `bytes` */
+void network_close(struct conn *c, enum direction dir); /* `dir` names the end that receives
+                                                         * EV_CLOSED */
 void network_reset(struct conn *c);
 void network_clear(struct world *w);
 
@@ -310,16 +340,19 @@ void host_start(struct host *h);
 void host_die(struct host *h, bool silently);
 void host_depose(struct host *h);
 void host_abandon(struct host *h, const char *why);
-void host_close(struct host *h); /* call this when the hosting node's launcher ends */
+void host_close(struct host *h); /* call this when the hosting node ends */
 void host_stall(struct host *h, int64_t until);
-bool host_serves(const struct conn *c); /* whether the host of the connection still runs */
+bool host_serves(const struct conn *c); /* true if the start of the host to which `c` leads still
+                                         * runs */
 void host_connected(struct conn *c);
 void host_bytes(struct conn *c, const char *bytes, size_t len);
 void host_closed(struct conn *c);
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
-void host_after_event(struct host *h); /* sends the output of this event, sets the timer */
+/* Call this when the election no longer confirms that the host leads, and when it does again. */
+void host_may_form(struct host *h, bool may_form);
+void host_after_event(struct host *h); /* sends the output of this event and sets the timer */
 
 /* ---- nodes.c ---- */
 
@@ -336,7 +369,8 @@ void node_after_event(struct sim_node *n);
 
 /* ---- workers.c ---- */
 
-/* The actions of the node policy on processes and channels. `arg` is the struct sim_node. */
+/* The actions that the node policy requests of its processes and channels. `arg` is the struct
+ * sim_node. */
 int workers_start(void *arg, bool *starts);
 int workers_hand_over(void *arg, uint32_t worker);
 void workers_stop(void *arg, int signum, int64_t grace_ms);
@@ -349,7 +383,13 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
-void workers_finish(struct sim_node *n); /* all workers that are not parked succeed now */
+/* Ends a worker of the node by a signal from outside in `in` ms, as when the whole node is ended.
+ * Some workers of other nodes fail soon after that. */
+void workers_kill_one(struct sim_node *n, int64_t in);
+/* Call this when node `n` ends. It makes some workers of the other nodes in the round fail after a
+ * while, because the workers of `n` no longer answer them. */
+void workers_notice_end_of(struct sim_node *n);
+void workers_finish(struct sim_node *n); /* makes all workers that are not parked succeed now */
 void worker_dies(struct sim_node *n, const struct event *e);
 void worker_acts(struct sim_node *n, const struct event *e);
 void worker_exit_reported(struct sim_node *n, const struct event *e);
@@ -378,8 +418,10 @@ void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
 void check_change_set(struct host *h, const struct rdzv_change_at *m);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
+/* Call this when a node leaves, or the coordinator has lost its connection. */
+void check_node_gone(struct host *h, const struct conn *c);
 
-/* Call these when a node receives a round, or the end of the job. */
+/* Call these when a node receives a round or the end of the job. */
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
 

@@ -39,7 +39,7 @@ START_TEST(test_only_whole_packets_are_decoded) {
     ck_assert_int_eq(channel_packet_decode(&p, 0, &out), -EPROTO);
     p.reserved = 1;
     ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), -EPROTO);
-    ck_assert_uint_eq(out.id, 0); /* nothing is written on failure */
+    ck_assert_uint_eq(out.id, 0); /* a packet that is refused writes nothing */
     p.reserved = 0;
     ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), 0);
     ck_assert_uint_eq(out.id, 7);
@@ -78,7 +78,7 @@ START_TEST(test_a_step_for_another_change_is_ignored) {
     ck_assert(round_state_is_frozen(&s));
     receive_stop_at(2, 5, 0);
     ck_assert(!round_state_is_frozen(&s));
-    receive_change(3, 300); /* replaces the change and its agreed step */
+    receive_change(3, 300); /* the new change replaces the last change and its agreed step */
     ck_assert(round_state_is_frozen(&s));
 }
 END_TEST

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
 
@@ -14,23 +15,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One node of a test: what the coordinator has sent to it (counts, and the last message of each
- * kind). */
+/* One node of a test: how many messages of each kind the coordinator has sent to it, and the last
+ * message of each kind. */
 struct peer {
     struct coordinator_seat *seat;
     int rounds, stops, ends, refused, hung_up;
     struct rdzv_round round;
+    struct rdzv_accepted accepted;
     uint32_t outcome;
     char why[RDZV_TEXT_MAX];
     int changes, sets, notices, dumps;
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
+    int waitings;
+    struct rdzv_waiting waiting; /* the last one; its text is in `why` */
 };
 
 static struct coordinator *c;
 static struct rdzv_join defaults;
 static int stores_opened, store_error;
+static uint64_t incarnations; /* how many were drawn */
 static int64_t now;
 static char last_warning[RDZV_TEXT_MAX], phases[RDZV_TEXT_MAX];
 
@@ -38,6 +43,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct peer *p = peer;
     (void) arg;
     const char *why = NULL;
+    if (m->type == RDZV_ACCEPTED) p->accepted = m->accepted;
     if (m->type == RDZV_ROUND) p->rounds++, p->round = m->round;
     if (m->type == RDZV_STOP) p->stops++, why = m->stop.why;
     if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
@@ -46,6 +52,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
+    if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
 
@@ -75,13 +82,20 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     }
 }
 
+static uint64_t on_draw(void *arg) {
+    (void) arg;
+    return ++incarnations;
+}
+
 static const struct coordinator_actions actions = {
-    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .log = on_log};
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .draw = on_draw,
+    .log = on_log};
 
 static void setup(uint32_t min, uint32_t max, uint32_t restarts) {
     now = 1000;
     stores_opened = store_error = 0;
-    phases[0] = '\0';
+    phases[0] = last_warning[0] = '\0';
+    incarnations = 100;
     defaults = (struct rdzv_join){.host = "?", .addr = "?", .role = "default", .node_rank = -1,
                                   .local_world_size = 2, .last_rank = -1, .min_nodes = min,
                                   .max_nodes = max, .max_restarts = restarts,
@@ -220,7 +234,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ck_assert_int_eq(b.stops, 0); /* b has sent FAILED and stops by itself, so it gets no STOP */
+    ck_assert_int_eq(b.stops, 0); /* b has sent FAILED and stops its workers by itself, so it gets
+                                   * no STOP */
     say(&a, RDZV_FAILED, 0); /* round 0 is charged already, so a's FAILED costs no restart */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 1);
@@ -233,6 +248,11 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&a, RDZV_FAILED, 0); /* round 0 is over, so this FAILED costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
+    /* No restart is left. b gets STOP, and the job ends after b's next message: a silent b would be
+     * lost, and so be the cause of the failure. */
+    ck_assert_int_eq(b.stops, 1);
+    ck_assert_int_eq(a.ends + b.ends, 0);
+    beat(&b);
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_int_eq(a.ends + b.ends, 2);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_FAILED);
@@ -240,8 +260,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
 }
 END_TEST
 
-/* Two nodes send FAILED for the same round. The first message ends the round, so the second one,
- * which arrives after that, must not be charged, although the budget would allow it. */
+/* Two nodes send FAILED for the same round. The first FAILED ends the round, so the second one must
+ * not be charged, although the budget would allow it. */
 START_TEST(two_failures_in_one_round_cost_one_restart) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(3, 3, 5);
@@ -261,19 +281,240 @@ START_TEST(two_failures_in_one_round_cost_one_restart) {
 }
 END_TEST
 
-START_TEST(the_budget_is_charged_once_a_round_until_it_is_spent) {
+START_TEST(the_budget_counts_restarts_until_it_is_spent) {
     struct budget b = {.max_restarts = 2};
     for (uint32_t round = 0; round < 2; round++) {
-        budget_begin_round(&b);
-        ck_assert(budget_charge(&b));
-        ck_assert(budget_charge(&b)); /* a second charge in one round costs nothing */
+        ck_assert(budget_is_left(&b));
+        budget_charge(&b);
         ck_assert_uint_eq(b.restart_count, round + 1);
     }
-    budget_begin_round(&b);
-    ck_assert(!budget_charge(&b));
-    ck_assert_uint_eq(b.restart_count, 2);
+    ck_assert(!budget_is_left(&b));
     budget_remember(&b, 1);
     ck_assert_uint_eq(b.restart_count, 2);
+}
+END_TEST
+
+/* Node d dies. A worker of b fails because d's workers do not answer, and b's FAILED arrives before
+ * the coordinator has noticed d's loss. This failure must cost no restart. */
+START_TEST(a_failure_before_the_loss_that_caused_it_costs_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    lose(&d);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+    /* the next failure is charged, because no node is gone */
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(a_failure_before_the_leave_that_caused_it_costs_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    beat(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    say(&d, RDZV_LEAVE, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    lose(&d);
+    pass(100);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+/* No restart is left, and d is silent when b fails. The job must not end before d's lease is over:
+ * if d turns out to be lost, d's loss was the cause of b's failure, which then costs nothing. */
+START_TEST(a_spent_budget_waits_for_a_silent_node) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    pass(5000), beat(&a), beat(&b), beat(&d);
+    pass(4000), beat(&a), beat(&b);
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    for (int i = 0; i < 12; i++) pass(1000), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends + d.hung_up, 0);
+    for (int i = 0; i < 2; i++) pass(1000), beat(&a), beat(&b);
+    ck_assert_int_eq(d.hung_up, 1);
+    pass(100);
+    ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    beat(&a), beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends, 0);
+    say(&d, RDZV_FAILED, a.round.round); /* d fails too; the job's reason is the first failure */
+    ck_assert_int_eq(a.ends + b.ends + d.ends, 3);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(d.why, "rank 3 on b: exit code 7");
+}
+END_TEST
+
+static void beat_of(struct peer *p, uint64_t rounds_over) {
+    struct rdzv_message m = {.type = RDZV_BEAT};
+    m.beat.rounds_over = rounds_over;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* A beat that d sent before it received STOP shows nothing: d may be gone since. */
+START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, 0);
+    beat_of(&a, 2);
+    beat_of(&d, 1); /* 1 = d knows of no round that is over */
+    ck_assert_int_eq(phase(), COORDINATOR_FORMING);
+    beat_of(&d, 2); /* 2 = d knows that round 0 is over */
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+static void say_killed(struct peer *p, uint64_t round) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .is_killed = 1};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* All processes of b are told to end, the worker first: b leaves 150 ms later. */
+START_TEST(a_killed_worker_whose_node_leaves_soon_ends_no_job) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    ck_assert_int_eq(a.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    pass(150);
+    ck_assert_int_eq(a.ends, 0);
+    say(&b, RDZV_LEAVE, 0);
+    lose(&b);
+    pass(100);
+    ck_assert_uint_eq(a.round.round, 1);
+    ck_assert_uint_eq(a.round.group_world_size, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_killed_worker_whose_node_stays_ends_the_job_soon) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(199);
+    ck_assert_int_eq(a.ends, 0);
+    pass(1);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+    ck_assert_str_eq(b.why, "rank 5: signal 15");
+}
+END_TEST
+
+/* After a SIGSTOP the timer runs before b's LEAVE is read. */
+START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    now += 5000;
+    coordinator_tick(c, now);
+    ck_assert_int_eq(a.ends, 0);
+    pass(200);
+    ck_assert_int_eq(a.ends, 1);
+}
+END_TEST
+
+/* While a restart is left, the next round does not wait. It costs a restart at first; when b
+ * leaves, the restart is given back. The count that nodes get does not shrink. */
+START_TEST(a_restart_is_refunded_when_the_killed_node_leaves) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 1);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    struct coordinator_view v;
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    pass(150);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    say(&a, RDZV_JOIN, 0);
+    pass(100);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round); /* the refunded restart can be used */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.round, 3);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    say(&a, RDZV_FAILED, a.round.round);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+}
+END_TEST
+
+START_TEST(a_restart_is_not_refunded_for_a_node_that_leaves_later) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    setup(1, 2, 1);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(201);
+    say(&b, RDZV_LEAVE, 0), lose(&b);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 1);
+}
+END_TEST
+
+/* A node that goes long after the failure has not caused it. */
+START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 5);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    for (int i = 0; i < 16; i++) pass(1000), beat(&a), beat(&b), beat(&d);
+    lose(&d);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+/* The only other node is in the coordinator's own process and has no lease that could end, so the
+ * job ends at once. */
+START_TEST(a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 971;
+    a.seat = coordinator_join(c, now, &a, true, &j);
+    join(&b, "b");
+    say(&b, RDZV_FAILED, 0);
+    ck_assert_int_eq(a.ends + b.ends, 2);
+    ck_assert_int_eq(a.stops, 0);
 }
 END_TEST
 
@@ -360,6 +601,70 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
 }
 END_TEST
 
+/* Lets time pass second by second, with beats of all nodes. */
+static void wait_with_beats(int64_t ms, struct peer *const *peers) {
+    for (int64_t end = now + ms; now < end;) {
+        pass(1000);
+        for (struct peer *const *p = peers; *p != NULL; p++) beat(*p);
+    }
+}
+
+START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
+    struct peer a = {0}, b = {0};
+    struct peer *const all[] = {&a, &b, NULL}, *const first[] = {&a, NULL};
+    setup(3, 3, 0);
+    join(&a, "a");
+    wait_with_beats(4000, first);
+    join(&b, "b");
+    ck_assert_int_eq(a.waitings, 0);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 1);
+    ck_assert_int_eq(b.waitings, 0);
+    ck_assert_int_eq(a.waiting.waited_ms, 5000);
+    ck_assert_int_eq(a.waiting.left_ms, 595000);
+    ck_assert_str_eq(a.why, "for more nodes: 2 of 3 are here: a, b");
+    wait_with_beats(4000, all);
+    ck_assert_int_eq(b.waitings, 1);
+    wait_with_beats(126000, all); /* a has waited 135 s: 5, 15, 35, 75, 135 */
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(59000, all);
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 6);
+}
+END_TEST
+
+START_TEST(missing_node_ranks_are_named) {
+    struct peer a = {0};
+    struct peer *const all[] = {&a, NULL};
+    setup(20, 20, 0);
+    defaults.fixed_ranks = 1;
+    defaults.node_rank = 2;
+    join(&a, "a");
+    wait_with_beats(5000, all);
+    ck_assert_str_eq(a.why, "for more nodes: 1 of 20 are here: a (node rank 2); "
+                            "missing: node rank 0, 1, 3, 4, 5, 6, 7, 8, …");
+}
+END_TEST
+
+START_TEST(a_spare_is_told_once) {
+    struct peer a = {0}, spare = {0};
+    struct peer *const all[] = {&a, &spare, NULL}, *const rest[] = {&spare, NULL};
+    setup(1, 1, 0);
+    join(&a, "a");
+    join(&spare, "s");
+    wait_with_beats(300000, all);
+    ck_assert_int_eq(a.waitings, 0);
+    ck_assert_int_eq(spare.waitings, 1);
+    ck_assert_ptr_nonnull(strstr(spare.why, "as a spare"));
+    ck_assert_int_eq(spare.waiting.left_ms, -1);
+    lose(&a);
+    wait_with_beats(1000, rest);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(spare.waitings, 1);
+}
+END_TEST
+
 START_TEST(a_spare_steps_in_without_moving_ranks) {
     struct peer p[3] = {{0}}, spare = {0};
     setup(2, 3, 0);
@@ -368,7 +673,7 @@ START_TEST(a_spare_steps_in_without_moving_ranks) {
     join(&p[2], "d");
     join(&spare, "0"); /* this host name would sort first if ranks were assigned anew */
     ck_assert_int_eq(spare.rounds + p[0].stops, 0);
-    for (int i = 0; i < 100; i++) { /* 1000 s: a spare may wait without limit */
+    for (int i = 0; i < 100; i++) { /* 1000 s: a spare waits without a limit */
         pass(10000);
         for (int k = 0; k < 3; k++) beat(&p[k]);
         beat(&spare);
@@ -519,7 +824,7 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
     say(&a, RDZV_JOIN, 0);
     for (int i = 0; i < 23; i++) pass(5000), beat(&a), beat(&b);
     ck_assert_int_eq(b.ends + a.ends, 0);
-    pass(5000); /* in all 120 s, the limit for stopping workers */
+    pass(5000); /* 120 s have passed since STOP: the limit for stopping workers */
     ck_assert_int_eq(b.ends, 1);
     ck_assert_uint_eq(b.outcome, RENDEZVOUS_LOST);
     ck_assert_str_eq(b.why, "its workers could not be stopped for 120 s");
@@ -538,7 +843,7 @@ START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     beat(&a);
     pass(4999);
     ck_assert_int_eq(b.hung_up, 0);
-    pass(1); /* b's lease is over: b is suspected, and lost only if it stays silent for 2 s more */
+    pass(1); /* b's lease is over: b is suspected; it is lost if it stays silent for 2 s more */
     ck_assert_int_eq(b.hung_up, 0);
     beat(&a);
     pass(2000);
@@ -722,7 +1027,7 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     say(&a, RDZV_FAILED, 0);
     say(&b, RDZV_JOIN, 0);
     coordinator_look(c, &v);
-    /* Node a still stops its workers; the coordinator waits for its JOIN. */
+    /* Node a still stops its workers; the coordinator waits for a's JOIN. */
     ck_assert_uint_eq(v.awaited, 1);
 }
 END_TEST
@@ -755,6 +1060,124 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
     ck_assert_uint_eq(a.round.restart_count, 2);
     ck_assert_uint_eq(a.round.group_rank, 1);
     ck_assert_uint_eq(b.round.group_rank, 0);
+}
+END_TEST
+
+/* A node as it joins after it was in a round of the run `incarnation`. */
+static struct rdzv_join remember(const char *host, uint64_t instance, uint64_t incarnation,
+                                 uint64_t rounds, uint32_t restarts) {
+    struct rdzv_join j = defaults;
+    j.host = j.addr = host;
+    j.instance = instance;
+    j.incarnation = incarnation;
+    j.rounds_seen = rounds;
+    j.restarts_seen = restarts;
+    j.last_rank = 0;
+    return j;
+}
+
+START_TEST(every_run_has_an_incarnation_that_its_nodes_learn) {
+    struct peer a = {0}, late = {0};
+    setup(1, 1, 0);
+    join(&a, "a");
+    ck_assert_uint_eq(a.accepted.incarnation, 0); /* another one may still be taken over */
+    ck_assert_uint_eq(a.round.incarnation, 101);
+    join(&late, "b");
+    ck_assert_uint_eq(late.accepted.incarnation, 101);
+}
+END_TEST
+
+START_TEST(a_node_of_another_run_is_refused) {
+    struct peer a = {0}, old = {0};
+    struct coordinator_view v;
+    setup(1, 2, 5);
+    defaults.last_call_timeout_ms = 0;
+    join(&a, "a");
+    struct rdzv_join j = remember("yesterday", 77, 9, 30, 3);
+    join_as(&old, &j);
+    ck_assert_ptr_null(old.seat);
+    ck_assert_str_eq(old.why, "this node was started for an earlier run of job 'job', and another "
+                              "run has begun since; start this node again if it shall be part of "
+                              "the new run");
+    ck_assert_str_eq(last_warning, "job 'job': node 'yesterday' (process 0) is refused: it was "
+                                   "started for an earlier run of this job");
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.restart_count, 0);
+    ck_assert_uint_eq(v.next_round, 1);
+    ck_assert_int_eq(a.stops, 0);
+}
+END_TEST
+
+START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
+    struct peer fresh = {0}, a = {0}, again = {0};
+    setup(2, 2, 5);
+    join(&fresh, "new"); /* draws 101, which counts only until a node brings another one */
+    struct rdzv_join j = remember("a", 77, 9, 30, 3);
+    join_as(&a, &j);
+    ck_assert_uint_eq(a.round.incarnation, 9);
+    ck_assert_uint_eq(fresh.round.incarnation, 9);
+    ck_assert_uint_eq(a.round.round, 30);
+    ck_assert_uint_eq(a.round.restart_count, 3);
+    j = remember("new", 78, 9, 31, 3);
+    lose(&fresh);
+    join_as(&again, &j);
+    ck_assert_ptr_nonnull(again.seat);
+}
+END_TEST
+
+/* Yesterday's node and today's nodes meet at a new coordinator; the later run goes on. */
+START_TEST(the_latest_run_is_taken_over) {
+    struct peer old = {0}, a = {0}, b = {0}, older = {0};
+    setup(2, 2, 5);
+    struct rdzv_join j = remember("old", 70, 8, 40, 4);
+    join_as(&old, &j);
+    j = remember("a", 71, 9, 3, 1);
+    join_as(&a, &j);
+    ck_assert_int_eq(old.hung_up, 1);
+    ck_assert_uint_eq(old.outcome, RENDEZVOUS_LOST);
+    j = remember("older", 72, 7, 50, 5);
+    join_as(&older, &j);
+    ck_assert_ptr_null(older.seat);
+    j = remember("b", 73, 9, 3, 1);
+    join_as(&b, &j);
+    ck_assert_uint_eq(a.round.round, 3);
+    ck_assert_uint_eq(b.round.restart_count, 1);
+    ck_assert_uint_eq(b.round.incarnation, 9);
+}
+END_TEST
+
+/* A node that names no run has not shown that it was in this job, so its counts are ignored. */
+START_TEST(memories_without_a_run_do_not_count_later) {
+    struct peer a = {0}, spare = {0};
+    struct coordinator_view v;
+    setup(1, 1, 3);
+    join(&a, "a");
+    struct rdzv_join j = remember("stranger", 77, 0, 1000, 3);
+    join_as(&spare, &j);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.restart_count, 0);
+    ck_assert_uint_eq(v.next_round, 1);
+}
+END_TEST
+
+START_TEST(when_the_last_node_is_gone_the_next_run_starts_clean) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(1, 1, 1);
+    join(&a, "a");
+    say(&a, RDZV_FAILED, 0), say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+    lose(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
+    ck_assert(coordinator_deadline(c) == CR_FOREVER);
+    defaults.min_nodes = defaults.max_nodes = 2;
+    join(&b, "b"), join(&d, "a");
+    ck_assert_uint_eq(b.round.group_world_size, 2);
+    ck_assert_uint_eq(b.round.round, 0);
+    ck_assert_uint_eq(b.round.restart_count, 0);
+    ck_assert_uint_eq(b.round.incarnation, 102);
+    say(&b, RDZV_FAILED, 0);
+    say(&b, RDZV_JOIN, 0), say(&d, RDZV_JOIN, 0);
+    ck_assert_uint_eq(b.round.restart_count, 1);
 }
 END_TEST
 
@@ -812,11 +1235,31 @@ START_TEST(bad_joins_and_messages_are_refused) {
 }
 END_TEST
 
+START_TEST(opening_a_store_is_tried_again) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    store_error = -EMFILE;
+    join(&a, "a");
+    ck_assert_ptr_nonnull(strstr(last_warning, "trying again for 60 s: no store today"));
+    pass(99);
+    store_error = 0;
+    beat(&a); /* no other event makes a try come sooner */
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    store_error = -EMFILE; /* the next failure has its own minute */
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+}
+END_TEST
+
 START_TEST(a_store_that_cannot_open_ends_the_job) {
     struct peer a = {0};
     setup(1, 1, 0);
     store_error = -EMFILE;
     join(&a, "a");
+    for (int i = 0; i < 59; i++) pass(1000), beat(&a);
+    ck_assert_int_eq(a.ends, 0);
+    for (int i = 0; i < 5; i++) pass(1000), beat(&a);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(a.why, "no store today"));
 }
@@ -1048,7 +1491,7 @@ START_TEST(a_joining_node_that_goes_again_does_not_leave_the_change_open) {
     lose(&d);
     ready(&a), ready(&b);
     say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
-    ck_assert_int_eq(a.rounds, 2); /* at once, because no other node is expected */
+    ck_assert_int_eq(a.rounds, 2); /* the round forms at once, because no other node is expected */
     ck_assert_uint_eq(a.round.group_world_size, 2);
 }
 END_TEST
@@ -1097,7 +1540,7 @@ START_TEST(notices_from_outside_the_round_change_nothing) {
     /* d is a spare, so its notice makes no change */
     give_notice(&d, RENDEZVOUS_CHANGE_LEAVE, 5000);
     say(&b, RDZV_SUCCEEDED, 0);
-    /* b's workers have ended, so its notice makes no change */
+    /* b's workers have ended, so b's notice makes no change */
     give_notice(&b, RENDEZVOUS_CHANGE_LEAVE, 5000);
     ck_assert_int_eq(a.changes + b.changes + d.changes, 0);
     say(&a, RDZV_SUCCEEDED, 0);
@@ -1116,6 +1559,81 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
     say(&a, RDZV_SUCCEEDED, 0); /* a's last step came before the agreed step */
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_uint_eq(d.outcome, RENDEZVOUS_SUCCEEDED);
+}
+END_TEST
+
+/* ---- the right to form rounds ---- */
+
+static bool is_held(void) {
+    struct coordinator_view v;
+    coordinator_look(c, &v);
+    return v.is_held;
+}
+
+START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    for (int i = 0; i < 20; i++) {
+        pass(5000);
+        beat(&a);
+        beat(&b);
+    }
+    ck_assert_int_eq(a.stops + b.stops, 0);
+    say(&a, RDZV_FAILED, 0);
+    ck_assert_int_eq(b.stops, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert(!is_held());
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    pass(1000);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, true);
+    ck_assert(!is_held());
+    ck_assert_int_eq(a.rounds + b.rounds, 4);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
+START_TEST(without_the_right_no_node_is_let_in) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 0);
+    defaults.last_call_timeout_ms = 1;
+    join(&a, "a");
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    coordinator_may_form(c, now, false);
+    join(&b, "b");
+    pass(4000);
+    ck_assert_int_eq(a.stops, 0);
+    coordinator_may_form(c, now, true);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+/* The nodes of a coordinator that stands by are lost to it, but that excuses no failure. */
+START_TEST(who_stands_by_remembers_the_restart) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    join(&a, "a");
+    join(&b, "b");
+    coordinator_may_form(c, now, false);
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert(is_held());
+    coordinator_stand_by(c);
+    lose(&a);
+    lose(&b);
+    pass(60000);
+    coordinator_may_form(c, now, true);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.restart_count, 1);
 }
 END_TEST
 
@@ -1138,6 +1656,33 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
 }
 END_TEST
 
+/* Adds and removes seats at random, and compares the table with an array. Few keys, so that several
+ * seats have the same one and entries lie close together. */
+START_TEST(the_table_finds_a_seat_whatever_was_removed) {
+    enum { SEATS = 400, KEYS = 64 };
+    struct seat_table table = {0};
+    char seats[SEATS]; /* only the addresses count */
+    bool added[SEATS] = {false};
+    uint32_t random = 1, of_key[KEYS] = {0};
+    for (int step = 0; step < 20000; step++) {
+        random = random * 1664525 + 1013904223;
+        uint32_t i = random >> 16 & 0x1ff, key = i % KEYS;
+        struct coordinator_seat *seat = (struct coordinator_seat *) (void *) &seats[i % SEATS];
+        if (i >= SEATS) continue;
+        if (added[i]) seat_table_remove(&table, key, seat);
+        else ck_assert_int_eq(seat_table_add(&table, key, seat), 0);
+        of_key[key] += added[i] ? UINT32_MAX : 1;
+        added[i] = !added[i];
+        struct coordinator_seat *found = seat_table_find(&table, key);
+        ck_assert_int_eq(found != NULL, of_key[key] > 0);
+        if (found == NULL) continue;
+        uint32_t which = (uint32_t) ((char *) found - seats);
+        ck_assert(which % KEYS == key && added[which]);
+    }
+    seat_table_done(&table);
+}
+END_TEST
+
 static void teardown(void) {
     coordinator_free(c);
     c = NULL;
@@ -1153,7 +1698,19 @@ int main(void) {
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
     tcase_add_test(t, two_failures_in_one_round_cost_one_restart);
-    tcase_add_test(t, the_budget_is_charged_once_a_round_until_it_is_spent);
+    tcase_add_test(t, the_budget_counts_restarts_until_it_is_spent);
+    tcase_add_test(t, a_failure_before_the_loss_that_caused_it_costs_nothing);
+    tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
+    tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
+    tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
+    tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
+    tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);
+    tcase_add_test(t, a_killed_worker_whose_node_stays_ends_the_job_soon);
+    tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
+    tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
+    tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
+    tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
+    tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
     tcase_add_test(t, losses_and_leaving_cost_no_restart);
     tcase_add_test(t, each_change_of_phase_is_one_log_line);
@@ -1178,8 +1735,15 @@ int main(void) {
     tcase_add_test(t, the_view_shows_phase_seats_and_counts);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
+    tcase_add_test(t, every_run_has_an_incarnation_that_its_nodes_learn);
+    tcase_add_test(t, a_node_of_another_run_is_refused);
+    tcase_add_test(t, a_new_coordinator_takes_over_the_run_of_its_nodes);
+    tcase_add_test(t, the_latest_run_is_taken_over);
+    tcase_add_test(t, memories_without_a_run_do_not_count_later);
+    tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
+    tcase_add_test(t, opening_a_store_is_tried_again);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
     tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
@@ -1196,9 +1760,16 @@ int main(void) {
     tcase_add_test(t, a_joining_node_that_goes_again_does_not_leave_the_change_open);
     tcase_add_test(t, two_joining_nodes_are_one_change);
     tcase_add_test(t, answers_to_another_change_do_not_count);
+    tcase_add_test(t, without_the_right_a_round_goes_on_and_none_begins);
+    tcase_add_test(t, without_the_right_no_node_is_let_in);
+    tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
+    tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
+    tcase_add_test(t, missing_node_ranks_are_named);
+    tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
+    tcase_add_test(t, the_table_finds_a_seat_whatever_was_removed);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

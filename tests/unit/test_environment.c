@@ -17,15 +17,15 @@ static const char *const argv_plain[] = {"prog", "a", "b", NULL};
 static struct agent_job job_of(uint32_t workers) {
     return (struct agent_job){.rendezvous = {.run_id = "job 7", .role = "trainer",
                                              .local_world_size = workers},
-                              .argv = LIST(argv_plain),
-                              .max_restarts = 5};
+                              .argv = LIST(argv_plain)};
 }
 
-/* Node 1 of 3. Node 0 has two workers, so ranks begin at 2 here; role ranks differ from ranks. */
+/* This is node 1 of 3. Node 0 has two workers, so the ranks of node 1 begin at 2. Its role ranks
+ * differ from its ranks. */
 static const struct rendezvous_round round_ = {.round = 4, .restart_count = 2, .group_rank = 1,
                                                .group_world_size = 3, .first_rank = 2,
                                                .world_size = 9, .first_role_rank = 10,
-                                               .role_world_size = 14,
+                                               .role_world_size = 14, .max_restarts = 5,
                                                .master_addr = "192.0.2.1", .master_port = 31337};
 
 static const char *value(char *const *envp, const char *name) {
@@ -79,12 +79,27 @@ START_TEST(test_every_variable) {
         expect(envp, "TORCHELASTIC_RUN_ID", "job 7");
         expect(envp, "TORCHELASTIC_USE_AGENT_STORE", "True");
         expect(envp, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-        expect(envp, "NCCL_ASYNC_ERROR_HANDLING", "1");
+        expect(envp, "NCCL_ASYNC_ERROR_HANDLING", NULL); /* torch >= 2.2 warns of it */
         expect(envp, "OMP_NUM_THREADS", NULL);
         expect(envp, "CUDA_VISIBLE_DEVICES", "4,5");
         expect(envp, "HOME", "/root");
         expect(envp, "WORLD", "1");
     }
+    environment_done(&e);
+}
+END_TEST
+
+START_TEST(test_master_name) {
+    const char *const inherited[] = {NULL};
+    struct agent_job job = job_of(1);
+    struct rendezvous_round round = round_;
+    struct environment e;
+    struct cr_error err;
+    char *const *envp;
+    (void) snprintf(round.master_name, sizeof(round.master_name), "head.example");
+    ck_assert_int_eq(environment_init(&e, LIST(inherited), &job, &round), 0);
+    ck_assert_int_eq(environment_for(&e, 0, "", "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "MASTER_ADDR", "head.example");
     environment_done(&e);
 }
 END_TEST
@@ -202,6 +217,7 @@ int main(void) {
     Suite *s = suite_create("environment");
     TCase *t = tcase_create("environment");
     tcase_add_test(t, test_every_variable);
+    tcase_add_test(t, test_master_name);
     tcase_add_test(t, test_what_the_user_set_stays);
     tcase_add_test(t, test_virtual_local_rank);
     tcase_add_test(t, test_arguments);

@@ -41,8 +41,10 @@ START_TEST(test_bytes_that_are_not_utf8_are_replaced) {
         {"h\xc3\xa9llo", "h\xc3\xa9llo"},
         {"\xff", "\xef\xbf\xbd"},
         {"a\xc3", "a\xef\xbf\xbd"},                               /* incomplete UTF-8 sequence */
-        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
-        {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},                 /* overlong */
+        /* UTF-8 form of a surrogate, which UTF-8 forbids */
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        /* overlong form of '/', which UTF-8 forbids */
+        {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
     };
     for (size_t i = 0; i < CR_ARRAY_LEN(cases); i++) {
         const char *message;

@@ -139,7 +139,11 @@ START_TEST(where_to_meet) {
     ck_assert_uint_eq(R.endpoint.port, 29500);
     ck_assert_int_eq(R.is_host, 1);
     ck_assert_int_eq(R.node_rank, 0);
+    ck_assert(!R.endpoint_given);
+    ck_assert_int_eq(BUILD("--rdzv-backend=c10d", "--rdzv-endpoint=n1:7"), 0);
+    ck_assert(R.endpoint_given);
     ck_assert_int_eq(BUILD("--rdzv-backend=c10d"), 0);
+    ck_assert(!R.endpoint_given);
     ck_assert_str_eq(R.endpoint.host, "localhost");
     ck_assert_uint_eq(R.endpoint.port, 29400);
     ck_assert_int_eq(R.node_rank, -1);
@@ -240,16 +244,6 @@ START_TEST(nodes) {
     ck_assert_uint_eq(R.min_nodes, 3);
     ck_assert_int_eq(R.node_rank, 2);
     ck_assert_int_eq(R.is_host, 0);
-    {
-        WITH_ENV("SLURM_NODEID=1");
-        ck_assert_int_eq(BUILD("--nnodes=3", "--rdzv-backend=c10d"), 0);
-        ck_assert_int_eq(R.node_rank, 1);
-        ck_assert_int_eq(BUILD("--nnodes=3", "--rdzv-backend=c10d", "--node-rank=2"), 0);
-        ck_assert_int_eq(R.node_rank, 2);
-        /* one node has no rank 1, so no rank is requested */
-        ck_assert_int_eq(BUILD("--nnodes=1", "--rdzv-backend=c10d"), 0);
-        ck_assert_int_eq(R.node_rank, -1);
-    }
     FAILS("--node-rank: 3 is not below the number of nodes", "--nnodes=3", "--node-rank=3");
 }
 END_TEST
@@ -296,6 +290,48 @@ START_TEST(endpoints) {
 }
 END_TEST
 
+/* ---- the backend etcd ---- */
+
+#define ETCD "--rdzv-backend=etcd", "--nnodes=2"
+
+START_TEST(etcd_endpoints) {
+    const struct rendezvous_etcd *e = &job.agent.rendezvous.etcd;
+    ck_assert_int_eq(BUILD(ETCD, "--rdzv-endpoint=a,b:23, [::1]:24"), 0);
+    ck_assert_uint_eq(e->endpoint_count, 3);
+    ck_assert_str_eq(e->endpoints[0].host, "a");
+    ck_assert_uint_eq(e->endpoints[0].port, 2379);
+    ck_assert_uint_eq(e->endpoints[1].port, 23);
+    ck_assert_str_eq(e->endpoints[2].host, "::1");
+    ck_assert_int_eq(e->https, 0);
+    ck_assert_int_eq(e->is_candidate, -1);
+    ck_assert_str_eq(e->prefix, "crun/rendezvous/");
+    ck_assert_int_eq(BUILD(ETCD, "--rdzv-endpoint=https://a:23/,b"), 0);
+    ck_assert_uint_eq(e->endpoint_count, 2);
+    ck_assert_int_eq(e->https, 1);
+    ck_assert_int_eq(BUILD(ETCD), 0);
+    ck_assert_str_eq(e->endpoints[0].host, "localhost");
+    FAILS("mixes http and https", ETCD, "--rdzv-endpoint=https://a,http://b");
+    FAILS("mixes http and https", ETCD, "--rdzv-endpoint=http://b", "--rdzv-conf=protocol=https");
+    FAILS("more than 8 endpoints", ETCD, "--rdzv-endpoint=1,2,3,4,5,6,7,8,9");
+    FAILS("ftp", ETCD, "--rdzv-endpoint=ftp://a");
+}
+END_TEST
+
+START_TEST(etcd_conf) {
+    const struct rendezvous_etcd *e = &job.agent.rendezvous.etcd;
+    ck_assert_int_eq(BUILD(ETCD, "--rdzv-conf=protocol=https,ca_cert=/a,ssl_cert=/b,"
+                                 "ssl_cert_key=/c"), 0);
+    ck_assert(e->https == 1 && strcmp(e->ca_cert, "/a") == 0);
+    ck_assert(strcmp(e->ssl_cert, "/b") == 0 && strcmp(e->ssl_cert_key, "/c") == 0);
+    ck_assert_int_eq(BUILD(ETCD, "--rdzv-conf=cacert=/a,cert=/b,key=/c,user=u,password_file=/p,"
+                                 "candidate=false,etcd_prefix=/x/"), 0);
+    ck_assert(strcmp(e->ca_cert, "/a") == 0 && strcmp(e->ssl_cert, "/b") == 0);
+    ck_assert(strcmp(e->user, "u") == 0 && strcmp(e->password_file, "/p") == 0);
+    ck_assert(e->is_candidate == 0 && strcmp(e->prefix, "/x/") == 0);
+    FAILS("protocol", ETCD, "--rdzv-conf=protocol=ftp");
+}
+END_TEST
+
 START_TEST(rdzv_conf) {
     ck_assert_int_eq(BUILD("--rdzv-backend=c10d",
                            "--rdzv-conf= join_timeout = 3 ,last_call_timeout=0.5,is_host=T,"
@@ -328,7 +364,8 @@ START_TEST(stream_masks) {
     for (int i = 0; i < 12; i++) ck_assert_uint_eq(job.agent.redirects[i], 3);
     ck_assert_uint_eq(job.agent.tee[0], 1);
     ck_assert_uint_eq(job.agent.tee[1], 0);
-    ck_assert_uint_eq(job.agent.tee[11], 2); /* torchrun accepts only local ranks of one digit */
+    ck_assert_uint_eq(job.agent.tee[11], 2); /* a rank of two digits; torchrun accepts only one
+                                              * digit */
     static const char *const wrong[] = {"4",    "",    "-1",      "33",
                                         "0:4",  "0:",  ":1",      "0:1,",
                                         "0 :1", "a:1", "0:1;1:1", "99999999999999999999:1"};
@@ -456,6 +493,8 @@ int main(void) {
     tcase_add_test(t, what_is_not_available_is_refused_by_name);
     tcase_add_test(t, endpoints);
     tcase_add_test(t, rdzv_conf);
+    tcase_add_test(t, etcd_endpoints);
+    tcase_add_test(t, etcd_conf);
     tcase_add_test(t, stream_masks);
     tcase_add_test(t, local_ranks_filter);
     tcase_add_test(t, timer_watchdog);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- a reader of a diverted log, which can refuse to read ---- */
@@ -27,17 +28,39 @@ static void on_lines(void *arg, struct cr_buffer *kept) {
     cr_buffer_clear(kept);
 }
 
-/* Returns the number after the last blank of the next line, or -1 at the end of the text. */
+/* Returns the number after the last blank of the next line at *at, and moves *at behind that line.
+ * Returns -1 at the end of the text. */
 static long next_number(const char **at) {
     if (*at == NULL || **at == '\0') return -1;
     const char *end = strchr(*at, '\n');
     ck_assert_ptr_nonnull(end);
-    ck_assert_int_eq(strncmp(*at, "test[", 5), 0);
+    const char *program = strstr(*at, "test[");
+    ck_assert(program != NULL && program < end);
     const char *blank = end;
     while (*blank != ' ') blank--;
     *at = end + 1;
     return strtol(blank + 1, NULL, 10);
 }
+
+START_TEST(test_head_of_a_line) {
+    struct reader r = {.takes = 1};
+    char line[256], host[64] = "", want[128];
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines, &r);
+    cr_warn("text");
+    ck_assert_int_eq(cr_buffer_append(&r.got, "", 1), 0);
+    (void) snprintf(line, sizeof(line), "%s", r.got.data);
+    ck_assert_int_eq(gethostname(host, sizeof(host) - 1), 0);
+    host[strcspn(host, ".")] = '\0';
+    (void) snprintf(want, sizeof(want), " %s test[%d] warning: text\n", host, (int) getpid());
+    struct tm tm;
+    char *rest = strptime(line, "%Y-%m-%d %H:%M:%S", &tm);
+    ck_assert_ptr_nonnull(rest);
+    ck_assert_int_eq(rest[0], '.');
+    ck_assert_str_eq(rest + 4, want);
+    cr_buffer_done(&r.got);
+}
+END_TEST
 
 static const char *text_of(struct reader *r) {
     ck_assert_int_eq(cr_buffer_append(&r->got, "", 1), 0);
@@ -62,8 +85,8 @@ START_TEST(test_kept_until_taken) {
 }
 END_TEST
 
-/* If more lines come than the log may keep, it keeps the first ones, because they usually name the
- * cause, and counts the others. */
+/* The log keeps a limited number of lines. When more lines come, it keeps the first lines, because
+ * these usually name the cause, and counts the others. */
 START_TEST(test_what_is_too_much_is_counted) {
     enum { ALL = 20000 };
     struct reader r = {.takes = 0};
@@ -109,7 +132,7 @@ END_TEST
 
 /* ---- a full stderr ---- */
 
-/* Makes stderr a pipe; returns the reading end. */
+/* Replaces stderr by a pipe; returns the pipe's reading end. */
 static int pipe_for_stderr(void) {
     int ends[2];
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
@@ -147,11 +170,11 @@ START_TEST(test_full_stderr_is_not_waited_for) {
     char start[70000];
     ssize_t n = read(fd, start, sizeof(start));
     ck_assert_int_gt(n, 1000);
-    cr_info("%d", 1000); /* writes also the waiting lines that fit into the pipe */
+    cr_info("%d", 1000); /* also writes as many of the waiting lines as the pipe has room for */
     struct reader r = {.takes = 1};
     ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
     pthread_t thread;
-    /* blocks until this thread has emptied the pipe */
+    /* The new thread calls cr_log_flush(), which blocks until this thread has read all lines. */
     ck_assert_int_eq(pthread_create(&thread, NULL, flush, NULL), 0);
     while (memmem(r.got.data, r.got.len, " 1000\n", 6) == NULL) {
         n = read(fd, start, sizeof(start));
@@ -226,6 +249,7 @@ int main(void) {
     Suite *s = suite_create("log");
     TCase *t = tcase_create("log");
     tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_head_of_a_line);
     tcase_add_test(t, test_kept_until_taken);
     tcase_add_test(t, test_what_is_too_much_is_counted);
     tcase_add_test(t, test_who_drains_is_not_heard);

@@ -108,8 +108,7 @@ static void hear_ack(void) {
 static void start(int64_t wait_ms) {
     setup(wait_ms);
     member_join(m, now);
-    member_connected(m, now);
-    member_welcomed(m);
+    member_welcomed(m, now);
     hear_round(0);
     ck_assert_int_eq(rounds, 1);
 }
@@ -122,7 +121,7 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
     int64_t acked = now;
     pass(12499);
     ck_assert_int_eq(stops, 0);
-    pass(1); /* the fence: 12.5 s, five sixths of the lease of 15 s */
+    pass(1); /* five sixths of the lease of 15 s are over: the member must stop its workers */
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(last_grace, acked + 15000 - now);
     ck_assert_int_eq(hang_ups, 1);
@@ -130,14 +129,14 @@ START_TEST(it_beats_at_the_interval_and_is_fenced_before_the_lease_ends) {
 }
 END_TEST
 
-/* The coordinator counts a lease from the moment when it received the beat. The member must count
- * from an earlier moment, when it sent the beat; otherwise its workers could still run when the
- * coordinator starts their ranks on another node. */
+/* The coordinator counts a lease from the time at which it receives a beat. The member must count
+ * from the earlier time at which it sent the beat. Otherwise its workers could still run when the
+ * coordinator gives their ranks to another node. */
 START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
     int64_t sent = now;
-    pass(4000); /* the answer comes 4 s after the beat */
+    pass(4000); /* the answer comes 4 s after the beat was sent */
     hear_ack();
     pass(sent + 12500 - now - 1);
     ck_assert_int_eq(stops, 0);
@@ -150,7 +149,7 @@ END_TEST
 START_TEST(each_change_of_state_is_one_log_line) {
     start(0);
     ck_assert_str_eq(last_log, "member: JOINING -> RUNNING (ROUND)");
-    member_failed(m, now, 0, "rank 3: exit code 7");
+    member_failed(m, now, 0, "rank 3: exit code 7", false);
     ck_assert_str_eq(last_log, "member: RUNNING -> FAILED (rank 3: exit code 7)");
 }
 END_TEST
@@ -189,7 +188,7 @@ START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(ends, 0);
     member_join(m, now);
-    ck_assert_int_eq(connects, 2); /* one try is made even without coordinator_wait */
+    ck_assert_int_eq(connects, 2); /* one try to connect is made even if coordinator_wait is 0 */
     member_disconnected(m, now, "connection refused");
     ck_assert_int_eq(ends, 1);
     ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);
@@ -209,7 +208,7 @@ START_TEST(after_a_reconnect_join_carries_what_the_node_remembers) {
         pass(1000);
         ck_assert_int_eq(connects, before + 1);
     }
-    member_connected(m, now);
+    member_welcomed(m, now);
     ck_assert_int_eq(joins, 2);
     ck_assert_uint_eq(last_join.rounds_seen, 1);
     ck_assert_uint_eq(last_join.restarts_seen, 4);
@@ -250,8 +249,9 @@ END_TEST
 START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     setup(0);
     member_join(m, now);
-    for (int i = 0; i < 5; i++) { /* another program has the port: it accepts and closes */
-        member_connected(m, now);
+    /* another program listens on the port: it accepts each connection and closes it before
+     * WELCOME */
+    for (int i = 0; i < 5; i++) {
         member_disconnected(m, now, "the connection was closed");
         ck_assert_int_eq(connects, i + 1);
         int64_t before = now;
@@ -259,7 +259,6 @@ START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
         ck_assert_int_ge(now - before, 10 << i);
     }
     while (ends == 0) {
-        member_connected(m, now);
         member_disconnected(m, now, "the connection was closed");
         if (ends == 0) pass(member_deadline(m) - now);
     }
@@ -273,8 +272,8 @@ START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_STOP};
     msg.stop.why = "the same";
-    member_failed(m, now, 0, "rank 0");
-    member_failed(m, now, 0, "rank 1");
+    member_failed(m, now, 0, "rank 0", false);
+    member_failed(m, now, 0, "rank 1", false);
     ck_assert_int_eq(fails, 1);
     hear(&msg);
     ck_assert_int_eq(stops, 0);
@@ -289,7 +288,7 @@ START_TEST(old_rounds_do_not_count) {
     struct rdzv_message msg = {.type = RDZV_STOP};
     msg.stop = (struct rdzv_stop){.round = 9, .why = "?"};
     hear(&msg);
-    member_failed(m, now, 9, "rank 0");
+    member_failed(m, now, 9, "rank 0", false);
     member_succeeded(m, now, 9);
     ck_assert_int_eq(stops + fails, 0);
     ck_assert_int_eq(member_state(m), MEMBER_RUNNING);
@@ -343,7 +342,7 @@ END_TEST
 START_TEST(after_a_failure_a_change_is_not_answered) {
     start(0);
     hear_change(0);
-    member_failed(m, now, 0, "exit code 1");
+    member_failed(m, now, 0, "exit code 1", false);
     member_change_answer(m, 3, 8, 0);
     member_change_ready(m, 3);
     member_notice(m, 2, 1000, "spot");
@@ -384,7 +383,6 @@ END_TEST
 START_TEST(a_refusal_ends_the_member_with_its_reason) {
     setup(60000); /* coordinator_wait is 60 s, but a refusal is final */
     member_join(m, now);
-    member_connected(m, now);
     struct rdzv_message msg = {.type = RDZV_REFUSED};
     msg.refused.why = "cannot join as node rank 0: 'n7' (process 12) has it";
     hear(&msg);
@@ -404,13 +402,12 @@ END_TEST
 START_TEST(a_node_that_is_cut_off_while_joining_joins_again) {
     setup(0);
     member_join(m, now);
-    member_connected(m, now);
-    member_welcomed(m);
+    member_welcomed(m, now);
     ck_assert_int_eq(joins, 1);
     member_disconnected(m, now, "connection closed");
     ck_assert_int_eq(stops + ends, 0);
     ck_assert_int_eq(connects, 2);
-    member_connected(m, now);
+    member_welcomed(m, now);
     ck_assert_int_eq(joins, 2);
     hear_round(0);
     ck_assert_int_eq(rounds, 1);

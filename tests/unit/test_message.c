@@ -23,7 +23,7 @@ START_TEST(a_message_comes_back_as_it_was_at_every_split) {
     struct cr_buffer b = {0};
     struct rdzv_message in = join_message(), out;
     size_t used = 9;
-    ck_assert_int_eq(rdzv_message_encode(&in, &b), 0);
+    ck_assert_int_eq(rdzv_message_encode(&in, RDZV_VERSION_MAX, &b), 0);
     for (size_t n = 0; n < b.len; n++) {
         ck_assert_int_eq(rdzv_message_decode(b.data, n, &out, &used, NULL), 0);
         ck_assert_uint_eq(used, 0);
@@ -47,7 +47,7 @@ START_TEST(the_wire_is_big_endian_and_fixed) {
     struct cr_buffer b = {0};
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){.round = 7, .why = "why"};
-    ck_assert_int_eq(rdzv_message_encode(&m, &b), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MAX, &b), 0);
     ck_assert_uint_eq(b.len, sizeof(stop));
     ck_assert_int_eq(memcmp(b.data, stop, sizeof(stop)), 0);
     cr_buffer_done(&b);
@@ -62,13 +62,13 @@ START_TEST(a_change_is_understood_on_both_sides) {
     struct rdzv_message in = {.type = RDZV_CHANGE_ANSWER}, out;
     size_t used;
     in.change_answer = (struct rdzv_change_answer){.id = 3, .step = -1, .needs_ms = 256};
-    ck_assert_int_eq(rdzv_message_encode(&in, &b), 0);
+    ck_assert_int_eq(rdzv_message_encode(&in, RDZV_VERSION_MAX, &b), 0);
     ck_assert_uint_eq(b.len, sizeof(answer));
     ck_assert_int_eq(memcmp(b.data, answer, sizeof(answer)), 0);
     cr_buffer_clear(&b);
     in = (struct rdzv_message){.type = RDZV_CHANGE_AT};
     in.change_at = (struct rdzv_change_at){.id = 3, .step = UINT64_MAX, .left_ms = INT64_MIN};
-    ck_assert_int_eq(rdzv_message_encode(&in, &b), 0);
+    ck_assert_int_eq(rdzv_message_encode(&in, RDZV_VERSION_MAX, &b), 0);
     ck_assert_int_eq(rdzv_message_decode(b.data, b.len, &out, &used, NULL), 0);
     ck_assert_int_eq(out.type, RDZV_CHANGE_AT);
     ck_assert(out.change_at.step == UINT64_MAX && out.change_at.left_ms == INT64_MIN);
@@ -85,7 +85,7 @@ START_TEST(long_texts_are_cut_and_null_is_empty) {
     size_t used;
     m.join.host = m.join.addr = text;
     m.join.role = NULL;
-    ck_assert_int_eq(rdzv_message_encode(&m, &b), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MAX, &b), 0);
     ck_assert_uint_le(b.len, RDZV_FRAME_MAX);
     ck_assert_int_eq(rdzv_message_decode(b.data, b.len, &out, &used, NULL), 0);
     ck_assert_uint_eq(strlen(out.join.addr), RDZV_TEXT_MAX - 1);
@@ -108,24 +108,73 @@ START_TEST(what_is_wrong_is_named) {
     broken("\377\377\377\377", 4, "4294967295 bytes");
     broken("\0\0\0\1\143", 5, "type 99");
     broken("\0\0\0\3\103\0\0", 7, "ROUND message (type 67): it is too short");
-    broken("\0\0\0\12\4\0\0\0\0\0\0\0\0\0", 14, "SUCCEEDED message (type 4): it is too long");
+    broken("\0\0\0\10\4\0\0\0\0\0\0\0", 12, "SUCCEEDED message (type 4): it is too short");
     broken("\0\0\0\3\5\0\0", 7, "bad length");
     broken("\0\0\0\5\5\0\2ab", 9, "does not end");
-    broken("\0\0\0\5\5\0\2\0\0", 9, "does not end"); /* a NUL inside */
+    broken("\0\0\0\5\5\0\2\0\0", 9, "does not end"); /* the text contains a NUL */
     broken("\0\0\0\5\5\0\7ab", 9, "too short");
     broken("\0\0\0\4\5\377\377\0", 8, "bad length");
 }
 END_TEST
 
-/* The decoder accepts or refuses a valid frame with one changed byte, and never reads beyond it. */
+/* ---- versions, as described in docs/rendezvous.md, "Messages" ---- */
+
+START_TEST(an_old_version_gets_the_fields_that_it_knows) {
+    struct cr_buffer old = {0}, new = {0};
+    struct rdzv_message in = join_message(), out;
+    size_t used = 0;
+    in.join.incarnation = 77;
+    in.join.digest = 88;
+    ck_assert_int_eq(rdzv_message_encode(&in, 2, &old), 0);
+    ck_assert_int_eq(rdzv_message_encode(&in, 3, &new), 0);
+    ck_assert_uint_eq(new.len, old.len + 16);
+    ck_assert_int_eq(memcmp(new.data + 4, old.data + 4, old.len - 4), 0);
+    ck_assert_int_eq(rdzv_message_decode(old.data, old.len, &out, &used, NULL), 0);
+    ck_assert_uint_eq(used, old.len);
+    ck_assert_str_eq(out.join.host, "n1");
+    ck_assert(out.join.incarnation == 0 && out.join.digest == 0);
+    ck_assert_int_eq(rdzv_message_decode(new.data, new.len, &out, &used, NULL), 0);
+    ck_assert(out.join.incarnation == 77 && out.join.digest == 88);
+    cr_buffer_done(&old);
+    cr_buffer_done(&new);
+}
+END_TEST
+
+START_TEST(fields_of_a_later_version_are_skipped) {
+    static const char succeeded[] = "\0\0\0\14\4\0\0\0\0\0\0\0\7new";
+    struct rdzv_message out;
+    size_t used = 0;
+    ck_assert_int_eq(rdzv_message_decode(succeeded, 16, &out, &used, NULL), 0);
+    ck_assert_uint_eq(used, 16);
+    ck_assert(out.succeeded.round == 7);
+}
+END_TEST
+
+START_TEST(a_frame_may_only_end_between_versions) {
+    struct cr_buffer b = {0};
+    struct rdzv_message in = join_message(), out;
+    size_t used = 0;
+    ck_assert_int_eq(rdzv_message_encode(&in, 3, &b), 0);
+    for (unsigned cut = 1; cut < 24; cut++) {
+        b.data[3] = (char) (b.len - 4 - cut);
+        int rc = rdzv_message_decode(b.data, b.len - cut, &out, &used, NULL);
+        ck_assert_int_eq(rc, cut == 16 ? 0 : -EPROTO);
+    }
+    cr_buffer_done(&b);
+}
+END_TEST
+
+/* Changes each byte of a valid frame to each value. The decoder must accept or refuse the frame,
+ * and must never read beyond it. */
 START_TEST(flipped_bytes_do_no_harm) {
     struct cr_buffer b = {0};
     struct rdzv_message m = join_message(), out;
     size_t used;
-    ck_assert_int_eq(rdzv_message_encode(&m, &b), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MAX, &b), 0);
     for (size_t i = 0; i < b.len; i++) {
         for (int v = 0; v < 256; v++) {
-            char *copy = malloc(b.len); /* of exact size, so that ASan detects a read beyond it */
+            char *copy = malloc(b.len); /* a block of exact size, so that ASan detects a read beyond
+                                         * it */
             memcpy(copy, b.data, b.len);
             copy[i] = (char) v;
             int rc = rdzv_message_decode(copy, b.len, &out, &used, NULL);
@@ -146,6 +195,9 @@ int main(void) {
     tcase_add_test(t, a_change_is_understood_on_both_sides);
     tcase_add_test(t, long_texts_are_cut_and_null_is_empty);
     tcase_add_test(t, what_is_wrong_is_named);
+    tcase_add_test(t, an_old_version_gets_the_fields_that_it_knows);
+    tcase_add_test(t, fields_of_a_later_version_are_skipped);
+    tcase_add_test(t, a_frame_may_only_end_between_versions);
     tcase_add_test(t, flipped_bytes_do_no_harm);
     suite_add_tcase(s, t);
     return run_suite(s);

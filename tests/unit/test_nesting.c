@@ -83,7 +83,7 @@ START_TEST(itself_within_itself) {
     ck_assert_int_eq(check(), -ELOOP);
     ck_assert_ptr_nonnull(strstr(err.text, "cannot run 'pkg': a crun with the same arguments"));
     ck_assert_ptr_nonnull(strstr(err.text, "(pid 20)"));
-    /* started by exec, without a shell between */
+    /* the parent executed crun itself, without a shell between */
     PROCESS("self", 20, "crun", "crun", "here", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), -ELOOP);
 }
@@ -104,8 +104,8 @@ START_TEST(another_within_it) {
 }
 END_TEST
 
-/* Under an emulator, /proc/PID/exe is the emulator for every process, ours too. So a process counts
- * as a crun only if both its executable and its name are ours. */
+/* Under an emulator, /proc/PID/exe is the emulator for every process. So a process counts as a crun
+ * only if both its executable and its name are those of this process. */
 START_TEST(not_every_process_is_a_crun) {
     PROCESS("20", 1, "crun", "bash", "here", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), 0);

@@ -1,6 +1,6 @@
 /* Tests of the node policy (agent/node): after each event, the node must request exactly the
- * expected actions in the expected order. The workers' pages are real ones in plain memory; time is
- * a variable of the test. */
+ * expected actions in the expected order. The workers' pages are real pages in plain memory; the
+ * time is a variable of the test. */
 #include "agent/node/node.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static struct fixture {
     int64_t now;
     struct channel_page pages[WORKERS];
     bool has_channel[WORKERS], is_dead[WORKERS], step_on_send[WORKERS];
-    uint32_t cannot_start; /* how many of the workers that are started next fail to start */
+    uint32_t cannot_start; /* number of the next worker starts that fail */
     struct cr_buffer asked;
 } f;
 
@@ -112,7 +112,10 @@ static void do_read_page(void *arg, uint32_t w, struct worker_progress *out) {
 }
 
 static void do_join(void *arg) { (void) arg, note("join"); }
-static void do_failed(void *arg, uint64_t round) { (void) arg, note("failed %" PRIu64, round); }
+static void do_failed(void *arg, uint64_t round, bool is_killed) {
+    (void) arg;
+    note("failed %" PRIu64 "%s", round, is_killed ? " (killed)" : "");
+}
 static void do_succeeded(void *arg, uint64_t r) { (void) arg, note("succeeded %" PRIu64, r); }
 static void do_leave(void *arg) { (void) arg, note("leave"); }
 static void do_finish(void *arg) { (void) arg, note("finish"); }
@@ -130,8 +133,11 @@ static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs
 
 static void do_change_ready(void *arg, uint64_t id) { (void) arg, note("ready %" PRIu64, id); }
 
+static char last_line[512]; /* the last line that the node has logged */
+
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg, (void) level, (void) text;
+    (void) arg, (void) level;
+    (void) snprintf(last_line, sizeof(last_line), "%s", text);
 }
 
 static const struct node_actions actions = {
@@ -142,7 +148,7 @@ static const struct node_actions actions = {
     .notice = do_notice, .change_answer = do_change_answer, .change_ready = do_change_ready,
     .finish = do_finish, .log = do_log};
 
-/* Asserts that the node has requested exactly these actions since the last ASKED(). */
+/* Checks that the node has requested exactly these actions since the last ASKED(). */
 #define ASKED(text)                                                                                \
     do {                                                                                           \
         ck_assert_str_eq(f.asked.len > 0 ? f.asked.data : "", text);                               \
@@ -234,10 +240,25 @@ START_TEST(test_all_workers_end_well) {
     exits(1, 0);
     ASKED("succeeded 0");
     job_ends(RENDEZVOUS_SUCCEEDED);
-    ASKED("stop 15 7000"); /* ends processes that the workers left behind */
+    ASKED("stop 15 7000"); /* ends the processes that the workers have left behind */
     processes_are_gone();
     ASKED("finish");
     ck_assert_int_eq(f.node.group.ending, GROUP_SUCCEEDED);
+}
+END_TEST
+
+/* Signals that also end whole nodes are reported as such; a crash, and a worker that hung, not. */
+START_TEST(test_a_worker_that_is_killed_is_reported_as_killed) {
+    running();
+    exits(1, -15);
+    ASKED("failed 0 (killed); stop 15 30000");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_crashes_is_not_reported_as_killed) {
+    running();
+    exits(1, -11);
+    ASKED("failed 0; stop 15 30000");
 }
 END_TEST
 
@@ -260,7 +281,7 @@ START_TEST(test_a_worker_that_dies_of_our_signal_is_no_failure) {
     dies_of_our_signal(0);
     dies_of_our_signal(1);
     ck_assert_uint_eq(f.node.group.failures, 0);
-    exits(2, 3); /* worker 2 fails by itself while the stop runs */
+    exits(2, 3); /* worker 2 fails by itself while the node stops the workers */
     ck_assert_uint_eq(f.node.group.failures, 1);
 }
 END_TEST
@@ -269,7 +290,7 @@ START_TEST(test_nothing_joins_before_all_processes_are_gone) {
     running();
     round_is_over();
     for (uint32_t w = 0; w < WORKERS; w++) dies_of_our_signal(w);
-    ASKED("stop 15 30000"); /* no join yet: a process that a worker started may still live */
+    ASKED("stop 15 30000"); /* no join yet: a child process of a worker may still live */
     processes_are_gone();
     ASKED("join");
 }
@@ -301,15 +322,27 @@ END_TEST
 
 /* ---- a change: freeze, agree, ready ---- */
 
-/* The worker makes a step just before it receives CHANGE. The node must read the worker's page
- * after it has sent CHANGE, so that its answer counts that step; otherwise the agreed step could be
- * one that the worker has made already. */
+/* The worker makes a step just before it receives CHANGE. The node must send CHANGE first and then
+ * read the worker's page, so that its answer counts this step. Otherwise the agreed step could be a
+ * step that the worker has made already. */
 START_TEST(test_freezing_sends_first_and_reads_after) {
     running();
     is_at_step(0, 7);
     f.step_on_send[0] = true;
     change_comes(1);
     ASKED("send 0 CHANGE; answer 1 step 8 needs 0");
+}
+END_TEST
+
+/* Worker 0 has made a step. Worker 1 has made none, but has said that it counts from the start:
+ * both are frozen, so that both save after the same step. */
+START_TEST(test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step) {
+    running();
+    is_at_step(0, 1);
+    is_at_step(1, 0);
+    f.pages[1].counts_from_start = 1;
+    change_comes(1);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 1 needs 0");
 }
 END_TEST
 
@@ -382,7 +415,8 @@ START_TEST(test_ending_for_a_change_is_no_success) {
 }
 END_TEST
 
-/* Worker 1 ends before the agreed step. The node must be ready without a report of worker 1. */
+/* Worker 1 ends before the agreed step. The node must report that it is ready although worker 1
+ * never does. */
 START_TEST(test_a_worker_that_ends_is_not_awaited) {
     running();
     is_at_step(0, 5);
@@ -406,7 +440,7 @@ START_TEST(test_a_worker_that_parks_for_a_change_is_ready) {
     forget_what_it_asked();
     rejoins(0);
     ASKED("keep 0; ready 1");
-    /* a worker that has parked for a change may wait without limit */
+    /* a parked worker may wait for the next round without a limit */
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
 }
 END_TEST
@@ -420,7 +454,7 @@ START_TEST(test_a_change_ends_with_its_round) {
     processes_are_gone();
     round_begins(1);
     forget_what_it_asked();
-    agreed_step_is(1, 6); /* for the change of round 0, which is over */
+    agreed_step_is(1, 6); /* the agreed step of a change in round 0, which is over */
     ASKED("");
 }
 END_TEST
@@ -442,7 +476,7 @@ START_TEST(test_a_worker_that_can_rejoin_is_kept) {
     dies_of_our_signal(0);
     dies_of_our_signal(2);
     processes_are_gone();
-    ASKED(""); /* no join yet: worker 1 lives and has not parked */
+    ASKED(""); /* no join yet: worker 1 lives and is not parked */
     rejoins(1);
     ASKED("join");
 }
@@ -464,8 +498,8 @@ START_TEST(test_the_grace_of_a_kept_worker_ends) {
 }
 END_TEST
 
-/* The node is cut off while it stops its workers: what is left of its lease is shorter than the
- * grace, and limits kept workers as well. */
+/* The node is cut off while it stops its workers. The rest of its lease is shorter than the grace,
+ * and limits kept workers too. */
 START_TEST(test_a_shorter_grace_holds_for_kept_workers) {
     running();
     can_rejoin(1);
@@ -486,8 +520,8 @@ START_TEST(test_no_worker_is_kept_when_the_job_ends) {
 }
 END_TEST
 
-/* The job ends while the other workers are being stopped. No second stop is requested: the kept
- * worker only gets the signal that the others have got. */
+/* The job ends while workers are being stopped. The kept worker gets the signal that the others
+ * have got already; no second stop is requested. */
 START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
     running();
     can_rejoin(0);
@@ -498,8 +532,9 @@ START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
 }
 END_TEST
 
-/* The job ends 10 ms before the grace of the other workers is over. The kept worker gets only these
- * 10 ms; after them the node requests SIGKILL, because no other timer would end this worker. */
+/* The job ends 10 ms before the grace of the stopped workers is over. The kept worker is stopped
+ * too and gets only these 10 ms. Then the node requests SIGKILL, because no other timer would end
+ * this worker. */
 START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
     running();
     can_rejoin(0);
@@ -514,8 +549,8 @@ START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
 }
 END_TEST
 
-/* All other workers are gone when the job ends. The kept worker gets a stop of its own, with what
- * is left of the grace. */
+/* When the job ends, all workers but the kept one are gone. The kept worker gets a stop of its own,
+ * with the rest of the grace. */
 START_TEST(test_a_late_kept_worker_gets_the_rest_of_the_grace) {
     running();
     can_rejoin(0);
@@ -549,7 +584,7 @@ START_TEST(test_a_parked_worker_is_handed_the_next_round) {
     ASKED("start 1 2; do not keep 0; hand over 0");
     exits(1, 0);
     exits(2, 0);
-    ASKED(""); /* worker 0 runs in the round that it was handed */
+    ASKED(""); /* worker 0 runs in the new round */
     exits(0, 0);
     ASKED("succeeded 1");
 }
@@ -572,8 +607,8 @@ START_TEST(test_a_parked_worker_that_died_is_started_again) {
 }
 END_TEST
 
-/* Parked worker 0 is dead, but its exit is not reported yet. The node must wait for that report
- * before it joins, because a dead worker cannot be in the next round. */
+/* Parked worker 0 is dead, but its exit is not reported yet. The node must join only after that
+ * report, because a dead worker cannot take part in the next round. */
 START_TEST(test_a_dead_parked_worker_is_awaited) {
     running();
     can_rejoin(0);
@@ -683,8 +718,8 @@ START_TEST(test_a_hung_worker_without_a_handler_is_killed_at_once) {
 }
 END_TEST
 
-/* A hung worker is killed NODE_DUMP_MS after the request for its flight record, even if a stop with
- * a longer grace runs. */
+/* A hung worker is killed NODE_DUMP_MS after the request for its flight record, even if its node is
+ * being stopped with a longer grace. */
 START_TEST(test_a_stop_does_not_lengthen_the_life_of_a_hung_worker) {
     running();
     can_rejoin(1);
@@ -713,7 +748,10 @@ START_TEST(test_an_operator_gets_the_records_of_all) {
     f.has_channel[0] = f.has_channel[2] = true;
     node_dump(&f.node, f.now, "an operator asks");
     ASKED("ask dump 0 1; ask dump 2 1");
-    node_worker_dumped(&f.node, f.now, 0, 1, "");
+    node_worker_dumped(&f.node, f.now, 0, 1, "/tmp/flight");
+    ck_assert_ptr_nonnull(strstr(last_line, "has written its flight record to /tmp/flight"));
+    node_worker_dumped(&f.node, f.now, 2, 1, ""); /* "" means that no record was written */
+    ck_assert_ptr_nonnull(strstr(last_line, "could not write its flight record"));
     ASKED(""); /* a dump for an operator kills no worker */
 }
 END_TEST
@@ -805,8 +843,8 @@ START_TEST(test_a_notice_during_a_stop_is_obeyed_when_it_is_complete) {
 }
 END_TEST
 
-/* A node that is cut off has only what is left of its lease, even if it has given notice of a later
- * time. */
+/* A node that is cut off from the coordinator has only the rest of its lease, even if it has given
+ * notice of a later time. */
 START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
     running();
     notice(9000);
@@ -818,8 +856,8 @@ START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
 }
 END_TEST
 
-/* A signal such as ^C gives a node that is cut off no more time than its lease, because the next
- * round may begin on other nodes when the lease is over. */
+/* A signal such as ^C does not lengthen the time of a node that is cut off: when its lease is over,
+ * the next round may begin on other nodes. */
 START_TEST(test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off) {
     running();
     node_stop(&f.node, f.now, 150);
@@ -871,6 +909,8 @@ int main(void) {
     TCase *t = tcase_create("node");
     tcase_add_checked_fixture(t, fixture_open, fixture_close);
     tcase_add_test(t, test_all_workers_end_well);
+    tcase_add_test(t, test_a_worker_that_is_killed_is_reported_as_killed);
+    tcase_add_test(t, test_a_worker_that_crashes_is_not_reported_as_killed);
     tcase_add_test(t, test_a_failure_is_reported_before_the_stop);
     tcase_add_test(t, test_a_worker_that_dies_of_our_signal_is_no_failure);
     tcase_add_test(t, test_nothing_joins_before_all_processes_are_gone);
@@ -878,6 +918,7 @@ int main(void) {
     tcase_add_test(t, test_a_new_round_begins_without_failures);
     tcase_add_test(t, test_freezing_sends_first_and_reads_after);
     tcase_add_test(t, test_the_furthest_worker_and_the_longest_need_are_answered);
+    tcase_add_test(t, test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step);
     tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
     tcase_add_test(t, test_the_node_is_ready_when_its_last_worker_is);
     tcase_add_test(t, test_reports_on_another_change_do_not_count);

@@ -1,5 +1,5 @@
-/* Tests --numa-binding for machines with several NUMA nodes on any machine: the tests write the
- * sysfs files of an invented machine into a folder, and the code reads that folder. */
+/* Tests of --numa-binding with invented machines: each test writes the sysfs files of a machine
+ * with several NUMA nodes into a folder, which the code reads in place of /sys. */
 #include "launcher/numa_binding.h"
 #include "tests/lib/run_suite.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const *environment; /* "NAME=value" texts, NULL-terminated; NULL = empty */
+static const char *const *environment; /* "NAME=value" texts, NULL-terminated; NULL: no variables */
 
 static void set_environment(const char *const *list) {
     static const char *kept[16];
@@ -141,7 +141,7 @@ START_TEST(flags_from_the_environment_are_integers) {
     /* an error, although the command line sets the flag, too */
     ck_assert_int_lt(PARSE("--standalone", "x"), 0);
     WITH_ENV("PET_LOGS_SPECS=x", "PET_NUMA_BINDING=x");
-    ck_assert_int_eq(PARSE("x"), 0); /* these two options have no variable */
+    ck_assert_int_eq(PARSE("x"), 0); /* --logs-specs and --numa-binding have no variable */
     ck_assert_ptr_null(o.value[OPTION_LOGS_SPECS]);
     ck_assert_ptr_null(o.value[OPTION_NUMA_BINDING]);
 }

@@ -1,13 +1,17 @@
-/* Tests two parts of agent/output: the buffer with the last bytes of a stream, and the splitter
- * that cuts a stream into lines. */
+/* Tests parts of agent/output: the buffer with the last bytes of a stream, the splitter that cuts a
+ * stream into lines, and log files. */
 #include "agent/output/last_bytes.h"
 #include "agent/output/line_splitter.h"
+#include "agent/output/log_file.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 START_TEST(test_last_bytes) {
     struct last_bytes l = {0};
@@ -21,7 +25,7 @@ START_TEST(test_last_bytes) {
     ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
     ck_assert_uint_eq(b.len, LAST_BYTES_MAX);
     ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
-    last_bytes_add(&l, all.data, all.len); /* more than the ring holds */
+    last_bytes_add(&l, all.data, all.len); /* more bytes than the buffer holds */
     cr_buffer_clear(&b);
     ck_assert_int_eq(last_bytes_copy(&l, &b), 0);
     ck_assert_int_eq(memcmp(b.data, all.data + all.len - b.len, b.len), 0);
@@ -33,11 +37,27 @@ END_TEST
 
 /* ---- the splitter of lines ---- */
 
-static int collect(void *arg, const char *line, size_t len) {
-    struct cr_buffer *b = arg;
-    int rc = cr_buffer_append(b, "<", 1);
-    if (rc == 0) rc = cr_buffer_append(b, line, len);
-    return rc < 0 ? rc : cr_buffer_append(b, ">", 1);
+/* Feeds the text in chunks and writes each line to `out` by `show`. */
+static void split(struct line_splitter *s, const char *text, size_t len, size_t chunk,
+                  void (*show)(struct cr_buffer *out, const struct line *line),
+                  struct cr_buffer *out) {
+    struct line line;
+    for (size_t at = 0; at < len; at += chunk) {
+        const char *data = text + at;
+        size_t n = len - at < chunk ? len - at : chunk;
+        while (line_splitter_next(s, &data, &n, &line) == 1) show(out, &line);
+        ck_assert_uint_eq(n, 0);
+    }
+    ck_assert_uint_eq(s->at, len);
+    while (line_splitter_end(s, &line) == 1) show(out, &line);
+}
+
+static void show_text(struct cr_buffer *out, const struct line *line) {
+    ck_assert(!line->is_long);
+    ck_assert_uint_eq(line->to - line->from, line->len);
+    ck_assert_int_eq(cr_buffer_append(out, line->is_update ? "(" : "<", 1), 0);
+    ck_assert_int_eq(cr_buffer_append(out, line->data, line->len), 0);
+    ck_assert_int_eq(cr_buffer_append(out, ">", 1), 0);
 }
 
 START_TEST(test_lines_in_any_chunks) {
@@ -46,12 +66,12 @@ START_TEST(test_lines_in_any_chunks) {
     for (size_t chunk = 1; chunk <= sizeof(text); chunk++) {
         struct line_splitter s = {0};
         struct cr_buffer got = {0};
-        for (size_t at = 0; at < sizeof(text) - 1; at += chunk) {
-            size_t n = sizeof(text) - 1 - at < chunk ? sizeof(text) - 1 - at : chunk;
-            ck_assert_int_eq(line_splitter_feed(&s, text + at, n, collect, &got), 0);
-        }
-        ck_assert_int_eq(line_splitter_end(&s, collect, &got), 0);
+        split(&s, text, sizeof(text) - 1, chunk, show_text, &got);
         ck_assert_uint_eq(got.len, sizeof(want) - 1);
+        for (size_t i = 0; i < got.len; i++) { /* a line that ends in "\r" may be shown with '(' or
+                                                * '<', depending on the chunks */
+            if (got.data[i] == '(') got.data[i] = '<';
+        }
         ck_assert_msg(memcmp(got.data, want, got.len) == 0, "chunks of %zu", chunk);
         cr_buffer_done(&got);
         line_splitter_done(&s);
@@ -59,30 +79,142 @@ START_TEST(test_lines_in_any_chunks) {
 }
 END_TEST
 
-static int measure(void *arg, const char *line, size_t len) {
-    (void) line;
-    return cr_buffer_printf(arg, "%zu ", len);
+START_TEST(test_updates_of_a_progress_bar) {
+    struct line_splitter s = {0};
+    struct cr_buffer got = {0};
+    split(&s, "1%\r2%\r3%\r\nend\n", 14, 100, show_text, &got);
+    ck_assert_int_eq((int) got.len, 17);
+    ck_assert_mem_eq(got.data, "(1%>(2%><3%><end>", 17);
+    cr_buffer_done(&got);
+    line_splitter_done(&s);
+}
+END_TEST
+
+static void show_len(struct cr_buffer *out, const struct line *line) {
+    ck_assert_int_eq(cr_buffer_printf(out, "%zu ", line->len), 0);
+}
+
+/* Returns a text of 3 * LINE_MAX_LEN + 10 bytes with two lines: the first has LINE_MAX_LEN bytes,
+ * the second is longer. */
+static char *long_text(size_t *len) {
+    *len = 3 * LINE_MAX_LEN + 10;
+    char *text = malloc(*len);
+    ck_assert_ptr_nonnull(text);
+    memset(text, 'x', *len);
+    text[*len - 1] = '\n';
+    text[LINE_MAX_LEN] = '\n';
+    return text;
 }
 
 START_TEST(test_long_lines_come_in_pieces) {
-    size_t len = 3 * LINE_MAX_LEN + 10;
-    char *text = malloc(len);
-    ck_assert_ptr_nonnull(text);
-    memset(text, 'x', len);
-    text[len - 1] = '\n';
-    text[LINE_MAX_LEN] = '\n'; /* a line as long as the limit is one piece */
+    size_t len;
+    char *text = long_text(&len);
     for (size_t chunk = 1; chunk < 2 * len; chunk = chunk * 3 + 1) {
         struct line_splitter s = {0};
         struct cr_buffer got = {0};
-        for (size_t at = 0; at < len; at += chunk) {
-            size_t n = len - at < chunk ? len - at : chunk;
-            ck_assert_int_eq(line_splitter_feed(&s, text + at, n, measure, &got), 0);
-        }
+        split(&s, text, len, chunk, show_len, &got);
         ck_assert_str_eq(got.data, "65536 65536 65536 8 ");
         cr_buffer_done(&got);
         line_splitter_done(&s);
     }
     free(text);
+}
+END_TEST
+
+static void show_place(struct cr_buffer *out, const struct line *line) {
+    ck_assert_int_eq(cr_buffer_printf(out, "%s%u-%u ", line->is_long ? "long " : "",
+                                      (unsigned) line->from, (unsigned) line->to),
+                     0);
+}
+
+START_TEST(test_long_lines_can_be_skipped) {
+    size_t len;
+    char *text = long_text(&len);
+    for (size_t chunk = 1; chunk < 2 * len; chunk = chunk * 3 + 1) {
+        struct line_splitter s = {.skips_long = true};
+        struct cr_buffer got = {0};
+        split(&s, text, len, chunk, show_place, &got);
+        ck_assert_str_eq(got.data, "0-65536 long 65537-196617 ");
+        ck_assert_uint_le(s.partial.cap, 2 * LINE_MAX_LEN);
+        cr_buffer_done(&got);
+        line_splitter_done(&s);
+    }
+    free(text);
+}
+END_TEST
+
+/* ---- log files with a size limit ---- */
+
+static void open_log(struct log_file **f, uint64_t max) {
+    int folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(folder, "log", O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(log_file_new(fd, max, folder, "log", f), 0);
+    (void) close(folder);
+}
+
+static uint64_t size_of(const char *name) {
+    struct stat st;
+    return stat(name, &st) < 0 ? 0 : (uint64_t) st.st_size;
+}
+
+/* Appends lines of 100 bytes that contain their number, and returns the last number. */
+static unsigned append_lines(struct log_file *f, unsigned from, unsigned to) {
+    for (unsigned i = from; i < to; i++) {
+        char line[128];
+        int n = snprintf(line, sizeof(line), "%099u\n", i);
+        ck_assert_int_eq(log_file_append(f, line, (size_t) n), 0);
+    }
+    return to - 1;
+}
+
+START_TEST(test_log_file_keeps_first_and_last_part) {
+    char folder[] = "/tmp/crun-log-file-XXXXXX", out[128];
+    struct log_file *f;
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    open_log(&f, 40000);
+    uint64_t at = 0;
+    append_lines(f, 0, 10);
+    ck_assert_uint_eq(log_file_read(f, &at, out, 100), 100);
+    unsigned last = append_lines(f, 10, 5000);
+    ck_assert_uint_eq(f->end, 500000);
+    ck_assert_uint_eq(size_of("log"), 20000);
+    ck_assert_uint_le(size_of("log.last") + size_of("log.last.1"), 20400);
+    ck_assert_uint_ge(size_of("log.last") + size_of("log.last.1"), 10000);
+    at = 20000; /* the bytes at 20000 are gone, so reading begins at the oldest byte that is left */
+    ck_assert_uint_eq(log_file_read(f, &at, out, 100), 100);
+    ck_assert_uint_ge(at, 480000);
+    ck_assert_uint_eq(at % 100, 0);
+    for (; at < f->end; at += 100) {
+        uint64_t wanted = at;
+        ck_assert_uint_eq(log_file_read(f, &wanted, out, 100), 100);
+        ck_assert_uint_eq(wanted, at);
+        ck_assert_int_eq((int) strtol(out, NULL, 10), (int) (at / 100));
+    }
+    ck_assert_int_eq((int) strtol(out, NULL, 10), (int) last);
+    ck_assert_uint_eq(log_file_read(f, &at, out, 100), 0);
+    log_file_free(f);
+    (void) unlink("log"), (void) unlink("log.last"), (void) unlink("log.last.1");
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+START_TEST(test_log_file_without_limit) {
+    char folder[] = "/tmp/crun-log-file-XXXXXX", out[128];
+    struct log_file *f;
+    uint64_t at = 499900;
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    open_log(&f, 0);
+    append_lines(f, 0, 5000);
+    ck_assert_uint_eq(log_file_read(f, &at, out, 128), 100);
+    ck_assert_int_eq((int) strtol(out, NULL, 10), 4999);
+    ck_assert_int_eq(truncate("log", 0), 0); /* another program has emptied the file */
+    ck_assert_uint_eq(log_file_read(f, &at, out, 128), 0);
+    log_file_free(f);
+    ck_assert_int_eq(unlink("log"), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
 }
 END_TEST
 
@@ -92,7 +224,11 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_last_bytes);
     tcase_add_test(t, test_lines_in_any_chunks);
+    tcase_add_test(t, test_updates_of_a_progress_bar);
     tcase_add_test(t, test_long_lines_come_in_pieces);
+    tcase_add_test(t, test_long_lines_can_be_skipped);
+    tcase_add_test(t, test_log_file_keeps_first_and_last_part);
+    tcase_add_test(t, test_log_file_without_limit);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

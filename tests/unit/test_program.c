@@ -89,7 +89,7 @@ START_TEST(python_scripts) {
     ck_assert_str_eq(p.title, "trainx.py");
     MAKE("script", "#!/usr/bin/env -S python3 -O\n", 0755);
     RUNS("script", "bin/python3 -u script a -b");
-    /* Python runs it, so it needs no execute permission */
+    /* Python reads the script, so it needs no execute permission */
     MAKE("script2", "#! /usr/bin/python3.11\n", 0644);
     RUNS("./script2", "bin/python3 -u ./script2 a -b");
     MAKE("text", "print(2)\n", 0644);
@@ -207,7 +207,7 @@ START_TEST(a_script_without_its_interpreter) {
     MAKE("moved", "#! /no/such/interpreter -x\n", 0755);
     ck_assert_int_lt(RESOLVE("./moved"), 0);
     FAILS(-ENOENT, "cannot run './moved': the interpreter '/no/such/interpreter' that its #! line");
-    /* Found through PATH, so it is executed and not given to Python. */
+    /* The file is found through PATH, so it is executed and not run by Python. */
     MAKE("bin/venv-tool", "#!/no/such/venv/bin/python\n", 0755);
     ck_assert_int_lt(RESOLVE("venv-tool"), 0);
     FAILS(-ENOENT, "cannot run 'venv-tool': the interpreter '/no/such/venv/bin/python'");
@@ -217,11 +217,11 @@ START_TEST(a_script_without_its_interpreter) {
     ck_assert_int_lt(RESOLVE("./windows"), 0);
     FAILS(-ENOENT, "its #! line, '/bin/sh', ends in a carriage return, as on Windows; try: sed -i");
     MAKE("data", "", 0644);
-    MAKE("by-data", "#!data\n", 0755); /* the kernel, too, takes "data" from the current folder */
+    MAKE("by-data", "#!data\n", 0755); /* the kernel also looks for "data" in the current folder */
     ck_assert_int_lt(RESOLVE("./by-data"), 0);
     FAILS(-EACCES, "'data'");
     MAKE("bare", "#!\n", 0755);
-    RUNS("bare", "bare a -b"); /* crun tries to execute it; the kernel refuses */
+    RUNS("bare", "bare a -b"); /* crun executes the file, and the kernel refuses it */
 }
 END_TEST
 
@@ -257,7 +257,7 @@ START_TEST(modes) {
     ck_assert_int_eq(RESOLVE("tool", .no_python = 1), 0);
     ck_assert_str_eq(line(), "bin/tool a -b");
     MAKE("here", "\177ELF", 0755);
-    /* "here" is not in PATH, and only PATH counts, as for execvp() */
+    /* the file is in the current folder, but execvp() searches PATH only */
     ck_assert_int_lt(RESOLVE("here", .no_python = 1), 0);
     FAILS(-ENOENT, "cannot find 'here' in PATH");
     ck_assert_int_eq(RESOLVE("./here", .no_python = 1), 0);
@@ -280,6 +280,45 @@ START_TEST(modes) {
 }
 END_TEST
 
+/* Whether the first word of the resolved argv is `python`. */
+#define PYTHON_IS(python)                                                                          \
+    do {                                                                                           \
+        char want_[256];                                                                           \
+        (void) snprintf(want_, sizeof(want_), "%s -u train.py a -b", python);                      \
+        ck_assert_str_eq(line(), want_);                                                           \
+    } while (0)
+
+START_TEST(python_of_the_environment) {
+    MAKE("train.py", "pass\n", 0644);
+    ck_assert_int_eq(mkdir("venv", 0755) | mkdir("venv/bin", 0755) | mkdir("links", 0755), 0);
+    MAKE("venv/bin/python", "#!/bin/sh\n", 0755);
+    MAKE("venv/bin/crun", "\177ELF....", 0755);
+    ck_assert_int_eq(symlink("../venv/bin/crun", "links/torchrun"), 0);
+    ck_assert_int_eq(symlink("torchrun", "links/again"), 0);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("bin/python3"); /* a folder without pyvenv.cfg is no environment */
+
+    MAKE("venv/pyvenv.cfg", "", 0644);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("venv/bin/python");
+    MAKE("venv/bin/python3", "#!/bin/sh\n", 0755);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("venv/bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "links/again"), 0);
+    PYTHON_IS("links/../venv/bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "crun", .path = "bin:venv/bin"), 0);
+    PYTHON_IS("venv/bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "elsewhere/crun"), 0);
+    PYTHON_IS("bin/python3");
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun", .python_exec = "mypython"), 0);
+    PYTHON_IS("bin/mypython");
+
+    ck_assert_int_eq(unlink("venv/pyvenv.cfg") | mkdir("venv/conda-meta", 0755), 0);
+    ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
+    PYTHON_IS("venv/bin/python3");
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("program");
     TCase *t = tcase_create("resolve");
@@ -292,6 +331,7 @@ int main(void) {
     tcase_add_test(t, a_script_without_its_interpreter);
     tcase_add_test(t, which_python);
     tcase_add_test(t, modes);
+    tcase_add_test(t, python_of_the_environment);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

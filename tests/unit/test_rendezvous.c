@@ -64,8 +64,8 @@ static int is_open(uint16_t port) {
 
 struct agent {
     struct rendezvous *r;
-    int in_call; /* not 0 during a call of the agent; an upcall at that time is a bug */
-    int fail_rounds; /* how many rounds fail before one succeeds */
+    int in_call; /* not 0 while the agent is in a call, in which no upcall may come */
+    int fail_rounds; /* number of rounds that fail before one succeeds */
     int rounds, stops, ends, closed;
     int leave_at_round, close_in_round;
     void (*on_round)(struct agent *a, const struct rendezvous_round *round);
@@ -101,7 +101,7 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
         rendezvous_leave(a->r);
         rendezvous_close(a->r, on_closed);
     } else if (a->rounds <= a->fail_rounds) {
-        rendezvous_failed(a->r, round->round, "rank 0: exit code 3");
+        rendezvous_failed(a->r, round->round, "rank 0: exit code 3", false);
         rendezvous_join(a->r);
     } else {
         rendezvous_succeeded(a->r, round->round);
@@ -234,7 +234,7 @@ START_TEST(success_is_one_round) {
     ck_assert_uint_eq(r->role_world_size, 4);
     ck_assert_str_eq(r->master_addr, "127.0.0.1");
     ck_assert_uint_ne(r->master_port, 0);
-    ck_assert(!is_open(r->master_port)); /* the store was closed with the rendezvous */
+    ck_assert(!is_open(r->master_port)); /* the store was closed together with the rendezvous */
 }
 END_TEST
 
@@ -328,6 +328,10 @@ START_TEST(bad_options_are_refused_by_name) {
     o.join_timeout_ms = o.last_call_timeout_ms;
     refuse(o, -EINVAL, "join_timeout (30 s) must be longer than last_call_timeout (30 s)");
     o = one_node(0);
+    o.max_nodes = 2;
+    o.keep_alive_interval_ms = 2, o.keep_alive_max_attempt = 1;
+    refuse(o, -EINVAL, "0.1 s is the least that works");
+    o = one_node(0);
     o.standalone = 0;
     o.backend = "smoke-signals";
     refuse(o, -ENOTSUP, "smoke-signals");
@@ -379,7 +383,7 @@ static void fail_once(struct agent *a, const struct rendezvous_round *round) {
         succeed(a, round);
         return;
     }
-    rendezvous_failed(a->r, round->round, "rank 5 on b: signal 9");
+    rendezvous_failed(a->r, round->round, "rank 5 on b: signal 9", false);
     rendezvous_join(a->r);
 }
 
@@ -392,10 +396,10 @@ START_TEST(two_nodes_share_a_failure_and_a_success) {
     struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
     struct rendezvous_options o = node_of(free_port(), 2, 2);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o); /* gets the port, so it hosts */
+    open_node(&loop, &a, &o); /* a gets the port, so a hosts the rendezvous */
     o.local_world_size = 2;
     o.role = "other";
-    open_node(&loop, &b, &o); /* finds the port taken, so it connects */
+    open_node(&loop, &b, &o); /* b finds the port taken, so b connects to it */
     agent_join(&b);
     agent_join(&a);
     run_all(&loop);
@@ -433,7 +437,7 @@ START_TEST(static_nodes_share_the_endpoint_with_their_store) {
     o.node_rank = 1;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_node(&loop, &b, &o);
-    agent_join(&b); /* no coordinator yet, so b connects again and again */
+    agent_join(&b); /* no coordinator is up yet, so b tries again and again */
     o.node_rank = 0;
     open_node(&loop, &a, &o);
     agent_join(&a);
@@ -509,7 +513,8 @@ START_TEST(when_the_host_leaves_the_others_get_the_reason) {
 }
 END_TEST
 
-/* On a slow machine, node b's own join timeout may expire first; it gives the same reason. */
+/* The host's join timeout ends the job. On a slow machine the join timeout of b may end first; b
+ * then gives the same reason. */
 START_TEST(when_the_host_gives_up_the_others_get_the_reason) {
     struct agent a = {0}, b = {0};
     struct rendezvous_options o = node_of(free_port(), 3, 3);
@@ -534,7 +539,7 @@ START_TEST(the_other_node_never_came) {
 }
 END_TEST
 
-/* The port of the endpoint is taken by an outgoing connection of some program, so neither node can
+/* An outgoing connection of another program has the port of the endpoint, so neither node can
  * listen there at first. */
 START_TEST(a_passing_connection_has_the_port) {
     uv_loop_t loop;
@@ -596,7 +601,7 @@ struct stranger {
     int eof;
 };
 
-/* Runs in a thread of its own, because its socket calls block, while the loop serves the
+/* The stranger's socket calls block, so they run in a thread of their own while the loop serves the
  * stranger. */
 static void stranger_speaks(void *arg) {
     struct stranger *s = arg;
@@ -648,7 +653,7 @@ START_TEST(another_version_is_refused_with_both_versions) {
     m.hello = (struct rdzv_hello){
         .version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
     ck_assert_int_eq(cr_buffer_append(&says, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
-    ck_assert_int_eq(rdzv_message_encode(&m, &says), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MIN, &says), 0);
     answer_stranger(&s, says.data, says.len);
     ck_assert_ptr_nonnull(strstr(refusal(&s), "'crun 99') speaks rendezvous protocol 7 to 9"));
     ck_assert_uint_eq(s.answer.refused.version_max, RDZV_VERSION_MAX);

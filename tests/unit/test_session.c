@@ -179,9 +179,10 @@ static void host_sends(enum rdzv_message_type type) {
 
 static void seat(void) {
     setup();
-    node_sends(RDZV_JOIN);
     to_host();
     to_node();
+    node_sends(RDZV_JOIN);
+    to_host();
     ck_assert_int_eq(host.state, HOST_SESSION_SEATED);
     ck_assert_int_eq(node.state, MEMBER_SESSION_WELCOMED);
 }
@@ -262,6 +263,48 @@ START_TEST(builds_without_a_common_version_part_with_both_ranges) {
 }
 END_TEST
 
+/* A node of version 2 sends JOIN together with HELLO, without waiting for WELCOME. It must get a
+ * seat, and only messages with the fields of version 2. */
+START_TEST(a_node_of_the_last_version_is_served_in_that_version) {
+    setup();
+    struct rdzv_message m = {.type = RDZV_HELLO};
+    m.hello = (struct rdzv_hello){
+        .version_min = 2, .version_max = 2, .software = "crun 2", .run_id = "job"};
+    cr_buffer_clear(&node.out);
+    ck_assert_int_eq(cr_buffer_append(&node.out, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
+    ck_assert_int_eq(member_session_send(&node, &m), 0);
+    node_sends(RDZV_JOIN);
+    to_host();
+    ck_assert_int_eq(host.state, HOST_SESSION_SEATED);
+    ck_assert_uint_eq(host_sent().welcome.version, 2);
+    m = (struct rdzv_message){.type = RDZV_ROUND};
+    m.round = (struct rdzv_round){.max_restarts = 3, .incarnation = 9};
+    host_session_send(&host, now, &m);
+    /* in version 2, master_port is the last field of ROUND */
+    ck_assert_uint_eq(host.out.len, 5 + 8 + 7 * 4 + 3 + 4);
+}
+END_TEST
+
+START_TEST(a_coordinator_of_the_last_version_gets_a_join_of_that_version) {
+    struct cr_buffer old = {0};
+    struct rdzv_message m = {.type = RDZV_WELCOME};
+    setup();
+    to_host();
+    cr_buffer_clear(&host.out);
+    m.welcome.version = 2;
+    host_session_send(&host, now, &m);
+    to_node();
+    ck_assert_int_eq(welcomes, 1);
+    ck_assert_uint_eq(node.version, 2);
+    m = (struct rdzv_message){.type = RDZV_JOIN};
+    m.join = (struct rdzv_join){.host = "n1", .addr = "n1", .role = "default", .digest = 7};
+    ck_assert_int_eq(member_session_send(&node, &m), 0);
+    ck_assert_int_eq(rdzv_message_encode(&m, 2, &old), 0);
+    ck_assert_uint_eq(node.out.len, old.len);
+    cr_buffer_done(&old);
+}
+END_TEST
+
 START_TEST(a_version_that_was_not_offered_breaks_the_session) {
     setup();
     struct rdzv_message m = {.type = RDZV_WELCOME};
@@ -279,7 +322,7 @@ START_TEST(a_closing_host_refuses_with_its_reason) {
     to_host();
     to_node();
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSING);
-    /* the member gets the message, not a broken session */
+    /* the member receives the message, and its session is not broken */
     ck_assert_uint_eq(last_heard, RDZV_REFUSED);
     ck_assert_int_eq(breaks, 0);
 }
@@ -304,7 +347,7 @@ START_TEST(an_older_coordinator_refuses_by_number) {
     to_host();
     struct rdzv_message m = host_sent();
     ck_assert_int_eq(m.type, RDZV_REFUSED);
-    /* the node needs a coordinator of this epoch or a later one */
+    /* REFUSED names the lowest epoch that the node accepts */
     ck_assert_uint_eq(m.refused.epoch, 7);
     ck_assert_str_eq(m.refused.why, "this coordinator has epoch 5, the node has obeyed epoch 7");
     ck_assert_int_eq(hellos, 0);
@@ -346,7 +389,8 @@ START_TEST(a_refusal_by_epoch_is_not_final) {
     to_host();
     to_node();
     ck_assert_int_eq(breaks, 1);
-    ck_assert_int_eq(heard, 0); /* the member does not get REFUSED, because it would end */
+    ck_assert_int_eq(heard, 0); /* the member does not receive REFUSED, because REFUSED would end
+                                 * it */
     ck_assert_int_eq(node.state, MEMBER_SESSION_CLOSED);
     ck_assert_ptr_nonnull(strstr(broken_why, "a coordinator of epoch 7 or later is needed"));
     ck_assert_uint_eq(node.epoch, 7);
@@ -540,6 +584,8 @@ int main(void) {
     tcase_add_test(t, another_protocol_gets_no_answer);
     tcase_add_test(t, messages_out_of_order_are_refused_by_name);
     tcase_add_test(t, builds_without_a_common_version_part_with_both_ranges);
+    tcase_add_test(t, a_node_of_the_last_version_is_served_in_that_version);
+    tcase_add_test(t, a_coordinator_of_the_last_version_gets_a_join_of_that_version);
     tcase_add_test(t, a_version_that_was_not_offered_breaks_the_session);
     tcase_add_test(t, a_closing_host_refuses_with_its_reason);
     tcase_add_test(t, a_job_that_cannot_be_served_is_refused);

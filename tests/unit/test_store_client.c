@@ -52,16 +52,18 @@ static int compare_set(struct store *s, const char *key, const char *expected, c
     return store_compare_set(s, &swap, LONG_MS, value, len, &err);
 }
 
-/* ---- modern requests and replies; M03 etc. are lines of tests/golden/store_modern.txt ---- */
+/* ---- modern requests and replies; "golden M03" is line M03 of tests/golden/store_modern.txt
+ * ---- */
 
 START_TEST(test_modern_set_get) {
     struct peer p;
     struct store_client *c = client_with(
         &p, STORE_SHAKE_PING,
-        SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 7631",       /* M03 */
-               "> 06 0100000000000000 0200000000000000 2f6b", "< 00",    /* M05: WAIT before GET */
-               "> 03 0200000000000000 2f6b", "<1 0200000000000000 7631", /* M06 */
-               "> 01 0100000000000000 2f 0000000000000000",              /* M04 */
+        SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 7631",       /* SET: golden M03 */
+               /* WAIT before GET: golden M05 */
+               "> 06 0100000000000000 0200000000000000 2f6b", "< 00",
+               "> 03 0200000000000000 2f6b", "<1 0200000000000000 7631", /* GET: golden M06 */
+               "> 01 0100000000000000 2f 0000000000000000",              /* SET: golden M04 */
                "> 06 0100000000000000 0100000000000000 2f", "< 00", "> 03 0100000000000000 2f",
                "<1 0000000000000000"));
     struct store *s = store_client_store(c);
@@ -85,12 +87,16 @@ START_TEST(test_modern_numbers) {
     struct peer p;
     struct store_client *c = client_with(
         &p, STORE_SHAKE_PING,
-        SCRIPT("> 04 0500000000000000 696e69742f 0100000000000000", "< 0100000000000000", /* M07 */
-               "> 04 0400000000000000 2f637472 f9ffffffffffffff", "<1 feffffffffffffff",  /* M09 */
-               "> 07", "< 0400000000000000",                                              /* M15 */
-               "> 08 0200000000000000 2f6b", "< 0100000000000000",                        /* M16 */
+        /* ADD: golden M07 */
+        SCRIPT("> 04 0500000000000000 696e69742f 0100000000000000", "< 0100000000000000",
+               /* ADD: golden M09 */
+               "> 04 0400000000000000 2f637472 f9ffffffffffffff", "<1 feffffffffffffff",
+               /* GETNUMKEYS: golden M15 */
+               "> 07", "< 0400000000000000",
+               /* DELETE: golden M16 */
+               "> 08 0200000000000000 2f6b", "< 0100000000000000",
                "> 08 0200000000000000 2f6b", "< 0000000000000000", "> 10 0200000000000000 2f71",
-               "< 0100000000000000")); /* M21 */
+               "< 0100000000000000")); /* QUEUE_LEN: golden M21 */
     struct store *s = store_client_store(c);
     int64_t n = 0;
     int deleted = 7;
@@ -115,9 +121,9 @@ START_TEST(test_modern_compare_set) {
     struct store_client *c = client_with(
         &p, STORE_SHAKE_PING,
         SCRIPT("> 02 0300000000000000 2f6373 0000000000000000 0100000000000000 61",
-               "< 0100000000000000 61", /* M10 */
+               "< 0100000000000000 61", /* COMPARE_SET: golden M10 */
                "> 02 0600000000000000 2f6e6f6b6579 0300000000000000 657870 0300000000000000 646573",
-               "<1 0300000000000000 657870")); /* M11 */
+               "<1 0300000000000000 657870")); /* COMPARE_SET: golden M11 */
     struct store *s = store_client_store(c);
     void *value;
     size_t len;
@@ -136,16 +142,18 @@ START_TEST(test_modern_lists) {
     struct store_client *c = client_with(
         &p, STORE_SHAKE_PING,
         SCRIPT("> 05 0200000000000000 0200000000000000 2f6b 0500000000000000 2f6e6f7065",
-               "< 01", /* M13 */
+               "< 01", /* CHECK: golden M13 */
                "> 05 0000000000000000", "< 00",
                "> 06 0200000000000000 0200000000000000 2f61 0200000000000000 2f62", "< 00",
-               "> 0a 0200000000000000 0200000000000000 2f61 0200000000000000 2f62", /* M18 */
+               /* MULTI_GET: golden M18 */
+               "> 0a 0200000000000000 0200000000000000 2f61 0200000000000000 2f62",
                "<1 0100000000000000 31 0200000000000000 3232",
                "> 0b 0200000000000000 0200000000000000 2f61 0100000000000000 31"
-               "  0200000000000000 2f62 0200000000000000 3232", /* M19 */
+               "  0200000000000000 2f62 0200000000000000 3232", /* MULTI_SET: golden M19 */
                "> 11",
                "<1 0300000000000000 0500000000000000 696e69742f"
-               "  0200000000000000 2f6b 0100000000000000 2f")); /* M24 and an empty user key */
+               /* LIST_KEYS: golden M24, and an empty key */
+               "  0200000000000000 2f6b 0100000000000000 2f"));
     struct store *s = store_client_store(c);
     struct store_bytes keys[] = {B("a"), B("b")}, values[] = {B("1"), B("22")};
     int present = 7;
@@ -162,7 +170,7 @@ START_TEST(test_modern_lists) {
     store_list_done(&list);
     ck_assert_int_eq(store_multi_set(s, keys, values, 2, LONG_MS, &err), 0);
     ck_assert_int_eq(store_list_keys(s, LONG_MS, &list, &err), 0);
-    ck_assert_uint_eq(list.count, 2); /* the client's own init/ is left out */
+    ck_assert_uint_eq(list.count, 2); /* the key init/ of the store itself is left out */
     ck_assert_str_eq(list.items[0].data, "k");
     ck_assert_str_eq(list.items[1].data, "");
     store_list_done(&list);
@@ -174,13 +182,13 @@ START_TEST(test_modern_queue_and_barrier) {
     struct peer p;
     struct store_client *c = client_with(
         &p, STORE_SHAKE_PING,
-        SCRIPT("> 09 0200000000000000 2f6b 0200000000000000 7879",   /* M17 */
-               "> 0e 0200000000000000 2f71 0300000000000000 6a6f62", /* M20 */
-               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* M23: the queue is empty */
+        SCRIPT("> 09 0200000000000000 2f6b 0200000000000000 7879",   /* APPEND: golden M17 */
+               "> 0e 0200000000000000 2f71 0300000000000000 6a6f62", /* QUEUE_PUSH: golden M20 */
+               "> 0f 0200000000000000 2f71", "< 0000000000000000",   /* QUEUE_POP: golden M23 */
                "> 06 0100000000000000 0200000000000000 2f71", "< 00", "> 0f 0200000000000000 2f71",
-               "<1 0100000000000000 0300000000000000 6a6f62", /* M22 */
+               "<1 0100000000000000 0300000000000000 6a6f62", /* QUEUE_POP: golden M22 */
                "> 0f 0200000000000000 2f71", "< 0000000000000000",
-               "> 12 0300000000000000 2f6231 0200000000000000", "< 00")); /* M25 */
+               "> 12 0300000000000000 2f6231 0200000000000000", "< 00")); /* BARRIER: golden M25 */
     struct store *s = store_client_store(c);
     void *value = NULL;
     size_t len;
@@ -196,22 +204,24 @@ START_TEST(test_modern_queue_and_barrier) {
 }
 END_TEST
 
-/* ---- legacy requests; L02 etc. are lines of tests/golden/store_legacy.txt ---- */
+/* ---- legacy requests; "golden L02" is line L02 of tests/golden/store_legacy.txt ---- */
 
 START_TEST(test_legacy_numbers) {
     struct peer p;
     struct store_client *c = client_with(
         &p, STORE_SHAKE_LEGACY,
-        SCRIPT("> 00 0200000000000000 2f6b 0200000000000000 7631",       /* L02 */
-               "> 04 0100000000000000 0200000000000000 2f6b", "< 00",    /* CHECK: no WAIT needed */
-               "> 02 0200000000000000 2f6b", "<1 0200000000000000 7631", /* L04 */
-               "> 03 0400000000000000 2f637472 0500000000000000", "< 0500000000000000", /* L07 */
+        SCRIPT("> 00 0200000000000000 2f6b 0200000000000000 7631",       /* SET: golden L02 */
+               /* CHECK: the key exists, so no WAIT follows */
+               "> 04 0100000000000000 0200000000000000 2f6b", "< 00",
+               "> 02 0200000000000000 2f6b", "<1 0200000000000000 7631", /* GET: golden L04 */
+               /* ADD: golden L07 */
+               "> 03 0400000000000000 2f637472 0500000000000000", "< 0500000000000000",
                "> 01 0300000000000000 2f6373 0000000000000000 0100000000000000 61",
-               "< 0100000000000000 61", /* L11 */
+               "< 0100000000000000 61", /* COMPARE_SET: golden L11 */
                "> 04 0100000000000000 0200000000000000 2f77", "< 01",
                "> 05 0100000000000000 0200000000000000 2f77", "< 00", "> 06",
-               "< 0000000000000000",                                 /* L01 */
-               "> 08 0200000000000000 2f6b", "< 0100000000000000")); /* L17 */
+               "< 0000000000000000",                                 /* GETNUMKEYS: golden L01 */
+               "> 08 0200000000000000 2f6b", "< 0100000000000000")); /* DELETE: golden L17 */
     struct store *s = store_client_store(c);
     struct store_bytes w = B("w");
     void *value;
@@ -233,12 +243,16 @@ START_TEST(test_legacy_numbers) {
 END_TEST
 
 /* An old server has neither append nor queues. The client makes append from compare_set, and
- * refuses queue operations with -ENOTSUP. */
+ * refuses queue operations with -ENOTSUP. The key holds "y" already, the bytes that are appended;
+ * while the client appends, another client changes the key to "x". The first compare_set only reads
+ * the key. */
 START_TEST(test_legacy_lacks) {
     struct peer p;
     struct store_client *c =
         client_with(&p, STORE_SHAKE_LEGACY,
-                    SCRIPT("> 01 0200000000000000 2f6b 0000000000000000 0100000000000000 79",
+                    SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 793f 0200000000000000 793f",
+                           "< 0100000000000000 79",
+                           "> 01 0200000000000000 2f6b 0100000000000000 79 0200000000000000 7979",
                            "< 0100000000000000 78",
                            "> 01 0200000000000000 2f6b 0100000000000000 78 0200000000000000 7879",
                            "< 0200000000000000 7879"));
@@ -246,6 +260,21 @@ START_TEST(test_legacy_lacks) {
     ck_assert_int_eq(store_append(s, B("k"), B("y"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_queue_push(s, B("q"), B("job"), LONG_MS, &err), -ENOTSUP);
     ck_assert_str_eq(err.text, "queue_push 'q': the store's server does not have this operation");
+    finish(&p, c);
+}
+END_TEST
+
+/* compare_set replies to a missing key with the expected value. The client takes this reply to its
+ * first request as an empty value, which it expects next. */
+START_TEST(test_legacy_appends_to_a_missing_key) {
+    struct peer p;
+    struct store_client *c =
+        client_with(&p, STORE_SHAKE_LEGACY,
+                    SCRIPT("> 01 0200000000000000 2f6b 0200000000000000 793f 0200000000000000 793f",
+                           "< 0200000000000000 793f",
+                           "> 01 0200000000000000 2f6b 0000000000000000 0100000000000000 79",
+                           "< 0100000000000000 79"));
+    ck_assert_int_eq(store_append(store_client_store(c), B("k"), B("y"), LONG_MS, &err), 0);
     finish(&p, c);
 }
 END_TEST
@@ -266,7 +295,7 @@ static void wait_times_out(const char *const *script) {
     finish(&p, c);
 }
 
-#define WAIT_GONE "> 06 0100000000000000 0500000000000000 2f676f6e65" /* M14 */
+#define WAIT_GONE "> 06 0100000000000000 0500000000000000 2f676f6e65" /* golden M14 */
 
 START_TEST(test_wait_cancelled) {
     wait_times_out(SCRIPT(WAIT_GONE, "> 0c", "< 01", "> 07", "< 0400000000000000"));
@@ -321,7 +350,7 @@ START_TEST(test_late_reply_breaks) {
     ck_assert_str_eq(err.text, "num_keys at store peer:1: the connection was lost before: add 'c' "
                                "at store peer:1: timed out after 50 ms");
     store_client_close(c);
-    /* without a check of p.wrong, as the script was not played to its end */
+    /* p.wrong is not checked, because the server has not played its script to the end */
     ck_assert_int_eq(pthread_join(p.thread, NULL), 0);
 }
 END_TEST
@@ -338,7 +367,8 @@ static void get_fails(const char *const *script, int code, const char *text) {
     ck_assert_int_eq(store_get(s, B("k\n"), LONG_MS, &value, &len, &err), code);
     ck_assert_str_eq(err.text, text);
     ck_assert_ptr_null(value);
-    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), code); /* each later call fails, too */
+    /* each later call fails with the same error */
+    ck_assert_int_eq(store_num_keys(s, LONG_MS, &n, &err), code);
     finish(&p, c);
 }
 
@@ -405,7 +435,8 @@ START_TEST(test_over_limit_is_refused) {
         store_set(s, B("k"), (struct store_bytes){"", STORE_VALUE_MAX + 1}, LONG_MS, &err),
         -EMSGSIZE);
     ck_assert_str_eq(err.text, "set 'k': the value is longer than 67108864");
-    struct store_bytes keys[5], values[5]; /* together they exceed the limit of one request */
+    struct store_bytes keys[5], values[5]; /* the sum of the lengths exceeds the limit of one
+                                            * request */
     for (int i = 0; i < 5; i++) keys[i] = B("k"), values[i] = (struct store_bytes){"", 60 << 20};
     ck_assert_int_eq(store_multi_set(s, keys, values, 5, LONG_MS, &err), -EMSGSIZE);
     ck_assert_str_eq(err.text,
@@ -469,7 +500,7 @@ START_TEST(test_probe_refuses_nonsense) {
 END_TEST
 
 /* A modern server that also speaks legacy may be too busy to answer PING in time. Its answer to
- * CANCEL_WAIT shows that it is modern, so the client must not treat it as an old server. */
+ * CANCEL_WAIT shows that it is modern, so the client must not use the legacy protocol. */
 START_TEST(test_probe_is_patient_with_ours) {
     char want[64], echo[64];
     connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "< 01"),
@@ -480,7 +511,7 @@ END_TEST
 
 static void *listen_later(void *arg) {
     struct listener *l = arg;
-    struct timespec t = {0, 150 * 1000000}; /* meanwhile the client's connections are refused */
+    struct timespec t = {0, 150 * 1000000}; /* until then the client's connections are refused */
     (void) nanosleep(&t, NULL);
     if (listen(l->fd, 8) < 0) return NULL;
     return listener_accept_all(l);
@@ -529,6 +560,7 @@ int main(void) {
     tcase_add_test(wire, test_modern_queue_and_barrier);
     tcase_add_test(wire, test_legacy_numbers);
     tcase_add_test(wire, test_legacy_lacks);
+    tcase_add_test(wire, test_legacy_appends_to_a_missing_key);
     tcase_add_test(trouble, test_wait_cancelled);
     tcase_add_test(trouble, test_wait_cancelled_too_late);
     tcase_add_test(trouble, test_cancel_answered_wrongly);

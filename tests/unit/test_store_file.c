@@ -76,6 +76,10 @@ static void exercise_values(struct store *s) {
     ck_assert_int_eq(store_append(s, B("log"), B("ab"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_append(s, B("log"), B("cd"), LONG_MS, &err), 0);
     get_is(s, "log", "abcd");
+    /* append twice the same bytes: compare_set could not tell that the second one does nothing */
+    ck_assert_int_eq(store_append(s, B("twice"), B("ab"), LONG_MS, &err), 0);
+    ck_assert_int_eq(store_append(s, B("twice"), B("ab"), LONG_MS, &err), 0);
+    get_is(s, "twice", "abab");
 }
 
 static void exercise_compare_set(struct store *s) {
@@ -112,7 +116,7 @@ static void exercise_lists(struct store *s) {
     ck_assert_int_eq(store_multi_set(s, keys, values, 3, LONG_MS, &err), 0);
     ck_assert_int_eq(store_multi_get(s, keys, 2, LONG_MS, &list, &err), 0);
     ck_assert_uint_eq(list.count, 2);
-    ck_assert_str_eq(list.items[0].data, "333"); /* the later record counts */
+    ck_assert_str_eq(list.items[0].data, "333"); /* the later record of a key counts */
     ck_assert_str_eq(list.items[1].data, "22");
     store_list_done(&list);
     ck_assert_int_eq(store_check(s, keys, 3, LONG_MS, &present, &err), 0);
@@ -200,7 +204,7 @@ START_TEST(file_is_torchs) {
     swap_is(s, "q", "", "1", "1");
     ck_assert_int_eq(store_delete(s, B("k"), LONG_MS, &deleted, &err), 0);
     ck_assert_int_eq(store_delete(s, B("never"), LONG_MS, &deleted, &err), 0);
-    ck_assert_int_eq(deleted, 1); /* 1 even for a key that never existed */
+    ck_assert_int_eq(deleted, 1); /* as in torch, 1 even for a key that never existed */
     store_close(s);
     uint8_t got[512];
     ck_assert_uint_eq(read_file(got, sizeof(got)), sizeof(want) - 1);
@@ -244,15 +248,22 @@ END_TEST
 #define CHILDREN 4
 #define ADDS     200
 
+/* All children append the same bytes, at the same time. */
 static void add_many(void) {
     struct store *s = NULL;
     int64_t n;
+    void *log = NULL;
+    size_t log_len = 0;
     if (store_file_open(path, CHILDREN, &s, NULL) < 0) _exit(1);
     for (int i = 0; i < ADDS; i++) {
         if (store_add(s, B("sum"), 1, LONG_MS, &n, NULL) < 0) _exit(2);
+        if (store_append(s, B("log"), B("x"), LONG_MS, NULL) < 0) _exit(5);
     }
     if (store_barrier(s, B("end"), CHILDREN, LONG_MS, NULL) < 0) _exit(3);
     if (store_add(s, B("sum"), 0, LONG_MS, &n, NULL) < 0 || n != CHILDREN * ADDS) _exit(4);
+    if (store_get(s, B("log"), LONG_MS, &log, &log_len, NULL) < 0) _exit(6);
+    if (log_len != CHILDREN * ADDS) _exit(7);
+    free(log);
     store_close(s);
     _exit(0);
 }

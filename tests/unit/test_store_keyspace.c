@@ -1,6 +1,6 @@
-/* Tests store/keyspace: the reply bytes of each operation, which waiting clients it wakes, and that
- * a session that leaves leaves no waits or watches behind. The tests send whole requests and read
- * reply bytes, as on a connection. */
+/* Tests store/keyspace: the bytes of each reply, which waiting clients an operation wakes, and that
+ * a session leaves no waits or watches behind. The tests send whole requests and read the bytes of
+ * the replies, as on a connection. */
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 
@@ -302,15 +302,16 @@ START_TEST(test_add_wraps_and_creates) {
 END_TEST
 
 START_TEST(test_compare_set) {
-    compare_set(&a, "k", "x", "y"); /* no such key but a value is expected: no change */
+    compare_set(&a, "k", "x", "y"); /* the key is missing, but a value is expected: no change */
     hear_value(&a, "x");
     assert_num_keys(0);
-    compare_set(&a, "k", "", ""); /* no key, none expected: creates it, empty */
+    compare_set(&a, "k", "", ""); /* the key is missing, and an empty value is expected: creates the
+                                   * key */
     hear_value(&a, "");
     assert_num_keys(1);
-    compare_set(&a, "k", "", "v"); /* stored empty equals expected empty */
+    compare_set(&a, "k", "", "v"); /* the stored empty value is the expected value */
     hear_value(&a, "v");
-    compare_set(&a, "k", "w", "z"); /* mismatch */
+    compare_set(&a, "k", "w", "z"); /* the stored value is not the expected value */
     hear_value(&a, "v");
     assert_holds("k", "v");
     compare_set(&a, "k", "v", "w");
@@ -523,7 +524,7 @@ START_TEST(test_wait_ends_with_the_last_key) {
         hear_nothing(&b);
         create(order ? k0 : k1, _i);
         hear_byte(&a, STORE_STOP_WAITING);
-        if (_i == 5) { /* queues: one element wakes one waiter */
+        if (_i == 5) { /* a queue: one new element wakes one waiting client */
             hear_nothing(&b);
             continue;
         }
@@ -700,8 +701,8 @@ START_TEST(test_one_push_wakes_one_waiter) {
 }
 END_TEST
 
-/* A push wakes a client that waits only for this queue, not a client that misses another name,
- * too. */
+/* A push wakes a client that waits for this queue only, not a client that also waits for a name
+ * that is missing. */
 START_TEST(test_push_wakes_one_who_can_go) {
     say_keys(&a, STORE_OP_WAIT, "q", "later");
     say_keys(&b, STORE_OP_WAIT, "q", NULL);
@@ -723,7 +724,7 @@ START_TEST(test_queues_are_not_keys) {
     assert_num_keys(0);
     say_key(&a, STORE_OP_DELETE, "q");
     hear_number(&a, 0);
-    set("q", "plain"); /* a key and a queue of one name */
+    set("q", "plain"); /* a key and a queue with the same name */
     say_key(&a, STORE_OP_DELETE, "q");
     hear_number(&a, 1);
     pop(&a, 1, "1");
@@ -853,8 +854,8 @@ START_TEST(test_pushes_are_held_to_the_limits) {
 }
 END_TEST
 
-/* Sends the request number `which`. If the memory limit is a few bytes too low for it, the key
- * space must refuse it and must not execute a part of it. */
+/* Sends request number `which`. If the memory limit is a few bytes too low for the request, the key
+ * space must refuse all of it and execute no part. */
 static void say_one_that_needs_memory(int which) {
     static char large[200001];
     memset(large, 'x', sizeof(large) - 1);
@@ -930,10 +931,11 @@ START_TEST(test_cleared_at_once_freed_in_pieces) {
         size_t before = keys.memory;
         more = store_keyspace_free_some(&keys);
         ck_assert_uint_le(keys.memory, before);
-        ck_assert_uint_le(before - keys.memory, 256 * 200 + 10 * 110000); /* at most one piece */
+        /* no more than one piece was freed */
+        ck_assert_uint_le(before - keys.memory, 256 * 200 + 10 * 110000);
         say_number(&b, STORE_OP_ADD, "n", 1);
         hear_number(&b, (int64_t) pieces + 1);
-        if (pieces == 20) { /* clears again before all is freed */
+        if (pieces == 20) { /* clear a second time before all memory is freed */
             teardown_peers();
             store_keyspace_clear(&keys, (const uint64_t[2]){5, 6});
             setup_peers();

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define CLIENTS   24
-#define NAMES     12 /* few, so that clients often use the same name */
+#define NAMES     12 /* a small number, so that clients often use the same name */
 #define TEXT_MAX  200
 #define QUEUE_MAX 64
 
@@ -199,7 +199,8 @@ static int64_t model_count(int name, int64_t delta, bool wake) {
 
 static void turn_add(struct turn *t) {
     int64_t delta = (int64_t) pick(20) - 10, number;
-    if (!model_number(t->name, &number)) { /* would close the connection; tested elsewhere */
+    if (!model_number(t->name, &number)) { /* such an ADD closes the connection;
+                                            * test_store_keyspace.c tests that */
         turn_get(t);
         return;
     }
@@ -400,7 +401,8 @@ static void one_turn(void) {
     bool modern_only =
         run == turn_push || run == turn_pop || run == turn_len || run == turn_barrier;
     if (model[i].legacy && modern_only) run = turn_add;
-    if (model[i].legacy) model_drop_wait(&model[i]); /* a request ends a legacy wait */
+    if (model[i].legacy) model_drop_wait(&model[i]); /* any other request ends the wait of a legacy
+                                                      * client */
     run(&t);
     size_t cut = pick((uint32_t) request.len + 1);
     peer_send(&peers[i], request.data, cut);

@@ -83,7 +83,7 @@ START_TEST(test_spaces_share_nothing) {
     ck_assert_str_eq(store_space_address(a), text);
     store_space_close(a);
     char byte;
-    ck_assert_int_eq(recv(fd, &byte, 1, 0), 0); /* FIN */
+    ck_assert_int_eq(recv(fd, &byte, 1, 0), 0); /* the server has closed the connection with FIN */
     ck_assert_uint_eq(count_keys(two), 0);
     store_space_close(b);
     store_space_close(NULL);
@@ -128,7 +128,8 @@ START_TEST(test_clearing_while_a_child_has_all_open) {
     for (int i = 0; i < 3; i++) {
         char byte;
         ck_assert_int_eq(recv(fds[i], &byte, 1, 0), 0);
-        say(fds[i], "\x06", 1); /* arrives: the child's copy is open */
+        say(fds[i], "\x06", 1); /* the bytes arrive, because the child still has a copy of the
+                                 * descriptor */
     }
     for (int i = 0; i < 3; i++) ck_assert_uint_eq(count_keys(port), 0);
     (void) kill(child, SIGKILL);
@@ -196,7 +197,7 @@ START_TEST(test_a_registered_magic_gets_the_connection) {
         ck_assert_int_eq(poll(&ready, 1, -1), 1);
         ck_assert_int_gt(recv(handed.got.fd, rest, sizeof(rest), 0), 0);
     }
-    /* the server has given the connection up; only this test uses it */
+    /* the server no longer uses the connection; only this test does */
     say(handed.got.fd, "welcome", 7);
     hear(fd, rest, 7);
     ck_assert_mem_eq(rest, "welcome", 7);
@@ -224,7 +225,8 @@ static void teardown_stepped(void) {
     (void) close(turning);
 }
 
-/* Runs the loop for one or two turns only, because the eventfd that stops it is always readable. */
+/* Runs one or two turns of the loop. The loop stops so soon because the eventfd that stops it is
+ * always readable. */
 static void turn(void) { ck_assert_int_eq(store_server_run(server, turning), 0); }
 
 static void fill(struct store_space *space, int count) {
@@ -260,7 +262,7 @@ START_TEST(test_clients_are_served_between_two_pieces) {
     fill(space, 200000);
     size_t all = space->keys.memory;
     store_space_clear(space);
-    ck_assert_uint_eq(space->keys.memory, all); /* nothing is freed yet */
+    ck_assert_uint_eq(space->keys.memory, all); /* no memory is freed yet */
     int elsewhere = dial(other), here = dial(port), served = 0;
     while (space->keys.remains != NULL) {
         ck_assert_uint_eq(count_keys_stepped(elsewhere), 0);
@@ -269,7 +271,8 @@ START_TEST(test_clients_are_served_between_two_pieces) {
     }
     ck_assert_int_gt(served, 10);
     ck_assert_uint_eq(space->keys.memory, 0);
-    ck_assert(!uv_is_active((uv_handle_t *) &server->clearing)); /* the loop can sleep */
+    /* no work is left, so the loop may sleep */
+    ck_assert(!uv_is_active((uv_handle_t *) &server->clearing));
     (void) close(elsewhere);
     (void) close(here);
 }
@@ -291,8 +294,8 @@ START_TEST(test_clearing_again_before_all_is_freed) {
 }
 END_TEST
 
-/* When a key space is closed, its port is free at once, but its memory is freed piece by piece, or
- * when the server stops (_i is 0). */
+/* When a key space is closed, its port is free at once. Its memory is freed piece by piece; or, if
+ * _i is 0, all at once when the server stops. */
 START_TEST(test_a_closed_space_is_gone_before_its_keys) {
     uint16_t port, again;
     struct store_space *space = open_space(&port), *second = NULL;
@@ -300,7 +303,7 @@ START_TEST(test_a_closed_space_is_gone_before_its_keys) {
     store_space_close(space);
     ck_assert_ptr_eq(STAILQ_FIRST(&server->cleared), space);
     ck_assert_int_eq(store_server_open(server, "127.0.0.1", port, &second, &again, NULL), 0);
-    if (_i == 0) return; /* the server stops */
+    if (_i == 0) return; /* teardown stops the server */
     while (!STAILQ_EMPTY(&server->cleared)) turn();
     int fd = dial(port);
     ck_assert_uint_eq(count_keys_stepped(fd), 0);

@@ -226,7 +226,8 @@ START_TEST(test_absurd_lengths) {
     }
     ck_assert_int_eq(parse_error("\x63", 1, &reason), -EPROTO);
     ck_assert_str_eq(reason, "unknown operation");
-    ck_assert_int_eq(parse_error(STORE_VALIDATE_BYTES, 5, &reason), -EPROTO); /* sent twice */
+    /* VALIDATE was sent a second time */
+    ck_assert_int_eq(parse_error(STORE_VALIDATE_BYTES, 5, &reason), -EPROTO);
 }
 END_TEST
 

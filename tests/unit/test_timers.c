@@ -93,7 +93,8 @@ START_TEST(test_what_expires_first) {
     apply(&t, "{\"pid\": 4, \"scope_id\": \"early\", \"expiration_time\": 2, \"signal\": 9}");
     ck_assert_int_eq(timers_next_ms(&t), 1000);
     check_expires(&t, 999, NULL);
-    check_expires(&t, 3000, "early"); /* timers with a signal come before timers that only log */
+    check_expires(&t, 3000, "early"); /* of the timers that are due, those with a signal come
+                                       * first */
     check_expires(&t, 3000, "late");
     check_expires(&t, 3000, "log");
     check_expires(&t, INT64_MAX, NULL);

@@ -119,7 +119,8 @@ static void expect_no_channel(const char *variable, const char *why) {
     ck_assert_ptr_null(rt.channel.page);
     ck_assert_msg(strstr(rt.channel_error.text, why) != NULL, "'%s' lacks '%s'",
                   rt.channel_error.text, why);
-    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* a worker without a channel goes on */
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* a worker without a channel makes steps
+                                                  * nevertheless */
     ck_assert_int_eq(crunrt_can_rejoin(&rt, 1), 0);
     ck_assert_int_eq(crunrt_watch_steps(&rt, 100), 0);
     ck_assert_int_eq(crunrt_answer_changes(&rt, CRUNRT_NEEDS, 100), 0);
@@ -214,7 +215,8 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
         ck_assert_int_eq(worker_channel_send(&rt.channel, CHANNEL_READY, changes), 0);
     }
     join_agent();
-    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* the worker goes on without its agent */
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0); /* a worker that has lost its agent makes steps
+                                                  * nevertheless */
     worker_channel_close(&rt.channel);
 }
 END_TEST
@@ -275,8 +277,7 @@ static void ask_for_record(struct agent *a) {
     struct channel_packet p = receive_packet(a);
     ck_assert_uint_eq(p.type, CHANNEL_DUMPED);
     ck_assert_uint_eq(p.id, 5);
-    /* no launcher has set a path, so the record is saved nowhere */
-    ck_assert_ptr_nonnull(strstr(p.text, "nowhere"));
+    ck_assert_str_eq(p.text, ""); /* no launcher has set a path, so no record was written */
 }
 
 START_TEST(test_the_flight_record_on_request) {

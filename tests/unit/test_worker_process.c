@@ -2,10 +2,9 @@
  * lost, even if the nursery learns of it late; deaths are reported in the order in which they
  * happened; when a nursery ends or this process dies, no process of the nursery is left, even if it
  * has moved to another Unix session.
- *
- * A test for which the way of starting matters runs three times: with a child that shares our
- * memory until it execs (as vfork), with fork, and with fork on a kernel without pidfds. A test for
- * which containment matters runs with and without a cgroup. */
+ * A test for which the way of starting matters runs three times: with a child that shares the
+ * memory of this process until it execs (as vfork), with fork, and with fork on a kernel without
+ * pidfds. A test for which containment matters runs with and without a cgroup. */
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
 #include "base/cleanup.h"
@@ -31,7 +30,7 @@
 
 #define WORKERS_MAX 512
 #define PATIENCE_MS 30000
-#define CATCH_MS    5000 /* time limit of catch_in_execve() */
+#define CATCH_MS    5000 /* milliseconds that catch_in_execve() tries */
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
@@ -98,7 +97,7 @@ static void run_until_ended(struct place *p, size_t count) {
 static void end_all(struct place *p, int signum, int64_t grace_ms) {
     int before = p->empty;
     nursery_end(p->n, signum, grace_ms);
-    ck_assert_int_eq(p->empty, before); /* no callback runs inside nursery_end() */
+    ck_assert_int_eq(p->empty, before); /* the callback must not run inside nursery_end() */
     ck_assert_int_eq(try_start(p, "/bin/true", NULL), -EBUSY);
     while (p->empty == before) (void) uv_run(&p->loop, UV_RUN_DEFAULT);
 }
@@ -223,7 +222,8 @@ START_TEST(test_failures_to_start_are_reported) {
     ck_assert_int_eq(try_start(&p, dir, &err), -EACCES);
     (void) unlink(path);
     (void) rmdir(dir);
-    end_all(&p, SIGTERM, PATIENCE_MS); /* no program could be started, so no worker ends */
+    end_all(&p, SIGTERM, PATIENCE_MS); /* no worker was started, so no end of a worker is
+                                        * reported */
     ck_assert_uint_eq(p.ended_count, 0);
     place_close(&p);
 }
@@ -278,14 +278,15 @@ START_TEST(test_a_worker_starts_clean) {
     ck_assert_str_eq(line, expected); /* the worker leads its Unix process group and session */
     ck_assert_int_eq(read_pid(in), getpid());
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "500"); /* the worker's limit; our own is raised to 600 */
+    ck_assert_str_eq(line, "500"); /* the limit of a worker; the limit of this process is raised to
+                                    * 600 */
     (void) getrlimit(RLIMIT_NOFILE, &files);
     ck_assert_uint_eq(files.rlim_cur, 600);
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, p.n->token);
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
-    sigset_t now; /* our own signal mask has not changed */
+    sigset_t now; /* the signal mask of this process has not changed */
     (void) sigprocmask(SIG_BLOCK, NULL, &now);
     ck_assert(sigismember(&now, SIGUSR1) && !sigismember(&now, SIGTERM));
 }
@@ -316,7 +317,7 @@ START_TEST(test_a_worker_runs_on_its_cpus) {
     ck_assert_str_eq(line, expected);
     struct cr_cpu_mask after;
     ck_assert_int_eq(cr_cpu_allowed(&after), 0);
-    ck_assert_mem_eq(&after, &ours, sizeof ours); /* our own CPUs have not changed */
+    ck_assert_mem_eq(&after, &ours, sizeof ours); /* the CPUs of this process have not changed */
     cr_cpu_add(&absent, CR_CPUS_MAX - 1);
     how.cpus = &absent;
     ck_assert_int_eq(worker_spawn(p.n, &how, NULL, &w, &err), -EINVAL);
@@ -485,7 +486,8 @@ START_TEST(test_the_dead_are_no_victims) {
     struct worker_process *second = start_shell(&p, "exec sleep 1000", -1, (void *) 2);
     (void) second;
     until_zombie(worker_pid(first));
-    worker_signal(first, SIGTERM); /* the worker is dead, although on_exit has not run */
+    worker_signal(first, SIGTERM); /* has no effect: the worker is dead, although on_exit was not
+                                    * called yet */
     end_all(&p, SIGTERM, PATIENCE_MS);
     ck_assert_uint_eq(p.ended_count, 2);
     ck_assert_int_eq(p.ended[0].signal_sent, 0);
@@ -535,7 +537,7 @@ START_TEST(test_a_kept_worker_survives_the_others) {
     end_all(&p, SIGTERM, 200);
     ck_assert_uint_eq(p.ended_count, 1);
     ck_assert(is_alive(self) && is_alive(child) && !is_alive(stranger));
-    (void) start_shell(&p, "exit 4", -1, NULL); /* takes the place of the ended worker */
+    (void) start_shell(&p, "exit 4", -1, NULL); /* uses the slot of the worker that has ended */
     run_until_ended(&p, 2);
     worker_keep(kept, 0);
     end_all(&p, SIGTERM, PATIENCE_MS);
@@ -632,7 +634,8 @@ START_TEST(test_adopted_zombies_are_reaped) {
     CR_AUTO_FD int in =
         start_talking(&p, "setsid sh -c 'sleep 0.1 & echo $!' & wait; exec sleep 1000", &w);
     pid_t adopted = read_pid(in);
-    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE); /* until we have reaped it */
+    /* until this process has reaped it */
+    while (kill(adopted, 0) == 0) (void) uv_run(&p.loop, UV_RUN_ONCE);
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
 }
@@ -652,7 +655,7 @@ START_TEST(test_children_of_others_are_spared) {
     }
     ck_assert_int_eq(read(gate[0], path, 1), 1);
     place_open(&p);
-    pid_t ours = fork(); /* a child in our own Unix session, as popen(3) makes it */
+    pid_t ours = fork(); /* a child in the Unix session of this process, as popen(3) makes it */
     if (ours == 0)
         for (;;) (void) pause();
     place_open(&q);
@@ -693,10 +696,10 @@ static void on_tick(uv_timer_t *timer) {
     uv_close((uv_handle_t *) timer, NULL);
 }
 
-/* With two nurseries in the process, an orphan is recognised by its environment, which it does not
- * have in the middle of execve. The event loop must continue to run during execve (here for 50
- * ticks of a timer), and the orphan must get its signal after execve. If _i is 1, a worker lives
- * meanwhile. */
+/* With two nurseries in this process, the nursery of an orphan is known by the orphan's
+ * environment, which cannot be read in the middle of execve. During execve the event loop must
+ * continue to run (here for 50 ticks of a timer), and the orphan must get its signal after execve.
+ * If _i is 1, a worker lives at that time. */
 START_TEST(test_the_loop_runs_while_an_orphan_executes) {
     struct place p, other;
     struct ticker t = {.timer = {.data = &t}};
@@ -744,8 +747,9 @@ static _Noreturn void die_with_a_nursery(int tell, int replace_warden) {
         while (p.n->warden.pid == first) (void) uv_run(&p.loop, UV_RUN_ONCE);
     }
     for (int i = 0; i < HOSTILE; i++) {
-        /* Without a cgroup, only a sub-reaper can find the last hostile process, because it has no
-         * environment. The sub-reaper is this process, which dies; so leave that process out. */
+        /* Without a cgroup, only a sub-reaper finds the last hostile process, because that process
+         * has no environment. The sub-reaper is this process, which will die, so the last hostile
+         * process is not started. */
         if (i == HOSTILE - 1 && p.n->cgroup.fd < 0) continue;
         int in = start_talking(&p, hostile[i], &w);
         (void) dprintf(tell, "%d\n", read_pid(in));
@@ -764,7 +768,7 @@ START_TEST(test_our_death_takes_all_along) {
     choose_containment(_i & 1);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1),
-                     0); /* the dead stay our zombies, so no pid is reused */
+                     0); /* the dead stay zombies of this process, so no pid is reused */
     pid_t launcher = fork();
     if (launcher == 0) {
         (void) setpgid(0, 0);
@@ -840,7 +844,8 @@ START_TEST(test_killed_at_any_moment) {
         (void) nanosleep(&moment, NULL);
         ck_assert_int_eq(kill(launcher, SIGKILL), 0);
         ck_assert_int_eq(waitpid(launcher, NULL, 0), launcher);
-        while (waitpid(-1, NULL, 0) > 0) continue; /* orphans, too: we are a sub-reaper */
+        while (waitpid(-1, NULL, 0) > 0) continue; /* reaps also the orphans that this sub-reaper
+                                                    * has adopted */
         ck_assert_int_eq(count_marked(mark), 0);
     }
 }

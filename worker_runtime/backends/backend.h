@@ -32,7 +32,8 @@ struct backend_store {
                 struct cr_error *err);
     int (*add)(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err);
     int (*remove)(void *arg, const char *key, struct cr_error *err);
-    /* Returns 0; or -ECONNRESET, and sets err, if another rank has reported a failure. */
+    /* Returns 0; or -ECONNRESET, and sets err, if another rank has reported a failure of the
+     * group. */
     int (*failed)(void *arg, struct cr_error *err);
     /* As failed(), but may be called by another thread than the group's, and never waits: if the
      * store is in use by another thread, it returns 0. */
@@ -44,21 +45,22 @@ struct backend_store {
 
 struct backend_group {
     const char *name;   /* name of the group in messages */
-    int rank, size;     /* rank -1: this rank is outside the group; possible in split() only */
+    int rank, size;     /* rank -1: this rank is outside the group, which happens only in split() */
     int64_t timeout_ms; /* timeout of each phase of open(), in ms */
-    /* number of the GPU; -1: no device was given, and the local rank is not known */
+    /* number of the GPU; -1 if no device was given and the local rank is not known */
     int device;
     void *stream;
-    bool is_foreign;          /* other ranks may run torch.distributed, not crunrt */
+    bool is_foreign;          /* true if other ranks may run torch.distributed instead of crunrt */
     const char *bind_address; /* numeric address of this host at which the other ranks reach it */
     struct backend_store store;
 };
 
 struct backend_call {
     const crunrt_op *op; /* the operation; the group has checked it and filled in its timeout */
-    /* number of this call in the group; for a collective it is the same on all ranks */
+    /* number of this call in the group; for a collective, the same on all ranks */
     uint32_t seq;
-    uint32_t signature;  /* hash of kind, type, count …: equal on ranks that make the same call */
+    uint32_t signature;  /* hash of kind, type, count, …; equal on all ranks that make the same
+                          * call */
     size_t element_size; /* bytes of one element */
 };
 
@@ -66,9 +68,9 @@ struct crunrt_backend {
     uint32_t abi; /* version of this struct, CRUNRT_BACKEND_ABI */
     const char *name;
 
-    /* Fails if open() cannot succeed on this machine whatever the peers do, for example because
-     * there is no GPU. It is called before the group waits for other ranks, so that they do not
-     * wait in vain. May be NULL. */
+    /* Fails if open() could not succeed on this machine whatever the other ranks do, for example
+     * because there is no GPU. The group calls it before it waits for the other ranks, so that they
+     * do not wait in vain. May be NULL. */
     int (*probe)(const struct backend_group *group, struct cr_error *err);
 
     /* Connects all ranks of the group. `group` is valid only until open() returns. */
@@ -86,15 +88,15 @@ struct crunrt_backend {
      * until the work is over. Returns what run() returns. */
     int (*start)(void *state, const struct backend_call *call, void **work, struct cr_error *err);
 
-    /* Waits until the work is over, but at most timeout_ms (0: does not wait). Returns -EINPROGRESS
-     * if the work is not over; else the work's result, on every further call too. */
+    /* Waits until the work is over, at most timeout_ms (0: does not wait). Returns -EINPROGRESS if
+     * the work is not over. Otherwise returns the work's result, also if it is called again. */
     int (*wait)(void *work, int64_t timeout_ms, struct cr_error *err);
 
     /* Frees a work that is over or whose group has been aborted. */
     void (*release)(void *work);
 
-    /* Ends the connections, so that the peers notice it and no running call blocks for long. The
-     * group starts no further operation after this. */
+    /* Ends the connections, so that the peers notice the failure and no running call blocks for
+     * long. The group starts no operation after this. */
     void (*abort)(void *state);
 
     void (*close)(void *state);
@@ -102,17 +104,18 @@ struct crunrt_backend {
     /* Returns the handle that crunrt_nccl_comm() returns. May be NULL. */
     void *(*native)(void *state);
 
-    /* If both callbacks are NULL, the backend cannot split. can_split() returns at once whether
-     * this rank could take part in a split of `parent`. split() is called on all ranks of `parent`
-     * at the same time, while `parent` has no unfinished operation; on a rank outside the new group
-     * (group->rank -1) it sets *state to NULL. If split() fails, the group aborts the parent. */
+    /* If both are NULL, the backend cannot split. can_split() returns at once whether this rank
+     * could take part in a split of `parent`. split() is called on all ranks of `parent` at the
+     * same time, while `parent` has no unfinished operation. On a rank outside the new group
+     * (group->rank is -1) it sets *state to NULL. If split() fails, the group aborts the parent. */
     int (*can_split)(void *parent, const struct backend_group *group);
     int (*split)(void *parent, const struct backend_group *group, void **state,
                  struct cr_error *err);
 
-    /* 0: the peers of a rank that aborts notice by their connections. Else they notice only when
-     * they look into the store, this often: a failure is then reported before abort() is called,
-     * and living ranks have at least this long to answer. */
+    /* 0 if a rank's connections show its peers that it has aborted. Otherwise, the interval in ms
+     * at which this backend checks the store for failures of other ranks, because its connections
+     * show none. The group then reports a failure in the store before it calls abort(), and gives
+     * the other ranks at least this long to answer. */
     int64_t looks_every_ms;
 
     /* Starts calls[count], all of them sends and receives, as one work. If this is NULL, the group

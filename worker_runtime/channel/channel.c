@@ -1,7 +1,7 @@
 /* Connects to the agent, and sends and receives packets.
  *
- * A stopped agent neither accepts nor reads. A worker must not hang because of it, so connecting
- * and sending have a time limit. */
+ * An agent that is stopped (SIGSTOP) accepts no connection and reads nothing. The worker must not
+ * hang because of that, so connecting and sending have a time limit. */
 #include "worker_runtime/channel/channel.h"
 
 #include "worker_runtime/channel/channel_internal.h"
@@ -15,15 +15,17 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define AGENT_ANSWERS_MS INT64_C(5000)
 
-static atomic_bool channel_is_taken; /* set while a runtime of this process has the channel */
+static atomic_bool channel_is_taken; /* true while a runtime of this process has the channel */
 
 /* ---- connecting ---- */
 
@@ -49,8 +51,8 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     return 0;
 }
 
-/* Checks that the listener runs as root or as our own user. This is needed because, when the owner
- * of an abstract address has closed it, any user may listen at this address. */
+/* Checks that the listener runs as root or as this process's user. The check is needed because any
+ * user may listen at an abstract address once its owner has closed it. */
 static bool is_trusted(int fd) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -102,7 +104,7 @@ static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     struct iovec part = {.iov_base = &raw, .iov_len = sizeof(raw)};
     union {
         struct cmsghdr align;
-        /* has room for one descriptor, so that the kernel drops any further one */
+        /* room for one descriptor only: the kernel drops any further one */
         char room[CMSG_LEN(sizeof(int))];
     } control;
     struct msghdr m = {.msg_iov = &part,
@@ -119,8 +121,8 @@ static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     return channel_packet_decode(&raw, (size_t) n, p);
 }
 
-/* Checks the length of the page's file, because access beyond the end of the file would end the
- * worker with SIGBUS at its first step. */
+/* Checks the length of the page's file. If the file were too short, the worker's first access
+ * beyond its end would end the worker with SIGBUS. */
 static bool is_long_enough(int fd) {
     struct stat s;
     return fstat(fd, &s) == 0 && s.st_size >= CHANNEL_PAGE_SIZE;
@@ -183,7 +185,7 @@ void worker_channel_open(struct worker_channel *c, struct cr_error *why) {
     dump_connect(c->fd, c->page);
 }
 
-/* Does not unmap the page, because the signal handler in dump.c may be reading it. */
+/* The page stays mapped, because the signal handler in dump.c may be reading it. */
 void worker_channel_close(struct worker_channel *c) {
     if (dump_disconnect(c->fd)) {
         atomic_store(&channel_is_taken, false);
@@ -215,7 +217,8 @@ int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
         ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
         if (n >= 0) {
             if (channel_packet_decode(&raw, (size_t) n, p) == 0) return 1;
-            break; /* the data is not a packet, or the agent has closed the connection */
+            break; /* the bytes are no packet, or n is 0 because the agent has closed the
+                    * connection */
         }
         if (errno != EAGAIN && errno != EINTR) break;
         if (deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms()) return 0;
@@ -234,6 +237,36 @@ void worker_channel_read_all(struct worker_channel *c) {
     }
     c->bell_seen = bell;
     if (round_state_is_frozen(&c->round)) c->round.change = (struct channel_packet){0};
+}
+
+/* Returns an epoll descriptor that reports each packet's arrival once (EPOLLET), so that packets
+ * which another thread leaves unread do not end every wait at once. */
+static int open_arrivals(int fd) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
+    int arrivals = epoll_create1(EPOLL_CLOEXEC);
+    if (arrivals < 0) return -errno;
+    if (epoll_ctl(arrivals, EPOLL_CTL_ADD, fd, &event) == 0) return arrivals;
+    int rc = errno == EBADF ? -ENOTCONN : -errno;
+    (void) close(arrivals);
+    return rc;
+}
+
+int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
+    struct channel_page *page = c->page;
+    if (page == NULL) return -ENOTCONN;
+    CR_AUTO_FD int arrivals = open_arrivals(c->fd);
+    if (arrivals < 0) return arrivals;
+    /* The agent sets `over` before it sends OVER, and the descriptor was opened before this first
+     * look, so no end of a round is missed. */
+    while (atomic_load(&page->over) == 0) {
+        struct epoll_event event;
+        int n = epoll_wait(arrivals, &event, 1, cr_poll_timeout(deadline_ms));
+        if (n < 0 && errno != EINTR) return -errno;
+        if (n > 0 && (event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) return -ENOTCONN;
+        if (n == 0 && deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms())
+            return -ETIMEDOUT;
+    }
+    return 1;
 }
 
 void worker_channel_begin_round(struct worker_channel *c) { c->round = (struct round_state){0}; }

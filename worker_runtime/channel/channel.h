@@ -12,11 +12,11 @@
 #include "worker_runtime/channel/packet.h"
 
 struct worker_channel {
-    /* the connection; -1: not connected, so that sending and receiving fail */
+    /* the connection, or -1 if there is none; sending and receiving then fail */
     int fd;
     struct channel_page *page; /* memory shared with the agent; NULL if there is no connection */
-    bool was_open;             /* true once a connection has been made, also after it is closed */
-    uint32_t bell_seen;        /* value of the page's bell when all packets had last been read */
+    bool was_open;             /* true once a connection has been made, even if it is closed now */
+    uint32_t bell_seen;        /* value that the page's bell had when all packets were last read */
     struct round_state round;
 };
 
@@ -34,9 +34,14 @@ int worker_channel_send(struct worker_channel *c, enum channel_type type, uint64
  */
 int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms, struct channel_packet *p);
 
-/* Reads all packets that have arrived into c->round. While the worker is frozen, it also waits for
- * further packets. If the time of the change passes and the agent has sent no agreed step, or if
- * the agent is gone, the change is forgotten and the worker continues. */
+/* Waits until the agent has set `over` in the page, until deadline_ms at the longest. Reads no
+ * packet, so another thread may use the channel meanwhile. Returns 1; -ETIMEDOUT; -ENOTCONN if
+ * there is no connection, or it is lost; or another negative errno. */
+int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms);
+
+/* Reads all packets that have arrived, into c->round. While the worker is frozen, it waits for
+ * further packets. If the agent is gone, or sends no agreed step before the time of the change is
+ * over, the function drops the change, and the worker goes on. */
 void worker_channel_read_all(struct worker_channel *c);
 
 /* Resets c->round for a new round: no step made, no change announced. The connection stays open. */

@@ -21,15 +21,15 @@
 #define DUMP_SIGNAL      (SIGRTMIN + 5)
 
 static struct {
-    atomic_int fd;      /* connection for the DUMPED packet; -1 if there is none */
-    atomic_int running; /* number of handlers that may be using fd and page at this moment */
+    atomic_int fd;      /* connection on which DUMPED is sent; -1 if there is none */
+    atomic_int running; /* number of handlers that are running and may use fd and page */
     _Atomic(struct channel_page *) page;
 } dump = {.fd = -1};
 
 static void report(int fd, const struct channel_page *page, int rc) {
     struct channel_packet p = {.type = CHANNEL_DUMPED, .id = atomic_load(&page->dump_id)};
-    const char *text = rc == 0 ? flight_path() : "nowhere: it has no path, or writing failed";
-    (void) strncpy(p.text, text, sizeof(p.text) - 1); /* the last byte of p.text stays NUL */
+    const char *path = rc == 0 ? flight_path() : "";
+    (void) strncpy(p.text, path, sizeof(p.text) - 1); /* the last byte of p.text stays NUL */
     (void) send(fd, &p, sizeof(p), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

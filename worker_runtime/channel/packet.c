@@ -1,4 +1,4 @@
-/* Applies packets from the agent to the state of this worker's round. Pure. */
+/* Applies the agent's packets to the state of the worker's round. Pure. */
 #include "worker_runtime/channel/packet.h"
 
 #include "base/clock.h"
@@ -12,7 +12,8 @@ static int64_t later_ms(int64_t now_ms, int64_t left_ms) {
 
 void round_state_receive(struct round_state *s, const struct channel_packet *p, int64_t now_ms) {
     switch (p->type) {
-    case CHANNEL_CHANGE: /* a second CHANGE replaces the first, so stop_at is reset */
+    case CHANNEL_CHANGE: /* a second CHANGE replaces the first, whose agreed step no longer
+                          * counts */
         s->change = *p;
         s->stop_at = 0;
         s->change_until_ms = later_ms(now_ms, p->change.left_ms);

@@ -14,19 +14,21 @@
 
 /* What the worker knows about its round. At the beginning of a round every field is zero. */
 struct round_state {
-    uint64_t steps;               /* steps that this worker has made in this round */
-    /* the last CHANGE packet; its type is 0 while no change is announced */
+    uint64_t steps;               /* number of steps that this worker has made in this round */
+    /* the last CHANGE packet; its type is 0 if no change is announced */
     struct channel_packet change;
-    uint64_t stop_at;         /* the agreed step, after which this worker stops; 0: not known yet */
-    int64_t change_until_ms;  /* monotonic time at which the agent ends the round in any case */
-    /* the agent has ended the round without an agreed step, for example after a failure */
+    uint64_t stop_at;         /* agreed step, after which this worker stops; 0: not known yet */
+    int64_t change_until_ms;  /* time (ms, monotonic clock) at which the agent ends the round, ready
+                               * or not */
+    /* true if the agent has ended the round without an agreed step, for example after a failure */
     bool is_over;
-    bool is_refused;          /* the agent sends no more packets */
-    bool has_asked_to_rejoin; /* REJOIN was sent; the agent answers with ROUND */
+    bool is_refused;          /* true if the agent has sent REFUSED; it sends no more packets */
+    bool has_asked_to_rejoin; /* true if this worker has sent REJOIN, which the agent answers by
+                               * ROUND */
 };
 
-/* Changes the state as the decoded packet requires. Ignores packets whose type this version does
- * not know, because a newer agent may send them. */
+/* Changes the state as the packet requires; the packet must have been decoded. Ignores a type that
+ * this version does not know, because a newer agent may send it. */
 void round_state_receive(struct round_state *s, const struct channel_packet *p, int64_t now_ms);
 
 /* Returns whether the worker must wait in its step, because a change is announced and the agreed
@@ -36,9 +38,9 @@ bool round_state_is_frozen(const struct round_state *s);
 /* Returns whether the worker has made the agreed step and must stop. */
 bool round_state_must_stop(const struct round_state *s);
 
-/* Returns the time until which a frozen worker waits, or 0 if the worker is not frozen. It lies 5 s
- * after the end of the change: an agent that works ends the wait before, but a worker whose agent
- * hangs must not wait forever. */
+/* Returns the time until which a frozen worker waits (ms, monotonic clock), or 0 if the worker is
+ * not frozen. A working agent ends the wait before the time of the change is over. If the agent
+ * hangs, the worker waits 5 s longer than that time, but not forever. */
 int64_t round_state_wait_until_ms(const struct round_state *s);
 
 #endif

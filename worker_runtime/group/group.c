@@ -1,5 +1,5 @@
-/* Makes and destroys groups. Making a group has three phases: load its backend, wait until all its
- * ranks have reported in the store that they have come, connect. */
+/* Makes and destroys groups. A new group goes through three phases: it loads its backend; it waits
+ * until each of its ranks has reported in the store that it has arrived; the ranks connect. */
 #include "worker_runtime/group/group.h"
 
 #include "worker_runtime/modules/modules.h"
@@ -97,7 +97,7 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     } else {
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
     }
-    /* replace control characters, because an error text must be one line */
+    /* control characters are replaced, because an error text must be one line */
     for (char *p = g->name; *p != '\0'; p++) {
         if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
     }
@@ -111,8 +111,8 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     return rc;
 }
 
-/* Reports in the store that this rank cannot make the group, so that the other ranks fail at once
- * and do not wait for it. */
+/* Call this when this rank cannot make the group. It reports that in the store, so that the other
+ * ranks fail at once instead of waiting for this rank. */
 static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
     if (g->store == NULL) return;
@@ -140,10 +140,9 @@ static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_optio
     return g;
 }
 
-/* crunrt_group_new() on a rank that is not in the group. It increases the number of groups as on
- * all ranks, and takes part if the group is made by a split. The only failure that it returns is
- * that of the split, because a failed split breaks the group of all ranks, to which this rank
- * belongs. */
+/* Carries out crunrt_group_new() on a rank that is not in the group. It counts the group, as all
+ * ranks do, and takes part if the group is made by a split. It returns only a failure of the split:
+ * that breaks the group of all ranks, to which this rank belongs. */
 static int make_as_outsider(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
     struct cr_error *err = rt_last_error();
     *out = NULL;

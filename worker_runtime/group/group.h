@@ -1,8 +1,9 @@
-/* A process group, as the files of this chamber see it. Programs use groups through crunrt.h.
+/* The process group as the files of this chamber see it. Programs use groups through crunrt.h.
  *
- * Each call on a group has four stages. Prepare checks the arguments, fills in defaults and numbers
- * the call. Begin records the call and, with CRUNRT_DEBUG=1, compares it with the calls of the
- * other ranks. The backend moves the data. Outcome breaks the group if the call has failed. */
+ * Each call on a group has four stages. Prepare checks the arguments, fills in defaults and gives
+ * the call its number. Begin records the call and, with CRUNRT_DEBUG=1, compares it with the calls
+ * of the other ranks. Then the backend moves the data. Outcome records the result, and breaks the
+ * group if the call has failed. */
 #ifndef RUNTIME_GROUP_H
 #define RUNTIME_GROUP_H
 
@@ -15,12 +16,12 @@
 
 struct crunrt_group {
     struct crunrt *rt;
-    /* view of the job's store with this group's prefix, see group_store.c */
+    /* view of the job's store that puts the group's prefix in front of each key (group_store.c) */
     struct crunrt_store *store;
     struct crunrt_store *side_store; /* the same keys, for other threads; its calls never wait */
     uint64_t number;            /* index of this group among the groups of its runtime, from 0 */
     char name[64];
-    /* -1: this rank is outside the group, and only takes part in the split that makes it */
+    /* rank -1: this rank is not in the group and only takes part in the split that makes it */
     int rank, size;
     int64_t timeout_ms;
     void *stream;
@@ -41,7 +42,8 @@ struct crunrt_group {
     _Atomic int64_t peer_left_ms; /* when this rank saw that this peer had left; 0 = it has not */
     /* other ranks may be of another program, which does not use our keys in the store */
     bool is_foreign;
-    bool compares_calls;     /* CRUNRT_DEBUG=1 is set: compare each call with the other ranks' */
+    bool compares_calls;     /* true if CRUNRT_DEBUG=1 is set: each call is compared with the calls
+                              * of the other ranks */
     struct cr_error broken;  /* why the group is broken; code 0 if the group is intact */
 };
 
@@ -49,18 +51,19 @@ struct crunrt_group {
 
 struct group_call {
     crunrt_op op;
-    char what[48]; /* "all_reduce #17" */
+    char what[48]; /* name of the call for messages: "all_reduce #17" */
     struct backend_call backend;
     uint64_t flight; /* number of this call in the flight recorder */
 };
 
 /* Checks `given` and fills in *out. Returns 0; or -EINVAL or -EPIPE (the group is broken), and sets
- * the thread's error text. The call gets the next number, but does not use it up:
- * group_call_count() does that, once the backend has accepted the call. */
+ * the thread's error text. The call gets the next number, but the number is used up only by
+ * group_call_count(), when the backend has accepted the call. */
 int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out);
 void group_call_count(struct crunrt_group *g, const struct group_call *call);
 
-/* Records that the call begins and, with CRUNRT_DEBUG=1, compares it with the other ranks. */
+/* Records that the call begins. With CRUNRT_DEBUG=1, compares it with the calls of the other
+ * ranks. */
 int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err);
 
 /* Records what this rank waits for from now on; see the members `begun` and `peer`. */
@@ -85,18 +88,18 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
 
 /* ---- group_store.c: the group's keys ---- */
 
-/* Sets the timeout of the group's requests to the store to timeout_ms, but not less than 5 seconds.
- * A working server answers at once, so a longer silence means that it is gone. */
+/* Sets the timeout of the group's requests to the store: timeout_ms, but at least 5 seconds. A
+ * store that works answers at once, so one that is silent for longer is gone. */
 void group_limit_store(struct crunrt_group *g, int64_t timeout_ms);
 
 struct backend_store group_backend_store(struct crunrt_group *g);
 
-/* Call this with the result `rc` of a call on g->store. If rc is an error, it copies the error text
- * of that call, which crunrt_last_error() returns on this thread, to *err. Returns rc. */
+/* Call this with the result `rc` of a call on g->store. If `rc` is an error, it copies the error
+ * text, which that call has left in crunrt_last_error(), to *err. Returns `rc`. */
 int group_store_failure(int rc, struct cr_error *err);
 
-/* Waits until the key, below the group's prefix, exists in the store. Returns 0; -ETIMEDOUT;
- * -ECONNRESET as soon as group_failed() returns it; or the store's failure. */
+/* Waits until a key of the group exists in the store. Returns 0; -ETIMEDOUT; -ECONNRESET as soon as
+ * group_failed() returns it; or the store's failure. */
 int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
                        struct cr_error *err);
 
@@ -106,18 +109,18 @@ int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_
  * group that this rank waits for. */
 int group_failed(struct crunrt_group *g, struct cr_error *err);
 
-/* an error text lists at most this many ranks; of further ranks it gives only the count */
+/* most ranks that an error text lists; of further ranks it gives only the number */
 #define GROUP_NAMED_MAX 16
 
-/* Writes to `out` a list of the ranks that have no key "<phase>/<rank>", for example "1, 4".
+/* Writes to `out` the ranks that have not set their key "<phase>/<rank>", for example "1, 4".
  * Returns the number of these ranks, or the store's failure. */
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size);
 
 /* ---- group_arrival.c ---- */
 
-/* Waits until all ranks of the group have called this for `phase`. The name of a phase can be used
- * once per group. Returns 0; -ETIMEDOUT, and sets err to a text that names the absent ranks; or the
- * store's failure. */
+/* Waits until all ranks of the group have called this function with the same `phase`. A phase can
+ * be used once per group. Returns 0; -ETIMEDOUT, and sets err to a text that names the absent
+ * ranks; or the store's failure. */
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err);
 
@@ -141,29 +144,30 @@ void group_end_works(struct crunrt_group *g);
 
 /* ---- group_split.c ---- */
 
-/* Connects the group by splitting the first group of all ranks, if all ranks can do this. Returns 1
- * if the split is done (g->state stays NULL on a rank outside the group); 0 if a split is not
+/* Connects the group by splitting the first group of all ranks, if all ranks can do so. Returns 1
+ * if the split is done (on a rank outside the group, g->state stays NULL); 0 if a split is not
  * possible and the group must be connected without it; or a negative errno. */
 int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr_error *err);
 
-/* group_split_offer() makes a new group available for later splits, if it contains all ranks and
- * its backend can split. group_split_withdraw() must be called before the group is destroyed. */
+/* group_split_offer() makes a new group available as the parent of later splits, if it contains all
+ * ranks and its backend can split. Before the group is destroyed, group_split_withdraw() must be
+ * called. */
 void group_split_offer(struct crunrt_group *g);
 void group_split_withdraw(struct crunrt_group *g);
 
 /* ---- group_failure.c ---- */
 
-/* Writes to the store why this rank has failed, unless another rank has written its reason before.
- * Sets `first` to the other rank's text, or to "" if this rank was first. */
+/* Writes this rank's reason of failure, `words`, to the store, unless another rank has written a
+ * reason before. Sets `first` to that other reason, or to "" if this rank is the first. */
 void group_report_failure(struct crunrt_group *g, const char *words, char *first,
                           size_t first_size);
 
-/* Breaks the group: aborts its connections and reports the failure to the other ranks through the
- * store. Finds out which ranks give no sign of life and which are in another call, and adds this to
- * the text in *err, which on entry contains the cause.
+/* Breaks the group: aborts its connections, and reports the failure to the other ranks through the
+ * store. On entry, *err contains the cause. The function adds to its text which ranks give no sign
+ * of life and which ranks are in another call.
  *
  *   what    a short name of the failed call for messages, such as "all_reduce #17"
- *   doing   the full description of the call, which other ranks' descriptions are compared with
+ *   doing   the full description of the call, to be compared with those of the other ranks
  *
  * Returns err->code. */
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err);

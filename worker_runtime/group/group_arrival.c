@@ -1,9 +1,9 @@
-/* Arrival: waits until all ranks of a group have reported in the store, or makes all ranks fail
- * together. It is used while a group is made, and by the monitored barrier.
+/* Arrival: waits until each rank of a group has reported in the store, or makes all ranks fail
+ * together. Making a group and the monitored barrier use it.
  *
  * Each rank sets <phase>/<rank> and adds 1 to <phase>/count. The key <phase>/ready contains the
  * decision, which is written only once: "ok" by the last rank to arrive, or a reason by the first
- * rank that times out. All ranks follow this decision, so either all succeed or all fail. */
+ * rank that times out. All ranks follow the decision, so either all succeed or all fail. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -24,8 +24,8 @@ static int fail_with_absent(struct crunrt_group *g, const char *phase, int64_t t
                    (long long) timeout_ms, names, g->size);
 }
 
-/* Sets the decision to `word`, unless another rank has already set it. Returns 0 if the decision is
- * "ok". */
+/* Sets the decision to `word`, unless another rank has set it. Returns 0 if the decision is now
+ * "ok"; otherwise an error. */
 static int decide_arrival(struct crunrt_group *g, const char *ready, const char *word,
                           struct cr_error *err) {
     void *held = NULL;
@@ -36,8 +36,9 @@ static int decide_arrival(struct crunrt_group *g, const char *ready, const char 
     return cr_fail(err, -ECONNRESET, "another rank failed: %s", text);
 }
 
-/* Makes all ranks fail because this rank has timed out. Returns 0 if the last rank has arrived in
- * the meantime and has already set the decision to "ok". */
+/* Call this when this rank has timed out. It sets the decision to a failure, which makes all ranks
+ * fail. If the last rank has just arrived and has set the decision to "ok", it returns 0
+ * instead. */
 static int give_up_arrival(struct crunrt_group *g, const char *phase, const char *ready,
                            int64_t timeout_ms, struct cr_error *err) {
     char word[CR_ERROR_TEXT_MAX + 32];
@@ -60,7 +61,8 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     group_limit_store(g, timeout_ms);
     int rc = crunrt_store_set(g->store, mine, "", 0);
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
-    /* this rank is the last to arrive; but another rank may have failed meanwhile */
+    /* This rank is the last to arrive. Another rank may have failed since it arrived, in which case
+     * no rank may succeed. */
     if (rc == 0 && arrived == g->size) {
         rc = group_failed(g, err);
         return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
@@ -68,8 +70,8 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     if (rc < 0) return group_store_failure(rc, err);
     rc = group_wait_for_key(g, ready, timeout_ms, err);
     if (rc == -ETIMEDOUT) return give_up_arrival(g, phase, ready, timeout_ms, err);
-    /* The key <phase>/ready exists, and a decision never changes. So this call does not set the
-     * decision to "ok" but returns the existing one. */
+    /* The decision has been made and never changes. So this call does not set it, but returns what
+     * it is. */
     return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
 }
 
@@ -118,8 +120,8 @@ int group_compare_lists(struct crunrt_group *g, const int *ranks, size_t count,
 
 /* ---- the monitored barrier ---- */
 
-/* Deletes the keys of one barrier. A rank that leaves barrier n calls this for barrier n-2, which
- * no rank reads any more: all ranks have entered barrier n, so they have all left barrier n-1. */
+/* Deletes the keys of one barrier. A rank that leaves barrier n calls this for barrier n-2, whose
+ * keys no rank reads any more: all ranks have entered barrier n, so all have left barrier n-1. */
 static void delete_barrier_keys(struct crunrt_group *g, uint32_t number) {
     char key[64];
     (void) snprintf(key, sizeof(key), "barrier%u/%d", number, g->rank);

@@ -1,5 +1,5 @@
 /* The short forms of crunrt_group_run() and crunrt_group_start(), such as
- * crunrt_group_all_reduce(): each fills in a crunrt_op and passes it on. */
+ * crunrt_group_all_reduce(). Each fills in a crunrt_op and runs or starts it. */
 #include <crunrt.h>
 
 static crunrt_op make_op(crunrt_op_kind kind, const void *send, void *recv, size_t count,

@@ -23,14 +23,14 @@ static void key_of(uint32_t seq, const char *what, char out[64]) {
     (void) snprintf(out, 64, "check/%u/%s", seq, what);
 }
 
-/* Sets the verdict, unless another rank has set it. */
+/* Sets the verdict of call `seq`, unless another rank has set it. */
 static int set_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
     char key[64];
     key_of(seq, "verdict", key);
     return crunrt_store_compare_set(g->store, key, "", 0, sentence, strlen(sentence), NULL, NULL);
 }
 
-/* ---- counts: a row of 2 * size numbers per rank ---- */
+/* ---- the counts of an all-to-all: a row of 2 * size numbers per rank ---- */
 
 static void counts_key(uint32_t seq, int rank, char out[64]) {
     (void) snprintf(out, 64, "check/%u/counts/%d", seq, rank);
@@ -67,8 +67,8 @@ static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     return 0;
 }
 
-/* Writes a sentence if a rank expects a different number of elements from what another rank sends
- * to it; otherwise leaves `sentence` unchanged. */
+/* If a rank expects another number of elements than a second rank sends to it, writes a sentence
+ * that says so. Otherwise leaves `sentence` unchanged. */
 static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
                           char sentence[3 * OP_TEXT_MAX]) {
     size_t n = (size_t) g->size;
@@ -144,7 +144,7 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
     }
     if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
     CR_AUTO_FREE char *verdict = value;
-    /* Delete the keys of call seq-2, which no rank reads any more: every rank has begun call seq,
+    /* Deletes the keys of call seq-2, which no rank reads any more: every rank has begun call seq,
      * so every rank has left call seq-1. */
     if (g->rank == 0 && seq >= 2) delete_check_keys(g, seq - 2);
     return strcmp(verdict, "ok") == 0 ? 0 : cr_fail(err, -EPROTO, "%s", verdict);

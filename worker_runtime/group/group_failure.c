@@ -1,16 +1,15 @@
-/* Breaks a group: when one rank fails, all ranks fail soon after it, and their error texts name the
- * cause.
+/* Breaks a group: when one rank fails, all ranks fail soon, and their error texts name the cause.
  *
- * The rank that notices a failure closes its connections, so that its peers notice it and close
- * theirs. If a backend's peers do not notice that (it has `looks_every_ms`), the rank reports the
- * failure in the store before it aborts the backend, because an abort may take long.
+ * The rank that notices a failure closes its connections, so that its peers notice the failure and
+ * close theirs. With some backends the peers do not notice a closed connection; such a backend has
+ * `looks_every_ms`, and checks the store that often. For these, the rank reports the failure in the
+ * store before it aborts the backend, because an abort may take long.
  *
  * Each rank that notices the failure writes what it was doing to the key state/<rank> in the store.
  * A rank that does not write its key within a short time (GRACE_…_MS) is taken for dead or hung,
- * and the error texts name this rank. The
- * key `failure` contains the error of the first rank that failed; the other ranks quote it. After a
- * timeout the ranks also compare their states, because ranks that make different calls wait for
- * each other without end. */
+ * and the error texts name it. The key `failure` contains the error of the first rank that failed;
+ * the other ranks quote it. After a timeout the ranks also compare their states, because ranks that
+ * make different calls wait for each other without end. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
@@ -21,23 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank that has noticed a failure waits, in ms, until the other ranks have written their
- * keys state/<rank>. This time is longest after a timeout, because the ranks' timeouts end at
- * slightly different moments. After a broken connection the ranks notice the failure within
- * milliseconds. Under an agent the time is short, because the agent knows which
- * worker died and is already starting the next round, so a quick end is more useful than a complete
- * text. */
+/* Time in ms that a rank which has noticed a failure waits for the keys state/<rank> of the other
+ * ranks. After a timeout it is longest, because the timeouts of the ranks end at slightly different
+ * moments. After a broken connection the ranks notice the failure within milliseconds. Under an
+ * agent it is short: the agent knows which worker died and is starting the next round, so a quick
+ * end is more useful than a complete text. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
 #define GRACE_UNDER_AGENT_MS   INT64_C(50)
-#define GRACE_AFTER_LOOK_MS    INT64_C(150) /* is added to looks_every_ms */
+#define GRACE_AFTER_LOOK_MS    INT64_C(150) /* time in ms that is added to looks_every_ms */
 
-/* above this size the states are not read, because that takes one request per rank */
+/* largest group whose states are read, because that takes one request for each rank */
 #define ASK_RANKS_MAX 512
-#define OTHERS_MAX    2   /* an error text describes the calls of at most this many other ranks */
+#define OTHERS_MAX    2   /* most other ranks whose calls an error text describes */
 
-/* Writes what this rank was doing to the store. Ignores a failure, because the store may be gone
- * too. */
+/* Writes to the store what this rank was doing. A failure is ignored, because the store may be
+ * gone, too. */
 static void write_state(struct crunrt_group *g, const char *doing) {
     char key[32];
     (void) snprintf(key, sizeof(key), "state/%d", g->rank);
@@ -61,8 +59,8 @@ static int64_t grace_ms(const struct crunrt_group *g, int code) {
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
-/* Writes to `out` which ranks have not written their states, for example "; no sign of rank 2"; or
- * "" if all have. */
+/* Writes to `out` which ranks have not written their state, for example "; no sign of rank 2"; or
+ * "" if all ranks have. */
 static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, size_t out_size) {
     out[0] = '\0';
     if (g->size > ASK_RANKS_MAX) return;
@@ -80,7 +78,7 @@ static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, siz
 }
 
 /* Writes to `out` the ranks whose state differs from `doing`, for example "; rank 1 was in
- * broadcast(float32 x 64, root 0) #17"; or "" if there are none. */
+ * broadcast(float32 x 64, root 0) #17"; or "" if no state differs. */
 static void find_others(struct crunrt_group *g, const char *doing, char *out, size_t out_size) {
     size_t len = 0;
     int found = 0;
@@ -103,7 +101,7 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 }
 
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
-    /* copy the cause, because the calls on the store below may overwrite the text in *err */
+    /* a copy of the cause, because the calls on the store below may overwrite *err */
     struct cr_error cause = *err;
     bool reports_first = g->backend->looks_every_ms > 0;
     if (g->state != NULL && !reports_first) g->backend->abort(g->state);

@@ -1,5 +1,5 @@
 /* Runs one operation, or a batch of sends and receives: checks the arguments, gives the call its
- * number, lets the backend run it, and breaks the group after a failure. */
+ * number, lets the backend run it, and breaks the group if it fails. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -83,7 +83,7 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
     if (rc == -EINVAL || rc == -ENOTSUP || rc == -EAGAIN) {
         return cr_wrap(err, "%s in group '%s'", op_kind_name(call->op.kind), g->name);
     }
-    /* another operation has broken the group, so this operation returns that failure */
+    /* an earlier operation has broken the group, so this operation returns that failure */
     if (g->broken.code != 0) {
         *err = g->broken;
         return rc;

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a rank waits for the other ranks to become ready before it sets "fresh". A rank outside
- * the new group may call crunrt_group_new() much later; this limits how long it delays the group.
- */
+/* Time in ms that a rank waits for the other ranks to become ready; after it, the rank sets
+ * "fresh". It limits by how much a rank outside the new group can delay the group, because such a
+ * rank may call crunrt_group_new() much later. */
 #define PATIENCE_MS INT64_C(10000)
 
 static const char decision_key[] = "split/decision";
@@ -68,7 +68,7 @@ static int wait_for_decision(struct crunrt_group *g, struct cr_error *err) {
     int64_t patience = g->timeout_ms / 2 < PATIENCE_MS ? g->timeout_ms / 2 : PATIENCE_MS;
     int rc = group_wait_for_key(g, decision_key, patience, err);
     if (rc == -ETIMEDOUT) return decide(g, "fresh");
-    /* the new group has failed; this rank is outside it, so that is no error here */
+    /* the new group has failed; this rank is not in it, so this rank returns no error */
     if (rc == -ECONNRESET && g->rank < 0) return 0;
     if (rc < 0) return rc;
     CR_AUTO_FREE void *value = NULL;

@@ -22,13 +22,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank that waits for a key checks at these intervals whether another rank has failed. The
- * interval begins with the first value and doubles up to the second. This is needed while a group
- * is made and in a monitored barrier, because in these no broken connection shows the failure. */
+/* Interval in ms at which a rank that waits for a key checks whether another rank has failed. It
+ * begins with the first value and doubles up to the second. The check is needed while a group is
+ * made and in a monitored barrier, because no connection breaks then when a rank fails. */
 #define FAILURE_LOOK_FIRST_MS INT64_C(10)
 #define FAILURE_LOOK_EVERY_MS INT64_C(200)
 
-#define STORE_ANSWERS_MS INT64_C(5000) /* the shortest timeout of a request to the store */
+#define STORE_ANSWERS_MS INT64_C(5000) /* shortest timeout in ms of a request to the store */
 
 /* ---- the backend's keys ---- */
 
@@ -173,7 +173,8 @@ void group_leave(struct crunrt_group *g) {
 }
 
 static int on_failed(void *arg, struct cr_error *err) {
-    /* use the shortest timeout, so that a slow store does not make the backend miss its deadline */
+    /* sets the shortest timeout, so that a slow store does not make the backend miss its own
+     * deadline */
     group_limit_store(arg, 0);
     return group_failed(arg, err);
 }

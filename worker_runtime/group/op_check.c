@@ -1,4 +1,5 @@
-/* Checks the description of an operation before data is sent, and computes its signature. */
+/* Checks the description of an operation before data is sent, and computes the signature that must
+ * be equal on all ranks. */
 #include "worker_runtime/group/op_check.h"
 
 #include "base/memory.h"
@@ -68,10 +69,10 @@ static int check_ranks(const crunrt_op *op, int rank, int size, struct cr_error 
     return 0;
 }
 
-/* the largest number of elements in a buffer, so that their bytes fit in an int64_t */
+/* largest number of elements in a buffer; their number of bytes fits in an int64_t */
 #define COUNT_MAX (SIZE_MAX / 32)
 
-/* Sets *total to the sum of counts[size], the number of elements of one buffer. */
+/* Sets *total to the number of elements of one buffer, which is the sum of counts[size]. */
 static int sum_counts(const size_t *counts, int size, const char *name, size_t *total,
                       struct cr_error *err) {
     if (counts == NULL) return cr_fail(err, -EINVAL, "%s is NULL", name);

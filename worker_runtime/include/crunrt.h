@@ -199,8 +199,8 @@ typedef enum crunrt_change_kind {
 typedef struct crunrt_change {
     size_t size; /* sizeof(crunrt_change) */
     crunrt_change_kind kind;
-    int64_t left_ms;  /* time in ms until crun stops this process in any case */
-    uint64_t step;    /* steps made in this round; the same on every rank that counts steps */
+    int64_t left_ms;  /* time in ms until crun stops this process, whether it is ready or not */
+    uint64_t step;    /* number of steps in this round; the same on every rank that counts steps */
     char reason[256]; /* why the change happens, as one line of text */
 } crunrt_change;
 
@@ -221,13 +221,38 @@ typedef struct crunrt_change {
  * crunrt_change_done(), or end with status 0. Further calls return CRUNRT_CHANGE again. */
 CRUNRT_API int crunrt_step(crunrt *rt, crunrt_change *change);
 
+/* The two halves of crunrt_step(), for a language such as Python, which holds a lock during short
+ * calls and releases it for calls that may wait. crunrt_step_count() counts the step and never
+ * waits. It returns 0 (go on), 1 (now call crunrt_step_settle()), or -EINVAL. */
+CRUNRT_API int crunrt_step_count(crunrt *rt);
+
+/* The second half of crunrt_step(): reads what the agent has sent, and waits until the agreed step
+ * is known. Call it when crunrt_step_count() has returned 1, from the same thread, before the next
+ * step. Arguments and results are those of crunrt_step(). */
+CRUNRT_API int crunrt_step_settle(crunrt *rt, crunrt_change *change);
+
+/* Waits until the agent has ended this round without an agreed step, because a worker failed. A
+ * program whose operations do not notice the loss of a peer calls this in a thread of its own, and
+ * then ends these operations. Only one thread at a time may call it; other threads may use the
+ * runtime meanwhile, but must not destroy it.
+ *
+ * Returns 1 (the round is over; crunrt_rejoin() takes this process into the next one), or
+ *   -ETIMEDOUT   the round goes on after timeout_ms
+ *   -ENOTCONN    this process has no agent, or the agent is gone
+ *   -EINVAL, -EMFILE, -ENOMEM */
+CRUNRT_API int crunrt_wait_for_round_end(crunrt *rt, int64_t timeout_ms);
+
 typedef enum crunrt_answer {
-    CRUNRT_AFTER_STEP = 0, /* stop this worker after a step; the default from its first step on */
-    CRUNRT_NOW = 1,        /* stop this worker at any time; it has nothing to save */
-    CRUNRT_NEEDS = 2       /* stop this worker needs_ms after a step */
+    CRUNRT_AFTER_STEP = 0, /* stop this worker only after a step; the default once it has made a
+                            * step */
+    CRUNRT_NOW = 1,        /* stop this worker at any time, because it has nothing to save */
+    CRUNRT_NEEDS = 2       /* stop this worker needs_ms after its last step */
 } crunrt_answer;
 
-/* Sets how crun stops this worker for changes from now on.
+/* Sets how crun stops this worker for changes from now on. Unless `how` is CRUNRT_NOW, crun then
+ * waits for this worker's step also if the change comes before its first one. Without this call
+ * crun stops a worker that has made no step at once. Call it early if the first step takes long,
+ * so that a change which comes when only some ranks have made it does not divide the ranks.
  *
  *   needs_ms   used with CRUNRT_NEEDS: the time that this worker needs after its last step. When
  *              crun can choose the moment of a change, it announces the change at least this long
@@ -300,8 +325,8 @@ CRUNRT_API void crunrt_store_close(crunrt_store *store);
  * made of a view. The caller closes it with crunrt_store_close(). Returns 0, -EINVAL, -ENOMEM. */
 CRUNRT_API int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **out);
 
-/* Sets a key to a copy of value[len]. The server does not acknowledge it: 0 means only that the
- * kernel has accepted the bytes. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
+/* Sets a key to a copy of value[len]. The server does not acknowledge this: 0 means only that the
+ * kernel has taken the bytes. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
 CRUNRT_API int crunrt_store_set(crunrt_store *store, const char *key, const void *value,
                                 size_t len);
 

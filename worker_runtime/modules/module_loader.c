@@ -1,5 +1,5 @@
-/* Finds and loads modules. It searches folders beside the library's own file, so that a build
- * folder and an installed tree both work without configuration. */
+/* Finds and loads modules. It searches folders next to the library's own file, so that modules are
+ * found without configuration both in a build folder and in an installed tree. */
 #include "worker_runtime/modules/modules.h"
 
 #include "base/cleanup.h"
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes the folder of the file that contains this code: the shared library, or the program into
- * which the library was linked. */
+/* Writes to `out` the folder of the file that contains this code: the shared library, or the
+ * program into which the library was linked. */
 static int own_folder(char out[PATH_MAX]) {
     Dl_info info;
     if (dladdr((void *) (uintptr_t) module_load, &info) == 0 || info.dli_fname == NULL)
@@ -39,14 +39,14 @@ static bool is_plain_name(const char *name) {
 struct search {
     const char *name;
     void *handle;
-    /* the dynamic loader's error for the first file that exists but does not load */
+    /* the dynamic loader's error about the first file that exists but cannot be loaded */
     char reason[512];
     char places[1024];
     size_t places_len;
 };
 
-/* Adds the folder to the list for the error text. If the module's file is in it, loads the module.
- */
+/* Adds the folder to the list for the error text. If the folder has the module's file, loads the
+ * module. */
 static void try_place(struct search *s, const char *folder, const char *below) {
     if (s->handle != NULL) return;
     char path[PATH_MAX + 64];

@@ -1,5 +1,5 @@
-/* The calls of mpi.h, implemented with libcrunrt's groups. This file includes only crunrt.h of the
- * library, as a program would. */
+/* Implements the calls of mpi.h with libcrunrt's groups. Of the library, this file includes only
+ * crunrt.h, as a program would. */
 #pragma GCC visibility push(default)
 #include "worker_runtime/mpi/mpi.h"
 #pragma GCC visibility pop
@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct crunmpi_comm {
-    crunrt_group *group; /* the group that communicates; NULL: this process is the only rank */
+    crunrt_group *group; /* the group of this communicator; NULL if this process is its only rank */
     int rank, size;
 };
 
@@ -133,7 +133,7 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank) {
 
 /* ---- splitting ---- */
 
-struct part { /* the arguments that each rank passes to MPI_Comm_split, and its rank */
+struct part { /* the arguments of one rank's MPI_Comm_split, and the rank */
     int32_t color, key, rank;
 };
 
@@ -159,8 +159,8 @@ static MPI_Comm make_group(const int *ranks, int count) {
     return comm;
 }
 
-/* Makes one group per colour, in the order of the colours, on all ranks, because crunrt_group_new()
- * requires that every rank makes every group. Returns the communicator of this rank's colour. */
+/* Makes one group per colour, in the order of the colours. Every rank makes every group, because
+ * crunrt_group_new() requires that. Returns the communicator of this rank's colour. */
 static MPI_Comm make_groups(struct part *parts, int count) {
     int *ranks = malloc((size_t) count * sizeof(*ranks));
     if (ranks == NULL) fail("MPI_Comm_split", "out of memory");
@@ -227,8 +227,8 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm
     return MPI_SUCCESS;
 }
 
-/* The type, count and length in bytes of one rank's part. With MPI_IN_PLACE they are taken from the
- * receiving side, because those of the sending side are not valid. */
+/* Type, number of elements and length in bytes of one rank's part. With MPI_IN_PLACE, they come
+ * from the arguments for the receive buffer, because those for the send buffer are not valid. */
 struct block {
     crunrt_dtype dtype;
     size_t count, bytes;

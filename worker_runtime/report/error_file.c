@@ -1,6 +1,6 @@
-/* Writes the error file, which the launcher shows as the cause of a failed worker.
- * base/error_json.h describes its format. If several workers fail, a launcher takes the error file
- * with the smallest timestamp as the root cause. */
+/* Writes the error file, which the launcher shows as the cause of a worker's failure.
+ * base/error_json.h describes the format. If several workers fail, a launcher takes the error file
+ * with the smallest timestamp for the root cause. */
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/buffer.h"
@@ -30,7 +30,7 @@ static int write_record(const char *path, const char *message, const char *detai
 }
 
 int crunrt_report_error(const char *message, const char *detail) {
-    /* Copy the text, because a failure of this call overwrites the thread's error. */
+    /* a copy, because this function itself may store an error there */
     struct cr_error last = *rt_last_error();
     if (message == NULL) message = last.text;
     const char *path = error_file_path();

@@ -1,8 +1,8 @@
-/* Writes the error file of a worker that a fatal signal ends: the signal's handler writes the
- * signal and the address.
+/* Writes the error file of a worker that a fatal signal ends. The signal's handler writes which
+ * signal it was, and the faulting address.
  *
  * When the handler runs, the heap may be damaged and the stack may have overflowed. So the paths
- * are prepared when the handler is installed, the handler runs on a separate stack, and it calls
+ * are prepared when the handler is installed, the handler runs on a stack of its own, and it calls
  * only functions that POSIX allows in a handler. */
 #include "worker_runtime/report/report_internal.h"
 
@@ -21,13 +21,14 @@ static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 static struct {
     char path[4096];
-    char temp[4096 + 16]; /* temporary file, which is written and then renamed to `path` */
+    char temp[4096 + 16]; /* path of a temporary file, which is written and then renamed to
+                           * `path` */
     char stack[32 * 1024];
 } fatal;
 
 /* ---- the handler ---- */
 
-/* Returns the text of the error up to the address, to which put_cause() appends the digits. */
+/* Returns the error text up to the digits of the address, which put_cause() appends. */
 static const char *describe_signal(int signum) {
     switch (signum) {
     case SIGSEGV: return "Signal 11 (SIGSEGV): invalid memory reference at address 0x";
@@ -92,7 +93,7 @@ static void on_fatal_signal(int signum, siginfo_t *info, void *context) {
     p = put_text(p, CR_ERROR_JSON_TAIL);
     write_error_file(json, (size_t) (p - json));
     (void) flight_dump(NULL, "fatal signal");
-    /* SA_RESETHAND has restored the default action, so this signal now ends the process. */
+    /* SA_RESETHAND has restored the default action, so the signal now ends the process */
     (void) raise(signum);
 }
 

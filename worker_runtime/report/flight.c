@@ -32,7 +32,7 @@ struct entry {
     uint32_t seq;
     int32_t root;
     uint8_t kind, dtype, reduce, state;
-    char group[24]; /* the group's name, with '?' for each character that JSON would need escaped */
+    char group[24]; /* the group's name; characters that JSON would escape are replaced by '?' */
 };
 
 static struct entry ring[FLIGHT_ENTRIES];
@@ -69,13 +69,14 @@ uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
 
 void flight_end(uint64_t number, bool has_succeeded) {
     struct entry *e = &ring[number % FLIGHT_ENTRIES];
-    if (e->number != number) return; /* a newer operation has overwritten this entry */
+    if (e->number != number) return; /* a newer operation has overwritten the entry */
     e->ended_ns = cr_monotonic_ns();
     e->state = has_succeeded ? FLIGHT_COMPLETED : FLIGHT_FAILED;
 }
 
-/* Sets the default path to $CRUNRT_FLIGHT_FILE + rank + ".json", or else to flight.json in the
- * folder of $TORCHELASTIC_ERROR_FILE. If neither variable is set, there is no default path. */
+/* Sets the default path: $CRUNRT_FLIGHT_FILE + rank + ".json"; or, if that variable is not set,
+ * flight.json in the folder of $TORCHELASTIC_ERROR_FILE. If neither is set, there is no default
+ * path. */
 void flight_set_place(int rank, int world_size) {
     const char *prefix = getenv("CRUNRT_FLIGHT_FILE"), *error = getenv("TORCHELASTIC_ERROR_FILE");
     own_rank = rank;
@@ -182,9 +183,9 @@ static int write_record(int fd, const char *reason) {
     return o.rc;
 }
 
-/* Writes the name of a temporary file, "<path>.<n>". n differs for each dump, because a signal may
- * interrupt a dump and start another. snprintf() is not used, because POSIX does not allow it in a
- * handler. */
+/* Writes the name of a temporary file, "<path>.<n>", to `out`. Each dump uses another n, because a
+ * signal may interrupt a dump and start another dump. snprintf() is not used, because POSIX does
+ * not allow it in a handler. */
 static void temporary_name(char out[PATH_MAX + 16], const char *path) {
     static atomic_uint dumps;
     unsigned n = atomic_fetch_add(&dumps, 1);
@@ -202,7 +203,7 @@ int flight_dump(const char *path, const char *reason) {
     char temporary[PATH_MAX + 16];
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     if (path == NULL && own_path[0] == '\0') return -ENOENT;
-    /* write directly to the path, without rename, because it may be a terminal or a pipe */
+    /* a given path may be a terminal or a pipe, so it is written directly, not by a rename */
     if (path != NULL) {
         int fd = open(path, flags, 0644);
         return fd < 0 ? -errno : write_record(fd, reason);

@@ -21,9 +21,9 @@ struct cr_error *rt_last_error(void);
 /* Returns -EINVAL, and sets the thread's error text to "<what>: <argument> is NULL". */
 int rt_fail_null(const char *what, const char *argument);
 
-/* If rc is -EPIPE, returns -ECONNRESET and sets err->code to it; returns other codes unchanged. The
- * store's client reports a lost connection by either code, but in crunrt.h -EPIPE from a group
- * means that the group was already broken. */
+/* If `rc` is -EPIPE, returns -ECONNRESET and sets err->code to it; returns any other code
+ * unchanged. The store's client reports a lost connection by either code. In crunrt.h, however,
+ * -EPIPE means that a group was already broken. */
 int rt_pipe_to_reset(int rc, struct cr_error *err);
 
 /* ---- operations as text ---- */
@@ -53,12 +53,12 @@ void flight_set_place(int rank, int world_size);
  * or the reason why there is no channel. The line is cut at 255 bytes. */
 void flight_set_agent(const char *state);
 
-/* Returns the path that flight_set_place() found, or "" if it found none. */
+/* Returns the path that flight_set_place() has set, or "" if there is none. */
 const char *flight_path(void);
 
-/* Writes the flight record to `path`, or to flight_path() if path is NULL. Calls only functions
- * that POSIX allows in a signal handler. Returns 0 or a negative errno; -ENOENT: there is no path.
- */
+/* Writes the flight record to `path`, or to flight_path() if `path` is NULL. Calls only functions
+ * that POSIX allows in a signal handler. Returns 0 or a negative errno; -ENOENT means that there is
+ * no path. */
 int flight_dump(const char *path, const char *reason);
 
 #endif

@@ -1,4 +1,4 @@
-/* What error_file.c offers to the other files of this chamber. */
+/* The function of error_file.c that other files of this chamber call. */
 #ifndef RUNTIME_REPORT_INTERNAL_H
 #define RUNTIME_REPORT_INTERNAL_H
 

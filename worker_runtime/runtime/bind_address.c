@@ -1,5 +1,5 @@
-/* Finds the address of this host at which the other ranks can reach it. This is the address from
- * which the kernel would send packets to the store, because all ranks can reach the store.
+/* Finds the address of this host at which other ranks can reach it. All ranks can reach the store,
+ * so this is the address from which the kernel would send packets to the store.
  *
  * On the store's own host the kernel may choose a loopback address although other hosts take part;
  * for example, Debian writes "127.0.1.1 <host name>" into /etc/hosts. In that case the address of
@@ -47,7 +47,7 @@ static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
 
 static void prefer_interface(struct sockaddr_storage *own) {
     struct ifaddrs *list = NULL;
-    /* *own stays loopback; if other hosts take part, connecting fails later */
+    /* *own stays a loopback address; if other hosts take part, connecting will fail later */
     if (getifaddrs(&list) < 0) return;
     for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET) continue;
@@ -64,12 +64,12 @@ int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr
     socklen_t to_len = 0;
     bool one_node = p->local_world_size >= p->world_size;
     int rc = 0;
-    if (p->file[0] != '\0') { /* the store is a file, so no address is known: use loopback */
+    if (p->file[0] != '\0') { /* the store is a file, so it has no address: use loopback */
         ((struct sockaddr_in *) &own)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     } else {
         rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
         if (rc == 0) rc = route_towards(&to, to_len, &own, err);
-        /* the number of nodes is unknown: keep the address found above */
+        /* the number of nodes is unknown: keep the address towards the store */
         if (p->local_world_size < 0) one_node = true;
     }
     if (rc < 0) return rc;

@@ -1,4 +1,5 @@
-/* Loads the module store_host, and opens and closes a store through its table. */
+/* Opens and closes the store that this process hosts. The server is in the module store_host, which
+ * this file loads; the module's table (struct store_host) has the functions. */
 #include "worker_runtime/runtime/hosted_store.h"
 
 #include "worker_runtime/modules/modules.h"

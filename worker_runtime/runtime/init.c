@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* how long rank 0, which hosts the store, waits for the other ranks in crunrt_destroy() */
+/* longest time in ms that rank 0, if it hosts the store, waits in crunrt_destroy() for the other
+ * ranks */
 #define HOST_WAITS_MS INT64_C(5000)
 
 static const char *process_environment(void *arg, const char *name) {
@@ -16,7 +17,7 @@ static const char *process_environment(void *arg, const char *name) {
     return getenv(name);
 }
 
-/* Copies only as many bytes as the caller's version of the struct has; newer fields keep their
+/* Copies only as many bytes as the caller's version of the struct has. Newer fields keep their
  * defaults. */
 static int read_options(const crunrt_init_options *given, crunrt_init_options *out) {
     *out = (crunrt_init_options) CRUNRT_INIT_OPTIONS_INIT;
@@ -91,9 +92,9 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
-/* Lets a rank 0 that hosts the store end after the other ranks, so that their last calls still
- * reach the store. Rank 0 waits at most 5 s, because a rank that has died never reports that it
- * leaves. */
+/* Call this before the runtime is destroyed. If rank 0 hosts the store, the store ends with rank 0.
+ * So rank 0 waits here until all other ranks have reported in the store that they leave, but at
+ * most HOST_WAITS_MS, because a rank that has died never reports it. */
 static void leave(struct crunrt *rt) {
     bool is_in_file = rt->place.file[0] != '\0';
     if (rt->place.agent_hosts_store || is_in_file) return;
@@ -105,8 +106,8 @@ static void leave(struct crunrt *rt) {
     } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
                left == rt->place.world_size - 1) {
         (void) crunrt_store_set(rt->store, all, "", 0);
-        /* crunrt_store_set() is not acknowledged, so crunrt_store_check() follows: its answer
-         * proves that the server has processed both. */
+        /* SET has no reply. CHECK has one, and the reply proves that the server has carried out the
+         * SET before it. */
         (void) crunrt_store_check(rt->store, &all, 1, &(int){0});
     }
 }

@@ -1,10 +1,10 @@
-/* Rejoin: a worker continues in the next round without a new process.
+/* Rejoin: a worker goes on in the next round without a new process.
  *
  * The worker sends REJOIN to its agent and waits. When the next round begins, the agent sends
  * ROUND, with the worker's new place and the address of the new round's store, which is empty.
- * Workers that are newly started for this round get the same values in their environment, so all
- * ranks of the round use the same keys. Without an agent a worker cannot rejoin, because only the
- * agents assign new ranks. */
+ * Newly started workers of the round get the same values in their environment, so all ranks of the
+ * round use the same keys. Without an agent a worker cannot rejoin, because only the agents assign
+ * new ranks. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -14,11 +14,12 @@
 #include <stddef.h>
 #include <string.h>
 
-/* connect_to_new_store() tries to connect for this long at a time. Between two tries it checks
- * whether the agent has ended this round too: the store of a round that has ended never answers. */
+/* Longest time in ms of one attempt to connect to the new store. After each attempt
+ * connect_to_new_store() checks whether this round has ended, too, because the store of a round
+ * that has ended never answers. */
 #define STORE_SLICE_MS INT64_C(2000)
 
-/* Requests the next round, unless an earlier call has done so, and waits for the ROUND packet. */
+/* Sends REJOIN, unless an earlier call has sent it, and waits for the packet ROUND. */
 static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct channel_packet *p) {
     struct worker_channel *c = &rt->channel;
     int rc = c->round.has_asked_to_rejoin
@@ -58,8 +59,8 @@ static int begin_round(struct crunrt *rt, const struct channel_packet *p) {
     return 0;
 }
 
-/* Waits for a round and begins it. If that round ends before this worker has reached its store,
- * waits for the round after it. */
+/* Waits for a round and begins it. If the round ends before this worker has connected to its store,
+ * waits for the next round. */
 static int rejoin(struct crunrt *rt, int64_t timeout_ms) {
     struct channel_packet p;
     int64_t deadline = cr_deadline_ms(timeout_ms > 0 ? timeout_ms : CR_FOREVER);

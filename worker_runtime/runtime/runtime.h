@@ -15,12 +15,12 @@
 struct crunrt_group;
 struct crunrt_backend;
 
-/* The first group in this round that contains all ranks. Later groups may be made by splitting it;
- * see group/group_split.c. */
+/* The first group of this round that contains all ranks and whose backend can split. Later groups
+ * may be made by splitting it (group/group_split.c). */
 struct rt_whole_group {
-    /* backend of that group; NULL while this round has had no such group */
+    /* backend of the group; NULL if this round has not had such a group */
     const struct crunrt_backend *backend;
-    struct crunrt_group *group;           /* NULL once the group has been destroyed */
+    struct crunrt_group *group;           /* the group; NULL if it has been destroyed */
     uint64_t number;
 };
 
@@ -36,11 +36,11 @@ struct crunrt {
      * because it has lost its GPU. NULL while no backend can say so. */
     int (*recoverable)(struct cr_error *err);
     struct worker_channel channel;
-    struct cr_error channel_error; /* why there is no channel; read only if channel.page is NULL */
+    struct cr_error channel_error; /* why there is no channel; valid only if channel.page is NULL */
 };
 
-/* Returns true from the moment at which the agent reports that the round is over, without an agreed
- * step, until the next round begins. May be called by any thread. */
+/* Returns true if the agent has reported that the round is over without an agreed step, and the
+ * next round has not begun. Any thread may call it. */
 bool rt_round_is_over(const struct crunrt *rt);
 
 /* Returns 0; or -ENOTRECOVERABLE if only a new process can take this worker's place. In that case
@@ -48,11 +48,12 @@ bool rt_round_is_over(const struct crunrt *rt);
 int rt_recoverable(struct crunrt *rt, struct cr_error *err);
 
 /* Sets rt->prefix to a prefix that no earlier runtime of this job has used, so that this runtime
- * never reads keys which an earlier runtime has left in the store. The prefix contains the restart
- * count, because torchrun keeps one store for all restarts of a job. It also contains how often
- * this rank has made a runtime on this store, because a program may make several runtimes, and a
- * user may start the program again on a store that still runs. All ranks get the same prefix if all
- * have made the same number of runtimes. Returns 0, or the store's failure. */
+ * never reads keys that an earlier runtime has left in the store. The prefix contains two numbers.
+ * The first is the restart count, because torchrun keeps one store for all restarts of a job. The
+ * second says how many runtimes this rank has made before on this store, because a program may make
+ * several runtimes, and a user may start the program again on a store that still runs. If all ranks
+ * have made the same number of runtimes, all get the same prefix. Returns 0, or the store's
+ * failure. */
 int rt_take_prefix(struct crunrt *rt);
 
 #define RT_ADDRESS_MAX 64 /* bytes of a numeric IP address, NUL included */

@@ -1,8 +1,8 @@
-/* crunrt_spawn(): workers without a launcher. It forks one child per worker, hosts the children's
- * store, and waits for all children; when one fails, it ends the others.
+/* crunrt_spawn(): starts workers without a launcher. It forks one child per worker, hosts the
+ * children's store, and waits for all children. When a child fails, it ends the others.
  *
- * The children are forked before the store is opened, because the store has a thread and fork()
- * does not copy threads. Each child waits until it can read the store's port from a pipe. */
+ * The children are forked before the store is opened, because the store's server has a thread, and
+ * fork() does not copy threads. Each child waits until it can read the store's port from a pipe. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -21,20 +21,21 @@
 #include <unistd.h>
 
 #define SPAWN_MAX   1024
-#define SPAWN_GRACE INT64_C(5000) /* ms between SIGTERM and SIGKILL */
+#define SPAWN_GRACE INT64_C(5000) /* grace: ms between SIGTERM and SIGKILL */
 
 struct child {
     pid_t pid;
-    int pidfd;           /* -1 once the child has ended */
+    int pidfd;           /* pidfd of the child; -1 once the child has ended */
     int status;          /* exit status as waitpid() stores it; valid once pidfd is -1 */
-    bool is_status_lost; /* true: other code in this process has collected the exit status */
+    bool is_status_lost; /* true if other code of this process has collected the exit status with
+                          * waitpid() */
 };
 
 struct spawn {
     crunrt_spawn_fn fn;
     void *arg;
     int count, started;
-    int gate[2]; /* pipe: the parent writes the store's port once for each child */
+    int gate[2]; /* pipe into which the parent writes the store's port once for each child */
     struct child *children;
     struct hosted_store store;
 };
@@ -50,7 +51,7 @@ static void set_number(const char *name, int n) {
 static void run_child(const struct spawn *s, int rank, pid_t parent) {
     uint16_t port = 0;
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* the parent died before prctl(), so its death will send no signal */
+    /* the parent has died before prctl(), so no signal will end this child */
     if (getppid() != parent) _exit(1);
     (void) close(s->gate[1]);
     if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1);
@@ -63,11 +64,11 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
     (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    /* only the parent is a worker of the agent, so the child must not connect to it */
+    /* the channel is for the parent, which is the agent's worker, and not for the child */
     (void) unsetenv(CHANNEL_VARIABLE);
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    /* an exit status has 8 bits, so a failure such as 256 would become 0 */
+    /* an exit status has only 8 bits: a result such as 256 would become 0, success */
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 
@@ -75,7 +76,7 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();
-    /* flush, because each child would otherwise write the buffered output again */
+    /* otherwise each child would inherit the buffered output and write it again */
     (void) fflush(NULL);
     for (; s->started < s->count; s->started++) {
         struct child *c = &s->children[s->started];
@@ -99,7 +100,7 @@ static int open_store(struct spawn *s) {
     return rc;
 }
 
-/* Waits for a child to end. Returns the child's index; -1 if no child is left; or -2 if the
+/* Waits until a child ends. Returns the child's index; -1 if no child is left; or -2 if the
  * deadline has passed. */
 static int wait_for_one(struct spawn *s, int64_t deadline_ms) {
     struct pollfd fds[SPAWN_MAX];
@@ -157,7 +158,7 @@ static int wait_for_children(struct spawn *s) {
 
 static void spawn_done(struct spawn *s) {
     struct cr_error kept = *rt_last_error();
-    cr_close_fd(&s->gate[0]); /* a child that still waits for the port now ends */
+    cr_close_fd(&s->gate[0]); /* a child that is still waiting for the port ends now */
     cr_close_fd(&s->gate[1]);
     end_children(s);
     hosted_store_close(&s->store);

@@ -1,9 +1,9 @@
 /* Counts steps, and stops the worker for announced changes. contract/channel.h describes the
  * protocol and why it is correct.
  *
- * If the agent has sent nothing, a step needs only two stores and one load in shared memory. If the
- * agent has increased the bell, the step reads the packets with system calls. If these announce a
- * change and the agreed step is not known yet, the step waits for it. */
+ * Usually a step makes only two stores and one load in shared memory. If the load shows that the
+ * agent has incremented the bell, the step reads the agent's packets with system calls. If they
+ * announce a change whose agreed step is not known yet, the step waits for it. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/change_kind.h"
@@ -55,19 +55,40 @@ static int step_with_news(struct worker_channel *c, crunrt_change *change) {
     return CRUNRT_CHANGE;
 }
 
-int crunrt_step(crunrt *rt, crunrt_change *change) {
-    if (rt == NULL) return rt_fail_null("make a step", "the runtime");
+int crunrt_step_count(crunrt *rt) {
+    if (rt == NULL) return rt_fail_null("count a step", "the runtime");
     struct worker_channel *c = &rt->channel;
     c->round.steps++;
     if (c->page == NULL) return 0;
     atomic_store_explicit(&c->page->stepped_ns, cr_monotonic_ns(), memory_order_relaxed);
-    /* The worker stores its step and reads the bell after it; the agent increases the bell and
-     * reads the step after it. All are sequentially consistent, so either this worker sees the new
-     * bell or the agent sees the new step. */
+    /* The worker first stores its step and then reads the bell; the agent first increments the bell
+     * and then reads the step. These accesses are sequentially consistent, so either this worker
+     * sees the new bell, or the agent sees the new step. */
     atomic_store(&c->page->step, c->round.steps);
     bool has_news = atomic_load(&c->page->bell) != c->bell_seen;
-    if (!has_news && c->round.stop_at == 0 && !c->round.is_over) return 0;
-    return step_with_news(c, change);
+    return has_news || c->round.stop_at != 0 || c->round.is_over;
+}
+
+int crunrt_step_settle(crunrt *rt, crunrt_change *change) {
+    if (rt == NULL) return rt_fail_null("settle a step", "the runtime");
+    return rt->channel.page != NULL ? step_with_news(&rt->channel, change) : 0;
+}
+
+int crunrt_step(crunrt *rt, crunrt_change *change) {
+    if (rt == NULL) return rt_fail_null("make a step", "the runtime");
+    return crunrt_step_count(rt) != 0 ? crunrt_step_settle(rt, change) : 0;
+}
+
+int crunrt_wait_for_round_end(crunrt *rt, int64_t timeout_ms) {
+    if (rt == NULL) return rt_fail_null("wait for the end of the round", "the runtime");
+    int64_t deadline = timeout_ms == CRUNRT_TIMEOUT_DEFAULT ? CR_FOREVER
+                                                            : cr_deadline_ms(timeout_ms);
+    int rc = worker_channel_wait_over(&rt->channel, deadline);
+    if (rc > 0) return rc;
+    return cr_fail(rt_last_error(), rc, "wait for the end of the round: %s",
+                   rc == -ETIMEDOUT   ? "it goes on"
+                   : rc == -ENOTCONN ? "this process has no agent, or the agent is gone"
+                                      : strerror(-rc));
 }
 
 bool rt_round_is_over(const struct crunrt *rt) {
@@ -86,6 +107,7 @@ int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms) {
     if (rt->channel.page == NULL) return 0;
     atomic_store(&rt->channel.page->needs_ms, needs_ms);
     atomic_store(&rt->channel.page->answer, (uint32_t) how);
+    atomic_store(&rt->channel.page->counts_from_start, 1);
     return 0;
 }
 

@@ -16,9 +16,10 @@ typedef const char *(*worker_place_get_fn)(void *arg, const char *name);
 
 struct worker_place {
     int rank, world_size;
-    int local_rank, local_world_size; /* rank and count on this node; -1 if they are not known */
+    int local_rank, local_world_size; /* rank on this node and number of ranks on this node; -1 if
+                                       * unknown */
     int restart_count;
-    bool agent_hosts_store; /* true: the agent hosts the store; false: rank 0 hosts it */
+    bool agent_hosts_store; /* true if the agent hosts the store, false if rank 0 does */
     char master_addr[256];  /* the store's host; "" if the store is a file */
     uint16_t master_port;
     /* path of the store's file; "" if the store is at master_addr:master_port */
@@ -38,8 +39,8 @@ struct worker_place {
 int worker_place_read(worker_place_get_fn get, void *arg, const char *method, int rank,
                       int world_size, struct worker_place *out, struct cr_error *err);
 
-/* Sets *out to the place in the next round that a ROUND packet describes. Returns 0; or -EPROTO if
- * the packet contradicts itself (for example, rank 5 of 4), and leaves *out unchanged. */
+/* Sets *out to the place that a ROUND packet describes. Returns 0; or -EPROTO if the packet
+ * contradicts itself (for example, rank 5 of 4), and leaves *out unchanged. */
 int worker_place_from_packet(const struct channel_packet *p, struct worker_place *out,
                              struct cr_error *err);
 

@@ -1,5 +1,5 @@
-/* Opens and closes stores and views. It also has the functions that every call on a store begins
- * with: check the key, put the prefix in front of it, and wait for the turn. */
+/* Opens and closes stores and views. It also has what every call on a store begins with: check the
+ * key, put the prefix in front of it, and lock the connection. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/buffer.h"
@@ -98,8 +98,8 @@ void crunrt_store_close(crunrt_store *store) {
 
 /* ---- keys ---- */
 
-/* Puts the prefix in front of the key. Stores the new text in *text, which the caller frees, and
- * sets *out to point to it. */
+/* Puts the store's prefix in front of the key. Sets *text to the new text, which the caller frees,
+ * and *out to its bytes. */
 static int make_key(const struct crunrt_store *store, const char *key, char **text,
                     struct store_bytes *out) {
     if (store == NULL) return rt_fail_null("use a store", "the store");

@@ -1,5 +1,5 @@
-/* The store as crunrt.h's calls use it: a client of the room store, to which it adds a default
- * timeout, prefixes of keys, and a lock, so that threads may share it. */
+/* The store as the calls of crunrt.h use it: a client of the room store, with a default timeout,
+ * prefixes of keys, and a lock, so that threads may share it. */
 #ifndef RUNTIME_STORE_H
 #define RUNTIME_STORE_H
 
@@ -10,15 +10,17 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define CRUNRT_TIMEOUT_MS INT64_C(300000) /* torch's default timeout of a store, in ms */
-#define CRUNRT_KEY_MAX    ((size_t) 8000) /* bytes of a key, its prefixes included */
+#define CRUNRT_TIMEOUT_MS INT64_C(300000) /* default timeout in ms of a store's calls, as in
+                                           * torch */
+#define CRUNRT_KEY_MAX    ((size_t) 8000) /* most bytes of a key, its prefixes included */
 
-/* A root, which has a connection to a server, or a view, which only adds a prefix to keys. A view's
+/* A root or a view. A root has a connection to a server. A view only adds a prefix to keys; its
  * calls use the connection of the root at the end of its chain of parents. */
 struct crunrt_store {
-    struct crunrt_store *parent; /* the store of which this is a view; NULL in a root */
-    struct store *base;          /* the client that has the connection; NULL in a view */
-    pthread_mutex_t lock;        /* held during each call on `base`; unused in a view */
+    struct crunrt_store *parent; /* the store of which this is a view; NULL if this is a root */
+    struct store *base;          /* the client with the connection; NULL if this is a view */
+    pthread_mutex_t lock;        /* lock that is held during each call on `base`; not used in a
+                                  * view */
     int64_t timeout_ms;
     char *prefix; /* text in front of every key: "", or for example "a/b/" */
     /* a call with one key returns -EBUSY if another thread has the connection; set in views only */

@@ -1,5 +1,5 @@
-/* What every call on a store uses: a turn, which gives the calling thread the connection, and keys
- * with their prefixes. */
+/* Declarations for every call on a store: a turn, which gives the calling thread the connection,
+ * and keys with their prefixes. */
 #ifndef RUNTIME_STORE_INTERNAL_H
 #define RUNTIME_STORE_INTERNAL_H
 
@@ -26,8 +26,8 @@ struct turn {
  * turn_end() must not be called. */
 int turn_begin(struct turn *t, struct crunrt_store *store, const char *key);
 
-/* Begins a turn for a call that has no key or a list of keys: waits until no other thread has the
- * turn. `store` must not be NULL. */
+/* Begins a turn for a call without a key, or with a list of keys: waits until no other thread uses
+ * the connection. `store` must not be NULL. */
 void turn_take(struct turn *t, struct crunrt_store *store);
 
 void turn_end(struct turn *t);

@@ -1,4 +1,5 @@
-/* The calls on one key or one queue. Each begins a turn and calls the client of the room store. */
+/* The calls on one key or one queue. Each call begins a turn, and calls the client of the room
+ * store. */
 #include "worker_runtime/store/store_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* The calls on several keys, and the call that lists all keys. If an older server lacks an
- * operation, the client of the room store replaces it by operations that the server has. */
+/* The calls on several keys, and the call that lists all keys. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/memory.h"
@@ -12,7 +11,7 @@ static int fail_memory(const char *what) {
     return cr_fail(rt_last_error(), -ENOMEM, "%s: out of memory", what);
 }
 
-/* Copies every value, with the NUL behind it, to a separate block of memory. On failure frees all
+/* Copies every value, with the NUL behind it, to a block of its own. On failure it frees the
  * blocks. */
 static int copy_values(const struct store_list *list, void **values, size_t *lens) {
     for (size_t i = 0; i < list->count; i++) {
@@ -105,8 +104,8 @@ int crunrt_store_multi_set(crunrt_store *store, const char *const *keys, const v
     return rc;
 }
 
-/* Copies the keys that begin with the prefix, without the prefix, into one block of memory: first
- * the array of pointers, after it the texts. */
+/* Copies the keys that begin with the prefix into one block of memory, without the prefix: first
+ * the array of pointers, then the texts. */
 static int copy_keys(const struct store_list *list, const char *prefix, char ***keys,
                      size_t *count) {
     size_t prefix_len = strlen(prefix), kept = 0, bytes = 0;

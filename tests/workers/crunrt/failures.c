@@ -48,8 +48,8 @@ void mode_dead_store(void) {
     exit(3);
 }
 
-/* tests/fake/stop_in_gloo.c stops rank 1 while the two ranks connect. Rank 0 must fail in
- * crunrt_group_new() or in the operation after it, depending on which of the two ranks connects and
+/* tests/fake/stop_in_gloo.c stops rank 1 while ranks 0 and 1 connect. Rank 0 must fail, either in
+ * crunrt_group_new() or in the first operation: this depends on which of the two ranks connects and
  * which accepts. */
 void mode_lose_connecting(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
@@ -216,7 +216,8 @@ void mode_differ(void) {
     op.timeout_ms = 1000;
     op.root = 1;
     if (strcmp(how, "reduce") == 0) op.kind = CRUNRT_OP_ALL_REDUCE;
-    if (strcmp(how, "short") == 0) op.kind = CRUNRT_OP_BROADCAST; /* 32 sent, 64 expected */
+    /* rank 1 sends 32 elements, the others expect 64 */
+    if (strcmp(how, "short") == 0) op.kind = CRUNRT_OP_BROADCAST;
     if (strcmp(how, "message") == 0) op.kind = other ? CRUNRT_OP_RECV : CRUNRT_OP_SEND;
     if (strcmp(how, "message") == 0 && other) op.root = 0;
     if (strcmp(how, "counts") == 0) op.kind = CRUNRT_OP_ALL_TO_ALL_COUNTS;

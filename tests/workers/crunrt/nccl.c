@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes two groups, one after the other, and runs an operation on each. Prints the first error. */
+/* Makes two groups one after the other, and runs an operation on each. Prints the error text of the
+ * first failure. */
 void mode_nccl(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";

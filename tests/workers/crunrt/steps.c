@@ -15,8 +15,8 @@ static void print_place(const char *what) {
            crunrt_local_world_size(rt), crunrt_restart_count(rt));
 }
 
-/* Makes one group of all ranks of the round. Ranks that rejoined and ranks that were newly started
- * must use the same keys for this. */
+/* Makes a group of all ranks of the round. Ranks that rejoined and ranks that were newly started
+ * must use the same store keys for it. */
 static void meet(void) {
     int64_t one = 1;
     if (getenv("TEST_NO_GROUP") != NULL) return;
@@ -40,8 +40,8 @@ static void rejoin(int64_t timeout_ms) {
     meet();
 }
 
-/* Counts steps until a change or the end of the round. After that it exits, rejoins, or reports
- * that it is done, as the first argument requires. The second argument is the largest number of
+/* Counts steps until a change or the end of the round. The first argument says what follows: the
+ * worker exits, rejoins, or reports that it is done. The second argument is the largest number of
  * steps. */
 void mode_steps(void) {
     const char *how = argument[0];

@@ -35,8 +35,8 @@ static void test_batch(void) {
     REQUIRE(n == 0 || crunrt_group_batch(world, ops, 1) == -EINVAL, "a barrier is no message");
 }
 
-/* Receives are started before the sends, and finish in a different order from that of their starts.
- */
+/* Starts receives before the sends. The receives finish in another order than they were started
+ * in. */
 static void test_async_messages(void) {
     if (size < 2) return;
     int64_t in[2] = {0, 0}, out[2] = {7, 8};

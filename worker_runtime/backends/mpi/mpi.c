@@ -21,8 +21,8 @@
 
 /* ---- initialising and finalising MPI ---- */
 
-/* Returns how many processes the MPI launcher has started, from its environment variables; 0: not
- * known. */
+/* Returns the number of processes that the MPI launcher has started, as its environment variables
+ * say; 0 if they do not say it. */
 static int launched_size(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
     for (size_t i = 0; i < CR_ARRAY_LEN(names); i++) {
@@ -32,9 +32,9 @@ static int launched_size(void) {
     return 0;
 }
 
-/* Checks that the loaded MPI is the MPI that this module was built for, because MPI's constants
- * differ between implementations. If the program itself links an MPI, the dynamic loader uses that
- * MPI for this module, too. */
+/* Checks that the MPI that is loaded is the one for which this module was built, because MPI's
+ * constants differ between implementations. If the program links an MPI, the dynamic loader uses
+ * that MPI for this module, too. */
 static int check_flavour(struct cr_error *err) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
     int len = 0;
@@ -70,8 +70,8 @@ static int mpi_probe(const struct backend_group *group, struct cr_error *err) {
     return 0;
 }
 
-/* Calls MPI_Finalize() at exit. It waits for all other processes, so a process that has failed does
- * not call it; the launcher ends the job after such a failure. */
+/* Calls MPI_Finalize() when the process exits. MPI_Finalize() waits for all other processes, so a
+ * process that has failed must not call it; the launcher then ends the job. */
 static void finalise_at_exit(int status, void *arg) {
     (void) arg;
     if (status == 0 && !mpi_has_unfinished() && !is_finalised()) (void) MPI_Finalize();

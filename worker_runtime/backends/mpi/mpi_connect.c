@@ -19,7 +19,7 @@
 #define GREETING_TAG 28266
 #define GROUP_TAG    28267
 
-struct identity { /* what one rank of the group writes to the store */
+struct identity { /* the identity that a rank of the group writes to the store */
     int rank, world_rank, world_size;
     char nonce[33];
 };
@@ -51,8 +51,8 @@ static int read_identity(const struct backend_group *g, int rank, struct identit
     return 0;
 }
 
-/* Checks all[size], which the ranks have written to the store: their ranks in MPI_COMM_WORLD must
- * be valid and different. */
+/* Checks the identities all[size], which the ranks have written to the store: their ranks in
+ * MPI_COMM_WORLD must be valid and different. */
 static int check_identities(const struct identity *all, int size, const struct identity *self,
                             struct cr_error *err) {
     CR_AUTO_FREE int *holder = malloc((size_t) self->world_size * sizeof(*holder));
@@ -94,7 +94,7 @@ static int exchange_identities(const struct backend_group *g, const struct ident
     return rc < 0 ? rc : check_identities(all, g->size, self, err);
 }
 
-/* Receives the greeting of the previous rank. Ignores a greeting that was left over from an earlier
+/* Receives the greeting of the previous rank. Ignores a greeting that is left from an earlier
  * attempt to make a group. */
 static int receive_greeting(const struct backend_group *g, const struct identity *last,
                      int64_t deadline_ms, struct cr_error *err) {
@@ -116,14 +116,15 @@ static int receive_greeting(const struct backend_group *g, const struct identity
     return 0;
 }
 
-/* Sends a greeting by MPI to the next rank, and waits for the greeting of the previous rank, which
- * must be the one that it wrote to the store. If two jobs share a store by mistake, this fails
- * within the timeout. */
+/* Sends a greeting by MPI to the next rank, and waits for the greeting of the previous rank. That
+ * greeting must equal what the previous rank has written to the store. If two jobs share a store by
+ * mistake, no such greeting comes, and the function fails within the timeout. */
 static int greet_neighbours(const struct backend_group *g, const struct identity *self,
                             const struct identity *all, struct cr_error *err) {
     const struct identity *next = &all[(g->rank + 1) % g->size];
     const struct identity *last = &all[(g->rank + g->size - 1) % g->size];
-    /* MPI reads it until it is sent, so it is not on the stack */
+    /* on the heap, because MPI reads it until it is sent, which may be after this function
+     * returns */
     struct identity *word = malloc(sizeof(*word));
     if (word == NULL) return cr_fail(err, -ENOMEM, "greet the next rank: out of memory");
     *word = *self;

@@ -1,6 +1,6 @@
-/* What the files of the mpi backend share.
+/* Declarations that the files of the mpi backend share.
  *
- * All calls of MPI are made between mpi_enter() and mpi_leave(), which hold a lock, so the MPI
+ * All calls of MPI are made between mpi_enter() and mpi_leave(), which hold a lock. So the MPI
  * library needs to support only MPI_THREAD_SERIALIZED. */
 #ifndef BACKENDS_MPI_INTERNAL_H
 #define BACKENDS_MPI_INTERNAL_H
@@ -30,8 +30,8 @@ struct mpi_state {
 void mpi_enter(void);
 void mpi_leave(void);
 
-/* mpi_note_unfinished() records that an operation was left unfinished. After this MPI_Finalize()
- * might wait for ever, so the backend does not call it when the process ends. */
+/* Records that an operation was left unfinished. MPI_Finalize() might then wait forever, so the
+ * backend does not call it when the process ends. */
 void mpi_note_unfinished(void);
 bool mpi_has_unfinished(void);
 
@@ -41,13 +41,14 @@ bool is_finalised(void);
 /* Returns the negative errno for MPI's error code, and sets err to `what` and MPI's own message. */
 int fail_mpi(int code, struct cr_error *err, const char *what);
 
-/* Waits until the request is done. Returns 0; -EINPROGRESS if it is not done at until_ms; MPI's
- * failure; or -ECONNRESET if another rank has reported in the store that it failed. */
+/* Waits until the request is done. Returns 0; -EINPROGRESS if it is not done at until_ms (monotonic
+ * clock); MPI's failure; or -ECONNRESET if another rank has reported in the store that it
+ * failed. */
 int test_until(const struct backend_store *store, MPI_Request *request, MPI_Status *status,
                int64_t until_ms, struct cr_error *err);
 
-/* Cancels a receive, so that MPI does not write to its buffer any more. Other operations cannot be
- * cancelled in MPI. */
+/* Cancels a receive, so that MPI no longer writes to its buffer. MPI cannot cancel other
+ * operations. */
 void cancel_receive(MPI_Request *request);
 
 /* ---- mpi_connect.c ---- */
@@ -58,11 +59,11 @@ int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_er
 
 /* ---- mpi_types.c ---- */
 
-/* Makes the reductions that MPI lacks, those on half-width floats, once per process. They exist
+/* Makes, once per process, the reductions that MPI lacks: those on half-width floats. They exist
  * until MPI_Finalize(). */
 int make_ops(struct cr_error *err);
 
-/* Returns MPI's reduction. For CRUNRT_AVG it is the sum; reduce_finish() divides. */
+/* Returns MPI's reduction. For CRUNRT_AVG it returns the sum; reduce_finish() divides it. */
 MPI_Op operation_of(crunrt_dtype dtype, crunrt_reduce_op reduce);
 MPI_Datatype type_of(crunrt_dtype dtype);
 

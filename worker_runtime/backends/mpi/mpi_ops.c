@@ -2,8 +2,8 @@
  * mpi_run() starts a work and waits for it.
  *
  * MPI cannot cancel an operation: after a failure it may still read and write the buffers, inside
- * any later call of MPI. So memory of this backend that MPI may use is not freed; the caller must
- * do the same with its buffers. */
+ * any later call of MPI. So this backend does not free memory that MPI may use, and the caller must
+ * not free its buffers, either. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "worker_runtime/backends/reduce/reduce.h"
@@ -21,11 +21,11 @@ struct mpi_work {
     size_t element; /* bytes of one element */
     int64_t deadline_ms;
     MPI_Request request;
-    /* Used by all-to-all with counts: four arrays of [size], which are the counts and offsets of
-     * the data that is sent, and the counts and offsets of the data that is received. */
+    /* for an all-to-all with counts: four arrays of [size], namely counts and offsets of the sent
+     * data, then counts and offsets of the received data */
     int *counts;
     bool is_over;
-    struct cr_error outcome; /* the result; valid if is_over */
+    struct cr_error outcome; /* result of the operation; valid if is_over */
 };
 
 static bool is_reduction(const crunrt_op *op) {
@@ -101,8 +101,8 @@ static int start_reduction(struct mpi_work *w, MPI_Datatype t, int n) {
     return MPI_Ireduce_scatter_block(op->send, op->recv, n, t, reduce, s->comm, &w->request);
 }
 
-/* Starts a gather, scatter or all-gather. In gather and scatter only the root has the large buffer.
- */
+/* Starts a gather, scatter or all-gather. In a gather or scatter, only the root has the large
+ * buffer. */
 static int start_gathering(struct mpi_work *w, MPI_Datatype t, int n) {
     const crunrt_op *op = &w->op;
     struct mpi_state *s = w->s;
@@ -177,7 +177,7 @@ int mpi_start(void *arg, const struct backend_call *call, void **out, struct cr_
     return 0;
 }
 
-/* Fails if the message is shorter than its receive, because MPI reports no error in that case. */
+/* Fails if the message is shorter than its receive; MPI itself reports no error in that case. */
 static int check_length(const struct mpi_work *w, const MPI_Status *status, struct cr_error *err) {
     int count = 0;
     (void) MPI_Get_count(status, type_of(w->op.dtype), &count);
@@ -203,7 +203,7 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     }
     int64_t until = timeout_ms > 0 ? cr_deadline_ms(timeout_ms) : 0;
     if (until > w->deadline_ms) until = w->deadline_ms;
-    if (w->s->is_aborted) until = 0; /* test once, because the operation may be done */
+    if (w->s->is_aborted) until = 0; /* test only once: the operation may be done */
     MPI_Status status;
     int rc = test_until(&w->s->store, &w->request, &status, until, err);
     if (rc == 0) {
@@ -221,8 +221,8 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
-/* Frees a work, and cancels it if it is an unfinished receive. The memory of any other unfinished
- * operation is not freed, because MPI may still use it. */
+/* Frees a work. Cancels it if it is an unfinished receive. Any other unfinished work is not freed,
+ * because MPI may still use its memory. */
 void mpi_release(void *arg) {
     struct mpi_work *w = arg;
     if (w->op.kind == CRUNRT_OP_RECV) cancel_receive(&w->request);
@@ -247,7 +247,7 @@ int mpi_batch(void *arg, const struct backend_call *calls, size_t count,
     size_t started = 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) rc = check_supported(arg, calls[i].op, err);
-    if (rc < 0) return rc; /* refuse the batch before any operation is started */
+    if (rc < 0) return rc; /* no operation has been started when a batch is refused */
     for (; rc == 0 && started < count; started += rc == 0) {
         rc = mpi_start(arg, &calls[started], &works[started], err);
     }

@@ -38,7 +38,7 @@ static uint16_t to_half(float f) {
         half = 0x7c00; /* values from 65520 up round to infinity */
     else if (magnitude < 0x38800000) {
         /* The result is subnormal, so its last bit is worth 2^-24. The last bit of a float in [0.5,
-         * 1) is worth 2^-24 too, so adding 0.5f rounds to this bit. */
+         * 1) is worth 2^-24, too, so adding 0.5f rounds to this bit. */
         half = float_bits(bits_float(magnitude) + 0.5f) - float_bits(0.5f);
     } else {
         half = (magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000) >> 13;
@@ -50,15 +50,16 @@ static float from_bfloat(uint16_t b) { return bits_float((uint32_t) b << 16); }
 
 static uint16_t to_bfloat(float f) {
     uint32_t bits = float_bits(f);
-    /* set a mantissa bit, so that a NaN does not become infinity */
+    /* sets a mantissa bit, so that a NaN does not become infinity */
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t) (bits >> 16 | 0x40);
     return (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 /* ---- the loops over the elements ---- */
 
-/* Lets gcc vectorise the loops, which is safe because out is the same as a or b or does not overlap
- * them. clang compares the addresses at run time instead, and would warn about the pragma. */
+/* Tells gcc that it may vectorise the loops: `out` is the same buffer as `a` or `b`, or does not
+ * overlap them. clang needs no such pragma, and would warn about it, because it compares the
+ * addresses at run time. */
 #ifdef __clang__
 #define NO_ALIASES
 #else

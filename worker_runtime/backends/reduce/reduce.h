@@ -1,4 +1,4 @@
-/* Element-wise reductions on buffers in host memory, for backends whose library lacks some or all
+/* Element-wise reductions of buffers in host memory, for backends whose library lacks some or all
  * reductions. */
 #ifndef BACKENDS_REDUCE_H
 #define BACKENDS_REDUCE_H
@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Sets out[i] to a[i] op b[i] for n elements; out may be the same buffer as a or b. */
+/* A function that sets out[i] to a[i] op b[i] for n elements. `out` may be the same buffer as `a`
+ * or `b`. */
 typedef void (*reduce_fn)(void *out, const void *a, const void *b, size_t n);
 
 /* Returns the function for a type and operation, or NULL if the type does not have the operation.

@@ -1,0 +1,137 @@
+/* Appends to a log file, reads back from it, and keeps it below its size limit: see log_file.h. */
+#include "agent/output/log_file.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX_LAST  ".last"
+#define SUFFIX_OLDER ".last.1"
+
+int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out) {
+    struct log_file *f = calloc(1, sizeof(*f));
+    int rc = f == NULL ? -ENOMEM : 0;
+    if (rc == 0) {
+        *f = (struct log_file){
+            .first.fd = fd, .older.fd = -1, .last.fd = -1, .max = max, .folder_fd = -1};
+        (void) snprintf(f->name, sizeof(f->name), "%s", name);
+    }
+    if (rc == 0 && max > 0) f->folder_fd = fcntl(folder_fd, F_DUPFD_CLOEXEC, 0);
+    if (rc == 0 && max > 0 && f->folder_fd < 0) rc = -errno;
+    if (rc == 0) return *out = f, 0;
+    free(f);
+    cr_close_fd(&fd);
+    return rc;
+}
+
+void log_file_free(struct log_file *f) {
+    if (f == NULL) return;
+    cr_close_fd(&f->first.fd);
+    cr_close_fd(&f->older.fd);
+    cr_close_fd(&f->last.fd);
+    cr_close_fd(&f->folder_fd);
+    free(f);
+}
+
+/* ---- appending ---- */
+
+/* Returns the part to which bytes are appended now. */
+static struct log_part *current(struct log_file *f) {
+    return f->last.fd >= 0 ? &f->last : &f->first;
+}
+
+static int append_to(struct log_file *f, struct log_part *p, const char *data, size_t len) {
+    while (len > 0) {
+        ssize_t n = write(p->fd, data, len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -errno;
+        data += n;
+        len -= (size_t) n;
+        p->to += (uint64_t) n;
+        f->end += (uint64_t) n;
+    }
+    return 0;
+}
+
+static uint64_t part_max(const struct log_file *f, const struct log_part *p) {
+    return p == &f->first ? f->max / 2 : f->max / 4;
+}
+
+/* Returns how many of the bytes go to the current part: as many as fit, but if possible whole
+ * lines. */
+static size_t fitting(struct log_file *f, const char *data, size_t len) {
+    const struct log_part *p = current(f);
+    uint64_t used = p->to - p->from, max = part_max(f, p);
+    size_t room = used >= max ? 0 : (size_t) (max - used);
+    if (f->max == 0 || room >= len) return len;
+    const char *lf = memrchr(data, '\n', room);
+    if (lf != NULL) return (size_t) (lf - data) + 1;
+    /* one line fills more than a part, so it is cut; an empty part takes at least one byte */
+    return used > 0 ? 0 : room > 0 ? room : 1;
+}
+
+static int write_head(const struct log_file *f, struct log_part *p) {
+    char line[160];
+    uint64_t missing = p->from - f->first.to;
+    int n = snprintf(line, sizeof(line),
+                     "[crun: here the output goes on at byte %" PRIu64 "; its first %" PRIu64
+                     " bytes are in %s%s]\n",
+                     p->from, f->first.to, f->name,
+                     missing > 0 ? ", and bytes between may be gone" : "");
+    ssize_t written = write(p->fd, line, (size_t) n);
+    if (written != n) return written < 0 ? -errno : -ENOSPC;
+    p->head = (uint64_t) n;
+    return 0;
+}
+
+/* Renames NAME.last to NAME.last.1, and begins a new NAME.last. */
+static int begin_part(struct log_file *f) {
+    char last[LOG_FILE_NAME_MAX + 16], older[LOG_FILE_NAME_MAX + 16];
+    (void) snprintf(last, sizeof(last), "%s" SUFFIX_LAST, f->name);
+    (void) snprintf(older, sizeof(older), "%s" SUFFIX_OLDER, f->name);
+    if (f->last.fd >= 0) {
+        if (renameat(f->folder_fd, last, f->folder_fd, older) < 0) return -errno;
+        cr_close_fd(&f->older.fd);
+        f->older = f->last;
+    }
+    int fd = openat(f->folder_fd, last, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    f->last = (struct log_part){.fd = fd, .from = f->end, .to = f->end};
+    return fd < 0 ? -errno : write_head(f, &f->last);
+}
+
+int log_file_append(struct log_file *f, const char *data, size_t len) {
+    int rc = 0;
+    while (rc == 0 && len > 0) {
+        size_t n = fitting(f, data, len);
+        rc = append_to(f, current(f), data, n);
+        data += n;
+        len -= n;
+        if (rc == 0 && len > 0) rc = begin_part(f);
+    }
+    return rc;
+}
+
+/* ---- reading back ---- */
+
+static bool has(const struct log_part *p, uint64_t at) {
+    return p->fd >= 0 && p->from <= at && at < p->to;
+}
+
+size_t log_file_read(const struct log_file *f, uint64_t *at, char *out, size_t len) {
+    const struct log_part *p = &f->first;
+    if (*at >= f->end) return 0;
+    if (!has(p, *at)) p = has(&f->older, *at) || *at < f->older.from ? &f->older : &f->last;
+    if (p->fd < 0) p = &f->last;
+    if (*at < p->from) *at = p->from;
+    if (!has(p, *at)) return 0;
+    if (len > p->to - *at) len = (size_t) (p->to - *at);
+    ssize_t n = pread(p->fd, out, len, (off_t) (p->head + *at - p->from));
+    return n > 0 ? (size_t) n : 0;
+}

@@ -1,0 +1,52 @@
+/* A log file of a teed stream: bytes are appended to it, and read back by the console, which may be
+ * far behind. A byte is addressed by its offset in the stream.
+ *
+ * If the file has a size limit, it keeps the first and the last part of the stream. The first half
+ * of the limit goes to NAME. What follows goes to NAME.last; when that has a quarter of the limit,
+ * it is renamed to NAME.last.1, and a new NAME.last begins. So the last part has between a quarter
+ * and a half of the limit. NAME.last and NAME.last.1 begin with a line that says which bytes of
+ * the stream follow. */
+#ifndef AGENT_LOG_FILE_H
+#define AGENT_LOG_FILE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define LOG_FILE_NAME_MAX 64
+
+/* One file on disk, with the bytes [from, to) of the stream. */
+struct log_part {
+    int fd; /* -1 = there is no such part */
+    uint64_t from, to;
+    uint64_t head; /* length in bytes of the line before the stream's bytes; `first` has none */
+};
+
+struct log_file {
+    struct log_part first, older, last; /* without a limit only `first` is used */
+    uint64_t end;                       /* number of bytes in all that were appended */
+    uint64_t max;                       /* the size limit in bytes; 0 = none */
+    int folder_fd;                      /* descriptor of the worker's log folder, or -1 */
+    char name[LOG_FILE_NAME_MAX];
+};
+
+/* Makes a log file from `fd`, an empty file opened for appending and reading, which it owns from
+ * now on. If max > 0, `folder_fd` is the folder that contains the file `name`; it is duplicated.
+ * Returns 0 and stores the log file in *out, or returns -ENOMEM or the error of dup(2), and closes
+ * fd. */
+int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out);
+void log_file_free(struct log_file *f);
+
+/* Appends bytes. Returns 0; or a negative errno, if they could not all be written: f->end says how
+ * many were. */
+int log_file_append(struct log_file *f, const char *data, size_t len);
+
+/* Reads at most `len` bytes from the offset *at on. If the size limit has removed the byte at *at,
+ * it moves *at on to the next byte that is there. Returns how many bytes it has read; 0 if there
+ * are none, because *at is the end or because somebody else has made the file shorter. */
+size_t log_file_read(const struct log_file *f, uint64_t *at, char *out, size_t len);
+
+#endif

@@ -1,0 +1,72 @@
+/* Finds out which cluster scheduler started this launcher, and what the scheduler's environment
+ * variables say about the job: the number of nodes, the rank of this node, the address of node 0,
+ * the number of workers per node, and the end of the job's time. With these facts "crun train.py"
+ * needs no options under a scheduler.
+ * The search is pure: it reads environment variables and two small files through the functions of
+ * `struct scheduler_world`, and it executes nothing. (Containers often lack scontrol, so lists of
+ * nodes are expanded here.) Each scheduler has a finder, a function in the table of scheduler.c. */
+#ifndef LAUNCHER_SCHEDULER_H
+#define LAUNCHER_SCHEDULER_H
+
+#include "base/endpoint.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCHEDULER_TEXT_MAX 256 /* bytes of a text in the facts, with its NUL; longer texts are
+                                * cut */
+
+/* Where the finders read. Tests pass a recorded environment. */
+struct scheduler_world {
+    void *arg; /* first parameter of both functions */
+    /* Returns an environment variable, or NULL if it is not set. */
+    const char *(*lookup)(void *arg, const char *name);
+    /* Reads the first `cap` - 1 bytes of a file into `out` and appends a NUL. Returns 0, or a
+     * negative errno. */
+    int (*read_file)(void *arg, const char *path, char *out, size_t cap);
+    const char *host_name; /* this node's host name, as gethostname(2) returns it */
+};
+
+/* The nodes on which the scheduler starts this command line. */
+enum scheduler_start {
+    SCHEDULER_STARTS_EACH_NODE, /* on each node, once per node or once per task */
+    SCHEDULER_STARTS_FIRST_NODE /* only on the first node: in a batch script or a shell */
+};
+
+struct scheduler_facts {
+    const char *name; /* name of the scheduler, such as "Slurm"; NULL: none was recognised */
+    enum scheduler_start start;
+    uint32_t nodes;    /* number of nodes; 0 = unknown */
+    int64_t node_rank; /* from 0 to nodes - 1; -1 = unknown */
+    char head[CR_HOST_MAX]; /* host name or address of node 0; "" = unknown */
+    uint16_t port;     /* port at which the nodes meet, the same on all nodes; 0 = unknown */
+    uint32_t workers;  /* workers that each node shall start; 0 = unknown */
+    uint32_t tasks;    /* number of times that the scheduler starts this command line on this
+                        * node */
+    uint32_t task;     /* number of this process among `tasks`, from 0 */
+    char job_id[SCHEDULER_TEXT_MAX]; /* the same on all nodes, different for each job; "" =
+                                      * unknown */
+    char hosts[SCHEDULER_TEXT_MAX];  /* the nodes, as the scheduler lists them; "" = unknown */
+    int64_t end_s;     /* end of the job's time in seconds since 1970; 0 = unknown */
+    bool term_is_notice; /* true: SIGTERM announces SIGKILL after a grace period */
+
+    /* names of the variables that these facts come from; NULL: fact unknown */
+    const char *nodes_from, *rank_from, *head_from, *workers_from, *end_from;
+    /* command by which the user starts this command line on each node, for error texts; NULL: none
+     * is needed */
+    const char *remedy;
+};
+
+/* Fills in *out. Returns 0, also if no scheduler is recognised (then out->name is NULL); or
+ * -EINVAL, and sets err to a text that names a variable that cannot be used, and its value. */
+int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *out,
+                   struct cr_error *err);
+
+/* Writes one line about the facts, such as "from Slurm: 4 nodes (SLURM_STEP_NUM_NODES), this is 2
+ * (SLURM_NODEID), gpu[001-004], …", and a NUL to `out`, which has `cap` bytes. A longer line is
+ * cut. */
+void scheduler_describe(const struct scheduler_facts *facts, char *out, size_t cap);
+
+#endif

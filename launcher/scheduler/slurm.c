@@ -1,0 +1,144 @@
+/* The finder of Slurm: crun runs in a step that srun started, or in the batch script or shell of an
+ * allocation.
+ * The variables are described in srun(1) and sbatch(1), "OUTPUT ENVIRONMENT VARIABLES".
+ * SLURM_LAUNCH_NODE_IPADDR is not used: it is the address of the host where srun runs, often a
+ * login node. */
+#include "base/parse.h"
+#include "launcher/scheduler/find_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The lowest number of Slurm's special steps: the batch script, an interactive shell and external
+ * processes, which srun did not start. */
+#define SLURM_FIRST_SPECIAL_STEP INT64_C(0xfffffff0)
+
+static bool is_srun_step(const struct scheduler_world *w) {
+    int64_t step = -1;
+    const char *text = fact_text(w, "SLURM_STEP_ID");
+    return text != NULL && cr_parse_i64(text, 0, SLURM_FIRST_SPECIAL_STEP - 1, &step) == 0 &&
+           fact_text(w, "SLURM_STEP_NODELIST") != NULL && fact_text(w, "SLURM_PROCID") != NULL;
+}
+
+/* Parses SLURM_STEP_TASKS_PER_NODE, for example "2(x3),1": three nodes with 2 tasks each, then one
+ * node with 1 task. Returns the number of tasks on the node with the given rank, or 1 if the text
+ * does not tell. */
+static uint32_t tasks_on_node(const char *text, int64_t rank) {
+    while (text != NULL && *text >= '0' && *text <= '9') {
+        char *end;
+        long long tasks = strtoll(text, &end, 10), nodes = 1;
+        if (strncmp(end, "(x", 2) == 0) {
+            nodes = strtoll(end + 2, &end, 10);
+            if (*end == ')') end++;
+        }
+        if (rank < nodes) return tasks > 0 && tasks < INT32_MAX ? (uint32_t) tasks : 1;
+        rank -= nodes;
+        text = *end == ',' ? end + 1 : NULL;
+    }
+    return 1;
+}
+
+static int read_hosts(const struct scheduler_world *w, const char *name, struct scheduler_facts *f,
+                      struct cr_error *err) {
+    const char *list = fact_text(w, name);
+    if (list == NULL) return 0;
+    if (host_list_first(list, f->head) < 0) {
+        return cr_fail(err, -EINVAL, "%s='%.200s' is not a list of nodes", name, list);
+    }
+    fact_copy(f->hosts, sizeof(f->hosts), list);
+    f->head_from = name;
+    return 1;
+}
+
+/* Sets the job's id and end. The id includes the number of requeues, so that the nodes of a
+ * requeued job never meet a node that still runs for the job before. */
+static int read_job(const struct scheduler_world *w, struct scheduler_facts *f,
+                    struct cr_error *err) {
+    const char *job = fact_text(w, "SLURM_JOB_ID"), *step = fact_text(w, "SLURM_STEP_ID");
+    const char *requeued = fact_text(w, "SLURM_RESTART_COUNT");
+    (void) snprintf(f->job_id, sizeof(f->job_id), "slurm-%s%s%s%s%s", job, step != NULL ? "." : "",
+                    step != NULL ? step : "", requeued != NULL ? "-requeue" : "",
+                    requeued != NULL ? requeued : "");
+    int rc = fact_number(w, "SLURM_JOB_END_TIME", 1, &f->end_s, err);
+    if (rc > 0) f->end_from = "SLURM_JOB_END_TIME";
+    return rc < 0 ? rc : 0;
+}
+
+/* Makes each task a node. With --gpus-per-task each task sees only its own GPUs, so the workers of
+ * that node use these GPUs. The number can follow a type: "a100:2". */
+static int take_tasks_as_nodes(const struct scheduler_world *w, struct scheduler_facts *f,
+                               struct cr_error *err) {
+    const char *gpus = fact_text(w, "SLURM_GPUS_PER_TASK"), *colon = strrchr(gpus, ':');
+    int64_t count = 0;
+    int rc = fact_nodes(w, "SLURM_NTASKS", f, err);
+    if (rc >= 0) rc = fact_rank(w, "SLURM_PROCID", f, err);
+    if (cr_parse_i64(colon != NULL ? colon + 1 : gpus, 1, UINT16_MAX, &count) == 0) {
+        f->workers = (uint32_t) count;
+        f->workers_from = "SLURM_GPUS_PER_TASK";
+    }
+    return rc;
+}
+
+/* Takes the number of tasks on this node. Without --gpus-per-task all tasks of a node see the same
+ * GPUs, so one launcher per node starts all workers, and the other tasks wait for it
+ * (launcher/task_leader.h). */
+static int read_tasks(const struct scheduler_world *w, struct scheduler_facts *f,
+                      struct cr_error *err) {
+    int64_t local = 0;
+    uint32_t tasks = tasks_on_node(fact_text(w, "SLURM_STEP_TASKS_PER_NODE"), f->node_rank);
+    if (tasks > 1 && fact_text(w, "SLURM_GPUS_PER_TASK") != NULL) {
+        return take_tasks_as_nodes(w, f, err);
+    }
+    int rc = fact_number(w, "SLURM_LOCALID", 0, &local, err);
+    if (rc < 0) return rc;
+    f->tasks = tasks;
+    f->task = (uint32_t) local;
+    if (tasks > 1) {
+        f->workers = tasks;
+        f->workers_from = "SLURM_STEP_TASKS_PER_NODE";
+        return 1;
+    }
+    return fact_workers(w, "SLURM_GPUS_ON_NODE", f, err);
+}
+
+static int find_step(const struct scheduler_world *w, struct scheduler_facts *f,
+                     struct cr_error *err) {
+    f->start = SCHEDULER_STARTS_EACH_NODE;
+    int rc = fact_nodes(w, "SLURM_STEP_NUM_NODES", f, err);
+    if (rc == 0) rc = fact_nodes(w, "SLURM_NNODES", f, err);
+    if (rc >= 0) rc = fact_rank(w, "SLURM_NODEID", f, err);
+    if (rc >= 0) rc = read_hosts(w, "SLURM_STEP_NODELIST", f, err);
+    if (rc >= 0) rc = read_job(w, f, err);
+    return rc < 0 ? rc : read_tasks(w, f, err);
+}
+
+static int find_allocation(const struct scheduler_world *w, struct scheduler_facts *f,
+                           struct cr_error *err) {
+    f->start = SCHEDULER_STARTS_FIRST_NODE;
+    f->remedy = "srun --ntasks-per-node=1";
+    f->node_rank = 0;
+    int rc = fact_nodes(w, "SLURM_JOB_NUM_NODES", f, err);
+    if (rc == 0) rc = fact_nodes(w, "SLURM_NNODES", f, err);
+    if (rc >= 0) rc = read_hosts(w, "SLURM_JOB_NODELIST", f, err);
+    if (rc >= 0) rc = read_job(w, f, err);
+    if (rc >= 0) rc = fact_workers(w, "SLURM_GPUS_ON_NODE", f, err);
+    if (rc == 0) rc = fact_workers(w, "SLURM_NTASKS_PER_NODE", f, err);
+    return rc;
+}
+
+int find_slurm(const struct scheduler_world *w, struct scheduler_facts *f, struct cr_error *err) {
+    if (fact_text(w, "SLURM_JOB_ID") == NULL) return 0;
+    f->name = "Slurm";
+    if (fact_text(w, "SLURM_HET_SIZE") != NULL) {
+        return cr_fail(err, -EINVAL,
+                       "SLURM_HET_SIZE='%.20s': crun cannot tell how the components of a "
+                       "heterogeneous job belong together; give --scheduler=none, --nnodes, "
+                       "--node-rank and --rdzv-endpoint",
+                       fact_text(w, "SLURM_HET_SIZE"));
+    }
+    int rc = is_srun_step(w) ? find_step(w, f, err) : find_allocation(w, f, err);
+    return rc < 0 ? rc : 1;
+}

@@ -1,0 +1,94 @@
+/* Tells the runs of one run id apart.
+ *
+ * Each run of a job has an incarnation: a number that the coordinator draws when the first node
+ * joins. Nodes learn it when a round has formed, and bring it in every later JOIN. Numbers that are
+ * drawn later are larger.
+ *
+ * A coordinator that is new, because its predecessor was lost, knows nothing of the job. Until it
+ * has formed a round it takes over the incarnation that nodes bring, the latest one if they differ,
+ * and with it what these nodes remember: rounds, restarts and ranks. A node of another incarnation
+ * is refused: it runs an earlier job that has the same run id, and perhaps another program.
+ *
+ * When the last node is gone and the job has not ended, the coordinator forgets the job, so that
+ * the next run begins with its own settings and a full budget. Nodes of the forgotten run that come
+ * back bring what is needed to go on. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+void incarnation_begin(struct coordinator *c, const struct rdzv_join *j) {
+    c->is_drawn = j->incarnation == 0;
+    c->incarnation = j->incarnation;
+    if (c->is_drawn && c->actions->draw != NULL) c->incarnation = c->actions->draw(c->arg);
+}
+
+static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    coordinator_log(c, CR_LOG_WARN,
+                    "node '%.200s' (process %" PRIu64 ") is refused: it was started for an earlier "
+                    "run of this job", j->host, j->pid);
+    (void) coordinator_refuse(c, peer,
+                              "this node was started for an earlier run of job '%.64s', and "
+                              "another run has begun since; start this node again if it shall be "
+                              "part of the new run", c->run_id);
+    return -ESTALE;
+}
+
+/* Sends away the nodes of an earlier run than that of a node that joins. */
+static void send_older_nodes_away(struct coordinator *c) {
+    c->next_round = 0;
+    c->budget.restart_count = c->budget.spent = 0;
+    for (uint32_t i = c->seat_count; i-- > 0;) {
+        struct coordinator_seat *s = i < c->seat_count ? c->seats[i] : NULL;
+        if (s == NULL || s->incarnation == 0) continue;
+        coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, "another run of this job has begun");
+        c->actions->hang_up(c->arg, s->peer);
+        seat_remove(c, s); /* no round of this coordinator is to be stopped, there was none */
+    }
+    incarnation_end_if_empty(c);
+}
+
+int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    if (c->phase == COORDINATOR_EMPTY) return 0;
+    if (j->incarnation == 0 || j->incarnation == c->incarnation) return 0;
+    if (c->has_formed) return refuse_other_run(c, peer, j);
+    if (!c->is_drawn && j->incarnation < c->incarnation) return refuse_other_run(c, peer, j);
+    if (!c->is_drawn) send_older_nodes_away(c);
+    c->incarnation = j->incarnation;
+    c->is_drawn = false;
+    return 0;
+}
+
+uint64_t incarnation_to_tell(const struct coordinator *c) {
+    return c->has_formed || !c->is_drawn ? c->incarnation : 0;
+}
+
+/* Takes over the counts of rounds and restarts that the node remembers, if they are larger. A node
+ * of protocol version 2 brings no incarnation, so its memories count only while the coordinator is
+ * new. */
+void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j) {
+    if (j->incarnation == 0 && c->has_formed) return;
+    if (j->rounds_seen > c->next_round) c->next_round = j->rounds_seen;
+    budget_remember(&c->budget, j->restarts_seen);
+}
+
+void incarnation_end_if_empty(struct coordinator *c) {
+    if (c->seat_count > 0 || c->stands_by) return;
+    if (c->phase == COORDINATOR_EMPTY || c->phase == COORDINATOR_ENDED) return;
+    coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
+    coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");
+    for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
+    free(c->departed);
+    c->departed = NULL;
+    c->departed_count = 0;
+    c->change.open = c->charge.open = c->charge.charged = false;
+    c->budget = (struct budget){0};
+    c->round = c->next_round = c->incarnation = 0;
+    c->has_formed = c->had_stopping = false;
+    c->group_size = c->world_size = c->gone_after_success = 0;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
+    c->wake_ms = CR_FOREVER;
+}

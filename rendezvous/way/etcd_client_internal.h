@@ -1,0 +1,55 @@
+/* Elects the coordinator by means of etcd: the shell around etcd_election.c. It sends the calls
+ * that the election wants by HTTP, parses the answers, and runs the election's timer. */
+#ifndef RENDEZVOUS_ETCD_CLIENT_INTERNAL_H
+#define RENDEZVOUS_ETCD_CLIENT_INTERNAL_H
+
+#include "base/error.h"
+#include "rendezvous/types.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct etcd_client;
+
+struct etcd_client_options {
+    const char *run_id;                /* names the key; copied */
+    const struct rendezvous_etcd *etcd; /* where etcd is, and how to get in; copied */
+    int64_t lease_ms;       /* time to live of this node's lease in etcd; rounded up to seconds */
+    int64_t claim_delay_ms; /* see etcd_election_settings */
+    /* address of this node; "" = found out from its connection to etcd; copied */
+    const char *own_addr;
+    uint16_t own_port;      /* port of this node's coordinator, should it lead */
+    uint64_t seed;          /* of the random part of waiting times */
+};
+
+/* Called on the loop's thread, never from inside a function of this header but
+ * etcd_client_need(). */
+struct etcd_client_events {
+    /* A node leads with this epoch; is_us is true if it is this node. */
+    void (*on_leader)(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us);
+    /* No node leads any more. */
+    void (*on_vacant)(void *arg);
+    /* This node, which leads, has got or lost the right to form rounds. */
+    void (*on_right)(void *arg, bool may_form);
+};
+
+/* Starts the election. Returns 0, or a negative errno and a text in err: libcurl cannot be loaded,
+ * the file with the password cannot be read, or memory is short. */
+int etcd_client_open(uv_loop_t *loop, const struct etcd_client_options *options,
+                     const struct etcd_client_events *events, void *arg, struct etcd_client **out,
+                     struct cr_error *err);
+
+/* Call this when this node begins to look for a coordinator (true), and when it is connected to one
+ * (false). */
+void etcd_client_need(struct etcd_client *c, bool needs);
+
+/* Returns the last error of a call to etcd, for an error message, or "" if the last call worked. */
+const char *etcd_client_trouble(const struct etcd_client *c);
+
+/* Ends this node's lease, so that another node can lead at once instead of when the lease expires.
+ * Waits for etcd's answer one second at most, then frees the client. No callback but on_close
+ * follows. */
+void etcd_client_close(struct etcd_client *c, void (*on_close)(void *arg), void *arg);
+
+#endif

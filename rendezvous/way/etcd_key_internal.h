@@ -1,0 +1,25 @@
+/* The key by which the nodes of one job elect their coordinator, as etcd reports it.
+ *
+ * The key exists while a node leads. Its value is the address of that node's coordinator, and it
+ * belongs to a lease of that node, so etcd deletes the key when the node has not renewed the lease
+ * in time. A revision is the number of a change in etcd; revisions only grow. */
+#ifndef RENDEZVOUS_ETCD_KEY_INTERNAL_H
+#define RENDEZVOUS_ETCD_KEY_INTERNAL_H
+
+#include "base/endpoint.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ETCD_LEASE_ID_MAX 24 /* bytes of a lease id as decimal text, NUL included */
+
+struct etcd_key {
+    uint64_t revision;             /* a revision of etcd at which the key was in this state */
+    bool exists;
+    /* The fields below are valid if the key exists. */
+    uint64_t epoch;                /* revision at which the key was created; never 0 */
+    char lease[ETCD_LEASE_ID_MAX]; /* id of the leader's lease; "" = none */
+    struct cr_endpoint at;         /* where the leader's coordinator listens */
+};
+
+#endif

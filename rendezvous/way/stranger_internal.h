@@ -1,0 +1,33 @@
+/* Recognises programs that are not a coordinator, from what they send. Pure. */
+#ifndef RENDEZVOUS_STRANGER_INTERNAL_H
+#define RENDEZVOUS_STRANGER_INTERNAL_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What the first bytes from the other end of a connection to a coordinator mean. */
+enum stranger_first {
+    STRANGER_UNDECIDED, /* more bytes are needed */
+    STRANGER_WELCOME,   /* a coordinator accepts this node */
+    STRANGER_REFUSED,   /* a coordinator refuses this node */
+    STRANGER_FOREIGN,   /* the other end is another program */
+};
+enum stranger_first stranger_first(const char *data, size_t len);
+
+/* Appends a question to a program that has not answered the greeting of a node. A TCPStore takes it
+ * for VALIDATE and PING, and answers with the 4 bytes of the PING; a server of a text protocol,
+ * such as HTTP, takes it for a malformed line and answers with an error. Returns 0 or -ENOMEM. */
+int stranger_ask(struct cr_buffer *out);
+/* Appends a question to a TCPStore that has answered the first one: whether torchrun's state of the
+ * job `run_id` is there. stranger_has_torchrun() takes the answer, one byte. */
+int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id);
+bool stranger_has_torchrun(const char *answer, size_t len);
+
+/* Returns whether the answer to stranger_ask() comes from a TCPStore. */
+bool stranger_is_store(const char *data, size_t len);
+/* Returns what the other end is, for the end of the phrase "it is not a crun: …". */
+const char *stranger_name(const char *data, size_t len);
+
+#endif

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""Nodes on hosts with names and addresses as real networks have them find each other: a machine's
+own name that is a loopback address there, as in Debian's /etc/hosts, names with several addresses
+of which some do not answer, IPv6, and endpoints that are not an address of any host."""
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import BUILD, CRUN_STORE, SCALE, clean_env, run, run_tests, start, wait_for
+from netns import Net
+from nodes import Nodes
+
+CRUN_AGENT = BUILD / "bin" / "crun-agent"
+CONF = "last_call_timeout=0.3,join_timeout=30"
+
+
+def debian(net):
+    """Writes /etc/hosts as Debian's installer does, with the other host's address added."""
+    net.hosts[0].etc_hosts("127.0.1.1 head", "10.77.0.2 n2")
+    net.hosts[1].etc_hosts("127.0.1.1 n2", "10.77.0.1 head")
+
+
+def meet(net, nodes, options=((), ())):
+    """Starts one node per host, waits for a round with all, and ends it. Returns the workers."""
+    started = [nodes.start(f"n{i}", *options[i], prefix=h.run) for i, h in enumerate(net.hosts)]
+    workers = nodes.round(len(net.hosts))
+    for w in workers:
+        nodes.connects(w)
+        w.signal(nodes.WELL)
+    assert [n.wait() for n in started] == [0] * len(started)
+    return workers
+
+
+def listening(host, port):
+    """Returns the addresses at which the host listens on the port."""
+    out = run([*host.run, "ss", "-Hltn"]).stdout
+    return sorted(line.split()[3].rsplit(":", 1)[0] for line in out.splitlines()
+                  if line.split()[3].endswith(f":{port}"))
+
+
+def test_own_name_is_127_0_1_1_c10d(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        debian(net)
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
+            workers = meet(net, nodes)
+            assert {w.address[0] for w in workers} == {"10.77.0.1"}, workers[0].env
+
+
+def test_own_name_is_127_0_1_1_is_host(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        debian(net)
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
+            meet(net, nodes, ((f"--rdzv-conf={CONF},is_host=1",),
+                              (f"--rdzv-conf={CONF},is_host=0",)))
+
+
+def test_own_name_is_127_0_1_1_static(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        debian(net)
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29500", backend="static", conf="") as nodes:
+            workers = meet(net, nodes, (("--node-rank=0",), ("--node-rank=1",)))
+            assert {w.address for w in workers} == {("head", 29500)}, workers[0].env
+
+
+class Agent:
+    """crun-agent serve on a host."""
+    def __init__(self, host, listen):
+        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}"],
+                             env=clean_env(), stderr=subprocess.STDOUT)
+        self.address = self.process.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def test_own_name_is_127_0_1_1_agent(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        debian(net)
+        with Agent(net.hosts[0], "head:29400"), \
+                Nodes(tmp, "--nnodes=2", endpoint="head:29400",
+                      conf=f"{CONF},is_host=0") as nodes:
+            meet(net, nodes)
+
+
+def test_an_explicit_address_is_the_one_listened_on(tmp):
+    with Net(1, v6=True) as net:
+        host = net.hosts[0]
+        for listen, expected in (("0.0.0.0:29400", ["0.0.0.0"]), ("[::]:29400", ["*"]),
+                                 ("10.77.0.1:29400", ["10.77.0.1"]),
+                                 ("[fd77::1]:29400", ["[fd77::1]"]),
+                                 ("localhost:29400", ["127.0.0.1"])):
+            with Agent(host, listen) as agent:
+                assert agent.address == listen, agent.address
+                assert listening(host, 29400) == expected, (listen, listening(host, 29400))
+
+
+def test_one_of_two_addresses_is_a_black_hole(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        net.hosts[0].etc_hosts("10.77.0.1 head")
+        net.hosts[1].etc_hosts("10.77.0.3 head", "10.77.0.1 head")
+        net.hosts[1].black_hole("10.77.0.3")
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
+            begin = time.monotonic()
+            meet(net, nodes)
+            assert time.monotonic() - begin < 10 * SCALE
+
+
+def test_ipv6_is_filtered(tmp):
+    with Net(2, names=["head", "n2"], v6=True) as net:
+        for h in net.hosts:
+            h.etc_hosts("10.77.0.1 head", "fd77::1 head")
+        net.hosts[1].black_hole("fd77::1")
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
+            begin = time.monotonic()
+            meet(net, nodes)
+            assert time.monotonic() - begin < 10 * SCALE
+
+
+def test_ipv6_only(tmp):
+    with Net(2, names=["head", "n2"], v4=False, v6=True) as net:
+        for h in net.hosts:
+            h.etc_hosts("fd77::1 head")
+        for i, (endpoint, backend) in enumerate((
+                ("head:29400", "c10d"), ("[fd77::1]:29400", "c10d"),
+                ("[fd77::1]:29500", "static"))):
+            folder = tmp / str(i)
+            folder.mkdir()
+            ranks = (("--node-rank=0",), ("--node-rank=1",)) if backend == "static" else ((), ())
+            with Nodes(folder, "--nnodes=2", endpoint=endpoint, conf="", backend=backend) as nodes:
+                assert meet(net, nodes, ranks)[0].address[0] == "fd77::1"
+
+
+def test_a_silent_program_at_one_address_does_not_win(tmp):
+    """A connection alone proves nothing: the program at the first address never answers."""
+    with Net(2, names=["head", "n2"]) as net:
+        net.hosts[0].etc_hosts("10.77.0.1 head")
+        net.hosts[1].etc_hosts("10.77.0.2 other", "127.0.0.9 head", "10.77.0.1 head")
+        code = "import socket; s = socket.create_server(('127.0.0.9', 29400)); s.accept(); input()"
+        silent = start([*net.hosts[1].run, "python3", "-c", code], stdin=subprocess.PIPE)
+        wait_for(lambda: listening(net.hosts[1], 29400), "the silent program to listen")
+        with Nodes(tmp, "--nnodes=2", endpoint="head:29400",
+                   conf=f"{CONF},is_host=0") as nodes:
+            meet(net, nodes, ((f"--rdzv-conf={CONF},is_host=1",), ()))
+        silent.kill()
+        silent.communicate()
+
+
+def test_a_name_that_appears_later(tmp):
+    with Net(2, names=["head", "n2"]) as net:
+        for h in net.hosts:
+            h.etc_hosts("10.77.0.2 n2")
+        for i, (backend, ranks) in enumerate((
+                ("c10d", ((), ())), ("static", (("--node-rank=0",), ("--node-rank=1",))))):
+            folder = tmp / str(i)
+            folder.mkdir()
+            with Nodes(folder, "--nnodes=2", endpoint="pod-0.svc:29400", conf="timeout=50",
+                       backend=backend) as nodes:
+                started = [nodes.start(f"n{j}", *ranks[j], prefix=h.run)
+                           for j, h in enumerate(net.hosts)]
+                for n in started:
+                    wait_for(lambda: "cannot resolve the host 'pod-0.svc'" in n.text, "a warning")
+                for h in net.hosts:
+                    h.etc_hosts("10.77.0.1 pod-0.svc")
+                for w in nodes.round(2):
+                    nodes.connects(w)
+                    w.signal(nodes.WELL)
+                for n in started:
+                    assert n.wait() == 0
+                    assert n.text.count("warning") == 1, n.text
+            for h in net.hosts:
+                h.etc_hosts("10.77.0.2 n2")
+
+
+def reaches(host, address):
+    """Returns whether a program on the host can connect to the address."""
+    code = f"import socket; socket.create_connection({address!r}, 5)"
+    return run([*host.run, "python3", "-c", code]).returncode == 0
+
+
+def one_node(net, tmp, *options):
+    """Starts a job of one node on the first host. Returns the node's tools and its worker."""
+    nodes = Nodes(tmp, given=options)
+    nodes.start("a", prefix=net.hosts[0].run)
+    return nodes, nodes.round(1)[0]
+
+
+def test_one_node_is_reached_from_other_hosts(tmp):
+    with Net(2) as net:
+        for options, addr in (
+                (("--rdzv-backend=c10d",), "10.77.0.1"),
+                (("--rdzv-backend=c10d", "--rdzv-endpoint=10.77.0.1:29400"), "10.77.0.1"),
+                (("--rdzv-backend=c10d", "--rdzv-endpoint=elsewhere:29400"), "10.77.0.1"),
+                (("--local-addr=10.77.0.1",), "10.77.0.1"),
+                (("--standalone", "--local-addr=10.77.0.1"), "10.77.0.1")):
+            nodes, worker = one_node(net, tmp, *options)
+            with nodes:
+                assert worker.address[0] == addr, (options, worker.address)
+                assert reaches(net.hosts[1], worker.address), options
+                worker.signal(nodes.WELL)
+                assert nodes.nodes[0].wait() == 0
+
+
+def test_a_standalone_node_is_not_reached_from_other_hosts(tmp):
+    with Net(2) as net:
+        for options in ((), ("--standalone",)):
+            nodes, worker = one_node(net, tmp, *options)
+            with nodes:
+                assert worker.address[0] == "127.0.0.1", (options, worker.address)
+                assert not reaches(net.hosts[1], ("10.77.0.1", worker.address[1])), options
+                worker.signal(nodes.WELL)
+                assert nodes.nodes[0].wait() == 0
+
+
+def test_the_endpoint_of_one_node_answers(tmp):
+    with Net(2) as net:
+        for options in (("--rdzv-backend=c10d", "--rdzv-endpoint=10.77.0.1:29400"),
+                        ("--master-addr=10.77.0.1", "--master-port=29400"),
+                        ("--rdzv-backend=static", "--rdzv-endpoint=10.77.0.1:29400")):
+            nodes, worker = one_node(net, tmp, *options)
+            with nodes:
+                status = run([*net.hosts[1].run, CRUN_AGENT, "status", "10.77.0.1:29400"])
+                assert "RUNNING" in status.stdout, (options, status)
+                keys = run([*net.hosts[1].run, CRUN_STORE, "set", "10.77.0.1:29400", "k", "v"])
+                assert keys.returncode == 0, (options, keys)
+                worker.signal(nodes.WELL)
+                assert nodes.nodes[0].wait() == 0
+
+
+def test_one_node_runs_though_the_port_of_its_endpoint_is_taken(tmp):
+    with Net(1) as net, Agent(net.hosts[0], "10.77.0.1:29400"):
+        nodes, worker = one_node(net, tmp, "--rdzv-backend=c10d",
+                                 "--rdzv-endpoint=10.77.0.1:29400")
+        with nodes:
+            worker.signal(nodes.WELL)
+            assert nodes.nodes[0].wait() == 0
+            assert "another program has this port" in nodes.nodes[0].text, nodes.nodes[0].text
+
+
+if __name__ == "__main__":
+    run_tests(globals())

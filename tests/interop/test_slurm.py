@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""crun under a real Slurm: slurmctld and three slurmd in network namespaces. "crun PROGRAM" is the
+whole line in srun, in a batch script, and in several tasks per node; a requeued job runs again, and
+a preempted or expired job gets notice."""
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import BUILD, CRUN, run_tests  # noqa: E402
+from netns import Net  # noqa: E402
+from slurm import Slurm  # noqa: E402
+
+SHOW = 'echo "rank $RANK of $WORLD_SIZE on $(hostname), local $LOCAL_RANK of $LOCAL_WORLD_SIZE"'
+
+
+def ranks(text):
+    return sorted(line for line in text.splitlines() if line.startswith("rank "))
+
+
+def batch(slurm, script, *options):
+    path = slurm.tmp / "job.sh"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    out = slurm.tmp / "job.out"
+    out.unlink(missing_ok=True)
+    done = slurm.run("sbatch", "--parsable", f"--output={out}", "--chdir=/tmp", *options, path)
+    assert done.returncode == 0, done
+    return done.stdout.strip(), out
+
+
+def srun_one_task_per_node(slurm):
+    done = slurm.run("srun", "--nodes=3", "--ntasks-per-node=1", CRUN, "--nproc-per-node=2", "sh",
+                     "-c", SHOW)
+    assert done.returncode == 0, done
+    assert ranks(done.stdout) == sorted(
+        f"rank {r} of 6 on n{r // 2 + 1}, local {r % 2} of 2" for r in range(6)), done
+    lines = [x for x in done.stderr.splitlines() if "from Slurm" in x]
+    assert len(lines) == 1 and "3 nodes (SLURM_STEP_NUM_NODES)" in lines[0], done
+
+
+def srun_several_tasks_per_node(slurm):
+    tasks = ("srun", "--nodes=2", "--ntasks-per-node=2", CRUN, "sh", "-c")
+    done = slurm.run(*tasks, SHOW)
+    assert done.returncode == 0, done
+    assert ranks(done.stdout) == sorted(
+        f"rank {r} of 4 on n{r // 2 + 1}, local {r % 2} of 2" for r in range(4)), done
+    done = slurm.run(*tasks, "exit $((RANK == 3 ? 7 : 0))")
+    assert done.returncode == 1 and "rank 3" in done.stderr, done
+    assert "n1: tasks 0-1: Exited with exit code 1" in done.stderr, done
+
+
+def a_batch_script_starts_itself_on_all_nodes(slurm):
+    job, out = batch(slurm, f"exec {CRUN} sh -c '{SHOW}'", "--nodes=3", "--ntasks-per-node=2")
+    assert slurm.wait_for_job(job, {"COMPLETED", "FAILED"}) == "COMPLETED", out.read_text()
+    assert ranks(out.read_text()) == sorted(
+        f"rank {r} of 6 on n{r // 2 + 1}, local {r % 2} of 2" for r in range(6)), out.read_text()
+
+
+def a_contradiction_is_refused(slurm):
+    done = slurm.run("srun", "--nodes=2", "--ntasks-per-node=1", CRUN, "--nnodes=1", "true")
+    assert done.returncode == 2 and "train alone" in done.stderr, done
+    assert "--nnodes=1" in done.stderr and "SLURM_STEP_NUM_NODES" in done.stderr, done
+
+
+def a_requeued_job_runs_again(slurm):
+    """The first run requeues its own job and waits to be ended; the second one ends well."""
+    script = f"""exec {CRUN} --nproc-per-node=1 sh -c '
+        echo run ${{SLURM_RESTART_COUNT:-0}} id $TORCHELASTIC_RUN_ID
+        [ "${{SLURM_RESTART_COUNT:-0}}" = 1 ] && exit 0
+        [ $RANK = 0 ] && scontrol requeue $SLURM_JOB_ID
+        exec sleep 1000'"""
+    job, out = batch(slurm, script, "--nodes=2", "--ntasks-per-node=1", "--open-mode=append",
+                     "--requeue")
+    assert slurm.wait_for_job(job, {"COMPLETED", "FAILED"}) == "COMPLETED", out.read_text()
+    text = out.read_text()
+    assert text.count("run 0 id slurm-") == 2 and text.count("run 1 id slurm-") == 2, text
+    assert f"run 1 id slurm-{job}.0-requeue1" in text, text
+
+
+def the_end_of_the_time_is_announced(slurm):
+    """A job of one minute: with a notice of 50 s, the workers hear of the end after 10 s, and the
+    job ends long before Slurm would kill it. Slurm before 23.02 does not set SLURM_JOB_END_TIME, so
+    the script sets it as later versions do."""
+    elastic = BUILD / "examples" / "elastic"
+    script = f"""[ -n "$SLURM_JOB_END_TIME" ] || export SLURM_JOB_END_TIME=$(($(date +%s) + 60))
+exec {CRUN} --preemption-notice=50 {elastic} 100000000"""
+    job, out = batch(slurm, script, "--nodes=2", "--ntasks-per-node=1", "--time=1")
+    slurm.wait_for_job(job, {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
+    text = out.read_text()
+    assert "SLURM_JOB_END_TIME" in text, text
+    assert "TIME LIMIT" not in text, text
+
+
+def test_slurm(tmp):
+    with Net(4, names=["head", "n1", "n2", "n3"]) as net, Slurm(net, tmp) as slurm:
+        for case in (srun_one_task_per_node, srun_several_tasks_per_node,
+                     a_batch_script_starts_itself_on_all_nodes, a_contradiction_is_refused,
+                     a_requeued_job_runs_again, the_end_of_the_time_is_announced):
+            print(f"{case.__name__} ...", flush=True)
+            case(slurm)
+
+
+if __name__ == "__main__":
+    run_tests(globals())
