@@ -91,7 +91,7 @@ include make/detect.mk
 include base/module.mk store/module.mk rendezvous/module.mk agent/module.mk launcher/module.mk
 include operator/module.mk
 include worker_runtime/module.mk worker_runtime/mpi/module.mk examples/module.mk tests/module.mk
-include make/check.mk make/install.mk
+include make/check.mk make/install.mk packaging/module.mk
 
 all: programs library backends examples ## build everything that this machine can build
 

@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,8 +54,7 @@ struct agent {
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* number of the objects from `nursery` to `watchdog`, and of the timer, that
-                     * are being closed */
+    int open_parts; /* while closing: number of parts (nursery, timer …) not closed yet */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -236,12 +236,28 @@ static void do_join(void *arg) {
     rendezvous_join(a->rendezvous);
 }
 
+/* Logs the first failure of a round as soon as it is known. The report, which comes when all
+ * workers have ended, may take as long as their grace. If no other worker is left, the report comes
+ * at once and this line is only an info. */
+static void report_at_once(struct agent *a) {
+    struct cr_buffer line = {0};
+    case_file_write_first_word(&a->case_file, &line);
+    bool others_run = a->node.group.living > 0 || a->round.group_world_size > 1;
+    if (!others_run) {
+        cr_info("%s", text_of(&line));
+    } else {
+        cr_warn("%s; stopping the other workers, which have %g s to end", text_of(&line),
+                (double) a->job->stop_timeout_ms / 1000);
+    }
+    cr_buffer_done(&line);
+}
+
 static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
+    report_at_once(a);
     case_file_write_line(&a->case_file, &line);
-    cr_info("%s", text_of(&line));
     rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
 }
@@ -364,7 +380,27 @@ static void on_empty(void *arg) {
     arm_timer(a);
 }
 
-static const struct nursery_events nursery_events = {.on_exit = on_exit_of, .on_empty = on_empty};
+/* Reports a process that SIGKILL does not end. The node cannot go on before the process is dead,
+ * because it may hold the GPU, the port or the files that the next attempt needs. */
+static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
+    struct agent *a = arg;
+    char who[64] = "a process that a worker has started", where[128] = "";
+    if (w != NULL) {
+        uint32_t local_rank = (uint32_t) ((struct worker_process **) worker_arg(w) - a->processes);
+        (void) snprintf(who, sizeof(who), "rank %u (local rank %u)",
+                        a->round.first_rank + local_rank, local_rank);
+    }
+    if (how->wait_channel[0] != '\0') {
+        (void) snprintf(where, sizeof(where), ", waiting in the kernel in %s", how->wait_channel);
+    }
+    cr_warn("cannot kill %s, pid %d (%s): it lives %g s after SIGKILL, in state %c%s; crun waits "
+            "for its end; look for a file system, GPU or other device that does not answer, or a "
+            "frozen cgroup",
+            who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
+}
+
+static const struct nursery_events nursery_events = {
+    .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
 
 /* Records that a worker's timer has expired. The worker has set the timer itself, so its death
  * counts as its own failure. */
@@ -475,6 +511,14 @@ static const struct worker_channel_events channel_events = {
 
 int agent_claim_process(struct cr_error *err) { return nursery_claim_process(err); }
 
+static void warn_of_haste(const struct agent *a) {
+    int64_t left_ms = a->node.group.kill_at_ms - cr_monotonic_ms();
+    if (left_ms > 0) {
+        cr_warn("the workers are killed in %.1f s; the next signal kills them at once",
+                (double) left_ms / 1000);
+    }
+}
+
 void agent_signal(struct agent *a, int signum) {
     if (a->open_parts > 0) { /* the agent is closing already, and the relay may be freed */
         if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
@@ -486,8 +530,11 @@ void agent_signal(struct agent *a, int signum) {
         log_relay_give_up(a->relay);
         return;
     }
-    if (a->node.group.signals > 0) log_relay_give_up(a->relay);
     node_signal(&a->node, cr_monotonic_ms(), signum);
+    if (a->node.group.is_hastened) {
+        log_relay_give_up(a->relay);
+        warn_of_haste(a);
+    }
     arm_timer(a);
 }
 

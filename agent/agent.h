@@ -57,8 +57,9 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
                 struct agent **out, struct cr_error *err);
 
 /* Call this when the launcher has received a signal that ends it. The workers get the same signal,
- * and SIGKILL after shutdown_timeout_ms. A second call sends them SIGTERM and starts the timeout
- * again; it also discards output that the console has not taken yet. */
+ * and SIGKILL after shutdown_timeout_ms. A call that comes a second or more after the first sends
+ * them SIGTERM, and SIGKILL after 5 s at most; the next call kills them at once. Output that the
+ * console has not taken by then is discarded. */
 void agent_signal(struct agent *agent, int signum);
 
 /* Call this when this node has to leave the job within left_ms (`kind`: LEAVE, PREEMPTION or

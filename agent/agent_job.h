@@ -54,6 +54,9 @@ struct agent_job {
 
     /* path at which crun's parent expects an error file (TORCHELASTIC_ERROR_FILE), or NULL */
     const char *own_error_file;
+    /* path of a file that lists the workers that failed, for the program that started crun
+     * (CRUN_FAILURES_FILE), or NULL */
+    const char *failures_file;
     const char *timer_file;     /* path of the timer watchdog's pipe; NULL: no watchdog */
     int64_t step_timeout_ms;    /* longest time in ms from one step to the next (--step-timeout); 0:
                                  * no limit */

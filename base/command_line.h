@@ -29,7 +29,8 @@ struct cr_option {
     const char *old_variable;  /* a variable that counts if that one is not set; or NULL */
     bool empty_is_on;          /* a flag: its variable may be empty, which means on */
     bool is_request;           /* an option such as --help: parsing ends at it without an error */
-    bool is_hidden;            /* not shown by --help, not matched by a prefix, not proposed */
+    bool is_hidden;            /* --help and completion omit the option; only its full name
+                                * matches */
     unsigned group;            /* index of its --help section in the command's `groups` */
     const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
     const char *default_value; /* value if none is given; --help shows it unless NULL or "" */

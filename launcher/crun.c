@@ -22,6 +22,7 @@
 #include "launcher/options.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
+#include "launcher/signals.h"
 #include "launcher/scheduler_start.h"
 #include "launcher/task_leader.h"
 
@@ -44,8 +45,8 @@ struct launcher {
     int64_t preemption_notice_ms;
     const char *end_from; /* name of the variable with the end of the job's time, or NULL */
     uv_timer_t end;       /* fires preemption_notice_ms before the end of the job's time */
-    uv_signal_t signals[NSIG];
-    unsigned signal_count;
+    const struct job *job;
+    struct signals signals;
 };
 
 /* ---- job_world: the environment and the machine, as job_build() sees them ---- */
@@ -139,36 +140,32 @@ static int conclude(struct agent_result *result) {
 
 /* ---- running the job ---- */
 
-static void on_signal(uv_signal_t *handle, int signum) {
-    struct launcher *l = handle->data;
-    if (l->done) return;
-    cr_warn("Received %d death signal, shutting down workers", signum);
-    agent_signal(l->agent, signum);
-}
-
-static void on_preemption(uv_signal_t *handle, int signum) {
-    struct launcher *l = handle->data;
+static void announce_end(struct launcher *l, int signum) {
     char why[32];
-    if (l->done) return;
     (void) snprintf(why, sizeof(why), "SIG%s", sigabbrev_np(signum));
     agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
 }
 
-static void on_dump_signal(uv_signal_t *handle, int signum) {
-    struct launcher *l = handle->data;
-    (void) signum;
-    if (!l->done) agent_dump(l->agent, "SIGUSR2");
-}
-
-static void close_signals(struct launcher *l) {
-    for (unsigned i = 0; i < l->signal_count; i++) uv_close((uv_handle_t *) &l->signals[i], NULL);
+/* Handles a signal. One that neither option names is SIGUSR2: it requests the flight records. */
+static void on_signal(void *arg, int signum, const char *sender) {
+    struct launcher *l = arg;
+    if (l->done || l->agent == NULL) return;
+    if (sigismember(&l->job->preemption_signals, signum) == 1) {
+        announce_end(l, signum);
+    } else if (sigismember(&l->job->signals, signum) == 1) {
+        cr_warn("Received %d death signal, shutting down workers; SIG%s was sent by %s", signum,
+                sigabbrev_np(signum), sender);
+        agent_signal(l->agent, signum);
+    } else {
+        agent_dump(l->agent, "SIGUSR2");
+    }
 }
 
 static void on_agent_done(void *arg, const struct agent_result *result) {
     struct launcher *l = arg;
     l->result = *result;
     l->done = 1;
-    close_signals(l);
+    signals_close(&l->signals);
     if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
 }
 
@@ -201,30 +198,20 @@ static int is_left_ignored(int signum, const struct options *options) {
            sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
-static void watch_signal(struct launcher *l, int signum, uv_signal_cb on_it) {
-    uv_signal_t *handle = &l->signals[l->signal_count];
-    if (uv_signal_init(&l->loop, handle) < 0) return;
-    l->signal_count++;
-    handle->data = l;
-    uv_unref((uv_handle_t *) handle); /* a signal handle alone must not keep the loop running */
-    int rc = uv_signal_start(handle, on_it, signum);
-    if (rc < 0) cr_warn("cannot handle signal %d: %s", signum, uv_strerror(rc));
-}
-
-/* Installs the handlers of all signals that crun handles. SIGUSR2 requests the flight records of
- * the workers, unless an option gives SIGUSR2 another meaning. */
-static void watch_signals(struct launcher *l, const struct job *job,
-                          const struct options *options) {
-    l->preemption_notice_ms = job->preemption_notice_ms;
+/* Handles the signals of --signals-to-handle and --preemption-signals, and SIGUSR2. */
+static int watch_signals(struct launcher *l, const struct options *options,
+                         struct cr_error *err) {
+    sigset_t set;
+    (void) sigemptyset(&set);
+    (void) sigaddset(&set, SIGUSR2);
+    l->preemption_notice_ms = l->job->preemption_notice_ms;
     for (int signum = 1; signum < NSIG; signum++) {
-        if (sigismember(&job->preemption_signals, signum) == 1) {
-            watch_signal(l, signum, on_preemption);
-        } else if (sigismember(&job->signals, signum) == 1) {
-            if (!is_left_ignored(signum, options)) watch_signal(l, signum, on_signal);
-        } else if (signum == SIGUSR2) {
-            watch_signal(l, signum, on_dump_signal);
+        bool ends = sigismember(&l->job->signals, signum) == 1 && !is_left_ignored(signum, options);
+        if (ends || sigismember(&l->job->preemption_signals, signum) == 1) {
+            (void) sigaddset(&set, signum);
         }
     }
+    return signals_open(&l->signals, &l->loop, &set, on_signal, l, err);
 }
 
 static void add_port_remedy(struct cr_error *err, const struct options *options) {
@@ -238,12 +225,14 @@ static void add_port_remedy(struct cr_error *err, const struct options *options)
 static int run_loop(struct launcher *l, struct job *job, const struct options *options,
                     const struct scheduler_facts *facts) {
     struct cr_error err = {0};
-    watch_signals(l, job, options);
+    l->job = job;
+    int rc = watch_signals(l, options, &err);
+    if (rc < 0) return fail_by(&err);
     watch_end(l, facts);
     job->agent.carries_log = 1;
-    int rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
+    rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
     if (rc < 0) {
-        close_signals(l);
+        signals_close(&l->signals);
         if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
         cr_log_flush();

@@ -491,6 +491,8 @@ static int build_logs(struct builder *b) {
     }
     a->own_error_file = variable(b, "TORCHELASTIC_ERROR_FILE");
     if (a->own_error_file != NULL && a->own_error_file[0] == '\0') a->own_error_file = NULL;
+    a->failures_file = variable(b, "CRUN_FAILURES_FILE");
+    if (a->failures_file != NULL && a->failures_file[0] == '\0') a->failures_file = NULL;
     return build_timer_file(b);
 }
 

@@ -78,7 +78,7 @@ static const char man_tail[] =
     ".TP\n"
     ".B SIGTERM, SIGINT, SIGHUP, SIGQUIT\n"
     "(\\-\\-signals\\-to\\-handle) End the job: the workers get the same signal, and SIGKILL\n"
-    "after \\-\\-shutdown\\-timeout.\n"
+    "after \\-\\-shutdown\\-timeout; a second signal leaves 5 s, a third one none.\n"
     ".TP\n"
     ".B SIGUSR1\n"
     "(\\-\\-preemption\\-signals) This node leaves the job; its workers may save first.\n"

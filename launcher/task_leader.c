@@ -49,8 +49,8 @@ static int make_folder(char *path, size_t cap, struct cr_error *err) {
                    path);
 }
 
-/* Makes a file name from the name of the meeting: other characters than letters, digits, '.', '_' and '-' become
- * '_'. Schedulers' ids contain ':' and '/'. */
+/* Makes a file name from the name of the meeting: other characters than letters, digits, '.', '_'
+ * and '-' become '_'. Schedulers' ids contain ':' and '/'. */
 static void make_file_name(const char *name, char *out, size_t cap) {
     size_t len = 0;
     for (const char *at = name; *at != '\0' && len + 1 < cap; at++) {

@@ -215,8 +215,8 @@ enum conf_kind {
     CONF_BOOL,
     CONF_TEXT,            /* a text of less than RENDEZVOUS_ETCD_TEXT_MAX bytes */
     CONF_PROTOCOL,        /* http or https */
-    CONF_ACCEPTED,        /* a key of torchrun that is accepted, but has no effect in crun */
-    CONF_TAKEN,           /* an error: a separate option, such as --rdzv-id, sets this */
+    CONF_ACCEPTED,        /* key that torchrun accepts; no effect in crun */
+    CONF_TAKEN,           /* error: the value is set by an option, such as --rdzv-id */
 };
 
 static const struct conf_key {

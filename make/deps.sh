@@ -55,6 +55,8 @@ check | interop)
     need openssl 'certificates for the tests of backend etcd' have openssl
     need iproute2 'network namespaces as hosts' have ip
     need procps 'looks for processes left behind' have ps
+    need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'
+    need debootstrap 'a fresh Debian for the package' have debootstrap
     need mandoc 'checks the manual pages' have mandoc
     ;;
 esac

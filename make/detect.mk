@@ -82,5 +82,6 @@ ifeq ($(MPI)$(HAVE_MPI),yes)
 $(error MPI=yes, but $(no_mpi_why))
 endif
 
-detect_text := gloo=$(HAVE_GLOO) nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) \
+detect_text := bundled=$(BUNDLED) gloo=$(HAVE_GLOO) \
+               nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) \
                mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)

@@ -96,7 +96,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
     "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/program_text.c",
-    "base/template.c", "base/text.c",
+    "base/template.c", "base/text.c", "base/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -111,7 +111,7 @@ PURE = [
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
     "rendezvous/coordinator/settings.c", "rendezvous/coordinator/seat_table.c",
-    "rendezvous/coordinator/view.c",
+    "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
     "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",
@@ -170,6 +170,9 @@ HAS_WIDTH = ("*.c", "*.h", "*.cc", "*.py", "*.sh", "*.mk", "Makefile")
 # Rooms whose lines are still being brought within LINE_WIDTH, and whose files are still to get an
 # opening comment.
 NOT_YET = ()
+
+# Folders whose README.md has a table of contents, with one row for each header: | `name.h` | text |
+CONTENTS = ("base",)
 
 # ---- reading the source ----
 
@@ -371,6 +374,19 @@ def check_openings(files):
             yield f"{file.path}:1: no comment at the top says what the file is for"
 
 
+def check_contents(files):
+    """The README.md of each folder in CONTENTS lists exactly the headers of the folder."""
+    for folder in CONTENTS:
+        table = pathlib.Path(folder, "README.md")
+        if not table.exists():
+            continue  # a tree without documents
+        listed = re.findall(r"^\| `(\w+\.h)` \|", table.read_text(), re.M)
+        has = [os.path.basename(f.path) for f in files
+               if f.folder == folder and f.path.endswith(".h")]
+        yield from (f"{table}: {h} is not listed" for h in has if h not in listed)
+        yield from (f"{table}: {h} is listed, but not there" for h in listed if h not in has)
+
+
 def check_width():
     for pattern in HAS_WIDTH:
         for path in sorted(pathlib.Path(".").rglob(pattern)):
@@ -389,7 +405,8 @@ def source_files():
 def problems():
     files = source_files()
     for check in (check_folders, check_includes, check_exceptions, check_arrows_are_used,
-                  check_circles, check_pure, check_calls, check_openings, check_document):
+                  check_circles, check_pure, check_calls, check_openings, check_contents,
+                  check_document):
         yield from check(files)
     yield from check_width()
 

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/waiting.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/way.h"
@@ -36,8 +37,11 @@ struct rendezvous {
     struct member_session session;
     struct way *way;
     /* see the fields of the same names in struct backend_plan */
-    char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX];
+    char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
+    uv_timer_t waiting; /* runs until the next line about the wait for the coordinator */
+    int64_t waiting_since_ms;
+    uint32_t waiting_lines;
     /* a message could not be queued for lack of memory; end_event() breaks off the connection */
     bool lost_message;
     bool closing;
@@ -75,6 +79,41 @@ static void break_off(struct rendezvous *r, const char *why) {
     member_disconnected(r->member, now_ms(r), why);
 }
 
+/* ---- the wait for the coordinator ---- */
+
+static void arm_waiting(struct rendezvous *r);
+
+/* Writes one line about the wait: which addresses are tried, with which results, and how long. */
+static void on_waiting(uv_timer_t *timer) {
+    struct rendezvous *r = timer->data;
+    int64_t left_ms = member_gives_up_ms(r->member) - now_ms(r);
+    const char *report = way_report(r->way), *trouble = way_trouble(r->way);
+    const char *comma = report[0] != '\0' && trouble[0] != '\0' ? ", " : "";
+    if (report[0] == '\0' && trouble[0] == '\0') report = "no answer";
+    cr_warn("waiting for the coordinator at '%s': %s%s%s (%.0f s so far, %.0f s left)", r->where,
+            report, comma, trouble, (double) (now_ms(r) - r->waiting_since_ms) / 1000,
+            left_ms > 0 ? (double) left_ms / 1000 : 0);
+    r->waiting_lines++;
+    arm_waiting(r);
+}
+
+static void arm_waiting(struct rendezvous *r) {
+    int64_t when_ms = r->waiting_since_ms + cr_waiting_line_ms(r->waiting_lines), now = now_ms(r);
+    (void) uv_timer_start(&r->waiting, on_waiting,
+                          when_ms > now ? (uint64_t) (when_ms - now) : 0, 0);
+}
+
+/* Begins or ends the wait, as the member's state says. */
+static void note_waiting(struct rendezvous *r) {
+    bool waits = member_state(r->member) == MEMBER_CONNECTING;
+    bool is_active = uv_is_active((uv_handle_t *) &r->waiting) != 0;
+    if (!waits) (void) uv_timer_stop(&r->waiting);
+    if (!waits || is_active) return;
+    r->waiting_since_ms = now_ms(r);
+    r->waiting_lines = 0;
+    arm_waiting(r);
+}
+
 /* The last call of every event and of every call of the agent: sends the bytes that the session has
  * queued, and sets the timer to the member's next deadline. */
 static void end_event(struct rendezvous *r) {
@@ -82,6 +121,7 @@ static void end_event(struct rendezvous *r) {
     if (r->closing) return;
     send_queued(r);
     arm_timer(r);
+    note_waiting(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -219,6 +259,9 @@ static void note_why_we_leave(struct rendezvous *r, const char *why) {
 
 static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
     const char *trouble = way_trouble(r->way);
+    bool never_reached = way_coordinator_addr(r->way)[0] == '\0' && !way_is_local(r->way);
+    if (trouble[0] == '\0' && never_reached) trouble = way_report(r->way);
+    if (strstr(why, trouble) != NULL) trouble = "";
     if (trouble[0] != '\0') (void) cr_fail(err, -ENOTCONN, "%s (%s)", why, trouble);
     else (void) cr_fail(err, -ENOTCONN, "%s", why);
 }
@@ -384,6 +427,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->arg = arg;
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
+    memcpy(r->where, plan.where, sizeof(r->where));
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
@@ -391,7 +435,8 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
         return rc;
     }
     (void) uv_timer_init(loop, &r->timer);
-    r->timer.data = r;
+    (void) uv_timer_init(loop, &r->waiting);
+    r->timer.data = r->waiting.data = r;
     rc = make_member(r, options, &plan, err);
     if (rc < 0) {
         rendezvous_close(r, NULL);
@@ -402,7 +447,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing, in three steps: the timer; the way and what is hosted; the memory ---- */
+/* ---- closing, in three steps: the timers; the way and what is hosted; the memory ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
@@ -417,6 +462,10 @@ static void on_way_closed(void *arg) {
 
 static void on_timer_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
+    if (uv_is_closing((uv_handle_t *) &r->waiting) == 0) {
+        uv_close((uv_handle_t *) &r->waiting, on_timer_closed);
+        return;
+    }
     way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
 }
 

@@ -38,6 +38,11 @@ reduce_CFLAGS  := $(if $(SANITIZE)$(COVERAGE),,-O3)
 $(call objects,worker_runtime/backends/reduce/reduce.c): ours_CFLAGS += $(reduce_CFLAGS)
 
 module_LD = $(CC)
+# BUNDLED=yes: modules find the libraries that a wheel has beside them in bundled/. DT_RPATH, not
+# DT_RUNPATH, because it also holds for what those libraries need in turn.
+origin_rpath    := -Wl,--disable-new-dtags$(comma)-rpath$(comma)'$$ORIGIN/bundled'
+bundled_LDFLAGS  = $(if $(BUNDLED),$(origin_rpath))
+MODULE_UV_LIBS  ?= $(UV_LIBS)
 $(BUILD)/lib/crunrt/%.so:
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
@@ -56,7 +61,7 @@ say-no-gloo:
 gloo_objects := $(call objects,$(wildcard worker_runtime/backends/gloo/*.cc))
 $(BUILD)/lib/crunrt/gloo.so: $(gloo_objects) $(backend_common)
 $(BUILD)/lib/crunrt/gloo.so: module_LD = $(CXX)
-$(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo
+$(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo $(bundled_LDFLAGS)
 
 nccl_objects := $(call objects,$(wildcard worker_runtime/backends/nccl/*.c))
 nccl_home  := $(patsubst %/include,%,$(NCCL_INCLUDE))
@@ -96,7 +101,7 @@ $(BUILD)/lib/crunrt/mpi.so: module_LIBS = $(MPI_LIBS)
 backends: $(BUILD)/lib/crunrt/store_host.so
 store_host_SRCS := worker_runtime/host/store_host.c $(store_SRCS) $(base_library_SRCS)
 $(BUILD)/lib/crunrt/store_host.so: $(call objects,$(store_host_SRCS))
-$(BUILD)/lib/crunrt/store_host.so: module_LIBS = $(UV_LIBS)
+$(BUILD)/lib/crunrt/store_host.so: module_LIBS = $(MODULE_UV_LIBS) $(bundled_LDFLAGS)
 
 # ---- crunrt(3), from the header ----
 

@@ -253,11 +253,25 @@ static void signal_between_rounds(struct step *s) {
     stop_parked(s, (int) s->event->count, s->g->shutdown_timeout_ms);
 }
 
-/* Stops the workers with the signal that the launcher has received. A later signal stops them
- * again, with SIGTERM and a new grace. */
+/* Stops the workers with the signal that the launcher has received. A later signal sends SIGTERM
+ * and hastens the end: SIGKILL follows after GROUP_HASTE_MS at most, and after the next signal at
+ * once. A signal within GROUP_REPEAT_MS of the first hastens nothing, because it may be the same
+ * one: a terminal and a parent process often both deliver one ^C. */
 static void signal_workers(struct step *s) {
+    struct worker_group *g = s->g;
+    int64_t now_ms = s->event->now_ms;
     note_signal(s);
-    stop_all(s, s->g->signals == 1 ? (int) s->event->count : SIGTERM, s->g->shutdown_timeout_ms);
+    if (g->signals == 1) {
+        g->signaled_ms = now_ms;
+        stop_all(s, (int) s->event->count, g->shutdown_timeout_ms);
+        return;
+    }
+    int64_t rest_ms = g->kill_at_ms > now_ms ? g->kill_at_ms - now_ms : 0;
+    if (now_ms - g->signaled_ms >= GROUP_REPEAT_MS) {
+        rest_ms = g->is_hastened ? 0 : shorter(rest_ms, GROUP_HASTE_MS);
+        g->is_hastened = true;
+    }
+    stop_all(s, SIGTERM, rest_ms);
 }
 
 #define E(name) [GROUP_EVENT_##name]

@@ -96,6 +96,11 @@ struct group_actions {
     bool finish; /* the last action: the group has ended, and `ending` is the result */
 };
 
+/* A signal to the launcher within GROUP_REPEAT_MS of the first one does not hasten the end; a later
+ * one leaves GROUP_HASTE_MS until SIGKILL. Both in ms. */
+#define GROUP_REPEAT_MS 1000
+#define GROUP_HASTE_MS  5000
+
 struct worker_group {
     enum group_state state;
     enum group_ending ending;
@@ -108,6 +113,8 @@ struct worker_group {
     uint32_t failures;    /* number of failures in this round; victims are not counted */
     uint32_t signals;     /* number of signals that the launcher has received */
     int signal;           /* the first signal that the launcher received */
+    int64_t signaled_ms;  /* when the first signal came; valid if signals > 0 */
+    bool is_hastened;     /* a later signal has shortened the grace */
     bool rendezvous_over; /* true if the rendezvous has ended or this node has left it; it gets no
                            * more reports */
     int64_t kill_at_ms;   /* time (ms, monotonic clock) at which the grace ends; valid in the state

@@ -141,6 +141,7 @@ static bool has_unknown_processes(struct nursery *n) {
 static void become_empty(struct nursery *n) {
     nursery_enter(n, NURSERY_OPEN);
     (void) uv_timer_stop(&n->grace);
+    (void) uv_timer_stop(&n->stuck);
     orphans_forget(n);
     if (n->cgroup_killed) cgroup_renew(&n->cgroup);
     n->cgroup_killed = false;
@@ -198,8 +199,21 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
 
 /* ---- nursery_end() ---- */
 
+static void on_stuck_due(uv_timer_t *timer) {
+    struct nursery *n = timer->data;
+    collect(n);
+    stuck_report(n);
+    /* the time since SIGKILL doubles from one report to the next */
+    int64_t since_ms = cr_monotonic_ms() - n->killed_ms;
+    (void) uv_timer_start(timer, on_stuck_due, (uint64_t) since_ms, 0);
+}
+
 static void kill_all(struct nursery *n) {
     struct worker_process *w;
+    if (!uv_is_active((uv_handle_t *) &n->stuck)) {
+        n->killed_ms = cr_monotonic_ms();
+        (void) uv_timer_start(&n->stuck, on_stuck_due, NURSERY_STUCK_MS, 0);
+    }
     nursery_enter(n, NURSERY_KILLING);
     collect(n);
     kill_cgroup(n);

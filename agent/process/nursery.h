@@ -57,6 +57,18 @@ struct worker_exit {
     struct rusage usage; /* resources that the worker and the children it waited for have used */
 };
 
+#define NURSERY_STUCK_MS 5000
+
+/* A process that SIGKILL has not ended: it is in the kernel, which does not let it die. */
+struct nursery_stuck {
+    pid_t pid;
+    int64_t since_ms;  /* how long ago it got SIGKILL */
+    char name[64];     /* its command, escaped (base/text.h) */
+    char state;        /* of /proc/<pid>/stat: 'D' = uninterruptible sleep; '?' = unknown */
+    /* the kernel function in which it waits; "" if the kernel does not show it to us */
+    char wait_channel[64];
+};
+
 struct nursery_events {
     /* Runs once per worker that has ended, on the loop's thread, in order of death. It never runs
      * from inside a function of this header, and may call any of them. `w` is freed when it
@@ -67,6 +79,10 @@ struct nursery_events {
      * nursery_end() is called again before, it runs only once for both calls. From here on the
      * nursery can take new workers or be closed. */
     void (*on_empty)(void *arg);
+    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL, and again after twice,
+     * four times … that time. `w` is the worker, or NULL for a process that a worker has started.
+     * NULL = nobody wants to know. */
+    void (*on_stuck)(void *arg, const struct worker_process *w, const struct nursery_stuck *how);
 };
 
 /* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD

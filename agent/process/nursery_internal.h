@@ -4,6 +4,7 @@
  *   nursery_open.c   opens and closes a nursery
  *   worker_start.c   starts workers
  *   nursery.c        the state machine; nursery_turn() does all work that is due
+ *   stuck.c          describes processes that SIGKILL does not end
  *   deaths.c         reads which processes died, in the kernel's order
  *   guard.c          starts, replaces and stops the warden
  *   orphans.c        finds, signals and reaps processes whose parents, the workers, are dead
@@ -102,6 +103,8 @@ struct nursery {
     uv_timer_t grace; /* runs in ENDING, until the grace is over */
     uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
     uv_timer_t retry; /* checks undecided children again when it fires */
+    uv_timer_t stuck; /* runs in KILLING, until on_stuck is due */
+    int64_t killed_ms; /* monotonic time of the first SIGKILL; valid in KILLING */
     unsigned open_handles;
     void (*on_close)(void *arg);
 
@@ -195,6 +198,11 @@ int guard_start(struct nursery *n);    /* 0 or a negative errno */
 void guard_replace(struct nursery *n); /* starts another warden after one has died */
 void guard_stop(struct nursery *n);    /* stops the warden and removes the cgroup */
 void guard_wait(struct nursery *n);    /* waits until the killed warden is dead */
+
+/* ---- stuck.c ---- */
+
+/* Calls on_stuck for each process that should be dead. */
+void stuck_report(struct nursery *n);
 
 /* ---- deaths.c ---- */
 

@@ -122,6 +122,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     out->session = (pid_t) field[FIELD_SESSION];
     out->start = field[FIELD_START];
     out->exiting = (field[FIELD_FLAGS] & FLAGS_EXITING) != 0;
+    out->state = state;
     out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
     out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_EXITING | FLAGS_KERNEL)) == 0;
     out->environ_known = field[FIELD_ENVIRON_END] != 0;

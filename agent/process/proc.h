@@ -38,6 +38,7 @@ ssize_t proc_read(const char *path, char *out, size_t size);
 
 struct proc_stat {
     pid_t parent, group, session;
+    char state; /* of the main thread: 'R', 'S', 'D', 'Z' … (proc(5)) */
     bool alive; /* a thread of it still runs, so it is not a zombie, or is one with threads left */
     /* the main thread of the process is exiting or is writing the core dump */
     bool exiting;

@@ -283,11 +283,13 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
 void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
     if (c->may_form == may_form) return;
     c->may_form = may_form;
+    if (may_form) c->stands_by = false;
     coordinator_log(c, CR_LOG_DEBUG, "may %sform rounds", may_form ? "" : "not ");
     if (c->phase != COORDINATOR_ENDED) coordinator_reconcile(c, now_ms);
 }
 
 void coordinator_stand_by(struct coordinator *c) {
+    c->stands_by = true;
     charge_close(c);
     c->charge.killed_until_ms = COORDINATOR_NEVER;
 }

@@ -45,6 +45,9 @@ struct coordinator_actions {
      * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Returns the run id of another job whose nodes wait at the same host, valid until the next
+     * event; NULL = there is none. This action may be NULL. */
+    const char *(*other_waiting)(void *arg);
     /* Returns the incarnation of a new run: never 0, larger than all that were drawn earlier on
      * machines with about the same time of day, and unlikely to be drawn twice. If this action is
      * NULL, runs have no incarnation. */

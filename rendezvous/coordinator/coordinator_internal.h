@@ -11,6 +11,7 @@
  *     budget.c        how many restarts the job has left
  *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
+ *     waiting.c       what nodes that wait for a round are told
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -84,6 +85,8 @@ struct coordinator_seat {
     uint32_t first_rank;
     int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
     int64_t since_ms;     /* time at which the seat entered its state */
+    uint32_t told;        /* number of WAITING messages since then */
+    bool told_spare;      /* the last of them said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     /* time at which limits.c first found the lease over, or COORDINATOR_NEVER */
     int64_t suspected_ms;
@@ -113,6 +116,7 @@ struct coordinator {
     struct budget budget;
     bool may_form;         /* the coordinator has the right to form rounds */
     bool is_held;          /* a round would form now if it had that right */
+    bool stands_by;        /* the host has closed all connections, the job is remembered */
     struct coordinator_charge charge;
     /* time since which nodes only wait for other nodes; join_timeout counts from it */
     int64_t forming_ms;
@@ -268,7 +272,22 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
 void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                             const struct rdzv_notice *n);
 
+/* ---- waiting.c ---- */
+
+/* Sends WAITING to the nodes whose time for it has come. */
+void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms);
+/* Returns the time at which the node gets its next WAITING; CR_FOREVER = none. */
+int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s);
+/* Writes the hosts of the nodes that are here, as far as they fit; "none" if there are none. */
+void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room);
+/* If ranks are fixed, writes "; missing: node rank 1, 3", as far as it fits; else "". */
+void coordinator_list_missing(const struct coordinator *c, char *out, size_t room);
+
 /* ---- limits.c ---- */
+
+/* Returns the time at which the seat must have left its state, CR_FOREVER = no limit. See
+ * SEAT_STATES in coordinator.h. */
+int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s);
 
 /* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);

@@ -76,8 +76,7 @@ void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j)
 }
 
 void incarnation_end_if_empty(struct coordinator *c) {
-    if (c->seat_count > 0) return;
-    if (!c->may_form) return; /* it stands by: it has sent its nodes away, and they come back */
+    if (c->seat_count > 0 || c->stands_by) return;
     if (c->phase == COORDINATOR_EMPTY || c->phase == COORDINATOR_ENDED) return;
     coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
     coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");

@@ -27,8 +27,7 @@ static int64_t stop_limit(const struct coordinator *c, const struct coordinator_
     return s->stop_limit_ms > 0 ? s->stop_limit_ms : max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
 }
 
-/* Returns the time at which the seat must have left its state. See SEAT_STATES in coordinator.h. */
-static int64_t state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
+int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     if (c->phase != COORDINATOR_FORMING) return CR_FOREVER;
     if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) {
         return s->since_ms + stop_limit(c, s);
@@ -37,35 +36,22 @@ static int64_t state_limit(const struct coordinator *c, const struct coordinator
     return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
 }
 
-/* Lists the hosts that have joined, for the error about a timeout; from the list the user can see
- * which nodes are missing. */
-static void list_hosts(const struct coordinator *c, char *out, size_t room) {
-    size_t len = 0;
-    for (uint32_t i = 0; i < c->seat_count && len + 80 < room; i++) {
-        const struct coordinator_seat *s = c->seats[i];
-        int add = s->node_rank >= 0
-                      ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")",
-                                 i == 0 ? "" : ", ", s->host, s->node_rank)
-                      : snprintf(out + len, room - len, "%s%.60s", i == 0 ? "" : ", ", s->host);
-        if (add > 0) len += (size_t) add;
-    }
-    if (c->seat_count == 0) (void) snprintf(out, room, "none");
-}
-
 static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
                              int64_t now_ms, char why[RDZV_TEXT_MAX]) {
-    char here[600] = "";
+    char here[500], missing[120];
     if (s->state != SEAT_JOINED) {
         (void) snprintf(why, RDZV_TEXT_MAX, "its workers could not be stopped for %" PRId64 " s",
                         (now_ms - s->since_ms) / 1000);
         return;
     }
-    list_hosts(c, here, sizeof(here));
+    coordinator_list_hosts(c, here, sizeof(here));
+    coordinator_list_missing(c, missing, sizeof(missing));
     (void) snprintf(why, RDZV_TEXT_MAX,
                     "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
-                    " nodes came: %s; start the missing ones, or raise join_timeout in --rdzv-conf",
+                    " nodes came: %s%s; start the missing ones, or raise join_timeout in "
+                    "--rdzv-conf",
                     (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes,
-                    here);
+                    here, missing);
 }
 
 static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
@@ -131,8 +117,9 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     c->wake_ms = CR_FOREVER;
     if (c->phase == COORDINATOR_ENDED) return;
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        coordinator_wake_by(c, state_limit(c, c->seats[i]));
+        coordinator_wake_by(c, coordinator_state_limit(c, c->seats[i]));
         coordinator_wake_by(c, lease_limit(c, c->seats[i]));
+        coordinator_wake_by(c, coordinator_waiting_due(c, c->seats[i]));
     }
     find_forming_deadline(c, now_ms);
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
@@ -144,12 +131,13 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     /* Before the time limits, check whether the last call is over: if it ends together with a
      * node's time to join, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
+    coordinator_tell_waiting(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
         /* handling the previous seat has freed several seats, so the table is shorter */
         if (i >= c->seat_count) continue;
         struct coordinator_seat *s = c->seats[i];
         if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
-        else if (now_ms >= state_limit(c, s)) time_is_up(c, now_ms, s);
+        else if (now_ms >= coordinator_state_limit(c, s)) time_is_up(c, now_ms, s);
     }
     coordinator_find_deadline(c, now_ms);
 }

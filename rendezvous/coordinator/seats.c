@@ -29,6 +29,9 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     c->in_state[next]++;
     s->state = next;
     s->since_ms = now_ms;
+    s->told = 0;
+    s->told_spare = false;
+    coordinator_wake_by(c, coordinator_waiting_due(c, s));
 }
 
 /* ---- adding a seat ---- */
@@ -112,6 +115,7 @@ struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *p
     c->in_state[SEAT_JOINED]++;
     c->in_change[CHANGE_NONE]++;
     if (!local) coordinator_wake_by(c, now_ms + c->lease_ms);
+    coordinator_wake_by(c, coordinator_waiting_due(c, s));
     return s;
 }
 

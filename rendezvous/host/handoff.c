@@ -1,8 +1,7 @@
 /* Passes connections of nodes from the store's thread to the agent's loop.
- *
- * Nodes connect to a port of the store's server. If a connection begins with RDZV_MAGIC instead of
- * a store request, the server's thread calls on_handoff(), which puts the connection into a queue
- * and wakes the loop with an async handle. */
+ * Nodes connect to a port of the store's server. If the first 4 bytes of a connection are those of
+ * RDZV_MAGIC, the connection is no client of the store: the server's thread calls on_handoff(),
+ * which puts the connection into a queue and wakes the loop with an async handle. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/cleanup.h"

@@ -88,12 +88,12 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
-    /* coordinator_host_close() was called, but jobs of other launchers still run; when they are
-     * over, `closing` follows */
-    bool lingers;
     bool may_form;       /* this host may form rounds; false only for an elected host */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */
+    /* coordinator_host_close() was called, but jobs of other launchers still run; when they are
+     * over, `closing` follows */
+    bool lingers;
 
     bool closing, closing_handles;
     int open_handles;
@@ -164,8 +164,9 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
 
 /* ---- handoff.c ---- */
 
-/* Makes the store's server pass on connections that begin with RDZV_MAGIC. They are queued until
- * host_start_listening() is called. Returns 0, or a negative errno and a text in err. */
+/* Makes the store's server pass on connections that begin with the first 4 bytes of RDZV_MAGIC; the
+ * session checks all 8. The connections are queued until host_start_listening() is called. Returns
+ * 0, or a negative errno and a text in err. */
 int host_accept_handoffs(struct coordinator_host *host, struct cr_error *err);
 int host_start_listening(struct coordinator_host *host, struct cr_error *err);
 void host_free_handoffs(struct coordinator_host *host);

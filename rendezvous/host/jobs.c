@@ -82,9 +82,23 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     return 0;
 }
 
+static bool waits_for_nodes(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.phase == COORDINATOR_FORMING && view.awaited > 0;
+}
+
+static const char *job_other_waiting(void *arg) {
+    const struct host_job *job = arg, *other;
+    LIST_FOREACH(other, &job->host->jobs, entry) {
+        if (other != job && waits_for_nodes(other)) return other->run_id;
+    }
+    return NULL;
+}
+
 static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .draw = job_draw,
-    .log = job_log, .wants_log = job_wants_log};
+    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 

@@ -36,6 +36,7 @@
 #define RDZV_VERSION_MIN 2 /* smallest and largest protocol version of this build */
 #define RDZV_VERSION_MAX 3
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
+#define RDZV_VERSION_WAITING  3 /* first version with WAITING */
 
 #define RDZV_FRAME_MAX ((size_t) 4096) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -117,6 +118,11 @@
     V(3) \
     F(u32, max_restarts)        /* the job's; a node's own setting may differ */ \
     F(u64, incarnation)         /* which job of this run id this round belongs to */
+/* Why the node waits for a round, as the end of the phrase "waiting …"; since version 3. */
+#define RDZV_WAITING_FIELDS(F, V) \
+    F(i64, waited_ms)           /* how long the node has waited */ \
+    F(i64, left_ms)             /* how long it will still wait at most; -1 = without limit */ \
+    F(text, what)
 #define RDZV_STOP_FIELDS(F, V)      F(u64, round) F(text, why)
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
@@ -177,7 +183,8 @@
     M(CHANGE_AT,  change_at,  76) \
     M(ASK_NOTICE, ask_notice, 77) \
     M(ASK_DUMP,   ask_dump,   78) \
-    M(OPERATED,   operated,   79)
+    M(OPERATED,   operated,   79) \
+    M(WAITING,    waiting,    81)
 /* clang-format on */
 
 typedef uint32_t rdzv_u32;

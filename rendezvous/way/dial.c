@@ -62,7 +62,7 @@ struct dial {
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
-    struct race race;
+    struct race race, last; /* the current race, and the one before */
     bool racing;             /* addresses are tried; `race` has them */
     struct lookup *lookup;   /* the resolver works; NULL = it does not */
     const char *failed;      /* error that advance() has to report; NULL = none */
@@ -257,6 +257,8 @@ static void end_hopeless(struct caller *c) {
     (void) snprintf(why, sizeof(why), "torchrun serves this job at %s",
                     d->race.entries[c->index].addr);
     end_race(d);
+    d->race.started = 0; /* dial_report() has nothing to add */
+    d->report[0] = '\0';
     d->events->on_hopeless(d->arg, why);
 }
 
@@ -450,6 +452,7 @@ static void advance(struct dial *d) {
 static void start_race(struct dial *d) {
     if (d->sorted) race_sort(&d->race);
     else race_order(&d->race, d->last_addr);
+    race_remember(&d->race, &d->last);
     d->racing = true;
 }
 
@@ -509,6 +512,7 @@ static bool is_numeric(const char *host) {
 
 void dial_open(struct dial *d, const void *greeting, size_t len) {
     CR_ASSERT(!dial_is_open(d) && !d->closing);
+    d->last = d->race;
     race_begin(&d->race, now_ms(d));
     cr_buffer_clear(&d->greeting);
     int rc = cr_buffer_append(&d->greeting, greeting, len);

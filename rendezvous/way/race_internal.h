@@ -60,6 +60,10 @@ void race_order(struct race *r, const char *first);
 /* Orders the addresses by their numbers, so that all nodes try them in the same order. */
 void race_sort(struct race *r);
 
+/* Takes over what the race `last` has found out about the same addresses, until this race finds out
+ * more; so a text that is written while an address is tried again is as good as the one before. */
+void race_remember(struct race *r, const struct race *last);
+
 /* Returns the index of the address to start now, and marks it as started; or -1 if none is due.
  * Call it until it returns -1. */
 int race_start_next(struct race *r, int64_t now_ms);

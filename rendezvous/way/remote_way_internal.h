@@ -18,6 +18,7 @@ struct remote_way {
     struct backend_plan *may_host;
     char host[CR_HOST_MAX]; /* the endpoint's */
     int64_t close_timeout_ms;
+    char report[400];       /* see way_report() */
 };
 
 /* Initialises `r`, whose bytes must all be 0. Returns 0 or -ENOMEM. */

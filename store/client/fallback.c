@@ -80,11 +80,11 @@ static int try_append(struct append *a) {
     return done;
 }
 
-/* Appends by compare_set, again until no other client changes the key between our reading of the
- * value and our compare_set. compare_set replies with the desired value if it has set the key, but
- * also if the key has that value already. So if another client appends equal bytes to the same
- * value in that time, both clients see success, and the bytes are appended only once. A server that
- * has the operation append avoids this. */
+/* Appends by compare_set: reads the value, and tries again as long as another client changes the
+ * key between the read and the compare_set. compare_set replies with the desired value if it has
+ * set the key, but also if the key has that value already. So if another client appends equal bytes
+ * to the same value in that time, both clients see success, and the bytes are appended only once. A
+ * server that has the operation append avoids this. */
 static int append_loop(struct append *a) {
     int rc = read_value(a);
     while (rc == 0) {

@@ -23,8 +23,10 @@
  * path. */
 struct store_file_log {
     char *path;
-    dev_t device; /* device and inode number of the file that was replayed: */
-    ino_t inode;  /* if they differ at the next access, another file has replaced it */
+    /* device and inode number of the replayed file; other numbers at the next access mean that
+     * another file has replaced it */
+    dev_t device;
+    ino_t inode;
     off_t replayed; /* number of bytes of the file that have been replayed */
     struct store_file_keys keys;
     struct cr_buffer record; /* the record that is being appended, or the bytes that are being

@@ -10,11 +10,11 @@
  *
  * If a server does not answer PING, there are two possible reasons. First, it may be older than
  * VALIDATE and take the handshake for the first half of a SET. Such a server serves no other client
- * until we close the connection, so STORE_PROBE_MS is short. Second, it may be a modern server that
- * is overloaded; crun's server, for example, answers a legacy handshake as well. To tell an old
- * server from an overloaded modern one, CONFIRM sends CANCEL_WAIT to a server that has answered
- * LEGACY: an old server closes the connection, because it does not know CANCEL_WAIT; a modern
- * server answers with the byte 01. */
+ * until this one closes the connection, so STORE_PROBE_MS is short. Second, it may be a modern
+ * server that is overloaded; crun's server, for example, answers a legacy handshake as well. To
+ * tell an old server from an overloaded modern one, CONFIRM sends CANCEL_WAIT to a server that has
+ * answered LEGACY: an old server closes the connection, because it does not know CANCEL_WAIT; a
+ * modern server answers with the byte 01. */
 #ifndef STORE_CLIENT_PROBE_H
 #define STORE_CLIENT_PROBE_H
 

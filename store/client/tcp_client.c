@@ -306,10 +306,10 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
     return cr_fail(err, -ENOENT, "%s: %s", what, why);
 }
 
-/* Pops an element, and waits for one if the queue is empty. Another client may take the element
- * after our wait has ended and before our pop; in that case we wait again. The number of rounds is
- * limited, because a server ends a WAIT also if a key has the name of the queue: the wait would end
- * at once each time, although the queue is empty. */
+/* Pops an element, and waits for one if the queue is empty. Between the end of the wait and the pop
+ * another client may take the element; then this client waits again. The number of rounds is
+ * limited: if a key has the same name as the queue, the server ends each WAIT at once, although the
+ * queue is empty. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     static const char always_empty[] =

@@ -119,8 +119,9 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
     }
 }
 
-/* One new element answers one wait. A wait for other keys, too, only loses its registration
- * here; the function then goes on to the next waiter. */
+/* Call this when a queue has got one new element, which can answer one wait only. A wait that also
+ * waits for other keys is not answered: it only loses its registration for this queue, and the next
+ * wait has its turn. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {
         if (satisfy(ks, TAILQ_FIRST(&e->extra->waiters))) return;

@@ -55,6 +55,10 @@ CASES = {
     "a line that is too wide": ("operator/dump.c", "/* " + "x" * 100 + " */\n", "columns; at most"),
     "a file that says nothing about itself":
         ("operator/new.c", "int x;\n", "no comment at the top"),
+    "a header that the table of contents lacks":
+        ("base/unlisted.h", NEW, "base/README.md: unlisted.h is not listed"),
+    "a table of contents that lists too much":
+        ("base/README.md", "| `gone.h` | nothing |\n", "gone.h is listed, but not there"),
 }
 
 

@@ -103,7 +103,8 @@ def test_last_words_of_a_filtered_rank(tmp):
     worker = script(tmp, "w",
                     '#!/bin/sh\n[ $LOCAL_RANK = 0 ] && exec sleep 60\necho hidden >&2\nexit 3\n')
     done = crun("--nproc-per-node=2", "--local-ranks-filter=0", f"--log-dir={tmp}/logs", worker)
-    assert done.stderr.count("hidden") == 1 and "    | hidden\n" in done.stderr, done
+    words = [line for line in done.stderr.splitlines() if "hidden" in line]
+    assert len(words) == 2 and "its last line: 'hidden'" in words[0] and words[1] == "    | hidden"
 
 
 def test_duplicates_by_filter(tmp):
@@ -243,6 +244,20 @@ def test_nothing_is_left_in_the_temp_folder(tmp):
     assert len(list((tmp / "b").rglob("error.json"))) == 1
     assert crun("false", env=clean_env(TMPDIR=tmp / "c")).returncode == 1
     assert len(list((tmp / "c").glob("torchelastic_*/*/attempt_0/0"))) == 1
+
+
+def test_lines_for_the_journal(tmp):
+    """A stderr that systemd has connected to its journal gets priorities instead of times."""
+    ours, theirs = os.pipe()
+    place = os.fstat(theirs)
+    for stream, head in ((f"{place.st_dev}:{place.st_ino}", r"<6>crun\[\d+\] info: "),
+                         ("1:1", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ crun\[\d+\] info: ")):
+        subprocess.run([CRUN, "true"], stderr=theirs, check=True, timeout=60,
+                       env=clean_env(JOURNAL_STREAM=stream, LOGLEVEL="info"))
+        text = os.read(ours, 65536).decode()
+        assert all(re.match(head, line) for line in text.splitlines()), text
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_lines_of_ranks_never_mix(tmp):

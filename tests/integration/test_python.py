@@ -175,6 +175,16 @@ def test_errors_reach_the_report(tmp):
     assert alone.stdout.startswith("False 0."), alone
 
 
+def test_failures_are_listed_for_the_program_that_starts_crun(tmp):
+    """The hook of CRUN_TORCHRUN=1 makes torch's ChildFailedError of this list."""
+    worker = script(tmp, "w", "#!/bin/sh\n[ $RANK = 1 ] && exit 3\nexec sleep 100\n")
+    done = run([CRUN, "--nproc-per-node=3", worker],
+               env=environment(CRUN_FAILURES_FILE=tmp / "failures"))
+    assert done.returncode == 1, done
+    lines = [line.split(" ") for line in read_text(tmp / "failures").splitlines()]
+    assert len(lines) == 1 and lines[0][:2] == ["1", "1"] and lines[0][3:] == ["3", ""], lines
+
+
 # Trains with pauses like those of an evaluation, after a warm-up of its own on each rank. The
 # barrier stands for init_process_group(). What each rank has saved, and that it has begun, are in
 # files.

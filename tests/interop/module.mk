@@ -9,3 +9,12 @@ interop-modern: all $(test_workers) $(store_driver) ## with a current torch; TOR
 	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
 	    CRUN_TEST_MODERN_PYTHON=$$python CRUN_TEST_TORCH_PYTHON=$$python $(runner) --jobs 1 interop
 .PHONY: interop-modern
+
+frameworks := accelerate transformers lightning cloudpickle
+interop-frameworks: wheel ## every way into torchelastic, with the packages of PyPI
+	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
+	    $$python -m pip install --quiet --disable-pip-version-check $(frameworks) && \
+	    $$python -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
+	        --force-reinstall $(PACKAGE_OUT)/*.whl && \
+	    CRUN_TEST_FRAMEWORKS_PYTHON=$$python $(runner) --jobs 1 interop --filter frameworks
+.PHONY: interop-frameworks

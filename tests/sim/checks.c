@@ -284,10 +284,10 @@ void check_node_gone(struct host *h, const struct conn *c) {
     if (is_in_record(&h->w->history.rounds[h->failed_record], c->node)) h->failure_excused = true;
 }
 
-/* Returns whether the node was gone when the first worker failed, and still is. The signal may
- * reach the launcher of a node that ends in pieces later than its worker. The coordinator waits
- * KILLED_TIME for such a node before it ends the job, unless no other node is there, but not before
- * it charges a restart, which it refunds later. */
+/* Returns whether the node was gone when the first worker failed, and still is. If a node ends in
+ * pieces, its worker may die before its launcher gets the signal. Before the coordinator ends the
+ * job it waits KILLED_TIME for such a node, unless there is no other node. Before it charges a
+ * restart it does not wait, because it can refund the restart later. */
 static bool is_gone(const struct host *h, const struct round_record *r, const struct sim_node *n,
                     bool ended) {
     bool is_awaited = ended && !h->failed_alone && host_now(h) < h->failed_at + KILLED_TIME;
@@ -368,7 +368,8 @@ void check_charge(struct host *h, const struct coordinator_view *before,
         known = known_spent = m->join.restarts_seen; /* the node is of another run of the job */
     }
     note_failure(h, before, m);
-    bool is_decided = after->phase == COORDINATOR_ENDED || has_newer_record(h);
+    bool is_decided =
+        after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
     /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
     bool is_refund = after->spent < before->spent;
     if (is_refund) w->totals.refunded++;

@@ -76,6 +76,16 @@ static void elect(struct world *w) {
     start_host_in(w, next, LEASE + rnd(w, LEASE));
 }
 
+/* Takes the right to form rounds from the elected coordinator for a while, as an outage of etcd
+ * does. */
+static void lose_right(struct world *w) {
+    struct host *h = leader(w);
+    if (!w->elected || !h->up || h->stalled_until != 0 || !h->may_form) return;
+    host_may_form(h, false);
+    world_push(w, (struct event){.at = w->now + 10 + rnd(w, 2500), .type = EV_RIGHT_BACK,
+                                 .node = -1, .host = h, .host_id = h->id});
+}
+
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
     story(n->w, "node %d: connection reset", n->index);
@@ -125,7 +135,7 @@ static void start_again(struct sim_node *n) {
 
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
-    switch (rnd(w, 14)) {
+    switch (rnd(w, 15)) {
     case 0:
     case 1: crash_node(n); break;
     case 2: cut_node(n); break;
@@ -139,6 +149,7 @@ void faults_inject(struct world *w) {
     case 10: end_node(n); break;
     case 11:
     case 12: elect(w); break;
+    case 13: lose_right(w); break;
     default: start_again(n); break;
     }
     node_after_event(n);

@@ -20,6 +20,9 @@ static void mark_unsent(struct conn *c) {
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct host *h = arg;
     struct conn *c = peer;
+    if (m->type == RDZV_ROUND && !h->may_form) {
+        world_violation(h->w, "host %d forms a round without the right to", h->id);
+    }
     if (m->type == RDZV_ROUND) check_round_sent(h, c, &m->round);
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
@@ -197,6 +200,7 @@ void host_start(struct host *h) {
     h->stalled_until = 0;
     h->timer_at = h->change_until = CR_FOREVER;
     h->forming = h->closes = false;
+    h->may_form = true;
     h->unsent_count = 0;
     h->failed_record = -1;
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
@@ -294,6 +298,16 @@ void host_session_timer(struct conn *c) {
     if (!c->host_open) return;
     host_session_tick(&c->session, host_now(c->host));
     mark_unsent(c);
+}
+
+void host_may_form(struct host *h, bool may_form) {
+    struct coordinator_view before, after;
+    story(h->w, "host %d: may %sform rounds", h->id, may_form ? "" : "not ");
+    h->may_form = may_form;
+    coordinator_look(h->coordinator, &before);
+    coordinator_may_form(h->coordinator, host_now(h), may_form);
+    coordinator_look(h->coordinator, &after);
+    check_charge(h, &before, &after, NULL);
 }
 
 void host_operate(struct host *h, int node, uint32_t kind) {

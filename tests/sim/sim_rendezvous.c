@@ -49,6 +49,7 @@ static void happen_at_host(struct world *w, const struct event *e) {
     case EV_CLOSED: host_closed(e->conn); break;
     case EV_DEPOSED: host_depose(e->host); break;
     case EV_HOST_DOWN: host_die(e->host, false); break;
+    case EV_RIGHT_BACK: host_may_form(e->host, true); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
     default: CR_ASSERT(0 && "no event of a host");
     }

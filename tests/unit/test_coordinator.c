@@ -28,6 +28,8 @@ struct peer {
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
+    int waitings;
+    struct rdzv_waiting waiting; /* the last one; its text is in `why` */
 };
 
 static struct coordinator *c;
@@ -53,6 +55,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
+    if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
 
@@ -598,6 +601,70 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+/* Lets time pass second by second, with beats of all nodes. */
+static void wait_with_beats(int64_t ms, struct peer *const *peers) {
+    for (int64_t end = now + ms; now < end;) {
+        pass(1000);
+        for (struct peer *const *p = peers; *p != NULL; p++) beat(*p);
+    }
+}
+
+START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
+    struct peer a = {0}, b = {0};
+    struct peer *const all[] = {&a, &b, NULL}, *const first[] = {&a, NULL};
+    setup(3, 3, 0);
+    join(&a, "a");
+    wait_with_beats(4000, first);
+    join(&b, "b");
+    ck_assert_int_eq(a.waitings, 0);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 1);
+    ck_assert_int_eq(b.waitings, 0);
+    ck_assert_int_eq(a.waiting.waited_ms, 5000);
+    ck_assert_int_eq(a.waiting.left_ms, 595000);
+    ck_assert_str_eq(a.why, "for more nodes: 2 of 3 are here: a, b");
+    wait_with_beats(4000, all);
+    ck_assert_int_eq(b.waitings, 1);
+    wait_with_beats(126000, all); /* a has waited 135 s: 5, 15, 35, 75, 135 */
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(59000, all);
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 6);
+}
+END_TEST
+
+START_TEST(missing_node_ranks_are_named) {
+    struct peer a = {0};
+    struct peer *const all[] = {&a, NULL};
+    setup(20, 20, 0);
+    defaults.fixed_ranks = 1;
+    defaults.node_rank = 2;
+    join(&a, "a");
+    wait_with_beats(5000, all);
+    ck_assert_str_eq(a.why, "for more nodes: 1 of 20 are here: a (node rank 2); "
+                            "missing: node rank 0, 1, 3, 4, 5, 6, 7, 8, …");
+}
+END_TEST
+
+START_TEST(a_spare_is_told_once) {
+    struct peer a = {0}, spare = {0};
+    struct peer *const all[] = {&a, &spare, NULL}, *const rest[] = {&spare, NULL};
+    setup(1, 1, 0);
+    join(&a, "a");
+    join(&spare, "s");
+    wait_with_beats(300000, all);
+    ck_assert_int_eq(a.waitings, 0);
+    ck_assert_int_eq(spare.waitings, 1);
+    ck_assert_ptr_nonnull(strstr(spare.why, "as a spare"));
+    ck_assert_int_eq(spare.waiting.left_ms, -1);
+    lose(&a);
+    wait_with_beats(1000, rest);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(spare.waitings, 1);
 }
 END_TEST
 
@@ -1801,6 +1868,9 @@ int main(void) {
     tcase_add_test(t, without_the_right_no_node_is_let_in);
     tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
+    tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
+    tcase_add_test(t, missing_node_ranks_are_named);
+    tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
     tcase_add_test(t, the_table_finds_a_seat_whatever_was_removed);

@@ -320,8 +320,8 @@ END_TEST
 
 START_TEST(etcd_conf) {
     const struct rendezvous_etcd *e = &job.agent.rendezvous.etcd;
-    ck_assert_int_eq(BUILD(ETCD, "--rdzv-conf=protocol=https,ca_cert=/a,ssl_cert=/b,ssl_cert_key=/c"),
-                     0);
+    ck_assert_int_eq(BUILD(ETCD, "--rdzv-conf=protocol=https,ca_cert=/a,ssl_cert=/b,"
+                                 "ssl_cert_key=/c"), 0);
     ck_assert(e->https == 1 && strcmp(e->ca_cert, "/a") == 0);
     ck_assert(strcmp(e->ssl_cert, "/b") == 0 && strcmp(e->ssl_cert_key, "/c") == 0);
     ck_assert_int_eq(BUILD(ETCD, "--rdzv-conf=cacert=/a,cert=/b,key=/c,user=u,password_file=/p,"

@@ -28,6 +28,7 @@ static void play(const struct scene *scenes, size_t count, enum group_ending end
     worker_group_init(&g, STOP_MS, SHUTDOWN_MS);
     for (size_t i = 0; i < count; i++) {
         const struct scene *s = &scenes[i];
+        if (s->event == E(SIGNAL)) now += s->ms; /* how long after the scene before it came */
         struct group_event event = {
             .type = s->event, .count = s->count, .ms = s->ms, .now_ms = now++};
         event.after_our_signal = s->event == E(EXIT_BAD) && s->count != 0;
@@ -68,6 +69,13 @@ static void play(const struct scene *scenes, size_t count, enum group_ending end
 #define SIGNALLED(n, sig)                                                                          \
     {                                                                                              \
         E(SIGNAL), n, 0, GROUP_STOPPING, { .stop_signal = sig, .stop_grace_ms = SHUTDOWN_MS }      \
+    }
+/* A later signal, which comes after_ms later and leaves grace_ms until SIGKILL. */
+#define NEXT_SIGNAL(after_ms, grace_ms)                                                            \
+    {                                                                                              \
+        E(SIGNAL), SIGINT, after_ms, GROUP_STOPPING, {                                             \
+            .stop_signal = SIGTERM, .stop_grace_ms = grace_ms                                      \
+        }                                                                                          \
     }
 #define FIRST_SIGNAL(n)                                                                            \
     {                                                                                              \
@@ -142,9 +150,17 @@ END_TEST
 START_TEST(test_signals) {
     PLAY(GROUP_SIGNALED, {E(SIGNAL), SIGINT, 0, GROUP_ENDED, {.leave = 1, .finish = 1}});
     PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGUSR1), VICTIM, VICTIM, FINISH);
-    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGINT), SIGNALLED(SIGINT, SIGTERM), VICTIM, VICTIM,
-         FINISH);
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGINT), NEXT_SIGNAL(0, SHUTDOWN_MS - 1), VICTIM,
+         VICTIM, FINISH);
     PLAY(GROUP_SIGNALED, START, ONE_OK, LAST_OK, FIRST_SIGNAL(SIGHUP), FINISH);
+}
+END_TEST
+
+START_TEST(test_later_signals_hasten_the_end) {
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGINT), NEXT_SIGNAL(500, SHUTDOWN_MS - 501),
+         NEXT_SIGNAL(600, GROUP_HASTE_MS), NEXT_SIGNAL(100, 0), VICTIM, VICTIM, FINISH);
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGINT), NEXT_SIGNAL(4999, 2000), NEXT_SIGNAL(0, 0),
+         VICTIM, VICTIM, FINISH);
 }
 END_TEST
 
@@ -351,6 +367,7 @@ int main(void) {
     tcase_add_test(t, test_failure_while_a_stop_runs_is_counted_not_told);
     tcase_add_test(t, test_cut_off_hastens);
     tcase_add_test(t, test_signals);
+    tcase_add_test(t, test_later_signals_hasten_the_end);
     tcase_add_test(t, test_signal_during_a_restart);
     tcase_add_test(t, test_first_known_end_stands);
     tcase_add_test(t, test_lost_while_running);

@@ -30,7 +30,7 @@ static int write_record(const char *path, const char *message, const char *detai
 }
 
 int crunrt_report_error(const char *message, const char *detail) {
-    /* a copy of the text, because a failure of this call would overwrite it */
+    /* a copy, because this function itself may store an error there */
     struct cr_error last = *rt_last_error();
     if (message == NULL) message = last.text;
     const char *path = error_file_path();

@@ -22,7 +22,7 @@
 //
 // Descriptors: the thread watches duplicates of Gloo's descriptors, because epoll drops the events
 // of a descriptor that is closed. But while a duplicate is open, the peer does not see that Gloo
-// has closed our side. So a duplicate is closed as soon as it has reported an event, and all
+// has closed its end. So a duplicate is closed as soon as it has reported an event, and all
 // duplicates are closed when a wait fails or the group is aborted.
 //
 // Locks: Watch::mutex protects the set of buffers, their messages and `gone`. It is never held
