@@ -74,6 +74,9 @@ struct coordinator_seat {
     bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    /* with fixed ranks, if a second node of its host has its node rank: that node, which is QUEUED;
+     * and in the seat of that node: the seat that it waits for */
+    struct coordinator_seat *next, *waits_for;
     uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
@@ -190,6 +193,9 @@ void seats_free(struct coordinator *c);
  * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
+/* Makes a new seat wait until `first`, which has its node rank, is gone. */
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms);
 /* Sets the seat's part in the change. No other function writes `change`. */
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next);
 /* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
@@ -201,6 +207,10 @@ void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 /* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Call this when a node has sent a message although another node waits for its node rank. It is not
+ * gone, so the other node is refused. */
+void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
 
 /* ---- settings.c ---- */
 
