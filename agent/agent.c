@@ -119,6 +119,23 @@ static void on_part_closed(void *arg) {
     on_done(a->arg, &a->result); /* on_done may free the agent */
 }
 
+static void on_rendezvous_closed(void *arg) {
+    struct agent *a = arg;
+    a->rendezvous = NULL;
+    on_part_closed(a);
+}
+
+/* The relay does not carry the log any more. Lines are written at once from now on, as far as that
+ * takes no waiting, because a launcher that hosts other jobs may stay for long. */
+static void on_relay_closed(void *arg) {
+    struct agent *a = arg;
+    if (a->job->carries_log) {
+        cr_log_never_wait();
+        cr_log_drain();
+    }
+    on_part_closed(a);
+}
+
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
@@ -128,8 +145,8 @@ static void close_parts(struct agent *a) {
      * dies while the store's thread is being stopped, so the wait for its death, at the end, is
      * short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
-    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
-    if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
+    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
+    if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
@@ -467,7 +484,10 @@ static void warn_of_haste(const struct agent *a) {
 }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) return; /* the agent is being closed, and the relay may be freed */
+    if (a->open_parts > 0) { /* the agent is closing already, and the relay may be freed */
+        if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
+        return;
+    }
     if (a->node.group.state == GROUP_ENDED) {
         /* All processes are gone; the agent only waits until the console has taken their last
          * output. The signal means that the agent must end at once, so this output is discarded. */

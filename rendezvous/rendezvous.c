@@ -368,6 +368,12 @@ void rendezvous_leave(struct rendezvous *r) {
     end_event(r);
 }
 
+void rendezvous_hasten_close(struct rendezvous *r) {
+    char why[RDZV_TEXT_MAX];
+    (void) snprintf(why, sizeof(why), HOST_LEAVES ": " TOLD_TO_END);
+    if (r->closing) way_abandon(r->way, why);
+}
+
 /* ---- opening ---- */
 
 int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err) {

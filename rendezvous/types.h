@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
-#define RDZV_NODES_MAX       ((uint32_t) 65536) /* most nodes that one job may have */
-/* most workers on one node; 65536 * 32767 ranks fit into an int */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767)
+#define RDZV_NODES_MAX       ((uint32_t) 262144) /* most nodes that one job may have */
+/* most workers on one node; 262144 * 4096 ranks fit into an int */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 4096)
 /* bytes of an IPv4 or IPv6 address as text, NUL included */
 #define RDZV_ADDR_MAX        64
 

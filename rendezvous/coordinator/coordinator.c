@@ -26,7 +26,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     c->actions = actions;
     c->arg = arg;
     c->may_form = true;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     return c;
 }
@@ -226,8 +226,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
 
 /* If all workers of the node had ended well, the round goes on without the node, which still counts
  * as succeeded. If its workers were running, the round is stopped. */
-void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                        const char *how, const char *why) {
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why) {
     bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
@@ -235,10 +235,6 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
-    if (c->seat_count == 0 && !c->stands_by) {
-        incarnation_forget_job(c);
-        return;
-    }
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
@@ -248,6 +244,12 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     } else if (c->phase == COORDINATOR_FORMING && had_round) {
         c->members_changed = true;
     }
+}
+
+void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                        const char *how, const char *why) {
+    coordinator_take_seat(c, now_ms, s, how, why);
+    incarnation_end_if_empty(c);
     coordinator_reconcile(c, now_ms);
 }
 

@@ -41,7 +41,8 @@ struct coordinator_actions {
      * node's seat already, so coordinator_lost() must not be called for it. */
     void (*hang_up)(void *arg, void *peer);
     /* Opens an empty key space for `round`, and closes that of the last round. Returns 0, or a
-     * negative errno and a text in err; on error the job ends. */
+     * negative errno and a text in err; on error it is called again for a minute, then the job
+     * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
     /* Closes the store of the last round, if this host has it, because another node has the store

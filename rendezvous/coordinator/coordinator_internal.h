@@ -3,7 +3,8 @@
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
  *     incarnation.c   tells the runs of one run id apart
- *     seats.c         the table of seats
+ *     seats.c         the list of seats
+ *     seat_table.c    hash tables that find a seat by instance or node rank
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
@@ -16,6 +17,7 @@
 
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)
@@ -52,6 +54,13 @@ struct coordinator_charge {
      * COORDINATOR_NEVER if no worker was killed */
     int64_t killed_until_ms;
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
+};
+
+/* The tries to open the store of the next round, after the first one has failed. */
+struct store_retry {
+    int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
+    int64_t next_ms;    /* time of the next try */
+    int64_t backoff_ms; /* how long to wait after the next try */
 };
 
 struct coordinator_seat {
@@ -112,6 +121,7 @@ struct coordinator {
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
     struct coordinator_change change;
+    struct store_retry store_retry;
     /* nodes of the round that have succeeded and closed their connection */
     uint32_t gone_after_success;
     int outcome;           /* an enum rendezvous_outcome, valid in phase ENDED */
@@ -119,6 +129,8 @@ struct coordinator {
 
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
+    struct seat_table by_instance;  /* the seats of remote nodes */
+    struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
@@ -146,6 +158,10 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
+/* The same without coordinator_reconcile(), for a node that gets another seat at once: no round may
+ * form without it in between, and if it was the last node, the job must not be forgotten. */
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why);
 
 void coordinator_log(struct coordinator *c, enum cr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -189,9 +205,9 @@ int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join 
 /* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
 void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
-/* Call this when the last seat is gone and the job has not ended. The coordinator becomes EMPTY, as
- * if it was new. */
-void incarnation_forget_job(struct coordinator *c);
+/* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
+ * becomes EMPTY, as if it was new. */
+void incarnation_end_if_empty(struct coordinator *c);
 
 /* ---- forming.c ---- */
 

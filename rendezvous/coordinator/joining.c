@@ -110,16 +110,12 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
         return refuse_node_rank(c, peer, j->node_rank, c->max_nodes);
     }
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        const struct coordinator_seat *s = c->seats[i];
-        if (s->node_rank != j->node_rank) continue;
-        return coordinator_refuse(c, peer,
-                      "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
-                      ") has it; give "
-                      "every node a --node-rank of its own",
-                      j->node_rank, s->host, s->pid);
-    }
-    return 0;
+    const struct coordinator_seat *s = seat_table_find(&c->by_node_rank, (uint64_t) j->node_rank);
+    if (s == NULL) return 0;
+    return coordinator_refuse(c, peer,
+                              "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
+                              ") has it; give every node a --node-rank of its own",
+                              j->node_rank, s->host, s->pid);
 }
 
 /* A launcher may connect again before the coordinator notices that its old connection is dead. In
@@ -127,15 +123,14 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
  * refused, because it must not replace the newer connection. */
 static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
                             const struct rdzv_join *j) {
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        struct coordinator_seat *s = c->seats[i];
-        if (s->instance != j->instance || s->local) continue;
-        if (s->connection >= j->connection)
-            return coordinator_refuse(c, peer, "this node has a newer connection");
-        c->actions->hang_up(c->arg, s->peer);
-        coordinator_lost(c, now_ms, s, "it has a new connection");
-        break;
+    struct coordinator_seat *s = seat_table_find(&c->by_instance, j->instance);
+    if (s == NULL) return 0;
+    if (s->connection >= j->connection) {
+        return coordinator_refuse(c, peer, "this node has a newer connection");
     }
+    c->actions->hang_up(c->arg, s->peer);
+    charge_node_gone(c, s->heard_ms, s);
+    coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");
     return 0;
 }
 
@@ -205,10 +200,12 @@ static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct
 
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join) {
-    if (admit(c, now_ms, peer, join) < 0) return NULL;
-    struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
+    bool is_admitted = admit(c, now_ms, peer, join) == 0;
+    struct coordinator_seat *s = is_admitted ? seat_new(c, now_ms, peer, local, join) : NULL;
     if (s == NULL) {
-        (void) coordinator_refuse(c, peer, "cannot join: the coordinator is out of memory");
+        if (is_admitted) (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
+        incarnation_end_if_empty(c); /* the node's older connection may have had the last seat */
+        coordinator_reconcile(c, now_ms);
         return NULL;
     }
     incarnation_take_memories(c, join);

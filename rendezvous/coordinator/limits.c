@@ -90,6 +90,18 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
 
 /* ---- coordinator_tick() and the next deadline ---- */
 
+/* Like coordinator_wake_by(), but only for a time that has not come yet. What was due at an earlier
+ * time has been tried, and waits for something else. */
+static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
+    if (when_ms > now_ms) coordinator_wake_by(c, when_ms);
+}
+
+static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
+    if (c->phase != COORDINATOR_FORMING) return;
+    if (!c->had_stopping && !c->is_held) wake_after(c, now_ms, c->last_call_ms);
+    if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
+}
+
 void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     c->wake_ms = CR_FOREVER;
     if (c->phase == COORDINATOR_ENDED) return;
@@ -98,14 +110,9 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
         coordinator_wake_by(c, lease_limit(c, c->seats[i]));
         coordinator_wake_by(c, coordinator_waiting_due(c, c->seats[i]));
     }
-    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
-        !c->had_stopping && !c->is_held) {
-        coordinator_wake_by(c, c->last_call_ms);
-    }
+    find_forming_deadline(c, now_ms);
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
-    if (c->charge.open && now_ms < c->charge.killed_until_ms) {
-        coordinator_wake_by(c, c->charge.killed_until_ms);
-    }
+    if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {

@@ -1,4 +1,4 @@
-/* The table of seats: one for each node, from its JOIN until its connection is gone. The table also
+/* The list of seats: one for each node, from its JOIN until its connection is gone. This file also
  * counts the seats in each state, because coordinator_reconcile() needs these counts after every
  * event. */
 #include "rendezvous/coordinator/coordinator_internal.h"
@@ -73,10 +73,28 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
     return NULL;
 }
 
+static void unindex_seat(struct coordinator *c, const struct coordinator_seat *s) {
+    seat_table_remove(&c->by_instance, s->instance, s);
+    seat_table_remove(&c->by_node_rank, (uint64_t) s->node_rank, s);
+}
+
+static int index_seat(struct coordinator *c, struct coordinator_seat *s) {
+    int rc = s->local ? 0 : seat_table_add(&c->by_instance, s->instance, s);
+    if (rc == 0 && c->fixed_ranks) {
+        rc = seat_table_add(&c->by_node_rank, (uint64_t) s->node_rank, s);
+    }
+    if (rc < 0) unindex_seat(c, s);
+    return rc;
+}
+
 struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                   const struct rdzv_join *join) {
     struct coordinator_seat *s = reserve(c) == 0 ? seat_make(now_ms, peer, local, join) : NULL;
     if (s == NULL) return NULL;
+    if (index_seat(c, s) < 0) {
+        seat_free(s);
+        return NULL;
+    }
     s->index = c->seat_count;
     c->seats[c->seat_count++] = s;
     c->in_state[SEAT_JOINED]++;
@@ -99,6 +117,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     charge_forget(c, s);
+    unindex_seat(c, s);
     c->in_state[s->state]--;
     c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];
@@ -111,4 +130,6 @@ void seats_free(struct coordinator *c) {
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
     free(c->departed);
     free(c->seats);
+    seat_table_done(&c->by_instance);
+    seat_table_done(&c->by_node_rank);
 }

@@ -73,11 +73,12 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why);
 /* Ends all jobs with the outcome LOST and sends `why` to their nodes. Closes nothing yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Calls coordinator_host_abandon(), waits until the remote nodes have closed their connections
- * (close_timeout_ms at most), closes the stores, frees the host and calls on_close. If `why` is
- * NULL, the jobs continue under another coordinator, so they are not ended, but freed as by
- * coordinator_host_depose(). The caller must have called host_peer_gone() for the node of this
- * process before. */
+/* Ends the job of the node in this process if it has not ended. Waits until the jobs of other
+ * launchers are over (coordinator_host_abandon() ends them sooner), and until the remote nodes have
+ * closed their connections (close_timeout_ms at most). Then closes the stores, frees the host and
+ * calls on_close. If `why` is NULL, the jobs continue under another coordinator, so they are not
+ * ended, but freed as by coordinator_host_depose(). The caller must have called host_peer_gone()
+ * for the node of this process before. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);
 

@@ -223,12 +223,36 @@ bool host_has_held_job(const struct coordinator_host *host) {
     return false;
 }
 
-bool host_has_running_job(const struct coordinator_host *host) {
+static bool is_running(const struct host_job *job) {
     struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.phase != COORDINATOR_ENDED;
+}
+
+uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id) {
+    const struct host_job *job;
+    uint32_t count = 0;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (job->is_own || job->peers == 0 || !is_running(job)) continue;
+        *run_id = job->run_id;
+        count++;
+    }
+    return count;
+}
+
+void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (job->is_own || !only_own) {
+            coordinator_abandon(job->coordinator, host_now_ms(host), why);
+        }
+    }
+}
+
+bool host_has_running_job(const struct coordinator_host *host) {
     const struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) {
-        coordinator_look(job->coordinator, &view);
-        if (view.phase != COORDINATOR_ENDED) return true;
+        if (is_running(job)) return true;
     }
     return false;
 }

@@ -38,6 +38,12 @@ bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members agains
 	$(Q)$<
 .PHONY: bench-rendezvous
 
+$(BUILD)/tests/bench/coordinator: $(call rooms,rendezvous store base)
+$(BUILD)/tests/bench/coordinator: LDLIBS += $(UV_LIBS)
+bench-coordinator: $(BUILD)/tests/bench/coordinator ## the rules alone with 100,000 members
+	$(Q)$<
+.PHONY: bench-coordinator
+
 crunrt_benches := $(BUILD)/tests/bench/all_reduce $(BUILD)/tests/bench/step
 $(crunrt_benches): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BUILD)/lib/libcrunrt.so
 	$(call link_crunrt,../../lib)
@@ -54,6 +60,6 @@ bench-nodes: programs ## several launchers as nodes: start, failures, losses; to
 
 # One after the other: two at once would measure each other.
 bench: ## every benchmark, some minutes
-	$(Q)for b in launch exits restart store rendezvous nodes crunrt in-place; do \
+	$(Q)for b in launch exits restart store coordinator rendezvous nodes crunrt in-place; do \
 	    $(MAKE) --no-print-directory bench-$$b || exit 1; done
 .PHONY: bench

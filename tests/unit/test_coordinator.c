@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
 
@@ -1264,11 +1265,31 @@ START_TEST(bad_joins_and_messages_are_refused) {
 }
 END_TEST
 
+START_TEST(opening_a_store_is_tried_again) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    store_error = -EMFILE;
+    join(&a, "a");
+    ck_assert_ptr_nonnull(strstr(last_warning, "trying again for 60 s: no store today"));
+    pass(99);
+    store_error = 0;
+    beat(&a); /* no other event makes a try come sooner */
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    store_error = -EMFILE; /* the next failure has its own minute */
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+}
+END_TEST
+
 START_TEST(a_store_that_cannot_open_ends_the_job) {
     struct peer a = {0};
     setup(1, 1, 0);
     store_error = -EMFILE;
     join(&a, "a");
+    for (int i = 0; i < 59; i++) pass(1000), beat(&a);
+    ck_assert_int_eq(a.ends, 0);
+    for (int i = 0; i < 5; i++) pass(1000), beat(&a);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(a.why, "no store today"));
 }
@@ -1665,6 +1686,33 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
 }
 END_TEST
 
+/* Adds and removes seats at random, and compares the table with an array. Few keys, so that several
+ * seats have the same one and entries lie close together. */
+START_TEST(the_table_finds_a_seat_whatever_was_removed) {
+    enum { SEATS = 400, KEYS = 64 };
+    struct seat_table table = {0};
+    char seats[SEATS]; /* only the addresses count */
+    bool added[SEATS] = {false};
+    uint32_t random = 1, of_key[KEYS] = {0};
+    for (int step = 0; step < 20000; step++) {
+        random = random * 1664525 + 1013904223;
+        uint32_t i = random >> 16 & 0x1ff, key = i % KEYS;
+        struct coordinator_seat *seat = (struct coordinator_seat *) (void *) &seats[i % SEATS];
+        if (i >= SEATS) continue;
+        if (added[i]) seat_table_remove(&table, key, seat);
+        else ck_assert_int_eq(seat_table_add(&table, key, seat), 0);
+        of_key[key] += added[i] ? UINT32_MAX : 1;
+        added[i] = !added[i];
+        struct coordinator_seat *found = seat_table_find(&table, key);
+        ck_assert_int_eq(found != NULL, of_key[key] > 0);
+        if (found == NULL) continue;
+        uint32_t which = (uint32_t) ((char *) found - seats);
+        ck_assert(which % KEYS == key && added[which]);
+    }
+    seat_table_done(&table);
+}
+END_TEST
+
 static void teardown(void) {
     coordinator_free(c);
     c = NULL;
@@ -1725,6 +1773,7 @@ int main(void) {
     tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
+    tcase_add_test(t, opening_a_store_is_tried_again);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
     tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
@@ -1752,6 +1801,7 @@ int main(void) {
     tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
+    tcase_add_test(t, the_table_finds_a_seat_whatever_was_removed);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

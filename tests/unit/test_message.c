@@ -125,16 +125,17 @@ START_TEST(an_old_version_gets_the_fields_that_it_knows) {
     size_t used = 0;
     in.join.incarnation = 77;
     in.join.digest = 88;
+    in.join.store_port = 99;
     ck_assert_int_eq(rdzv_message_encode(&in, 2, &old), 0);
     ck_assert_int_eq(rdzv_message_encode(&in, 3, &new), 0);
-    ck_assert_uint_eq(new.len, old.len + 16);
+    ck_assert_uint_eq(new.len, old.len + 20);
     ck_assert_int_eq(memcmp(new.data + 4, old.data + 4, old.len - 4), 0);
     ck_assert_int_eq(rdzv_message_decode(old.data, old.len, &out, &used, NULL), 0);
     ck_assert_uint_eq(used, old.len);
     ck_assert_str_eq(out.join.host, "n1");
     ck_assert(out.join.incarnation == 0 && out.join.digest == 0);
     ck_assert_int_eq(rdzv_message_decode(new.data, new.len, &out, &used, NULL), 0);
-    ck_assert(out.join.incarnation == 77 && out.join.digest == 88);
+    ck_assert(out.join.incarnation == 77 && out.join.digest == 88 && out.join.store_port == 99);
     cr_buffer_done(&old);
     cr_buffer_done(&new);
 }
@@ -155,10 +156,10 @@ START_TEST(a_frame_may_only_end_between_versions) {
     struct rdzv_message in = join_message(), out;
     size_t used = 0;
     ck_assert_int_eq(rdzv_message_encode(&in, 3, &b), 0);
-    for (unsigned cut = 1; cut < 24; cut++) {
+    for (unsigned cut = 1; cut < 28; cut++) {
         b.data[3] = (char) (b.len - 4 - cut);
         int rc = rdzv_message_decode(b.data, b.len - cut, &out, &used, NULL);
-        ck_assert_int_eq(rc, cut == 16 ? 0 : -EPROTO);
+        ck_assert_int_eq(rc, cut == 20 ? 0 : -EPROTO);
     }
     cr_buffer_done(&b);
 }
