@@ -46,6 +46,7 @@ struct rendezvous_options {
     int standalone;
     uint32_t min_nodes, max_nodes;
     int64_t node_rank;           /* --node-rank, or -1 if it was not given */
+    bool node_rank_given;        /* the user or the scheduler gave it; static: 0 is only the default */
     /* --local-addr: the address this node publishes; NULL = its address on the connection to the
      * coordinator */
     const char *local_addr;
