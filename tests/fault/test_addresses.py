@@ -180,6 +180,27 @@ def test_a_name_that_appears_later(tmp):
                 h.etc_hosts("10.77.0.2 n2")
 
 
+def test_a_forgotten_node_rank(tmp):
+    with Net(2) as net, Nodes(tmp, "--nnodes=2", backend="static", endpoint="10.77.0.1:29500",
+                              conf="timeout=20") as nodes:
+        other = nodes.start("n1", prefix=net.hosts[1].run)
+        assert other.wait(10) != 0
+        assert "give every node its --node-rank" in other.text, other.text
+        # where the endpoint is, the default is right
+        a = nodes.start("n0", prefix=net.hosts[0].run)
+        b = nodes.start("n1", "--node-rank=1", prefix=net.hosts[1].run)
+        for w in nodes.round(2):
+            w.signal(nodes.WELL)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_all_interfaces_as_endpoint(tmp):
+    with Net(2) as net, Nodes(tmp, "--nnodes=2", endpoint="10.77.0.1:29400", conf=CONF) as nodes:
+        workers = meet(net, nodes, (("--rdzv-endpoint=0.0.0.0:29400",
+                                     f"--rdzv-conf={CONF},is_host=1"), ()))
+        assert {w.address[0] for w in workers} == {"10.77.0.1"}, [w.address for w in workers]
+
+
 def rank_0_is_at_master_addr(net, workers):
     """Checks that MASTER_ADDR is an address of the host on which rank 0 runs."""
     first = next(w for w in workers if w.rank == 0)
