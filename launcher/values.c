@@ -255,6 +255,7 @@ static const struct conf_key {
     {"keep_alive_interval", CONF_SECONDS,
      offsetof(struct rendezvous_options, keep_alive_interval_ms)},
     {"change_notice", CONF_SECONDS_OR_ZERO, offsetof(struct rendezvous_options, change_notice_ms)},
+    {"stop_limit", CONF_SECONDS, offsetof(struct rendezvous_options, stop_limit_ms)},
     {"read_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, read_timeout_ms)},
     {"coordinator_wait", CONF_SECONDS, offsetof(struct rendezvous_options, coordinator_wait_ms)},
     {"keep_alive_max_attempt", CONF_COUNT,
