@@ -17,6 +17,7 @@
 
 #define C10D_PORT      29400
 #define STOP_MS        30000
+#define DEATH_MS       5000   /* most time from SIGKILL until all processes are gone */
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
 /* The parameters that job_build() passes to all its steps. */
@@ -512,6 +513,10 @@ static int build_logs(struct builder *b) {
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
     int rc = build_masks(b, OPTION_REDIRECTS, &a->redirects);
     if (rc == 0) rc = build_masks(b, OPTION_TEE, &a->tee);
+    if (rc == 0) {
+        rc = value_size(text_of(b, OPTION_LOG_MAX_SIZE), &a->log_max_size, b->err);
+        if (rc < 0) return name_option(b, OPTION_LOG_MAX_SIZE, rc);
+    }
     if (rc == 0) rc = build_console(b);
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
@@ -575,6 +580,14 @@ static int build_signals(struct builder *b) {
     return rc;
 }
 
+/* Processes die of SIGKILL within a moment, unless they hang in the kernel, so a few seconds more
+ * than the longest grace are enough to stop workers. */
+static void set_stop_limit(struct agent_job *a) {
+    int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
+                                                                    : a->shutdown_timeout_ms;
+    if (a->rendezvous.stop_limit_ms == 0) a->rendezvous.stop_limit_ms = grace_ms + DEATH_MS;
+}
+
 static int build_ending(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     a->rendezvous.max_restarts = a->max_restarts;
@@ -583,6 +596,7 @@ static int build_ending(struct builder *b) {
     if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
+    if (rc == 0) set_stop_limit(a);
     return rc < 0 ? rc : build_signals(b);
 }
 

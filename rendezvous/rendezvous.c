@@ -397,7 +397,8 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .close_timeout_ms = o->close_timeout_ms,
         .keep_alive_interval_ms = o->keep_alive_interval_ms,
         .keep_alive_max_attempt = o->keep_alive_max_attempt,
-        .change_notice_ms = o->change_notice_ms};
+        .change_notice_ms = o->change_notice_ms, .stop_limit_ms = o->stop_limit_ms,
+        .digest = o->digest};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,

@@ -58,9 +58,12 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...) {
     va_end(ap);
 }
 
+/* A coordinator without the right to form rounds gives the nodes one lease to stop their workers,
+ * because another coordinator may be elected, which waits for that time (forming.c). */
 static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
-    m.stop = (struct rdzv_stop){.round = c->round, .why = c->why};
+    m.stop = (struct rdzv_stop){
+        .round = c->round, .why = c->why, .limit_ms = c->may_form ? 0 : c->lease_ms};
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -149,7 +152,9 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     coordinator_set_why(c, "%s", f->what);
     charge_open(c, now_ms, s, f);
     (void) charge_allows_round(c, now_ms);
-    if (c->phase == COORDINATOR_RUNNING) coordinator_stop_round(c, now_ms);
+    if (c->phase != COORDINATOR_RUNNING) return;
+    coordinator_stop_round(c, now_ms);
+    if (!c->may_form) send_stop(c, s); /* this node knows of the end, but not of the limit */
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -200,6 +205,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
     bool all_heard = charge_heard(c, seat, m);
+    if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     switch ((unsigned) m->type) {
@@ -279,6 +285,8 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
     }
     return asked;
 }
+
+void coordinator_elected(struct coordinator *c) { c->is_elected = true; }
 
 void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
     if (c->may_form == may_form) return;

@@ -210,6 +210,19 @@ static void hold(struct coordinator *c) {
     c->is_held = true;
 }
 
+/* The leader before this one may still run a round, because it lost only its connection to etcd. It
+ * learns that a node has gone within 9/8 of the node's lease, and gives the others one lease to
+ * stop their workers (limit_ms of STOP). So after twice 9/8 of a lease no worker of that round
+ * lives. */
+void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
+    if (!c->is_elected || c->has_formed || c->quiet_until_ms != 0) return;
+    c->quiet_until_ms = now_ms + 2 * (c->lease_ms + c->lease_ms / 8 + 1);
+    coordinator_log(c, CR_LOG_INFO,
+                    "a round of an earlier leader may still run; the next one begins in %g s at "
+                    "the soonest",
+                    (double) (c->quiet_until_ms - now_ms) / 1000);
+}
+
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
     bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
@@ -230,6 +243,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
-    else if (c->may_form) form_round(c, now_ms);
-    else hold(c);
+    else if (!c->may_form) hold(c);
+    else if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
+    else form_round(c, now_ms);
 }

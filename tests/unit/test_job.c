@@ -121,6 +121,7 @@ START_TEST(nothing_asked_for_is_one_worker_on_a_free_port) {
     ck_assert_uint_eq(job.agent.max_restarts, 0);
     ck_assert_int_eq(job.agent.stop_timeout_ms, 30000);
     ck_assert_int_eq(job.agent.shutdown_timeout_ms, 30000);
+    ck_assert_int_eq(job.agent.rendezvous.stop_limit_ms, 35000);
     ck_assert_ptr_null(job.agent.log_dir);
     ck_assert_ptr_null(job.agent.console);
     ck_assert_int_eq(job.agent.set_omp_num_threads, 0);

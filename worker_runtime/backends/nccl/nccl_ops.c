@@ -167,7 +167,9 @@ int check_call(const struct nccl_state *s, const struct backend_call *call, stru
     struct call c;
     int rc = describe(s, call, &c, err);
     if (rc == 0 && uses_send(s, c.op)) rc = refuse_host_memory(s, "send", c.op->send, err);
-    if (rc == 0 && uses_recv(s, c.op)) rc = refuse_host_memory(s, "receive", c.op->recv, err);
+    bool is_checked = uses_send(s, call->op) && call->op->send == call->op->recv;
+    if (rc == 0 && !is_checked && uses_recv(s, c.op))
+        rc = refuse_host_memory(s, "receive", c.op->recv, err);
     return rc;
 }
 

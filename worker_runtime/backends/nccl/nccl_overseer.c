@@ -25,9 +25,10 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* uses the monotonic clock */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct nccl_state *watched; /* parents before their children */
+static struct nccl_state *watched; /* all states that the overseer watches; parents come before
+                                    * their children */
 static bool has_thread;
-static atomic_bool is_asleep; /* the overseer waits for overseer_wake() */
+static atomic_bool is_asleep; /* true: the overseer waits for overseer_wake() */
 /* overseer_wake() was called since the overseer began its last round */
 static atomic_bool has_news;
 
@@ -61,43 +62,57 @@ int fail_gone(const struct nccl_state *s, struct cr_error *err) {
     return s->failure.code;
 }
 
+/* Call this with the lock held. */
+static int enter(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err) {
+    if (s->is_aborting || s->failure.code != 0 || (comm != NULL && s->comm == NULL))
+        return fail_gone(s, err);
+    s->inside++;
+    if (comm != NULL) *comm = s->comm;
+    return 0;
+}
+
+/* Call this with the lock held. */
+static int leave(struct nccl_state *s, struct cr_error *err) {
+    if (--s->inside == 0 && s->is_aborting) nccl_changed();
+    return s->failure.code != 0 || s->is_aborting ? fail_gone(s, err) : 0;
+}
+
 int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err) {
     nccl_lock();
-    bool is_gone = s->is_aborting || s->failure.code != 0 || (comm != NULL && s->comm == NULL);
-    int rc = is_gone ? fail_gone(s, err) : 0;
-    if (!is_gone) s->inside++;
-    if (!is_gone && comm != NULL) *comm = s->comm;
+    int rc = enter(s, comm, err);
     nccl_unlock();
     return rc;
 }
 
 int comm_give(struct nccl_state *s, struct cr_error *err) {
     nccl_lock();
-    if (--s->inside == 0 && s->is_aborting) nccl_changed();
-    int rc = s->failure.code != 0 || s->is_aborting ? fail_gone(s, err) : 0;
+    int rc = leave(s, err);
     nccl_unlock();
     return rc;
 }
 
 int call_begin(struct nccl_state *s, ncclComm_t *comm, const char *phase, int64_t timeout_ms,
                int64_t deadline_ms, struct cr_error *err) {
-    int rc = comm_take(s, comm, err);
-    if (rc < 0) return rc;
+    int64_t now = cr_monotonic_ms();
     nccl_lock();
-    s->phase = phase;
-    s->call_began_ms = cr_monotonic_ms();
-    s->call_timeout_ms = timeout_ms;
-    s->call_deadline_ms = deadline_ms;
+    int rc = enter(s, comm, err);
+    if (rc == 0) {
+        s->phase = phase;
+        s->call_began_ms = now;
+        s->call_timeout_ms = timeout_ms;
+        s->call_deadline_ms = deadline_ms;
+    }
     nccl_unlock();
-    overseer_wake();
-    return 0;
+    if (rc == 0) overseer_wake();
+    return rc;
 }
 
 int call_end(struct nccl_state *s, struct cr_error *err) {
     nccl_lock();
     s->phase = NULL;
+    int rc = leave(s, err);
     nccl_unlock();
-    return comm_give(s, err);
+    return rc;
 }
 
 /* ---- what the overseer sees ---- */
