@@ -579,6 +579,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
     const struct log_relay_options options = {.workers = worker_count(a),
                                               .redirects = job->redirects,
                                               .tee = job->tee,
+                                              .log_max_size = job->log_max_size,
                                               .console = job->console,
                                               .role = job->rendezvous.role,
                                               .prefix_template = job->log_line_prefix_template,

@@ -110,7 +110,7 @@ PURE = [
     "rendezvous/coordinator/charge.c", "rendezvous/coordinator/incarnation.c",
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
-    "rendezvous/coordinator/settings.c", "rendezvous/coordinator/seat_table.c",
+    "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",

@@ -45,6 +45,9 @@ struct coordinator_actions {
      * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Closes the store of the last round, if this host has it, because another node has the store
+     * of the next one. This action may be NULL. */
+    void (*close_store)(void *arg);
     /* Returns the run id of another job whose nodes wait at the same host, valid until the next
      * event; NULL = there is none. This action may be NULL. */
     const char *(*other_waiting)(void *arg);
@@ -92,6 +95,10 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER = no de
  * what->kind is 0, it sends them ASK_DUMP, else ASK_NOTICE, which each node answers with NOTICE.
  * Returns how many nodes the order was sent to. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
+
+/* Call this right after coordinator_new() if coordinators of this job are elected, so that an older
+ * one may still have a running round. */
+void coordinator_elected(struct coordinator *c);
 
 /* Call this when the coordinator gets or loses the right to form rounds. A new coordinator has it.
  * Without it, a round that runs goes on; no round begins, and no node is let into the running

@@ -80,6 +80,7 @@ struct coordinator_seat {
     uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
+    uint16_t store_port;  /* port of the store that the node offers; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
@@ -114,6 +115,9 @@ struct coordinator {
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    bool is_elected;       /* an older coordinator of the job may still have a running round */
+    /* before this time no round forms, because of such a round; 0 = at once */
+    int64_t quiet_until_ms;
     bool may_form;         /* the coordinator has the right to form rounds */
     bool is_held;          /* a round would form now if it had that right */
     bool stands_by;        /* the host has closed all connections, the job is remembered */
@@ -226,7 +230,7 @@ void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
 int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
 /* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
-void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
+void incarnation_take_memories(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
 /* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
  * becomes EMPTY, as if it was new. */
 void incarnation_end_if_empty(struct coordinator *c);
@@ -234,6 +238,8 @@ void incarnation_end_if_empty(struct coordinator *c);
 /* ---- forming.c ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
+/* Call this when a node has joined that was in a round of an earlier coordinator. */
+void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
 
 /* ---- charge.c ---- */
 

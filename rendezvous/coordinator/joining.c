@@ -37,6 +37,10 @@ static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join
         return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
                                   j->local_world_size);
     }
+    if (j->store_port > UINT16_MAX) {
+        return coordinator_refuse(c, peer, "cannot join with a store at port %" PRIu32,
+                                  j->store_port);
+    }
     return 0;
 }
 
@@ -217,7 +221,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
         return NULL;
     }
     if (first != NULL) seat_queue(c, s, first, now_ms);
-    incarnation_take_memories(c, join);
+    incarnation_take_memories(c, now_ms, join);
     settings_compare(c, join, differs);
     send_accepted(c, peer, differs);
     coordinator_log(c, CR_LOG_INFO,

@@ -62,6 +62,7 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
         .pid = join->pid, .instance = join->instance, .connection = join->connection,
         .incarnation = join->incarnation,
         .node_rank = join->node_rank, .local_world_size = join->local_world_size,
+        .store_port = (uint16_t) join->store_port,
         .group_rank = -1, .old_rank = join->last_rank,
         .stop_limit_ms = join->stop_limit_ms,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};

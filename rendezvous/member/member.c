@@ -334,10 +334,12 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
  * every node has sent something before it ends the job. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
-    if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED) return;
+    /* a node that reported a failure stops its workers already, so only a limit is new to it */
+    bool is_limited = m->state == MEMBER_FAILED && s->limit_ms > 0;
+    if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
     enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
-    m->actions->on_stop(m->arg, CR_FOREVER, s->why);
+    m->actions->on_stop(m->arg, s->limit_ms > 0 ? s->limit_ms : CR_FOREVER, s->why);
 }
 
 static void got_change(struct member *m, const struct rdzv_change *c) {

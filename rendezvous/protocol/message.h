@@ -73,7 +73,8 @@
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
     F(u64, digest)              /* of the node's program and arguments; 0 = unknown */ \
-    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */
+    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
+    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \
@@ -123,7 +124,10 @@
     F(i64, waited_ms)           /* how long the node has waited */ \
     F(i64, left_ms)             /* how long it will still wait at most; -1 = without limit */ \
     F(text, what)
-#define RDZV_STOP_FIELDS(F, V)      F(u64, round) F(text, why)
+#define RDZV_STOP_FIELDS(F, V) /* the round is over: the node stops its workers */ \
+    F(u64, round) F(text, why) \
+    V(3) \
+    F(i64, limit_ms)            /* the workers must be gone by then; 0 = no limit */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \

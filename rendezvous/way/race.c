@@ -1,4 +1,4 @@
-/* Decides which of a host's addresses a node tries, and when: see race_internal.h. */
+/* The decision which of a host's addresses a node tries, and when. */
 #include "rendezvous/way/race_internal.h"
 
 #include "base/clock.h"

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #define RACE_MAX        16            /* most addresses of one host; further ones are not tried */
-#define RACE_NEXT_MS    INT64_C(250)  /* time between the starts of two addresses */
-#define RACE_REFUSED_MS INT64_C(1000) /* how long other addresses get after a refusal */
+#define RACE_NEXT_MS    INT64_C(250)  /* ms between the starts of two addresses */
+#define RACE_REFUSED_MS INT64_C(1000) /* ms that other addresses get after a refusal */
 #define RACE_WHY_MAX    80
 
 /* clang-format off */

@@ -16,7 +16,7 @@ struct remote_way {
      * the endpoint's port and this node can bind it. NULL if this node must not host, or has
      * reached a coordinator already. */
     struct backend_plan *may_host;
-    char host[CR_HOST_MAX]; /* the endpoint's */
+    char host[CR_HOST_MAX]; /* host name of the endpoint */
     int64_t close_timeout_ms;
     char report[400];       /* see way_report() */
 };

@@ -30,6 +30,7 @@ struct peer {
     struct rdzv_ask_notice notice;
     int waitings;
     struct rdzv_waiting waiting; /* the last one; its text is in `why` */
+    int64_t stop_limit; /* limit_ms of the last STOP */
 };
 
 static struct coordinator *c;
@@ -48,7 +49,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
         (void) snprintf(p->differs, sizeof(p->differs), "%s", m->accepted.differs);
     }
     if (m->type == RDZV_ROUND) p->rounds++, p->round = m->round;
-    if (m->type == RDZV_STOP) p->stops++, why = m->stop.why;
+    if (m->type == RDZV_STOP) p->stops++, why = m->stop.why, p->stop_limit = m->stop.limit_ms;
     if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
     if (m->type == RDZV_REFUSED) p->refused++, why = m->refused.why;
     if (m->type == RDZV_CHANGE) p->changes++, p->change = m->change, why = m->change.why;
@@ -648,6 +649,36 @@ START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
     ck_assert_int_eq(a.waitings, 5);
     wait_with_beats(1000, all);
     ck_assert_int_eq(a.waitings, 6);
+}
+END_TEST
+
+START_TEST(the_store_is_on_the_node_of_rank_0_if_it_offers_one) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    defaults.store_port = 5001;
+    join(&b, "b");
+    defaults.store_port = 5000;
+    join(&a, "a"); /* the names of the hosts decide: a gets rank 0 */
+    ck_assert_uint_eq(a.round.group_rank, 0);
+    ck_assert_uint_eq(a.round.master_port, 5000);
+    ck_assert_uint_eq(b.round.master_port, 5000);
+    ck_assert_int_eq(stores_opened, 0);
+    say(&b, RDZV_FAILED, 0);
+    say(&b, RDZV_JOIN, 0);
+    defaults.store_port = 0; /* now a offers none, so the coordinator's host serves it */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.master_port, 7001);
+    ck_assert_int_eq(stores_opened, 1);
+}
+END_TEST
+
+START_TEST(a_store_at_an_impossible_port_is_refused) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    defaults.store_port = 65536;
+    join(&a, "a");
+    ck_assert_int_eq(a.refused, 1);
+    ck_assert_str_eq(a.why, "cannot join with a store at port 65536");
 }
 END_TEST
 
@@ -1712,6 +1743,57 @@ START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
 }
 END_TEST
 
+/* Another coordinator may be elected, which waits until the workers of this one must be gone. */
+START_TEST(without_the_right_workers_get_one_lease_to_stop) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    join(&a, "a");
+    join(&b, "b");
+    say(&a, RDZV_FAILED, 0);
+    ck_assert_int_eq(b.stop_limit, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    coordinator_may_form(c, now, false);
+    say(&a, RDZV_FAILED, 1);
+    ck_assert_int_eq(b.stops, 2);
+    ck_assert_int_eq(b.stop_limit, 15000);
+    ck_assert_int_eq(a.stop_limit, 15000); /* also the node whose worker has failed */
+}
+END_TEST
+
+START_TEST(an_elected_coordinator_waits_for_an_older_round) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    defaults.rounds_seen = 3;
+    coordinator_elected(c);
+    join(&a, "a");
+    join(&b, "b");
+    for (int i = 0; i < 6; i++) {
+        pass(5500);
+        beat(&a);
+        beat(&b);
+    }
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1000); /* now 34 s, twice 9/8 of the lease of 15 s, have passed */
+    ck_assert_int_eq(a.rounds, 1);
+    ck_assert_uint_eq(a.round.round, 3);
+    say(&a, RDZV_FAILED, 3); /* after its first round it waits no more */
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+}
+END_TEST
+
+START_TEST(without_an_older_round_an_elected_coordinator_waits_for_nothing) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 2);
+    coordinator_elected(c);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds, 1);
+}
+END_TEST
+
 START_TEST(without_the_right_no_node_is_let_in) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -1881,10 +1963,15 @@ int main(void) {
     tcase_add_test(t, answers_to_another_change_do_not_count);
     tcase_add_test(t, without_the_right_a_round_goes_on_and_none_begins);
     tcase_add_test(t, without_the_right_no_node_is_let_in);
+    tcase_add_test(t, without_the_right_workers_get_one_lease_to_stop);
+    tcase_add_test(t, an_elected_coordinator_waits_for_an_older_round);
+    tcase_add_test(t, without_an_older_round_an_elected_coordinator_waits_for_nothing);
     tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
     tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
     tcase_add_test(t, missing_node_ranks_are_named);
+    tcase_add_test(t, the_store_is_on_the_node_of_rank_0_if_it_offers_one);
+    tcase_add_test(t, a_store_at_an_impossible_port_is_refused);
     tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);

@@ -278,6 +278,11 @@ START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     ck_assert_int_eq(fails, 1);
     hear(&msg);
     ck_assert_int_eq(stops, 0);
+    msg.stop.limit_ms = 900; /* the coordinator has lost the right to form rounds */
+    hear(&msg);
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(last_grace, 900);
+    stops = 0;
     member_disconnected(m, now, "connection reset");
     ck_assert_int_eq(stops, 1);
     ck_assert(last_grace < CR_FOREVER);
