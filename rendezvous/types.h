@@ -46,6 +46,8 @@ struct rendezvous_options {
     int standalone;
     uint32_t min_nodes, max_nodes;
     int64_t node_rank;           /* --node-rank, or -1 if it was not given */
+    /* the user or the scheduler gave the node rank; if not, 0 is only the default of `static` */
+    bool node_rank_given;
     /* --local-addr: the address this node publishes; NULL = its address on the connection to the
      * coordinator */
     const char *local_addr;

@@ -210,6 +210,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
     bool all_heard = charge_heard(c, seat, m);
+    if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     if (c->phase == COORDINATOR_REBUILDING) resuming_hear(c, now_ms, seat, m);

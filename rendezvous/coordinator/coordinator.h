@@ -148,7 +148,9 @@ void coordinator_goodbye(struct coordinator *c, const char *why);
     S(RUNNING)   /* is in the round. No time limit */ \
     S(SUCCEEDED) /* its workers ended well, it waits for the other nodes. No time limit */ \
     S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit */ \
-    S(LEAVING)   /* stops its workers and will close. Limit: its stop_limit */
+    S(LEAVING)   /* stops its workers and will close. Limit: its stop_limit */ \
+    /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
+    S(QUEUED)
 /* clang-format on */
 
 enum coordinator_phase {

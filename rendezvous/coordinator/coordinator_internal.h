@@ -89,6 +89,9 @@ struct coordinator_seat {
     bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    /* with fixed ranks, if a second node of its host has its node rank: that node, which is QUEUED;
+     * and in the seat of that node: the seat that it waits for */
+    struct coordinator_seat *next, *waits_for;
     uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
@@ -210,6 +213,9 @@ void seats_free(struct coordinator *c);
  * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
+/* Makes a new seat wait until `first`, which has its node rank, is gone. */
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms);
 /* Sets the seat's part in the change. No other function writes `change`. */
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next);
 /* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
@@ -226,13 +232,18 @@ void seat_send(struct coordinator *c, const struct coordinator_seat *s,
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns 0 if the node may have a seat. Otherwise sends it the reason and returns a negative
- * errno. The settings in the first JOIN become the job's. */
-int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j);
-/* Gives an admitted node a seat in state JOINED, and sends it ACCEPTED. When memory is short, sends
- * it the reason and returns NULL. */
+/* Call this when a node has sent a message although another node waits for its node rank. It is not
+ * gone, so the other node is refused. */
+void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
+/* Returns 0 if the node may have a seat. If a silent node has its node rank, stores that node's
+ * seat in *first, else NULL. Otherwise sends it the reason and returns a negative errno. The
+ * settings in the first JOIN become the job's. */
+int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
+                  struct coordinator_seat **first);
+/* Gives an admitted node a seat in state JOINED, behind the seat `first` if that is not NULL, and
+ * sends it ACCEPTED. When memory is short, sends it the reason and returns NULL. */
 struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, void *peer, bool local,
-                                      const struct rdzv_join *j);
+                                      const struct rdzv_join *j, struct coordinator_seat *first);
 /* Sends ACCEPTED. `differs` says in which settings the node differs from the job; "" = in none. */
 void joining_accept(struct coordinator *c, void *peer, const char *differs);
 /* Call this when a node was not admitted. Its older connection may have had the last seat. */

@@ -153,6 +153,20 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_find_deadline(c, now_ms);
 }
 
+/* Chooses the store of the round: the one that the node with group rank 0 offers, because programs
+ * of rank 0 open ports of their own at MASTER_ADDR; or else one on the coordinator's host. The
+ * nodes are sorted by group rank. */
+static int choose_store(struct coordinator *c, struct forming *f, struct cr_error *err) {
+    const struct coordinator_seat *first = f->nodes[0].owner;
+    if (first->store_port == 0) {
+        return c->actions->open_store(c->arg, c->next_round, &f->store, err);
+    }
+    if (c->actions->close_store != NULL) c->actions->close_store(c->arg);
+    (void) snprintf(f->store.addr, sizeof(f->store.addr), "%s", first->addr);
+    f->store.port = first->store_port;
+    return 0;
+}
+
 /* Plans the next try to open the store. A lack of descriptors, memory or ports often passes, so the
  * job ends only if the tries fail for STORE_PATIENCE_MS. */
 static void store_failed(struct coordinator *c, int64_t now_ms, const char *why) {
@@ -171,20 +185,6 @@ static void store_failed(struct coordinator *c, int64_t now_ms, const char *why)
     r->next_ms = now_ms + r->backoff_ms;
     if (2 * r->backoff_ms <= STORE_BACKOFF_MAX_MS) r->backoff_ms *= 2;
     coordinator_wake_by(c, r->next_ms);
-}
-
-/* Chooses the store of the round: the one that the node with group rank 0 offers, because programs
- * of rank 0 open ports of their own at MASTER_ADDR; or else one on the coordinator's host. The
- * nodes are sorted by group rank. */
-static int choose_store(struct coordinator *c, struct forming *f, struct cr_error *err) {
-    const struct coordinator_seat *first = f->nodes[0].owner;
-    if (first->store_port == 0) {
-        return c->actions->open_store(c->arg, c->next_round, &f->store, err);
-    }
-    if (c->actions->close_store != NULL) c->actions->close_store(c->arg);
-    (void) snprintf(f->store.addr, sizeof(f->store.addr), "%s", first->addr);
-    f->store.port = first->store_port;
-    return 0;
 }
 
 static void form_round(struct coordinator *c, int64_t now_ms) {

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TIMEOUT_MAX_MS (INT64_C(1000) * 86400000)
 
@@ -104,19 +105,47 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
 
 /* ---- checks of a JOIN against the job and its other nodes ---- */
 
+static int refuse_second_node(struct coordinator *c, void *peer,
+                              const struct coordinator_seat *first) {
+    return coordinator_refuse(c, peer,
+                              "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
+                              ") has it; give every node a --node-rank of its own",
+                              first->node_rank, first->host, first->pid);
+}
+
+/* Whether the node may be the successor of the node that has its node rank: it is on the same host,
+ * and no other node waits for that rank. The machine may have lost power and be up again before the
+ * lease of its node is over. */
+static bool may_succeed(const struct coordinator_seat *s, const struct rdzv_join *j) {
+    return !s->local && s->next == NULL && s->waits_for == NULL && strcmp(s->host, j->host) == 0;
+}
+
 /* Checks the node rank against the settings of the job, which may differ from those in this JOIN,
- * and against the other nodes' ranks. */
-static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+ * and against the other nodes' ranks. Sets *first to the seat that the node has to wait for, or
+ * NULL. */
+static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j,
+                           struct coordinator_seat **first) {
+    *first = NULL;
     if (!c->fixed_ranks) return 0;
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
         return refuse_node_rank(c, peer, j->node_rank, c->max_nodes);
     }
-    const struct coordinator_seat *s = seat_table_find(&c->by_node_rank, (uint64_t) j->node_rank);
+    struct coordinator_seat *s = seat_table_find(&c->by_node_rank, (uint64_t) j->node_rank);
     if (s == NULL) return 0;
-    return coordinator_refuse(c, peer,
-                              "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
-                              ") has it; give every node a --node-rank of its own",
-                              j->node_rank, s->host, s->pid);
+    if (may_succeed(s, j)) {
+        *first = s;
+        return 0;
+    }
+    return refuse_second_node(c, peer, s);
+}
+
+/* ---- two nodes with one node rank ---- */
+
+void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s) {
+    struct coordinator_seat *next = s->next;
+    (void) refuse_second_node(c, next->peer, s);
+    c->actions->hang_up(c->arg, next->peer);
+    seat_remove(c, next);
 }
 
 /* A launcher may connect again before the coordinator notices that its old connection is dead. In
@@ -129,6 +158,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     if (s->connection >= j->connection) {
         return coordinator_refuse(c, peer, "this node has a newer connection");
     }
+    if (s->next != NULL) coordinator_refuse_next(c, s); /* the node is here */
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     charge_node_gone(c, s->heard_ms, s);
     coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");
@@ -161,13 +191,14 @@ static int refuse_after_the_end(struct coordinator *c, void *peer) {
     return -EPERM;
 }
 
-int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
+int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
+                  struct coordinator_seat **first) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
     if (incarnation_check(c, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
-    if (check_node_rank(c, peer, j) < 0) return -EEXIST;
+    if (check_node_rank(c, peer, j, first) < 0) return -EEXIST;
     if (c->seat_count >= RDZV_NODES_MAX) {
         return coordinator_refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already",
                                   c->seat_count);
@@ -181,7 +212,8 @@ void joining_failed(struct coordinator *c, int64_t now_ms) {
 }
 
 struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, void *peer, bool local,
-                                      const struct rdzv_join *join) {
+                                      const struct rdzv_join *join,
+                                      struct coordinator_seat *first) {
     struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
     if (s == NULL) {
         (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
@@ -189,6 +221,7 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
         return NULL;
     }
     char differs[RDZV_TEXT_MAX];
+    if (first != NULL) seat_queue(c, s, first, now_ms);
     incarnation_take_memories(c, now_ms, join);
     settings_compare(c, join, differs);
     joining_accept(c, peer, differs);
@@ -199,12 +232,13 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
                                           bool local, const struct rdzv_join *join) {
     struct coordinator_seat *s = resuming_join(c, now_ms, peer, join);
     if (s != NULL) return s;
-    if (joining_admit(c, now_ms, peer, join) < 0) {
+    struct coordinator_seat *first = NULL;
+    if (joining_admit(c, now_ms, peer, join, &first) < 0) {
         joining_failed(c, now_ms);
         return NULL;
     }
     resuming_heard_of_round(c, now_ms, join);
-    s = joining_seat(c, now_ms, peer, local, join);
+    s = joining_seat(c, now_ms, peer, local, join, first);
     if (s == NULL) return NULL;
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32

@@ -49,6 +49,7 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
 static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            void *peer, uint64_t connection) {
     char name[SEAT_NAME_MAX];
+    if (s->next != NULL) coordinator_refuse_next(c, s); /* the node is here */
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     else c->suspended--;
     s->peer = peer;
@@ -267,7 +268,7 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
  * nodes already, so its workers get no more time than the rest of the lease that it had. */
 static struct coordinator_seat *stop_stranger(struct coordinator *c, int64_t now_ms, void *peer,
                                               const struct rdzv_join *j) {
-    struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j);
+    struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j, NULL);
     if (s == NULL) return NULL;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     send_stop(c, s, j->rounds_seen - 1, true,
@@ -285,7 +286,7 @@ static struct coordinator_seat *rebuild(struct coordinator *c, int64_t now_ms, v
         coordinator_set_why(c, "a later round has begun");
         end_round(c, now_ms);
     }
-    struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j);
+    struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j, NULL);
     if (s == NULL) return NULL;
     s->group_rank = j->last_rank;
     s->first_rank = r->first_rank;
@@ -323,7 +324,13 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
                    j.rounds_seen == c->round + 1 && s->group_rank >= 0;
     if (is_same && s->state != SEAT_LEAVING)
         return resume_seat(c, now_ms, peer, s, r);
-    if (joining_admit(c, now_ms, peer, &j) < 0) {
+    struct coordinator_seat *first = NULL;
+    if (joining_admit(c, now_ms, peer, &j, &first) < 0) {
+        joining_failed(c, now_ms);
+        return NULL;
+    }
+    if (first != NULL) {
+        refuse_resume(c, peer, "another node has its node rank");
         joining_failed(c, now_ms);
         return NULL;
     }

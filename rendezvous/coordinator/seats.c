@@ -79,6 +79,21 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
     return NULL;
 }
 
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms) {
+    first->next = s;
+    s->waits_for = first;
+    seat_enter(c, s, SEAT_QUEUED, now_ms);
+}
+
+/* Ends the wait of the two seats for each other when one of them is removed. */
+static void leave_queue(struct coordinator *c, struct coordinator_seat *s) {
+    if (s->waits_for != NULL) s->waits_for->next = NULL;
+    if (s->next == NULL) return;
+    s->next->waits_for = NULL;
+    if (s->next->state == SEAT_QUEUED) seat_enter(c, s->next, SEAT_JOINED, s->next->heard_ms);
+}
+
 static void unindex_seat(struct coordinator *c, const struct coordinator_seat *s) {
     seat_table_remove(&c->by_instance, s->instance, s);
     seat_table_remove(&c->by_node_rank, (uint64_t) s->node_rank, s);
@@ -125,6 +140,7 @@ void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     charge_forget(c, s);
     if (s->peer == NULL) c->suspended--;
     unindex_seat(c, s);
+    leave_queue(c, s);
     c->in_state[s->state]--;
     c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];

@@ -499,6 +499,20 @@ START_TEST(a_restart_is_not_refunded_for_a_node_that_leaves_later) {
 }
 END_TEST
 
+START_TEST(a_restart_is_not_refunded_for_a_node_whose_workers_were_not_killed) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    setup(1, 2, 1);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(100);
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 1);
+}
+END_TEST
+
 /* A node that goes long after the failure has not caused it. */
 START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
     struct peer a = {0}, b = {0}, d = {0};
@@ -988,6 +1002,54 @@ START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     join_as(&b, &j);
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
+}
+END_TEST
+
+/* Node rank 1's machine has lost power and is up again, before its old lease is over. */
+START_TEST(a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank) {
+    struct peer a = {0}, b = {0}, again = {0}, third = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.host = "a", j.node_rank = 0, j.instance = 861;
+    join_as(&a, &j);
+    j.host = "b", j.node_rank = 1, j.instance = 862;
+    join_as(&b, &j);
+    pass(6000), beat(&a);
+    j.instance = 863;
+    join_as(&again, &j);
+    ck_assert_int_eq(again.refused, 0);
+    j.instance = 864;
+    join_as(&third, &j); /* only one can wait */
+    ck_assert_int_eq(third.refused, 1);
+    for (int i = 0; i < 6; i++) pass(2000), beat(&a), beat(&again);
+    ck_assert_int_eq(b.hung_up, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(again.rounds, 1);
+    ck_assert_uint_eq(again.round.group_rank, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_second_node_with_a_rank_is_refused_when_the_first_one_is_heard) {
+    struct peer a = {0}, b = {0}, mistake = {0}, again = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.host = "a", j.node_rank = 0, j.instance = 871;
+    join_as(&a, &j);
+    j.instance = 872;
+    join_as(&mistake, &j);
+    ck_assert_int_eq(mistake.refused, 0);
+    beat(&a);
+    ck_assert_int_eq(mistake.refused, 1);
+    ck_assert_int_eq(mistake.hung_up, 1);
+    ck_assert_ptr_nonnull(strstr(mistake.why, "node rank 0: 'a' (process 0) has it"));
+    j.instance = 873;
+    join_as(&again, &j);
+    lose(&again); /* it gives up while it waits */
+    beat(&a);
+    j.host = "b", j.node_rank = 1, j.instance = 874;
+    join_as(&b, &j);
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
 }
 END_TEST
 
@@ -1857,6 +1919,7 @@ int main(void) {
     tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
     tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
     tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
+    tcase_add_test(t, a_restart_is_not_refunded_for_a_node_whose_workers_were_not_killed);
     tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
     tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
@@ -1878,6 +1941,8 @@ int main(void) {
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
+    tcase_add_test(t, a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank);
+    tcase_add_test(t, a_second_node_with_a_rank_is_refused_when_the_first_one_is_heard);
     tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
     tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
     tcase_add_test(t, a_timeout_names_the_node_ranks_that_came);

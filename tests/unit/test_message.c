@@ -128,6 +128,7 @@ START_TEST(an_old_version_gets_the_fields_that_it_knows) {
     size_t used = 0;
     in.join.incarnation = 77;
     in.join.digest = 88;
+    in.join.store_port = 99;
     ck_assert_int_eq(rdzv_message_encode(&in, 2, &old), 0);
     ck_assert_int_eq(rdzv_message_encode(&in, 3, &new), 0);
     ck_assert_uint_eq(new.len, old.len + JOIN_ADDED);
@@ -137,7 +138,7 @@ START_TEST(an_old_version_gets_the_fields_that_it_knows) {
     ck_assert_str_eq(out.join.host, "n1");
     ck_assert(out.join.incarnation == 0 && out.join.digest == 0);
     ck_assert_int_eq(rdzv_message_decode(new.data, new.len, &out, &used, NULL), 0);
-    ck_assert(out.join.incarnation == 77 && out.join.digest == 88);
+    ck_assert(out.join.incarnation == 77 && out.join.digest == 88 && out.join.store_port == 99);
     cr_buffer_done(&old);
     cr_buffer_done(&new);
 }
