@@ -4,18 +4,20 @@
  *   neither redirected nor teed   stdout: the worker inherits the launcher's stdout, so its output
  *                                 does not pass through the launcher. stderr: is passed on byte by
  *                                 byte as it comes, and its last bytes are kept for the failure
- *                                 report. If the launcher's stdout and stderr are one terminal, pipe
- *                                 or file, the worker writes both to one pipe, so that their order
- *                                 is kept
+ *                                 report. If the launcher's stdout and stderr are one terminal,
+ *                                 pipe or file, the worker writes both to one pipe, so that their
+ *                                 order is kept
  *   redirected                    the worker writes its log file itself
  *   teed                          the launcher reads the bytes and writes them to the log file as
  *                                 they come, and to the console line by line, each line whole and
  *                                 after a prefix. If the console is slow, its lines are read from
  *                                 the log file later, so the worker is not delayed
  *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
+ *
  * If the job asks for it, the launcher's own log (base/log.h) goes to stderr through the same
  * queue. So logging never waits for a reader of stderr, and a log line never splits a worker's
  * line.
+ *
  * If the launcher's stderr is a terminal, the workers' stderr is a terminal, too (a pseudo
  * terminal), because programs draw progress bars on terminals only. Source: torchrun's --redirects,
  * --tee, --local-ranks-filter and --duplicate-*-filters. */
