@@ -491,6 +491,20 @@ START_TEST(a_restart_is_not_refunded_for_a_node_that_leaves_later) {
 }
 END_TEST
 
+START_TEST(a_restart_is_not_refunded_for_a_node_whose_workers_were_not_killed) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    setup(1, 2, 1);
+    join(&a, "a"), join(&b, "b");
+    say_killed(&b, 0);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(100);
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.spent, 1);
+}
+END_TEST
+
 /* A node that goes long after the failure has not caused it. */
 START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
     struct peer a = {0}, b = {0}, d = {0};
@@ -1891,6 +1905,7 @@ int main(void) {
     tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
     tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
     tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
+    tcase_add_test(t, a_restart_is_not_refunded_for_a_node_whose_workers_were_not_killed);
     tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
     tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
