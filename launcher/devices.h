@@ -31,10 +31,12 @@ struct device_gpu {
  * of CUDA_VISIBLE_DEVICES, or NULL if it is not set. If the machine has GPUs of several models, the
  * order may be wrong, because CUDA puts faster models first (unless CUDA_DEVICE_ORDER=PCI_BUS_ID is
  * set).
+ *
  * The GPUs of the machine are counted with NVML; without NVML, by the device files in /dev; without
  * device files, by the driver's entries in /proc. Then `visible_devices` selects some of them by
  * the rules of CUDA: its entries are numbers or UUIDs (GPU-…, MIG-…); an entry that names no GPU
  * ends the list; if an entry occurs twice, no GPU is selected.
+ *
  * Returns 0 and stores the list, which the caller frees, in *list and its length, which may be 0,
  * in *count. Returns -ENOMEM if memory is short. Returns -ENODEV and sets err if a driver is
  * installed but does not work: then 0 GPUs would be a wrong answer. */

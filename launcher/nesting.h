@@ -1,13 +1,16 @@
 /* Detects that crun starts itself again and again without end, so that crun can refuse to run.
+ *
  * A worker may start another crun. But consider a program that starts crun on itself, such as
  *
  *     #!/bin/sh
  *     exec crun --nproc-per-node=8 "$0"
+ *
  * Each of its workers starts crun again, and within a minute the machine can start no more
  * processes. So crun checks its ancestors and refuses to run
  *
  *   - if one of them is a crun with the same arguments in the same folder, or
  *   - if more than two of them are cruns, which stops programs that change an argument each time.
+ *
  * The ancestors are found in /proc. A mark in the workers' environment would not be reliable: a job
  * that a worker submits to a scheduler inherits the environment, but does not run inside this job.
  * An ancestor counts as a crun if both its executable and its process name (comm) are those of this

@@ -1,8 +1,10 @@
 /* Completes the options of crun from what the cluster's scheduler says.
+ *
  * An option that the user gave, also by a PET_* variable, is kept; each other option is completed
  * by itself: --nnodes from the command line can meet a node rank from Slurm. Combinations that
  * cannot be meant are refused with a text that names both sides, for example --nnodes=8 in a Slurm
  * step of 4 nodes, or several nodes of which each would train alone.
+ *
  * With --standalone, --rdzv-endpoint, --master-addr or --master-port the user says where the nodes
  * meet. Then the command line has the same meaning as in torchrun: one worker per node unless
  * --nproc-per-node is given, and nothing is refused, because launchers of several steps may form

@@ -1,11 +1,13 @@
 /* Lets one of several tasks of a node run the job, if a scheduler has started crun more than once
  * on the node, as "srun --ntasks-per-node=8 crun train.py" does.
+ *
  * Task 0 leads: it runs the agent, which starts all workers of the node. The other tasks wait until
  * task 0 ends and return its exit status, so that for the scheduler all tasks run and end together.
  * The tasks use two files in a folder of the user in the temp directory:
  *
  *     <temp>/crun-<uid>/<name>.leader   locked by the leader while it lives; its exit status
  *     <temp>/crun-<uid>/<name>.tasks    one byte for each waiting task
+ *
  * No task polls: the others wait for the file by inotify(7) and for the leader's end by flock(2).
  * The kernel releases the lock when the leader ends, in whatever way. */
 #ifndef LAUNCHER_TASK_LEADER_H

@@ -1,4 +1,4 @@
-/* Makes the folders and files of a job's logs: see log_dir.h. */
+/* Makes the folders and files of a job's logs. */
 #include "agent/output/log_dir.h"
 
 #include "base/cleanup.h"
@@ -20,7 +20,7 @@
 
 /* ---- names and paths ---- */
 
-/* Turns any run id into a valid file name. */
+/* Encodes any run id as a valid file name. */
 static void encode_run_id(const char *run_id, char out[RUN_ID_MAX + 4]) {
     size_t n = 0;
     for (; *run_id != '\0' && n < RUN_ID_MAX; run_id++) {
@@ -92,8 +92,8 @@ static int make_folders(char *path) {
     }
 }
 
-/* Appends "/<prefix>_<8 random>" to the path and makes that folder, which must be a new one. Only
- * this user may enter it. */
+/* Appends "/<prefix>_<8 random characters>" to the path and makes that folder, which must not exist
+ * yet. Only this user may enter it. */
 static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
     size_t len = strlen(path);
     for (int tries = 0; tries < 100; tries++) {

@@ -18,20 +18,21 @@
 
 #define LOG_PATH_MAX 4096
 
-/* Which folder: attempt_<restart>, or attempt_<restart>.<again> if again > 0. */
+/* Names an attempt's folder: attempt_<restart>, or attempt_<restart>.<again> if again > 0. */
 struct log_attempt {
     uint32_t restart;
-    uint32_t again; /* how many times workers were started before with this restart */
+    uint32_t again; /* number of earlier starts of workers with this `restart` */
 };
 
-#define LOG_ATTEMPT_MAX 40 /* bytes of the name of such a folder, with its NUL */
+#define LOG_ATTEMPT_MAX 40 /* bytes of the name of an attempt's folder, with its NUL */
 
 struct log_dir {
     char path[LOG_PATH_MAX]; /* absolute path of the job's folder; "" = there is no folder */
-    size_t base_len;         /* length of the path of a new base folder; 0 = it was given to us */
+    size_t base_len;         /* length of the path of a new base folder; 0 = the caller gave the
+                              * base folder */
     int fd;                  /* descriptor of the job's folder, or -1 */
     int attempt_fd;          /* descriptor of the current attempt's folder, or -1 */
-    struct log_attempt attempt; /* the current one; valid if has_attempt */
+    struct log_attempt attempt; /* the current attempt; valid if has_attempt */
     bool has_attempt;           /* log_dir_begin() has been called */
 };
 
@@ -42,8 +43,8 @@ struct log_dir {
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err);
 
 /* Begins the attempt of a round with this number of restarts: makes its folder, and in it one
- * folder for each worker i for which starts[i] is true, that is, which is started. Call this only
- * if a worker is started. Returns 0, or a negative errno and sets err. */
+ * folder for each worker i that is started (starts[i] is true). Call this only if a worker is
+ * started. Returns 0, or a negative errno and sets err. */
 int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const bool *starts,
                   struct cr_error *err);
 
@@ -56,13 +57,15 @@ int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name
 /* Opens a worker's folder in the current attempt. Returns the descriptor, or -1 on error. */
 int log_dir_open_worker(const struct log_dir *d, uint32_t local_rank);
 
-/* Writes to `out` the path of a file of a worker that was started in `attempt`; if `name` is "",
- * the path of the worker's folder. Writes "" if there is no folder or the path is too long. */
+/* Writes to `out` the path of the file `name` of a worker that was started in `attempt`; if `name`
+ * is "", the path of the worker's folder. Writes "" if there is no folder or the path is too
+ * long. */
 void log_dir_path(const struct log_dir *d, struct log_attempt attempt, uint32_t local_rank,
                   const char *name, char out[LOG_PATH_MAX]);
 
-/* Removes the job's folder, and the new base folder around it if log_dir_open() made one, if they
- * hold nothing but folders. Call this after a job that ended well, whose logs nobody asked for. */
+/* Call this after a job that ended well and whose logs nobody requested. Removes the job's folder,
+ * and the new base folder around it if log_dir_open() made one, if they contain nothing but
+ * folders. */
 void log_dir_remove_empty(const struct log_dir *d);
 
 void log_dir_done(struct log_dir *d);

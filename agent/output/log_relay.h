@@ -1,25 +1,26 @@
 /* The relay takes the workers' stdout and stderr to log files and to the console. Which way a
  * worker's stream takes depends on the job's options:
  *
- *   neither redirected nor teed   stdout: the worker inherits ours, so its output does not pass
- *                                 through this process. stderr: is passed on byte by byte as it
- *                                 comes, and its last bytes are kept for the failure report. If our
- *                                 stdout and stderr are one terminal, pipe or file, the worker
- *                                 writes both to one pipe, so that their order is kept
+ *   neither redirected nor teed   stdout: the worker inherits the launcher's stdout, so its output
+ *                                 does not pass through the launcher. stderr: is passed on byte by
+ *                                 byte as it comes, and its last bytes are kept for the failure
+ *                                 report. If the launcher's stdout and stderr are one terminal,
+ *                                 pipe or file, the worker writes both to one pipe, so that their
+ *                                 order is kept
  *   redirected                    the worker writes its log file itself
- *   teed                          the bytes pass through us: to the log file as they come, and to
- *                                 the console line by line, each line whole and after a prefix. If
- *                                 the console is slow, its lines are read from the log file later,
- *                                 so the worker is not delayed
+ *   teed                          the launcher reads the bytes and writes them to the log file as
+ *                                 they come, and to the console line by line, each line whole and
+ *                                 after a prefix. If the console is slow, its lines are read from
+ *                                 the log file later, so the worker is not delayed
  *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
  *
  * If the job asks for it, the launcher's own log (base/log.h) goes to stderr through the same
  * queue. So logging never waits for a reader of stderr, and a log line never splits a worker's
  * line.
  *
- * If our stderr is a terminal, the workers' stderr is a terminal, too (a pseudo terminal), because
- * programs draw progress bars on terminals only. Source: torchrun's --redirects, --tee,
- * --local-ranks-filter and --duplicate-*-filters. */
+ * If the launcher's stderr is a terminal, the workers' stderr is a terminal, too (a pseudo
+ * terminal), because programs draw progress bars on terminals only. Source: torchrun's --redirects,
+ * --tee, --local-ranks-filter and --duplicate-*-filters. */
 #ifndef AGENT_LOG_RELAY_H
 #define AGENT_LOG_RELAY_H
 
@@ -69,8 +70,9 @@ int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
 int log_relay_begin(struct log_relay *r, struct cr_error *err);
 
 /* Opens the stdout and stderr of a worker that is about to be started, and stores the worker's
- * descriptors in fds[0] and fds[1]; -1 = the worker inherits ours. When the worker was started, or
- * could not be started, call log_relay_started(), which closes our copies of the descriptors. */
+ * descriptors in fds[0] and fds[1]; -1 = the worker inherits the launcher's stream. When the worker
+ * was started, or could not be started, call log_relay_started(), which closes the launcher's
+ * copies of the descriptors. */
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err);
 void log_relay_started(int fds[2]);
@@ -80,7 +82,7 @@ void log_relay_started(int fds[2]);
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 
 /* Sets whether the worker's streams and files stay open when the attempt ends. Those of a kept
- * worker have to stay open, because its process goes on and writes to them. */
+ * worker must stay open, because its process writes to them in the next attempt, too. */
 void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
 
 /* Call this when a kept worker has got another rank: its prefix, which may contain the rank, is
@@ -96,7 +98,8 @@ void log_relay_end(struct log_relay *r);
 int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
                          uint32_t local_rank, struct cr_buffer *out);
 
-/* Whether these last bytes are those of stdout and stderr together. */
+/* Returns whether the bytes that log_relay_last_words() appends are those of stdout and stderr
+ * together. */
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 
 /* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
@@ -104,7 +107,7 @@ bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 void log_relay_flush(struct log_relay *r);
 
 /* Discards the output that the console has not taken yet. Call this when the user does not want to
- * wait for it. */
+ * wait for that output. */
 void log_relay_give_up(struct log_relay *r);
 
 /* Closes the relay and frees it; afterwards on_close runs on the loop, unless it is NULL. */

@@ -24,8 +24,10 @@ enum which { OUT, ERR, WHICH_COUNT };
  * were just read from the worker. While the console does not keep up, the tail lags behind: as soon
  * as there is room, it reads the log file from the offset that the console has reached. So a
  * console that is slow, or that nobody reads, never delays a worker whose output goes to a file.
+ *
  * A line that is longer than LINE_MAX_LEN is copied from the file to the console in several turns.
  * In the meantime the tail holds the console: nothing else is written to it.
+ *
  * If the file cannot be written any more (a full disk), bytes are kept in memory, and the relay
  * does not read the worker's pipe before the console has taken them. */
 struct tail {

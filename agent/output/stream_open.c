@@ -71,8 +71,8 @@ int stream_make_prefix(struct stream *s, uint32_t rank) {
 
 /* ---- the kinds of descriptor that a worker can get for a stream ---- */
 
-/* Opens a pseudo terminal of the size of ours, in raw mode, so that it passes every byte
- * unchanged. */
+/* Opens a pseudo terminal of the size of the launcher's terminal, in raw mode, so that it passes
+ * every byte unchanged. */
 static int open_terminal(int *ours, int *theirs) {
     struct termios mode;
     struct winsize size = {0};
@@ -93,14 +93,14 @@ static int open_pipe(int *ours, int *theirs) {
     return 0;
 }
 
-/* Whether the worker gets a terminal. A stream that goes to a file, too, is a pipe, because
- * programs write colours and progress bars of the full width to a terminal. */
+/* Returns whether the worker gets a terminal. A stream that also goes to a file is a pipe, because
+ * on a terminal programs write colours and progress bars of the full width. */
 static bool wants_terminal(const struct stream *s) {
     return s->which == ERR && s->relay->stderr_is_terminal && s->tail == NULL && s->file == NULL;
 }
 
-/* Opens a pipe or pseudo terminal through which the stream passes this process. Only our end is
- * non-blocking: a worker that writes into a full pipe waits, as it would without us. */
+/* Opens a pipe or pseudo terminal to the launcher. Only the launcher's end is non-blocking: a
+ * worker that writes into a full pipe waits, as it would without crun. */
 static int open_through_us(struct stream *s, int *theirs) {
     bool terminal = wants_terminal(s) && open_terminal(&s->fd, theirs) == 0;
     int rc = terminal ? 0 : open_pipe(&s->fd, theirs);
@@ -116,7 +116,7 @@ static int open_null(int *theirs) {
 }
 
 static int open_untouched(struct stream *s, int *theirs) {
-    /* stderr passes through this process, which keeps its last bytes for the failure report */
+    /* stderr passes through the launcher, which keeps its last bytes for the failure report */
     if (s->which == ERR) return open_through_us(s, theirs);
     return s->hidden ? open_null(theirs) : 0;
 }

@@ -1,6 +1,7 @@
 /* Makes, uses and removes one cgroup v2 below the cgroup of this process. A process can leave a
  * cgroup only with the right to write cgroup.procs elsewhere, and one write to cgroup.kill ends all
  * processes of a cgroup: no other means of the kernel does both.
+ *
  * The line "0::" of /proc/self/cgroup has the path of this process's cgroup; /proc/self/mountinfo
  * has the place where the cgroup2 filesystem is mounted (on hybrid machines that is not
  * /sys/fs/cgroup). If mkdir works in the cgroup, it is delegated to this process. No controllers

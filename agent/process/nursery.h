@@ -1,7 +1,9 @@
 /* Starts, watches and ends worker processes, together with every process that they start. This
  * chamber knows nothing of ranks, logs or restarts.
+ *
  * A nursery holds the processes of one worker group. No process outlives its nursery, and no
  * nursery outlives this process (the launcher), whatever this process dies of:
+ *
  *   - each worker leads a Unix session and a Unix process group of its own, and the kernel kills it
  *     when the thread that started it dies (parent-death signal, PR_SET_PDEATHSIG);
  *   - where a cgroup v2 is delegated to this process, the workers run in a cgroup of their own, and
@@ -10,10 +12,12 @@
  *     children of this process, which can find and end them;
  *   - a small process, the warden, is started with the nursery and ends everything in it if this
  *     process dies first.
+ *
  * Limits. Without a delegated cgroup, the warden cannot find a process that has cleared its
  * environment, has made a Unix session of its own and has lost its parent. (While this process
  * lives, it can find such a process, which is its adopted child.) A process in an uninterruptible
  * sleep dies only when it wakes up.
+ *
  * Environment. CRUN_CGROUP=0 keeps nurseries from using cgroups. Each worker gets a random token in
  * CRUN_NURSERY, by which the warden recognises the processes of its nursery. If this process was
  * started with CRUN_NURSERY set (a nested crun), its workers get both tokens, joined by ':'. */

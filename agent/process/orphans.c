@@ -1,6 +1,7 @@
 /* Finds, signals and reaps orphans: processes that workers started and that live although the
  * worker is dead. This process is their sub-reaper: when an orphan's parent dies, the orphan
  * becomes a child of this process, whatever Unix session it is in.
+ *
  * A child of this process is an orphan if it is not in the set of known children and if it is in
  * another Unix session than this process: every worker leads a session of its own, and no
  * descendant of a worker can come back into this process's session. If this process has several

@@ -1,19 +1,21 @@
 /* Starts a process with as little work as possible, and lets several starts overlap.
+ *
  * The child runs on the memory of its parent (CLONE_VM) with a stack of its own. No page table is
  * copied, and the child reports a failure by storing it in that memory. vfork would suspend the
  * parent until the child has executed the program; here the parent goes on and clones the next
  * child on another processor. When the child stops using the memory, by exec or by death, the
  * kernel sets a word to 0 and wakes the parent (CLONE_CHILD_CLEARTID, a futex). Sharing memory has
  * these consequences:
+ *
  *   - The child also shares the parent's table of descriptors, because copying it is slow, until
  *     close_range(CLOSE_RANGE_UNSHARE) gives the child a table of its own.
- *   - Every signal is blocked around the clone, because the parent's signal handlers must not run
- * in
+ *   - Every signal is blocked around the clone, because no signal handler of the parent may run in
  *     the child.
  *   - The child writes only to its own slot, and makes system calls without the C library, because
  *     errno is a variable of the thread whose memory it uses.
  *   - clone3 with a new stack needs a few instructions of assembly, because the child cannot return
  *     from the function that called it.
+ *
  * Where this is impossible, a fork is used, and a close-on-exec pipe carries the report: on kernels
  * without clone3 or close_range, on processors for which there is no assembly below, in sandboxes
  * that refuse clone3, and in sanitizer builds, whose shadow memory assumes one stack per thread and

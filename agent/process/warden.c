@@ -6,8 +6,10 @@
  *       -> cgroup.kill; scan /proc for processes of the nursery, kill them, wait for their deaths;
  *          repeat until two scans in a row find none
  *       -> remove the cgroup -> exit
+ *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.
+ *
  * The warden is a fork in a Unix session of its own with every signal blocked, so that signals to
  * the launcher's Unix process group or terminal do not end it. It holds no descriptor but the pipe.
  * It may be the fork of a process with threads, so it makes system calls only and never uses the

@@ -1,5 +1,6 @@
 /* What the files of launcher/scheduler share: functions that read variables, and one finder per
  * scheduler.
+ *
  * A function that reads a variable returns 1 if the value is stored, 0 if the variable is not set,
  * and a negative errno if the value cannot be used; then err names the variable and its value. */
 #ifndef LAUNCHER_SCHEDULER_FIND_INTERNAL_H

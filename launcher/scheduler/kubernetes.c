@@ -1,5 +1,6 @@
 /* The finder of Kubernetes: pods of Kubeflow (TrainJob, PyTorchJob v1) and Volcano, and indexed
  * jobs (also those of a JobSet).
+ *
  * Kubeflow's TrainJob sets torchrun's own variables (PET_NNODES, PET_NODE_RANK, …). crun reads
  * these as defaults of its options, so the finder need not. PyTorchJob v1 and Volcano also set
  * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. There RANK and WORLD_SIZE count pods, not

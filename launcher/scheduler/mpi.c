@@ -1,5 +1,6 @@
 /* The finders of mpirun and mpiexec: Open MPI (and PRRTE), and the MPICH family with its Hydra
  * launcher (MPICH, Intel MPI, MVAPICH).
+ *
  * mpirun starts one process per slot. On each node one of these processes runs the job and starts
  * all workers of the node; the others wait for it (launcher/task_leader.h). */
 #include "launcher/scheduler/find_internal.h"

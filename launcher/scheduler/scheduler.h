@@ -2,6 +2,7 @@
  * variables say about the job: the number of nodes, the rank of this node, the address of node 0,
  * the number of workers per node, and the end of the job's time. With these facts "crun train.py"
  * needs no options under a scheduler.
+ *
  * The search is pure: it reads environment variables and two small files through the functions of
  * `struct scheduler_world`, and it executes nothing. (Containers often lack scontrol, so lists of
  * nodes are expanded here.) Each scheduler has a finder, a function in the table of scheduler.c. */

@@ -1,5 +1,6 @@
 /* The finder of Slurm: crun runs in a step that srun started, or in the batch script or shell of an
  * allocation.
+ *
  * The variables are described in srun(1) and sbatch(1), "OUTPUT ENVIRONMENT VARIABLES".
  * SLURM_LAUNCH_NODE_IPADDR is not used: it is the address of the host where srun runs, often a
  * login node. */

@@ -1,4 +1,4 @@
-/* Assigns ranks to the nodes of a round: see assignment_internal.h. */
+/* The assignment of ranks to the nodes of a round. */
 #include "rendezvous/coordinator/assignment_internal.h"
 
 #include "base/memory.h"
@@ -34,7 +34,7 @@ static int compare_natural(const char *a, const char *b) {
     return compare_numbers((unsigned char) *a, (unsigned char) *b);
 }
 
-/* Defines the order in which nodes without a rank get the free ranks. */
+/* Compares two nodes without a rank: the free ranks are given in this order. */
 static int compare_identity(const void *pa, const void *pb) {
     const struct assignment_node *a = pa, *b = pb;
     /* -1 (no node rank requested) becomes the largest unsigned number, so it comes last */
@@ -63,7 +63,7 @@ struct slots {
     uint32_t count, lowest_free;
 };
 
-/* Gives the rank to the node, and returns true, if the rank exists and is free. */
+/* If the rank exists and is free, gives it to the node and returns true. */
 static bool take(struct slots *s, struct assignment_node *node, int64_t rank) {
     if (rank < 0 || rank >= s->count || s->taken[rank]) return false;
     s->taken[rank] = 1;

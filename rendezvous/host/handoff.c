@@ -1,4 +1,5 @@
 /* Passes connections of nodes from the store's thread to the agent's loop.
+ *
  * Nodes connect to a port of the store's server. If the first 4 bytes of a connection are those of
  * RDZV_MAGIC, the connection is no client of the store: the server's thread calls on_handoff(),
  * which puts the connection into a queue and wakes the loop with an async handle. */

@@ -1,4 +1,5 @@
 /* The connector to a coordinator whose host may have several addresses.
+ *
  * Each address that is tried has a `struct caller` with a tcp_stream of its own. The callbacks of
  * streams, resolver and timer only note what happened; advance() decides what follows. A caller
  * that is not needed any more is let go: its stream closes and frees it, and reports nothing. */

@@ -1,4 +1,5 @@
 /* A TCP client that can connect again and again.
+ *
  * Each connection is an object of its own, `struct connection`, from the resolving of the host to
  * the last close callback. So the callbacks of an old connection, which is still being closed,
  * cannot be mistaken for those of the next one. `current` is the only connection that reports

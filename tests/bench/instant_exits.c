@@ -2,12 +2,15 @@
  * reports every exit, and measures the time per worker.
  *
  *     instant_exits [--count 20000] [--width 64] [--stretch]
+ *
  * The program keeps --width workers running in one nursery until it has started --count workers.
  * Each worker gets an exit status as its argument, and the nursery must report each worker's end
  * exactly once, with that status.
+ *
  * A launcher can lose the exit of a worker that ends after its clone and before the launcher has
  * recorded its pid. --stretch forces this order of events: after the clone of every 64th worker, a
  * test hook waits until that worker is dead; only then the nursery receives the pid.
+ *
  * For comparison, the program also measures a bare loop of posix_spawn() and waitpid() with the
  * same worker program and --width, for at most 20000 workers. The program's exit status is 1 if an
  * exit was lost, reported twice or had the wrong status. */

@@ -1,10 +1,13 @@
 /* An allocator that fails on demand, for tests of how the programs behave when memory is short.
+ *
  * The programs in build/tests/failing/ are crun's own programs, linked with this file and with the
  * linker's --wrap for every function below (see module.mk): a call of malloc() in crun's code
  * becomes a call of __wrap_malloc(), which either fails with ENOMEM or calls __real_malloc(). libuv
  * and jansson are shared libraries that --wrap does not reach; they get the same functions through
  * their own hooks. Memory still comes from the real allocator, so that sanitizers see it.
+ *
  * Environment, read once at start and removed, so that children are not affected:
+ *
  *   CRUN_TEST_FAIL_ALLOCATION=N     the N-th call (1, 2, …) of this process fails, once
  *   CRUN_TEST_FAIL_ALLOCATION=N+    the N-th call and all later ones fail
  *   CRUN_TEST_ALLOCATION_LOG=PATH   one line per call is appended:

@@ -1,7 +1,6 @@
 /* A test program that initialises MPI itself and then uses the worker runtime's mpi backend.
  *
- *   mpi_own            all processes make a group; afterwards the program makes MPI calls of its
- * own
+ *   mpi_own            all processes make a group; then the program makes MPI calls of its own
  *                      and calls MPI_Finalize(): the backend must not have called it
  *   mpi_own part RANK  process RANK of MPI_COMM_WORLD becomes rank RANK of a job of two ranks, the
  *                      other processes stay idle; if two such jobs share a store, the backend must

@@ -1,6 +1,7 @@
 /* The simulator of a job's control plane. The real coordinator, sessions, members and node policies
  * (agent/node) run on a virtual clock and a virtual network, with simulated workers. world.h lists
  * the files of the simulator.
+ *
  * Each schedule is drawn from a seed. In the first 12 s faults are injected. Then comes a time
  * without faults, at whose end as many nodes as possible must be in one round. At last all workers
  * end with success. Invariants are checked after every event. If a check fails, the seed is

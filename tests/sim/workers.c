@@ -1,6 +1,7 @@
 /* Simulated workers: small models of programs. For each process the simulator draws whether the
  * process counts steps, can rejoin, ignores SIGTERM and writes flight records, and how it answers
  * changes.
+ *
  * The page is the real struct channel_page. Its count of steps is computed when the agent reads the
  * page, so that no event is needed for each step. A worker also runs and dies while its agent is
  * stalled; its packets and its exit reach the agent when the agent runs again. */

@@ -8,6 +8,7 @@
  *     workers.c   workers: small models of programs with real pages
  *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
  *     checks.c    the invariants that must hold in spite of all faults
+ *
  * All times are in milliseconds. Each node and each host has a clock of its own, which begins at
  * another value and is up to 2 % fast or slow. world.now is the time of the world's clock. */
 #ifndef TESTS_SIM_WORLD_H

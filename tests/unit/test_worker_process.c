@@ -2,6 +2,7 @@
  * lost, even if the nursery learns of it late; deaths are reported in the order in which they
  * happened; when a nursery ends or this process dies, no process of the nursery is left, even if it
  * has moved to another Unix session.
+ *
  * A test for which the way of starting matters runs three times: with a child that shares the
  * memory of this process until it execs (as vfork), with fork, and with fork on a kernel without
  * pidfds. A test for which containment matters runs with and without a cgroup. */
