@@ -128,7 +128,8 @@ class Recovery:
 
     It has `model` (wrapped; use this one in the step), `done` (steps made), `recoveries`, and
     `times` of the last recovery, on the clock of time.monotonic(): "failed" (the step has failed on
-    this rank, or the round has ended after it), "met" (all ranks of the round have come), "ready" (regrouped, all at one step).
+    this rank, or the round has ended after it), "met" (all ranks of the round have come), "ready"
+    (regrouped, all at one step).
     """
 
     def __init__(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None,
