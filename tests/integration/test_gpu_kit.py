@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""`make check-gpu` on the host NCCL: the kit for the day of the first GPU runs to its end, and every
-row passes. It is no run of NCCL."""
+"""`make check-gpu` on the host NCCL: the kit for the day of the first GPU runs to its end, and all
+its rows pass. It is no run of NCCL."""
 
 import os
 import re

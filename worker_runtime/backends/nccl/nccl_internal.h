@@ -27,24 +27,25 @@ struct nccl_state {
      * and it can be made to wait for operations. */
     cudaStream_t caller_stream;
     cudaStream_t own;      /* the stream on which operations run */
-    cudaStream_t captured; /* the stream on which operations run that become part of a graph */
+    cudaStream_t captured; /* the stream for operations that become part of a CUDA graph */
     cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for it */
     cuda_pointer scratch;  /* one int32 on the device, which a barrier reduces */
     bool is_blocking;
-    bool reads_host_memory; /* the GPU shares the CPU's address space */
-    int aborts_before; /* how many aborts this process had made when the state was made */
+    bool reads_host_memory; /* true: the GPU shares the CPU's address space */
+    int aborts_before; /* number of aborts that this process had begun when the state was made */
     char name[64]; /* name of the communicator; NCCL keeps a pointer to this array */
     struct backend_store store;
     struct launch *pending; /* sends and receives that are not on the stream yet; or NULL */
 
     /* All following members are guarded by nccl_lock(). */
     ncclComm_t comm;    /* NULL before it is initialised, and once it is aborted or destroyed */
-    bool is_connected;  /* the communicator is aborted together with all connected ones */
-    bool is_aborting;   /* its abort has begun and is not over */
-    bool is_wedged;     /* its abort has not returned, so CUDA calls may not return either */
-    bool is_waited_for; /* a thread is in wait_for_launch() for an operation of this state */
-    bool has_graphs;    /* operations of the communicator have become part of CUDA graphs */
-    int inside;         /* threads that are in a call of NCCL with this communicator */
+    bool is_connected;  /* true: an abort of any connected communicator also aborts this one */
+    bool is_aborting;   /* true: the communicator's abort has begun and is not over */
+    bool is_wedged;     /* true: the communicator's abort has not returned, so CUDA calls may not
+                         * return either */
+    bool is_waited_for; /* true: a thread is in wait_for_launch() for an operation of this state */
+    bool has_graphs;    /* true: operations of the communicator have become part of CUDA graphs */
+    int inside;         /* number of threads that are in a call of NCCL with this communicator */
     int pins;           /* > 0: the overseer uses the state without holding the lock */
     /* The call of NCCL that the group's thread is in: what it does, when it began, its limits. */
     const char *phase;
@@ -144,8 +145,8 @@ void nccl_changed(void); /* wakes all threads in nccl_wait_change(); hold the lo
  * deadline has passed. */
 bool nccl_wait_change(int64_t deadline_ms);
 
-/* Adds a state to those that the overseer looks at, and removes it. The first call starts the
- * thread of the overseer. Returns 0, or -EAGAIN and sets err. */
+/* overseer_add() adds a state to those that the overseer looks at. The first call starts the thread
+ * of the overseer. Returns 0, or -EAGAIN and sets err. */
 int overseer_add(struct nccl_state *s, struct cr_error *err);
 void overseer_remove(struct nccl_state *s); /* waits until the overseer does not use the state */
 
@@ -156,17 +157,18 @@ void overseer_each(void (*func)(struct nccl_state *s, void *arg), void *arg);
  */
 void overseer_wake(void);
 
-/* Begins a call of NCCL with the communicator that returns at once. It is not freed before the end
- * of the call. Returns 0, and stores the communicator in *comm unless comm is NULL; or why the
- * communicator was aborted. */
+/* Call this before a call of NCCL that returns at once. Until comm_give(), the communicator is not
+ * freed. Returns 0, and stores the communicator in *comm unless comm is NULL; or, if the
+ * communicator has been aborted, the reason of the abort. */
 int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err);
 
-/* Ends it. If the communicator has been aborted, returns the reason and sets err, else 0. */
+/* Call this after that call of NCCL. Returns 0; or, if the communicator has been aborted, the
+ * reason of the abort, and sets err. */
 int comm_give(struct nccl_state *s, struct cr_error *err);
 
-/* As comm_take() and comm_give(), for calls that may wait for other ranks. If the call is not over
- * at the deadline, or another rank has failed, the overseer aborts the communicator, so that the
- * call returns. */
+/* call_begin() and call_end() do what comm_take() and comm_give() do, for calls of NCCL that may
+ * wait for other ranks. If the call is not over at the deadline, or if another rank has failed, the
+ * overseer aborts the communicator, so that the call of NCCL returns. */
 int call_begin(struct nccl_state *s, ncclComm_t *comm, const char *phase, int64_t timeout_ms,
                int64_t deadline_ms, struct cr_error *err);
 int call_end(struct nccl_state *s, struct cr_error *err);
@@ -193,8 +195,8 @@ void repair_group_depth(const struct nccl_api *api);
 
 /* ---- nccl_end.c ---- */
 
-/* Call this when the communicator of `s` is connected: from now on it is aborted together with the
- * other connected ones. */
+/* Call this when the communicator of `s` is connected: from now on it is aborted together with all
+ * other connected communicators. */
 void set_connected(struct nccl_state *s);
 
 /* Returns how many communicators of this process have been aborted so far. */
@@ -208,11 +210,12 @@ bool has_wedged_comm(void);
  * the other communicators may wait for the same dead peer. */
 void nccl_abort(void *arg);
 
-/* As nccl_abort(). The reason is what operations on the states return from now on. */
+/* Does what nccl_abort() does. From now on, operations on `s` return `reason`, unless it is NULL.
+ */
 void abort_because(struct nccl_state *s, const struct cr_error *reason);
 
-/* Ends the communicator of the state `arg` and frees the state. Waits for that, but not longer than
- * its time limit. */
+/* Ends the communicator of the state `arg` and frees the state. Waits until that is done, but not
+ * longer than its time limit. */
 void nccl_close(void *arg);
 
 /* ---- functions in the backend's table ---- */
