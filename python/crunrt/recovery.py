@@ -128,7 +128,8 @@ class Recovery:
 
     It has `model` (wrapped; use this one in the step), `done` (steps made), `recoveries`, and
     `times` of the last recovery, on the clock of time.monotonic(): "failed" (the step has failed on
-    this rank), "met" (all ranks of the round have come), "ready" (regrouped, all at one step).
+    this rank, or the round has ended after it), "met" (all ranks of the round have come), "ready"
+    (regrouped, all at one step).
     """
 
     def __init__(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None,
@@ -335,11 +336,14 @@ class Recovery:
             return True
         self.done += 1
         try:
-            if steps.step() is not None:
-                self._end_round()
-                self._is_broken = True
+            changed = steps.step() is not None
+            self._is_broken = changed
         except RoundOver:
-            self._is_broken = True
+            changed, self._is_broken = False, True
+        if changed:
+            self._end_round()
+        if self._is_broken:
+            self.times["failed"] = time.monotonic()
         return False
 
 
