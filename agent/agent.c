@@ -558,6 +558,20 @@ void agent_free(struct agent *a) {
     free(a);
 }
 
+/* Returns a hash (FNV-1a) of the program's name without its folder, and of its arguments, each with
+ * its NUL. It is never 0. */
+static uint64_t digest_of(const struct agent_job *job) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    const char *slash = strrchr(job->argv[0], '/');
+    for (char *const *arg = job->argv; *arg != NULL; arg++) {
+        const char *text = arg == job->argv && slash != NULL ? slash + 1 : *arg;
+        for (size_t i = 0; i <= strlen(text); i++) {
+            hash = (hash ^ (unsigned char) text[i]) * UINT64_C(1099511628211);
+        }
+    }
+    return hash != 0 ? hash : 1;
+}
+
 static int open_relay(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     _Static_assert(AGENT_STREAM_OUT == LOG_RELAY_STDOUT && AGENT_STREAM_ERR == LOG_RELAY_STDERR,
@@ -565,6 +579,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
     const struct log_relay_options options = {.workers = worker_count(a),
                                               .redirects = job->redirects,
                                               .tee = job->tee,
+                                              .log_max_size = job->log_max_size,
                                               .console = job->console,
                                               .role = job->rendezvous.role,
                                               .prefix_template = job->log_line_prefix_template,
@@ -585,7 +600,9 @@ static int open_parts(struct agent *a, struct cr_error *err) {
                                   a, &a->channels, err);
     }
     if (rc == 0) {
-        rc = rendezvous_open(a->loop, &job->rendezvous, &rendezvous_events, a, &a->rendezvous, err);
+        struct rendezvous_options options = job->rendezvous;
+        options.digest = digest_of(job);
+        rc = rendezvous_open(a->loop, &options, &rendezvous_events, a, &a->rendezvous, err);
     }
     if (rc == 0 && job->timer_file != NULL) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);

@@ -10,12 +10,15 @@
 #include "launcher/values.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define C10D_PORT      29400
 #define STOP_MS        30000
+#define DEATH_MS       5000   /* most time from SIGKILL until all processes are gone */
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
 /* The parameters that job_build() passes to all its steps. */
@@ -150,12 +153,18 @@ static int read_simple_values(struct builder *b) {
 
 static int fail_nproc(struct builder *b, const char *text) {
     return cr_fail(b->err, -EINVAL,
-                   "'%.200s' is not a number of workers; give 1 to %d, or cpu, gpu, auto", text,
+                   "'%.200s' is not a number of workers; give 1 to %d, or cpu, gpu, xpu, npu, auto",
+                   text,
                    AGENT_WORKERS_MAX);
 }
 
 static int count_gpus(struct builder *b, uint32_t *count) {
     return b->world->gpu_count(b->world->arg, variable(b, "CUDA_VISIBLE_DEVICES"), count, b->err);
+}
+
+static uint32_t count_accelerators(const struct builder *b, enum accelerator kind) {
+    const struct job_world *world = b->world;
+    return world->accelerator_count == NULL ? 0 : world->accelerator_count(world->arg, kind);
 }
 
 static int fail_no_gpu(struct builder *b) {
@@ -168,21 +177,34 @@ static int fail_no_gpu(struct builder *b) {
     }
     return cr_fail(b->err, -ENODEV,
                    "'gpu': CUDA is not available: no NVIDIA GPU found by NVML, in /dev or in "
-                   "/proc/driver/nvidia; give a number or cpu");
+                   "/proc/driver/nvidia, and no AMD GPU in /sys/class/kfd that is visible; give a "
+                   "number or cpu");
+}
+
+/* Counts the devices of the kind that --nproc-per-node names. "gpu" is what torch.cuda counts:
+ * NVIDIA's GPUs, or else AMD's. "auto" is the first kind of which there is one, or else CPUs. */
+static int count_devices(struct builder *b, const char *text, uint32_t *out) {
+    bool is_auto = strcmp(text, "auto") == 0, is_gpu = strcmp(text, "gpu") == 0;
+    int rc = is_auto || is_gpu ? count_gpus(b, out) : 0;
+    if (rc < 0 || *out > 0) return rc;
+    if (is_auto || is_gpu) *out = count_accelerators(b, ACCELERATOR_AMD);
+    if (is_gpu) return *out > 0 ? 0 : fail_no_gpu(b);
+    if (*out == 0 && strcmp(text, "npu") != 0) *out = count_accelerators(b, ACCELERATOR_INTEL);
+    if (*out == 0 && strcmp(text, "xpu") != 0) *out = count_accelerators(b, ACCELERATOR_ASCEND);
+    if (*out == 0 && is_auto) *out = b->world->cpu_count(b->world->arg);
+    if (*out > 0) return 0;
+    int is_npu = text[0] == 'n';
+    return cr_fail(b->err, -ENODEV,
+                   "'%s': no %s found: there is no %s that %s leaves visible; give a number or cpu",
+                   text, is_npu ? "NPU" : "XPU",
+                   is_npu ? "/dev/davinci*" : "Intel GPU with a render node in /dev/dri",
+                   is_npu ? "ASCEND_RT_VISIBLE_DEVICES" : "ZE_AFFINITY_MASK");
 }
 
 static int count_workers(struct builder *b, const char *text, uint32_t *out) {
-    if (strcmp(text, "xpu") == 0) {
-        return cr_fail(b->err, -ENOTSUP,
-                       "'xpu': no XPU found: crun cannot count Intel GPUs; give their number");
-    }
+    *out = 0;
     if (strcmp(text, "cpu") == 0) return *out = b->world->cpu_count(b->world->arg), 0;
-    if (strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0) {
-        int rc = count_gpus(b, out);
-        if (rc < 0 || *out > 0) return rc;
-        if (text[0] == 'g') return fail_no_gpu(b);
-        return *out = b->world->cpu_count(b->world->arg), 0;
-    }
+    if (value_word(text, "gpu auto xpu npu", NULL) == 0) return count_devices(b, text, out);
     if (value_count(text, "", 1, AGENT_WORKERS_MAX, out, b->err) < 0) return fail_nproc(b, text);
     return 0;
 }
@@ -198,21 +220,36 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* Reads --virtual-local-rank, which gives worker i only entry i of CUDA_VISIBLE_DEVICES. So the
- * variable must have an entry for each worker. */
-static int check_virtual(struct builder *b) {
-    const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
+/* Checks that the list in a variable has an entry for each worker. */
+static int check_visible(struct builder *b, const char *name) {
+    const char *list = variable(b, name);
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
-    b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
-    if (!b->job->agent.virtual_local_rank || list == NULL) return 0;
     for (const char *at = list; *at != '\0'; at++) entries += *at == ',';
     if (entries >= n) return 0;
-    return name_option(
-        b, OPTION_VIRTUAL_LOCAL_RANK,
-        cr_fail(b->err, -EINVAL,
-                "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
-                "for each, or lower --nproc-per-node",
-                list, entries, n));
+    return name_option(b, OPTION_VIRTUAL_LOCAL_RANK,
+                       cr_fail(b->err, -EINVAL,
+                               "%s='%.200s' has %u entries for %u workers; list one GPU for each, "
+                               "or lower --nproc-per-node",
+                               name, list, entries, n));
+}
+
+/* Reads --virtual-local-rank, which gives worker i only entry i of the variables that make devices
+ * visible. So each variable that is used must have an entry for each worker. As in torchrun,
+ * HIP_VISIBLE_DEVICES, if it is set, is used in place of CUDA_VISIBLE_DEVICES. */
+static int check_virtual(struct builder *b) {
+    static const char *const names[] = AGENT_VISIBLE_VARIABLES;
+    b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
+    if (!b->job->agent.virtual_local_rank) return 0;
+    const char *hip = variable(b, names[AGENT_VISIBLE_HIP]);
+    for (int i = 0; i < AGENT_VISIBLE_COUNT; i++) {
+        const char *list = variable(b, names[i]);
+        bool is_cuda = i == AGENT_VISIBLE_CUDA;
+        if (list == NULL || (list[0] == '\0' && !is_cuda)) continue;
+        if (is_cuda && hip != NULL && hip[0] != '\0') continue;
+        int rc = check_visible(b, names[i]);
+        if (rc < 0) return rc;
+    }
+    return 0;
 }
 
 /* Reads --numa-binding. This is the last step of job_build(), because it reads hundreds of files of
@@ -343,6 +380,39 @@ static int build_master(struct builder *b) {
     return name_option(b, OPTION_MASTER_ADDR, rc);
 }
 
+static int is_loopback(const char *host) {
+    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+           strcmp(host, "::1") == 0;
+}
+
+/* Returns how many machines Slurm has given to this job step, or to the whole job if crun was not
+ * started by srun; 0 = not under Slurm. */
+static int64_t slurm_machines(const struct builder *b) {
+    int64_t n = 0;
+    if (cr_parse_i64(variable(b, "SLURM_STEP_NUM_NODES"), 1, INT32_MAX, &n) == 0) return n;
+    return cr_parse_i64(variable(b, "SLURM_NNODES"), 1, INT32_MAX, &n) == 0 ? n : 0;
+}
+
+/* Checks the endpoint of a job with several nodes: a loopback address is each machine itself, so
+ * nodes on several machines would each wait, or train, alone. */
+static int check_loopback(struct builder *b) {
+    const struct rendezvous_options *r = &b->job->agent.rendezvous;
+    int64_t machines = slurm_machines(b);
+    if (r->max_nodes == 1 || !is_loopback(r->endpoint.host)) return 0;
+    if (machines > 1) {
+        return cr_fail(b->err, -EINVAL,
+                       "the %u nodes cannot meet at '%.100s', which is each machine itself: Slurm "
+                       "has given this job %lld machines; give --rdzv-endpoint=HOST:PORT of one "
+                       "of them", r->max_nodes, r->endpoint.host, (long long) machines);
+    }
+    if (strcasecmp(r->endpoint.host, "localhost") == 0) {
+        warn(b,
+             "the nodes meet at '%s', so all of them must run on this machine; for several "
+             "machines, give --rdzv-endpoint=HOST:PORT", r->endpoint.host);
+    }
+    return 0;
+}
+
 static int build_endpoint(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     const char *text = text_of(b, OPTION_RDZV_ENDPOINT);
@@ -389,8 +459,8 @@ static int build_node(struct builder *b) {
     if (rc < 0) return name_option(b, OPTION_NNODES, rc);
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
-    int given = is_static || is_given(b, OPTION_NODE_RANK);
-    r->node_rank = given ? (int64_t) rank : -1;
+    r->node_rank_given = is_given(b, OPTION_NODE_RANK);
+    r->node_rank = is_static || r->node_rank_given ? (int64_t) rank : -1;
     if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes, so it has
                                                  * no minimum */
     if (r->node_rank >= (int64_t) r->max_nodes) {
@@ -417,7 +487,8 @@ static int build_rendezvous(struct builder *b) {
     if (rc < 0) return rc;
     if (is_standalone(b)) return build_standalone(b);
     rc = build_run_id(b);
-    return rc < 0 ? rc : build_endpoint(b);
+    if (rc == 0) rc = build_endpoint(b);
+    return rc == 0 && strncmp(r->backend, "etcd", 4) != 0 ? check_loopback(b) : rc;
 }
 
 /* ---- logs ---- */
@@ -477,6 +548,10 @@ static int build_logs(struct builder *b) {
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
     int rc = build_masks(b, OPTION_REDIRECTS, &a->redirects);
     if (rc == 0) rc = build_masks(b, OPTION_TEE, &a->tee);
+    if (rc == 0) {
+        rc = value_size(text_of(b, OPTION_LOG_MAX_SIZE), &a->log_max_size, b->err);
+        if (rc < 0) return name_option(b, OPTION_LOG_MAX_SIZE, rc);
+    }
     if (rc == 0) rc = build_console(b);
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
@@ -540,6 +615,14 @@ static int build_signals(struct builder *b) {
     return rc;
 }
 
+/* Processes die of SIGKILL within a moment, unless they hang in the kernel, so a few seconds more
+ * than the longest grace are enough to stop workers. */
+static void set_stop_limit(struct agent_job *a) {
+    int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
+                                                                    : a->shutdown_timeout_ms;
+    if (a->rendezvous.stop_limit_ms == 0) a->rendezvous.stop_limit_ms = grace_ms + DEATH_MS;
+}
+
 static int build_ending(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     a->rendezvous.max_restarts = a->max_restarts;
@@ -548,6 +631,7 @@ static int build_ending(struct builder *b) {
     if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
+    if (rc == 0) set_stop_limit(a);
     return rc < 0 ? rc : build_signals(b);
 }
 

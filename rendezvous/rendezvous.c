@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/waiting.h"
+#include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/way.h"
@@ -40,6 +41,10 @@ struct rendezvous {
     char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
     uv_timer_t waiting; /* runs until the next line about the wait for the coordinator */
+    /* the store that this node offers with its JOIN; NULL = none so far */
+    struct store_offer *offer;
+    bool offers;               /* this node offers a store */
+    char offer_host[CR_HOST_MAX]; /* where the offered store listens */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* a message could not be queued for lack of memory; end_event() breaks off the connection */
@@ -206,9 +211,22 @@ static void do_connect(void *arg) {
     cr_buffer_clear(greeting);
 }
 
+/* Returns the port of an empty store that this node can serve, or 0 if it offers none. */
+static uint16_t offered_port(struct rendezvous *r) {
+    struct cr_error err = {0};
+    uint16_t port = 0;
+    if (!r->offers || r->closing) return 0;
+    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, &err);
+    if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
+    cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
+    return 0;
+}
+
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
-    if (member_session_send(&r->session, m) < 0) r->lost_message = true;
+    struct rdzv_message out = *m;
+    if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
+    if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
 static void do_hang_up(void *arg) {
@@ -244,6 +262,7 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
     memcpy(round.master_name, r->master_name, sizeof(round.master_name));
+    if (r->offer != NULL) store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0);
     if (!r->closing) r->events->on_round(r->arg, &round);
 }
 
@@ -378,7 +397,8 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .close_timeout_ms = o->close_timeout_ms,
         .keep_alive_interval_ms = o->keep_alive_interval_ms,
         .keep_alive_max_attempt = o->keep_alive_max_attempt,
-        .change_notice_ms = o->change_notice_ms};
+        .change_notice_ms = o->change_notice_ms, .stop_limit_ms = o->stop_limit_ms,
+        .digest = o->digest};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
@@ -427,12 +447,14 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     memcpy(r->where, plan.where, sizeof(r->where));
+    memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
         free(r);
         return rc;
     }
+    r->offers = !plan.fixed_ranks && !way_is_local(r->way);
     (void) uv_timer_init(loop, &r->timer);
     (void) uv_timer_init(loop, &r->waiting);
     r->timer.data = r->waiting.data = r;
@@ -452,6 +474,7 @@ static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
+    store_offer_free(r->offer);
     member_free(r->member);
     member_session_done(&r->session);
     free(r->run_id);

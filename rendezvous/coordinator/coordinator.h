@@ -45,6 +45,9 @@ struct coordinator_actions {
      * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Closes the store of the last round, if this host has it, because another node has the store
+     * of the next one. This action may be NULL. */
+    void (*close_store)(void *arg);
     /* Returns the run id of another job whose nodes wait at the same host, valid until the next
      * event; NULL = there is none. This action may be NULL. */
     const char *(*other_waiting)(void *arg);
@@ -93,6 +96,10 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER = no de
  * Returns how many nodes the order was sent to. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
+/* Call this right after coordinator_new() if coordinators of this job are elected, so that an older
+ * one may still have a running round. */
+void coordinator_elected(struct coordinator *c);
+
 /* Call this when the coordinator gets or loses the right to form rounds. A new coordinator has it.
  * Without it, a round that runs goes on; no round begins, and no node is let into the running
  * round. */
@@ -121,8 +128,10 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
     S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \
     S(RUNNING)   /* is in the round. No time limit */ \
     S(SUCCEEDED) /* its workers ended well, it waits for the other nodes. No time limit */ \
-    S(STOPPING)  /* stops its workers and will join again. Limit: join_timeout, at least 120 s */ \
-    S(LEAVING)   /* stops its workers and will close. Limit: join_timeout, at least 120 s */
+    S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit */ \
+    S(LEAVING)   /* stops its workers and will close. Limit: its stop_limit */ \
+    /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
+    S(QUEUED)
 /* clang-format on */
 
 enum coordinator_phase {

@@ -2,6 +2,7 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
+ *     settings.c      the settings of the job, and nodes that have others
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
@@ -73,12 +74,17 @@ struct coordinator_seat {
     bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    /* with fixed ranks, if a second node of its host has its node rank: that node, which is QUEUED;
+     * and in the seat of that node: the seat that it waits for */
+    struct coordinator_seat *next, *waits_for;
     uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
+    uint16_t store_port;  /* port of the store that the node offers; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
+    int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
     int64_t since_ms;     /* time at which the seat entered its state */
     uint32_t told;        /* number of WAITING messages since then */
     bool told_spare;      /* the last of them said that the node is a spare */
@@ -96,6 +102,9 @@ struct coordinator {
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
+    uint64_t digest;       /* of the first node's program and arguments; 0 = unknown */
+    char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of that node */
+    uint32_t warnings;     /* how many nodes with other settings have joined */
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
@@ -106,6 +115,9 @@ struct coordinator {
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
+    bool is_elected;       /* an older coordinator of the job may still have a running round */
+    /* before this time no round forms, because of such a round; 0 = at once */
+    int64_t quiet_until_ms;
     bool may_form;         /* the coordinator has the right to form rounds */
     bool is_held;          /* a round would form now if it had that right */
     bool stands_by;        /* the host has closed all connections, the job is remembered */
@@ -181,6 +193,9 @@ void seats_free(struct coordinator *c);
  * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
+/* Makes a new seat wait until `first`, which has its node rank, is gone. */
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms);
 /* Sets the seat's part in the change. No other function writes `change`. */
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next);
 /* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
@@ -193,6 +208,18 @@ void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Call this when a node has sent a message although another node waits for its node rank. It is not
+ * gone, so the other node is refused. */
+void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
+
+/* ---- settings.c ---- */
+
+/* Makes the settings in a node's JOIN those of the job. */
+void settings_take(struct coordinator *c, const struct rdzv_join *j);
+/* Writes to `text` in which settings the node differs from the job, each by name; "" = in none.
+ * Logs a warning if there are any. */
+void settings_compare(struct coordinator *c, const struct rdzv_join *j, char text[RDZV_TEXT_MAX]);
+
 /* ---- incarnation.c ---- */
 
 /* Call this when the first node joins. It takes over the incarnation that the node brings, or draws
@@ -203,7 +230,7 @@ void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
 int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
 /* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
-void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
+void incarnation_take_memories(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
 /* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
  * becomes EMPTY, as if it was new. */
 void incarnation_end_if_empty(struct coordinator *c);
@@ -211,6 +238,8 @@ void incarnation_end_if_empty(struct coordinator *c);
 /* ---- forming.c ---- */
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
+/* Call this when a node has joined that was in a round of an earlier coordinator. */
+void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
 
 /* ---- charge.c ---- */
 

@@ -152,6 +152,20 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_find_deadline(c, now_ms);
 }
 
+/* Chooses the store of the round: the one that the node with group rank 0 offers, because programs
+ * of rank 0 open ports of their own at MASTER_ADDR; or else one on the coordinator's host. The
+ * nodes are sorted by group rank. */
+static int choose_store(struct coordinator *c, struct forming *f, struct cr_error *err) {
+    const struct coordinator_seat *first = f->nodes[0].owner;
+    if (first->store_port == 0) {
+        return c->actions->open_store(c->arg, c->next_round, &f->store, err);
+    }
+    if (c->actions->close_store != NULL) c->actions->close_store(c->arg);
+    (void) snprintf(f->store.addr, sizeof(f->store.addr), "%s", first->addr);
+    f->store.port = first->store_port;
+    return 0;
+}
+
 /* Plans the next try to open the store. A lack of descriptors, memory or ports often passes, so the
  * job ends only if the tries fail for STORE_PATIENCE_MS. */
 static void store_failed(struct coordinator *c, int64_t now_ms, const char *why) {
@@ -178,7 +192,7 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
     if (assign(c, &f) < 0) {
         coordinator_set_why(c, "cannot form a round: the coordinator is out of memory");
         coordinator_end_job(c, RENDEZVOUS_LOST);
-    } else if (c->actions->open_store(c->arg, c->next_round, &f.store, &err) < 0) {
+    } else if (choose_store(c, &f, &err) < 0) {
         store_failed(c, now_ms, err.text);
     } else {
         c->store_retry = (struct store_retry){.first_ms = COORDINATOR_NEVER};
@@ -194,6 +208,19 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
 static void hold(struct coordinator *c) {
     charge_close(c);
     c->is_held = true;
+}
+
+/* The leader before this one may still run a round, because it lost only its connection to etcd. It
+ * learns that a node has gone within 9/8 of the node's lease, and gives the others one lease to
+ * stop their workers (limit_ms of STOP). So after twice 9/8 of a lease no worker of that round
+ * lives. */
+void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
+    if (!c->is_elected || c->has_formed || c->quiet_until_ms != 0) return;
+    c->quiet_until_ms = now_ms + 2 * (c->lease_ms + c->lease_ms / 8 + 1);
+    coordinator_log(c, CR_LOG_INFO,
+                    "a round of an earlier leader may still run; the next one begins in %g s at "
+                    "the soonest",
+                    (double) (c->quiet_until_ms - now_ms) / 1000);
 }
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
@@ -216,6 +243,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
-    else if (c->may_form) form_round(c, now_ms);
-    else hold(c);
+    else if (!c->may_form) hold(c);
+    else if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
+    else form_round(c, now_ms);
 }

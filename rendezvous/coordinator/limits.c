@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Least time that a node gets to stop its workers, in ms; longer than usual graces. */
+/* Least time that a node gets to stop its workers if it names no limit, in ms; longer than usual
+ * graces. */
 #define STOP_LIMIT_MS INT64_C(120000)
 
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms) {
@@ -20,10 +21,16 @@ int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
 
 static int64_t max_ms(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Returns how long the node may take to stop its workers. Builds of protocol version 2 do not say
+ * how long their grace is. */
+static int64_t stop_limit(const struct coordinator *c, const struct coordinator_seat *s) {
+    return s->stop_limit_ms > 0 ? s->stop_limit_ms : max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
+}
+
 int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     if (c->phase != COORDINATOR_FORMING) return CR_FOREVER;
     if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) {
-        return s->since_ms + max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
+        return s->since_ms + stop_limit(c, s);
     }
     if (s->state != SEAT_JOINED || c->had_stopping) return CR_FOREVER;
     return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
@@ -52,6 +59,10 @@ static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator
     describe_timeout(c, s, now_ms, why);
     coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
     c->actions->hang_up(c->arg, s->peer);
+    if (s->state != SEAT_JOINED) {
+        coordinator_log(c, CR_LOG_WARN, "node '%.200s' (process %" PRIu64 ") is left out: %.300s",
+                        s->host, s->pid, why);
+    }
     coordinator_vacate(c, now_ms, s, "was sent away", "its time is up");
 }
 
@@ -98,7 +109,10 @@ static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
 
 static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->phase != COORDINATOR_FORMING) return;
-    if (!c->had_stopping && !c->is_held) wake_after(c, now_ms, c->last_call_ms);
+    if (!c->had_stopping && !c->is_held && c->last_call_ms != COORDINATOR_NEVER) {
+        wake_after(c, now_ms, c->last_call_ms);
+        wake_after(c, now_ms, c->quiet_until_ms);
+    }
     if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
 }
 

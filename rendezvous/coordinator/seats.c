@@ -62,7 +62,9 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
         .pid = join->pid, .instance = join->instance, .connection = join->connection,
         .incarnation = join->incarnation,
         .node_rank = join->node_rank, .local_world_size = join->local_world_size,
+        .store_port = (uint16_t) join->store_port,
         .group_rank = -1, .old_rank = join->last_rank,
+        .stop_limit_ms = join->stop_limit_ms,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};
     s->host = strdup(join->host);
     s->addr = strdup(join->addr);
@@ -70,6 +72,21 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
     if (s->host != NULL && s->addr != NULL && s->role != NULL) return s;
     seat_free(s);
     return NULL;
+}
+
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms) {
+    first->next = s;
+    s->waits_for = first;
+    seat_enter(c, s, SEAT_QUEUED, now_ms);
+}
+
+/* Ends the wait of the two seats for each other when one of them is removed. */
+static void leave_queue(struct coordinator *c, struct coordinator_seat *s) {
+    if (s->waits_for != NULL) s->waits_for->next = NULL;
+    if (s->next == NULL) return;
+    s->next->waits_for = NULL;
+    if (s->next->state == SEAT_QUEUED) seat_enter(c, s->next, SEAT_JOINED, s->next->heard_ms);
 }
 
 static void unindex_seat(struct coordinator *c, const struct coordinator_seat *s) {
@@ -117,6 +134,7 @@ void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     charge_forget(c, s);
     unindex_seat(c, s);
+    leave_queue(c, s);
     c->in_state[s->state]--;
     c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];

@@ -102,6 +102,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
+    host->is_elected = o->elected;
     host->terms.leads = host->may_form = !o->elected;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;

@@ -88,12 +88,13 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
-    bool may_form;       /* this host may form rounds; false only for an elected host */
-    int64_t held_ms;     /* see coordinator_host_options */
-    int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */
     /* coordinator_host_close() was called, but jobs of other launchers still run; when they are
      * over, `closing` follows */
     bool lingers;
+    bool is_elected;     /* the host serves nodes only while it is elected */
+    bool may_form;       /* this host may form rounds; false only for an elected host */
+    int64_t held_ms;     /* see coordinator_host_options */
+    int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */
 
     bool closing, closing_handles;
     int open_handles;

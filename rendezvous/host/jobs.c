@@ -82,6 +82,12 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     return 0;
 }
 
+static void job_close_store(void *arg) {
+    struct host_job *job = arg;
+    store_space_close(job->space);
+    job->space = NULL;
+}
+
 static bool waits_for_nodes(const struct host_job *job) {
     struct coordinator_view view;
     coordinator_look(job->coordinator, &view);
@@ -97,7 +103,8 @@ static const char *job_other_waiting(void *arg) {
 }
 
 static const struct coordinator_actions job_actions = {
-    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .draw = job_draw,
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
+    .close_store = job_close_store, .draw = job_draw,
     .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
@@ -128,6 +135,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         job_free(job);
         return NULL;
     }
+    if (host->is_elected) coordinator_elected(job->coordinator);
     coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
     return job;

@@ -294,6 +294,14 @@ void member_leave(struct member *m, int64_t now_ms, const char *why) {
 
 /* ---- the coordinator's messages ---- */
 
+static void warn_of_other_settings(struct member *m, const char *differs) {
+    char text[RDZV_TEXT_MAX];
+    (void) snprintf(text, sizeof(text),
+                    "this node differs from the job's first node, whose settings count: %.800s",
+                    differs);
+    m->actions->log(m->arg, CR_LOG_WARN, text);
+}
+
 static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_accepted *a,
                         struct cr_error *err) {
     int64_t interval_ms = a->keep_alive_interval_ms;
@@ -305,6 +313,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        interval_ms, attempts);
     }
     if (a->incarnation != 0) m->incarnation = a->incarnation;
+    if (a->differs[0] != '\0') warn_of_other_settings(m, a->differs);
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
@@ -325,10 +334,12 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
  * every node has sent something before it ends the job. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
-    if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED) return;
+    /* a node that reported a failure stops its workers already, so only a limit is new to it */
+    bool is_limited = m->state == MEMBER_FAILED && s->limit_ms > 0;
+    if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
     enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
-    m->actions->on_stop(m->arg, CR_FOREVER, s->why);
+    m->actions->on_stop(m->arg, s->limit_ms > 0 ? s->limit_ms : CR_FOREVER, s->why);
 }
 
 static void got_change(struct member *m, const struct rdzv_change *c) {

@@ -72,7 +72,9 @@
     F(i64, change_notice_ms) \
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
-    F(u64, digest)              /* of the node's program and settings; 0 = unknown */
+    F(u64, digest)              /* of the node's program and arguments; 0 = unknown */ \
+    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
+    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \
@@ -108,7 +110,8 @@
 #define RDZV_ACCEPTED_FIELDS(F, V) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
     V(3) \
-    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */
+    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */ \
+    F(text, differs)            /* in what the node differs from the job; "" = in nothing */
 #define RDZV_ROUND_FIELDS(F, V) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \
@@ -121,7 +124,10 @@
     F(i64, waited_ms)           /* how long the node has waited */ \
     F(i64, left_ms)             /* how long it will still wait at most; -1 = without limit */ \
     F(text, what)
-#define RDZV_STOP_FIELDS(F, V)      F(u64, round) F(text, why)
+#define RDZV_STOP_FIELDS(F, V) /* the round is over: the node stops its workers */ \
+    F(u64, round) F(text, why) \
+    V(3) \
+    F(i64, limit_ms)            /* the workers must be gone by then; 0 = no limit */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \

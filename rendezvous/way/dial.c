@@ -1,5 +1,4 @@
-/* Connects to a coordinator whose host may have several addresses: see dial_internal.h.
- *
+/* The connector to a coordinator whose host may have several addresses.
  * Each address that is tried has a `struct caller` with a tcp_stream of its own. The callbacks of
  * streams, resolver and timer only note what happened; advance() decides what follows. A caller
  * that is not needed any more is let go: its stream closes and frees it, and reports nothing. */
@@ -20,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A connection on which a coordinator is silent for so long is asked whether it is another program;
- * the greeting still goes on. */
+/* If a coordinator is silent on a connection for this time, a second connection asks whether the
+ * other end is another program. The greeting on the first connection goes on. */
 #define ASK_AFTER_MS INT64_C(500)
-/* time limit for the answer to that question */
+/* time limit in ms for the answer to the question what the other end is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
 
@@ -39,9 +38,10 @@ struct caller {
     struct caller *next;
     struct tcp_stream *stream;
     enum caller_role role;
-    uint32_t index;    /* entry of the race */
-    int64_t limit_ms;  /* GREETS: time to ask; otherwise time to give up; CR_FOREVER = none */
-    bool asked;        /* GREETS: a second caller asks this address */
+    uint32_t index;    /* index of the caller's address in race.entries */
+    int64_t limit_ms;  /* GREETS: time at which to ask; otherwise time at which to give up;
+                        * CR_FOREVER = none */
+    bool asked;        /* GREETS: true if a second caller asks at this address */
     bool is_over;      /* the connection has ended, after a refusal that may still be accepted */
     char own_addr[RDZV_ADDR_MAX], peer_addr[RDZV_ADDR_MAX];
     struct cr_buffer in;
@@ -63,11 +63,11 @@ struct dial {
     void *arg;
     struct cr_buffer greeting;
     struct race race, last; /* the current race, and the one before */
-    bool racing;             /* addresses are tried; `race` has them */
-    struct lookup *lookup;   /* the resolver works; NULL = it does not */
+    bool racing;             /* true: addresses are tried, and `race` has them */
+    struct lookup *lookup;   /* request to the resolver that is under way, or NULL */
     const char *failed;      /* error that advance() has to report; NULL = none */
-    struct caller *callers;  /* of the race */
-    struct caller *current;  /* on whose connection WELCOME or a refusal came; NULL = none */
+    struct caller *callers;  /* list of the callers of the race */
+    struct caller *current;  /* the caller on whose connection WELCOME or a refusal came, or NULL */
     char last_addr[RDZV_ADDR_MAX]; /* address that answered last; it is tried first */
     char report[512];
     uv_timer_t timer;        /* runs until advance() has something to do */

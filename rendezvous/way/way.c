@@ -60,6 +60,10 @@ static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
+    if (plan->asks_first) {
+        *out = way_remote_new(loop, o, plan);
+        return 0;
+    }
     int rc = plan->one_node ? open_host_of_one(loop, plan, o->close_timeout_ms, &host, err)
                             : way_open_host(loop, plan, o->close_timeout_ms, &host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {

@@ -246,6 +246,28 @@ def test_nothing_is_left_in_the_temp_folder(tmp):
     assert len(list((tmp / "c").glob("torchelastic_*/*/attempt_0/0"))) == 1
 
 
+def test_size_limit(tmp):
+    """Of a log that would be larger than --log-max-size, the first and the last part are kept. The
+    console still gets all of it."""
+    worker = script(tmp, "w", "#!/usr/bin/python3\nfor i in range(40000): print(i, 'x' * 50)\n")
+    lines = [f"{i} {'x' * 50}" for i in range(40000)]
+    for option, shown in (("-t", [f"[default0]:{line}" for line in lines]), ("-r", [])):
+        logs = tmp / f"logs{option}"
+        done = crun(option, "1", "--log-max-size=100K", f"--log-dir={logs}", worker)
+        assert done.returncode == 0 and done.stdout.splitlines() == shown, done.stderr
+        found = files(logs)[1]
+        assert sum(len(text) for text in found.values()) <= 100 * 1024 + 300, found.keys()
+        names = ["stdout.log", "stdout.log.last", "stdout.log.last.1"]
+        assert sorted(found) == [f"attempt_0/0/{name}" for name in names], found.keys()
+        first, last, older = [found[key].decode().splitlines() for key in sorted(found)]
+        assert first == lines[:len(first)] and len(first) > 800, len(first)
+        assert older[0].startswith("[crun: here the output goes on at byte "), older[0]
+        end = older[1:] + last[1:]
+        assert end == lines[-len(end):] and len(end) > 400, len(end)
+    done = crun("--log-max-size=100", "true")
+    assert done.returncode == 2 and "--log-max-size: '100' is not a size" in done.stderr, done
+
+
 def test_lines_for_the_journal(tmp):
     """A stderr that systemd has connected to its journal gets priorities instead of times."""
     ours, theirs = os.pipe()

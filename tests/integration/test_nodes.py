@@ -300,6 +300,17 @@ def test_a_node_of_an_earlier_run_is_refused(tmp):
         daemon.kill()
 
 
+def test_other_settings_are_named_on_both_sides(tmp):
+    with Nodes(tmp) as nodes:
+        a = nodes.start_host("a", "--nnodes=2")
+        b = nodes.start("b", "--nnodes=2", "--max-restarts=3", args=["--lr=2"])
+        end_well(nodes.round(2))
+        assert a.wait() == 0 and b.wait() == 0
+        names = "--max-restarts=3 (the job: 0), another program, or other arguments"
+        assert "differs from the job's first node, whose settings count: " + names in a.text, a.text
+        assert "this node differs from the job's first node" in b.text and names in b.text, b.text
+
+
 def test_a_new_run_has_its_own_settings_and_budget(tmp):
     port = free_port()
     where = dict(endpoint=f"127.0.0.1:{port}", conf="is_host=0,last_call_timeout=0.3")

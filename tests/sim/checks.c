@@ -187,6 +187,11 @@ void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
         world_violation(w, "node %d hears of restart %u after restart %u", n->index,
                         m->restart_count, n->restarts_seen);
     }
+    if (n->incarnation == m->incarnation && m->round <= n->round) {
+        world_violation(w, "node %d hears of round %" PRIu64 " after round %" PRIu64, n->index,
+                        m->round, n->round);
+    }
+    n->incarnation = m->incarnation;
     n->record = found;
     n->round = m->round;
     n->group_rank = m->group_rank;

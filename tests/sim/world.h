@@ -206,7 +206,7 @@ struct sim_node {
     int64_t step_limit;    /* the workers' step timeout in milliseconds; 0: none */
 
     int record;            /* index in history.rounds of the node's round; -1 before the first */
-    uint64_t round;
+    uint64_t round, incarnation; /* incarnation: of that round's run; 0 before the first round */
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
     uint32_t failures;     /* number of workers that failed in this round without a signal of the

@@ -173,7 +173,8 @@ START_TEST(the_coordinators_settings_count) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_ACCEPTED};
     msg.accepted =
-        (struct rdzv_accepted){.keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3};
+        (struct rdzv_accepted){
+            .keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3, .differs = ""};
     hear(&msg);
     pass(100);
     ck_assert_int_eq(beats, 1);
@@ -277,6 +278,11 @@ START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     ck_assert_int_eq(fails, 1);
     hear(&msg);
     ck_assert_int_eq(stops, 0);
+    msg.stop.limit_ms = 900; /* the coordinator has lost the right to form rounds */
+    hear(&msg);
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(last_grace, 900);
+    stops = 0;
     member_disconnected(m, now, "connection reset");
     ck_assert_int_eq(stops, 1);
     ck_assert(last_grace < CR_FOREVER);

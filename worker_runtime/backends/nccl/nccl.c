@@ -11,8 +11,8 @@
  *   nccl_api.c     loads NCCL and the CUDA driver */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-/* Sends and receives that wait for others are put on the stream first, because the caller may use
- * the communicator for operations of its own. */
+/* Puts the pending sends and receives on the stream before it returns the communicator, because the
+ * caller may use the communicator for operations of its own. */
 static void *nccl_native(void *arg) {
     struct nccl_state *s = arg;
     struct cr_error ignored;

@@ -18,8 +18,9 @@
 #define ABORT_TIMEOUT_MS    INT64_C(30000) /* default; CRUNRT_NCCL_ABORT_TIMEOUT_MS replaces it */
 #define FINALIZE_TIMEOUT_MS INT64_C(60000)
 
-static atomic_int wedged_comms; /* communicators whose abort or close has not returned in time */
-static atomic_int aborts;       /* how many aborts of communicators have begun */
+static atomic_int wedged_comms; /* number of communicators whose abort or close has not returned in
+                                 * time */
+static atomic_int aborts;       /* number of aborts of communicators that have begun */
 
 bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
 int abort_count(void) { return atomic_load(&aborts); }
@@ -39,13 +40,14 @@ void set_connected(struct nccl_state *s) {
 
 /* ---- jobs ---- */
 
-/* Work that a thread of its own does. The side that finishes last, thread or caller, frees it. */
+/* A task for a separate thread. The thread and its caller both use the job; the one that finishes
+ * last frees it. */
 struct job {
     void (*run)(struct job *j);
     /* Called by the thread, with the lock held, if the caller has given up on the job before. */
     void (*run_late)(struct job *j);
     struct nccl_state *states; /* linked by next_in_job */
-    ncclComm_t *comms;         /* to abort; their number is `count` */
+    ncclComm_t *comms;         /* the `count` communicators that the job aborts */
     int count;
     bool is_done, is_abandoned; /* guarded by nccl_lock() */
 };
@@ -66,7 +68,7 @@ static void *run_job(void *arg) {
     j->is_done = true;
     bool is_abandoned = j->is_abandoned;
     if (is_abandoned) {
-        /* the device is usable again */
+        /* the task has ended after all, so its communicators are not wedged any more */
         (void) atomic_fetch_sub(&wedged_comms, j->count);
         j->run_late(j);
     }
@@ -89,8 +91,9 @@ static int start_thread(struct job *j) {
     return rc;
 }
 
-/* Runs the job, and waits until it is done, but not longer than timeout_ms. Returns whether it is
- * done; a job that is not done frees itself later. If there is no thread, it is not run. */
+/* Runs the job in a separate thread, and waits until it is done, but not longer than timeout_ms.
+ * Returns whether it is done; a job that is not done frees itself later. If no thread can be
+ * started, the job does not run. */
 static bool run_with_limit(struct job *j, int64_t timeout_ms) {
     if (start_thread(j) != 0) {
         (void) atomic_fetch_add(&wedged_comms, j->count);
@@ -154,7 +157,8 @@ static void add_connected(struct nccl_state *s, void *collection) {
     if (s->is_connected) add_to(collection, s);
 }
 
-/* Takes the communicators out of the states. Returns NULL if memory is short. */
+/* Makes a job that aborts the communicators, and removes these from their states. Returns NULL if
+ * memory is short. */
 static struct job *abort_job_new(const struct collection *c) {
     struct job *j = calloc(1, sizeof(*j));
     ncclComm_t *comms = calloc((size_t) c->count, sizeof(*comms));

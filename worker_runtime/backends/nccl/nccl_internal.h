@@ -27,24 +27,25 @@ struct nccl_state {
      * and it can be made to wait for operations. */
     cudaStream_t caller_stream;
     cudaStream_t own;      /* the stream on which operations run */
-    cudaStream_t captured; /* the stream on which operations run that become part of a graph */
+    cudaStream_t captured; /* the stream for operations that become part of a CUDA graph */
     cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for it */
     cuda_pointer scratch;  /* one int32 on the device, which a barrier reduces */
     bool is_blocking;
-    bool reads_host_memory; /* the GPU shares the CPU's address space */
-    int aborts_before; /* how many aborts this process had made when the state was made */
+    bool reads_host_memory; /* true: the GPU shares the CPU's address space */
+    int aborts_before; /* number of aborts that this process had begun when the state was made */
     char name[64]; /* name of the communicator; NCCL keeps a pointer to this array */
     struct backend_store store;
     struct launch *pending; /* sends and receives that are not on the stream yet; or NULL */
 
     /* All following members are guarded by nccl_lock(). */
     ncclComm_t comm;    /* NULL before it is initialised, and once it is aborted or destroyed */
-    bool is_connected;  /* the communicator is aborted together with all connected ones */
-    bool is_aborting;   /* its abort has begun and is not over */
-    bool is_wedged;     /* its abort has not returned, so CUDA calls may not return either */
-    bool is_waited_for; /* a thread is in wait_for_launch() for an operation of this state */
-    bool has_graphs;    /* operations of the communicator have become part of CUDA graphs */
-    int inside;         /* threads that are in a call of NCCL with this communicator */
+    bool is_connected;  /* true: an abort of any connected communicator also aborts this one */
+    bool is_aborting;   /* true: the communicator's abort has begun and is not over */
+    bool is_wedged;     /* true: the communicator's abort has not returned, so CUDA calls may not
+                         * return either */
+    bool is_waited_for; /* true: a thread is in wait_for_launch() for an operation of this state */
+    bool has_graphs;    /* true: operations of the communicator have become part of CUDA graphs */
+    int inside;         /* number of threads that are in a call of NCCL with this communicator */
     int pins;           /* > 0: the overseer uses the state without holding the lock */
     /* The call of NCCL that the group's thread is in: what it does, when it began, its limits. */
     const char *phase;
@@ -194,8 +195,8 @@ void repair_group_depth(const struct nccl_api *api);
 
 /* ---- nccl_end.c ---- */
 
-/* Call this when the communicator of `s` is connected: from now on it is aborted together with the
- * other connected ones. */
+/* Call this when the communicator of `s` is connected: from now on it is aborted together with all
+ * other connected communicators. */
 void set_connected(struct nccl_state *s);
 
 /* Returns how many communicators of this process have been aborted so far. */
@@ -213,8 +214,8 @@ void nccl_abort(void *arg);
  */
 void abort_because(struct nccl_state *s, const struct cr_error *reason);
 
-/* Ends the communicator of the state `arg` and frees the state. Waits for that, but not longer than
- * its time limit. */
+/* Ends the communicator of the state `arg` and frees the state. Waits until that is done, but not
+ * longer than its time limit. */
 void nccl_close(void *arg);
 
 /* ---- functions in the backend's table ---- */

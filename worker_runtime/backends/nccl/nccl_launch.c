@@ -18,12 +18,15 @@
 struct launch {
     struct nccl_state *s;
     struct launch *next; /* in the state's list of incomplete launches, or of spare ones */
-    cudaEvent_t done;    /* complete when the launch is */
+    cudaEvent_t done;    /* event after the launch; complete when the launch is complete */
     int refs;            /* the works that use it, and the state's list; guarded by nccl_lock() */
-    bool is_captured;    /* it is part of a CUDA graph, so it has no end that could be waited for */
-    bool is_listed;      /* it is in the state's list `oldest`; guarded by nccl_lock() */
+    bool is_captured;    /* true: the launch is part of a CUDA graph, so it has no end that could be
+                          * waited for */
+    bool is_listed;      /* true: the launch is in the state's list `oldest`; guarded by
+                          * nccl_lock() */
     bool is_complete;    /* guarded by nccl_lock() */
-    int64_t timeout_ms, deadline_ms; /* those of the operation whose time is over first */
+    int64_t timeout_ms, deadline_ms; /* timeout and deadline of the operation whose deadline comes
+                                      * first */
     /* Only while the launch is pending: copies of its operations, in memory for `room` of them. */
     size_t count, room;
     struct backend_call *calls;
@@ -242,7 +245,7 @@ int nccl_flush(struct nccl_state *s, struct cr_error *err) {
     return rc;
 }
 
-/* Makes a launch and orders its stream after those of the callers. */
+/* Makes a launch and orders its stream after the streams of the callers. */
 static int prepare(struct nccl_state *s, const struct backend_call *calls, size_t count,
                    struct launch **out, struct cr_error *err) {
     int rc = 0;

@@ -138,8 +138,8 @@ static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots
     return s->api->ncclCommInitRankConfig(&s->comm, s->size, ids[0], s->rank, &config);
 }
 
-/* Deletes the ids if this rank is the last to be initialised, so that they do not fill the store.
- */
+/* Call this when this rank is initialised. The last rank deletes the ids, so that they do not fill
+ * the store. */
 static void delete_ids(const struct backend_group *g, int roots) {
     int64_t through = 0;
     if (g->store.add(g->store.arg, "nccl/through", 1, &through, NULL) < 0 || through < g->size)

@@ -25,9 +25,10 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* uses the monotonic clock */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct nccl_state *watched; /* parents before their children */
+static struct nccl_state *watched; /* all states that the overseer watches; parents come before
+                                    * their children */
 static bool has_thread;
-static atomic_bool is_asleep; /* the overseer waits for overseer_wake() */
+static atomic_bool is_asleep; /* true: the overseer waits for overseer_wake() */
 /* overseer_wake() was called since the overseer began its last round */
 static atomic_bool has_news;
 

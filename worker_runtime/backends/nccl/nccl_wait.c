@@ -16,7 +16,7 @@
 
 /* ---- errors ---- */
 
-/* The first error of this process after which no call of CUDA succeeds; 0 = none has occurred. */
+/* first error of this process after which no call of CUDA succeeds; 0 = none */
 static atomic_int lost_by;
 
 /* Returns whether the CUDA manual says of this error that the process must be ended: ECC and NVLink
