@@ -444,6 +444,8 @@ CRUNRT_API void crunrt_free(void *memory);
  *
  * An operation on a stream that is being captured becomes part of the CUDA graph. Such operations
  * have no timeout, because CUDA does not tell when a graph runs; if another rank fails, they end.
+ * Only streams order the operations of a graph with other operations of the group: launch the graph
+ * on the caller's stream of the other operations, so that the order is the same on all ranks.
  * A call leaves the thread's current device, its last CUDA error and other threads' captures as
  * they were. Two groups of nccl on one GPU must be used in the same order on all ranks, also if
  * different threads use them, because a kernel of one may wait for a kernel of the other; with NCCL
