@@ -268,7 +268,8 @@ START_TEST(amd_gpus) {
         char path[128], text[128];
         (void) snprintf(path, sizeof(path), "%s/%d/properties", nodes, i);
         (void) snprintf(text, sizeof(text),
-                        "cpu_cores_count %d\nsimd_count %d\ndrm_render_minor %d\n", i == 0 ? 64 : 0, i == 0 ? 0 : 304, i == 0 ? 0 : 127 + i);
+                        "cpu_cores_count %d\nsimd_count %d\ndrm_render_minor %d\n",
+                        i == 0 ? 64 : 0, i == 0 ? 0 : 304, i == 0 ? 0 : 127 + i);
         make_file(path, text);
         (void) snprintf(path, sizeof(path), "dev/dri/renderD%d", 127 + i);
         if (i > 0 && i < 5) make_file(path, "");
