@@ -133,9 +133,8 @@ static void choose_visible(struct environment *e, char *const *inherited) {
         bool is_set = e->visible[i] != NULL && e->visible[i][0] != '\0';
         e->narrows[i] = is_set || i == AGENT_VISIBLE_CUDA;
     }
-    if (e->narrows[AGENT_VISIBLE_HIP]) {
-        e->visible[AGENT_VISIBLE_CUDA] = e->visible[AGENT_VISIBLE_HIP];
-    }
+    const char *hip = e->visible[AGENT_VISIBLE_HIP];
+    if (e->narrows[AGENT_VISIBLE_HIP]) e->visible[AGENT_VISIBLE_CUDA] = hip;
 }
 
 int environment_init(struct environment *e, char *const *inherited, const struct agent_job *job,

@@ -101,9 +101,8 @@ static uint64_t property(const char *text, const char *name) {
     size_t len = strlen(name);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n' ? 1 : 0;
-        if (strncmp(line, name, len) == 0 && line[len] == ' ') {
-            return strtoull(line + len, NULL, 10);
-        }
+        if (strncmp(line, name, len) != 0 || line[len] != ' ') continue;
+        return strtoull(line + len, NULL, 10);
     }
     return 0;
 }
