@@ -149,6 +149,7 @@ static void take_settings(struct coordinator *c, int64_t now_ms, const struct rd
     c->notice_ms = j->change_notice_ms;
     c->members_changed = true;
     incarnation_begin(c, j);
+    forming_wait_for_older_round(c, now_ms);
     coordinator_start_forming(c, now_ms, "the first node joins");
 }
 
@@ -207,7 +208,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
         (void) coordinator_refuse(c, peer, "cannot join: the coordinator is out of memory");
         return NULL;
     }
-    incarnation_take_memories(c, now_ms, join);
+    incarnation_take_memories(c, join);
     send_accepted(c, peer);
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32

@@ -206,7 +206,7 @@ void host_start(struct host *h) {
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
                                            .epoch = w->elected ? (uint64_t) h->id : 0};
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
-    if (w->elected) coordinator_elected(h->coordinator);
+    if (w->elected && h->id > 1) coordinator_follows_another(h->coordinator);
     w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
 }

@@ -31,11 +31,10 @@ static void do_cancel(void *arg, enum etcd_call call) {
     under_way[call] = false;
 }
 static void do_next_member(void *arg) { (void) arg; members_tried++; }
-static void do_leader(void *arg, const struct cr_endpoint *at, uint64_t number, bool us) {
+static void do_leader(void *arg, const struct etcd_key *key, bool us) {
     (void) arg;
-    (void) at;
     leaders++;
-    epoch = number;
+    epoch = key->epoch;
     is_us = us;
 }
 static void do_vacant(void *arg) { (void) arg; vacancies++; }
@@ -402,11 +401,12 @@ END_TEST
 
 START_TEST(a_leader_that_closes_gives_its_lease_back) {
     lead();
-    ck_assert(etcd_election_close(&e));
-    ck_assert(under_way[ETCD_CALL_RELEASE] && !under_way[ETCD_CALL_WATCH]);
+    ck_assert_uint_eq(etcd_election_close(&e, true), 2);
+    ck_assert(under_way[ETCD_CALL_RELEASE] && under_way[ETCD_CALL_FORGET]);
+    ck_assert(!under_way[ETCD_CALL_WATCH]);
     ck_assert_str_eq(e.released, "1");
     begin(&candidate);
-    ck_assert(!etcd_election_close(&e));
+    ck_assert_uint_eq(etcd_election_close(&e, true), 0);
     ck_assert_int_eq(etcd_election_deadline(&e), CR_FOREVER);
 }
 END_TEST
