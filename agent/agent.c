@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,8 +54,7 @@ struct agent {
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* number of the objects from `nursery` to `watchdog`, and of the timer, that
-                     * are being closed */
+    int open_parts; /* while closing: number of parts (nursery, timer …) not closed yet */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -119,6 +119,23 @@ static void on_part_closed(void *arg) {
     on_done(a->arg, &a->result); /* on_done may free the agent */
 }
 
+static void on_rendezvous_closed(void *arg) {
+    struct agent *a = arg;
+    a->rendezvous = NULL;
+    on_part_closed(a);
+}
+
+/* The relay does not carry the log any more. Lines are written at once from now on, as far as that
+ * takes no waiting, because a launcher that hosts other jobs may stay for long. */
+static void on_relay_closed(void *arg) {
+    struct agent *a = arg;
+    if (a->job->carries_log) {
+        cr_log_never_wait();
+        cr_log_drain();
+    }
+    on_part_closed(a);
+}
+
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
@@ -128,8 +145,8 @@ static void close_parts(struct agent *a) {
      * dies while the store's thread is being stopped, so the wait for its death, at the end, is
      * short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
-    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_part_closed);
-    if (a->relay != NULL) log_relay_close(a->relay, on_part_closed);
+    if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
+    if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
@@ -219,12 +236,28 @@ static void do_join(void *arg) {
     rendezvous_join(a->rendezvous);
 }
 
+/* Logs the first failure of a round as soon as it is known. The report, which comes when all
+ * workers have ended, may take as long as their grace. If no other worker is left, the report comes
+ * at once and this line is only an info. */
+static void report_at_once(struct agent *a) {
+    struct cr_buffer line = {0};
+    case_file_write_first_word(&a->case_file, &line);
+    bool others_run = a->node.group.living > 0 || a->round.group_world_size > 1;
+    if (!others_run) {
+        cr_info("%s", text_of(&line));
+    } else {
+        cr_warn("%s; stopping the other workers, which have %g s to end", text_of(&line),
+                (double) a->job->stop_timeout_ms / 1000);
+    }
+    cr_buffer_done(&line);
+}
+
 static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
+    report_at_once(a);
     case_file_write_line(&a->case_file, &line);
-    cr_info("%s", text_of(&line));
     rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
 }
@@ -347,7 +380,27 @@ static void on_empty(void *arg) {
     arm_timer(a);
 }
 
-static const struct nursery_events nursery_events = {.on_exit = on_exit_of, .on_empty = on_empty};
+/* Reports a process that SIGKILL does not end. The node cannot go on before the process is dead,
+ * because it may hold the GPU, the port or the files that the next attempt needs. */
+static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
+    struct agent *a = arg;
+    char who[64] = "a process that a worker has started", where[128] = "";
+    if (w != NULL) {
+        uint32_t local_rank = (uint32_t) ((struct worker_process **) worker_arg(w) - a->processes);
+        (void) snprintf(who, sizeof(who), "rank %u (local rank %u)",
+                        a->round.first_rank + local_rank, local_rank);
+    }
+    if (how->wait_channel[0] != '\0') {
+        (void) snprintf(where, sizeof(where), ", waiting in the kernel in %s", how->wait_channel);
+    }
+    cr_warn("cannot kill %s, pid %d (%s): it lives %g s after SIGKILL, in state %c%s; crun waits "
+            "for its end; look for a file system, GPU or other device that does not answer, or a "
+            "frozen cgroup",
+            who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
+}
+
+static const struct nursery_events nursery_events = {
+    .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
 
 /* Records that a worker's timer has expired. The worker has set the timer itself, so its death
  * counts as its own failure. */
@@ -467,7 +520,10 @@ static void warn_of_haste(const struct agent *a) {
 }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) return; /* the agent is being closed, and the relay may be freed */
+    if (a->open_parts > 0) { /* the agent is closing already, and the relay may be freed */
+        if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
+        return;
+    }
     if (a->node.group.state == GROUP_ENDED) {
         /* All processes are gone; the agent only waits until the console has taken their last
          * output. The signal means that the agent must end at once, so this output is discarded. */
@@ -502,6 +558,20 @@ void agent_free(struct agent *a) {
     free(a);
 }
 
+/* Returns a hash (FNV-1a) of the program's name without its folder, and of its arguments, each with
+ * its NUL. It is never 0. */
+static uint64_t digest_of(const struct agent_job *job) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    const char *slash = strrchr(job->argv[0], '/');
+    for (char *const *arg = job->argv; *arg != NULL; arg++) {
+        const char *text = arg == job->argv && slash != NULL ? slash + 1 : *arg;
+        for (size_t i = 0; i <= strlen(text); i++) {
+            hash = (hash ^ (unsigned char) text[i]) * UINT64_C(1099511628211);
+        }
+    }
+    return hash != 0 ? hash : 1;
+}
+
 static int open_relay(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     _Static_assert(AGENT_STREAM_OUT == LOG_RELAY_STDOUT && AGENT_STREAM_ERR == LOG_RELAY_STDERR,
@@ -509,6 +579,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
     const struct log_relay_options options = {.workers = worker_count(a),
                                               .redirects = job->redirects,
                                               .tee = job->tee,
+                                              .log_max_size = job->log_max_size,
                                               .console = job->console,
                                               .role = job->rendezvous.role,
                                               .prefix_template = job->log_line_prefix_template,
@@ -529,7 +600,9 @@ static int open_parts(struct agent *a, struct cr_error *err) {
                                   a, &a->channels, err);
     }
     if (rc == 0) {
-        rc = rendezvous_open(a->loop, &job->rendezvous, &rendezvous_events, a, &a->rendezvous, err);
+        struct rendezvous_options options = job->rendezvous;
+        options.digest = digest_of(job);
+        rc = rendezvous_open(a->loop, &options, &rendezvous_events, a, &a->rendezvous, err);
     }
     if (rc == 0 && job->timer_file != NULL) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);

@@ -39,6 +39,7 @@ struct agent_job {
     /* ---- logs: a mask has AGENT_STREAM_ bits; an array of masks has one per local rank ---- */
     const char *log_dir; /* folder for logs; NULL: a new folder in the temp directory; "/dev/null":
                           * no logs */
+    uint64_t log_max_size; /* limit of each log file of a worker in bytes; 0 = none */
     const uint8_t *redirects, *tee;
     const uint8_t *console; /* by local rank: 0 hides the output of the rank; NULL: all are shown */
     /* template for the prefix of lines; NULL or "": "[${role_name}${local_rank}]:" */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 /* ---- recording rounds, starts and ends of workers ---- */
 
@@ -77,6 +78,14 @@ static const char *names_of_logs(const struct agent_job *job, uint32_t local_ran
     return names[mask & 3];
 }
 
+/* Returns ENOSPC if nothing can be written to the log folder because its file system is full, else
+ * 0. A worker that writes its log files itself can report this error nowhere. */
+static int folder_error(const struct log_dir *logs) {
+    struct statvfs fs;
+    if (logs->path[0] == '\0' || statvfs(logs->path, &fs) < 0) return 0;
+    return fs.f_blocks > 0 && fs.f_bavail == 0 ? ENOSPC : 0;
+}
+
 static void describe(const struct case_file *c, uint32_t local_rank, struct verdict_worker *v,
                      struct evidence *e) {
     const struct case_worker *w = &c->workers[local_rank];
@@ -101,6 +110,7 @@ static void describe(const struct case_file *c, uint32_t local_rank, struct verd
     v->log_names = names_of_logs(c->job, local_rank);
     if (rc == 0) v->last_words = e->last_output.data != NULL ? e->last_output.data : "";
     v->last_words_len = rc == 0 ? e->last_output.len : 0;
+    if (v->last_words_len == 0) v->last_words_error = folder_error(c->logs);
     v->last_words_mixed = log_relay_is_mixed(c->relay, local_rank);
 }
 
@@ -200,13 +210,26 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
     return rc == 0 ? out->data : "crun: workers failed; no memory for the report\n";
 }
 
-void case_file_write_line(const struct case_file *c, struct cr_buffer *out) {
+static void write_line(const struct case_file *c, bool with_last_line, struct cr_buffer *out) {
     struct gathered g;
     gather(c, &g);
     int rc = -ENOMEM;
-    if (c->broken[0] != '\0') rc = cr_buffer_printf(out, "%s", c->broken);
-    else if (g.verdict.count > 0) rc = verdict_line(out, &g.verdict, first_failure(&g));
+    if (c->broken[0] != '\0') {
+        rc = cr_buffer_printf(out, "%s", c->broken);
+    } else if (g.verdict.count > 0) {
+        const struct verdict_worker *first = first_failure(&g);
+        rc = verdict_line(out, &g.verdict, first);
+        if (rc == 0 && with_last_line) rc = verdict_last_line(out, first);
+    }
     if (rc == 0) rc = cr_buffer_append(out, "", 1);
     if (rc < 0) cr_buffer_clear(out);
     gathered_done(&g);
+}
+
+void case_file_write_line(const struct case_file *c, struct cr_buffer *out) {
+    write_line(c, false, out);
+}
+
+void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out) {
+    write_line(c, true, out);
 }

@@ -59,6 +59,14 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank);
  * memory is short. */
 void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
 
+/* Appends the first word about a failure, for the time when other workers still run: the line of
+ * case_file_write_line(), and what the worker said last. Ends in a NUL. */
+void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
+
+/* Appends the first word about a failure, for the time when other workers still run: the line of
+ * case_file_write_line(), and what the worker said last. It ends in a NUL. */
+void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
+
 /* Writes the failure report to `out` and returns it as a string, which is valid until `out`
  * changes. Also copies the error file of the worker that failed first to the job's own_error_file.
  * `failures` is the number of this node's workers that failed in this round; `reason` is the

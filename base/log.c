@@ -11,17 +11,24 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#define HEAD_MAX_BYTES 192  /* longest beginning of a line, before its text */
+#define HOST_MAX_BYTES 64   /* the host's name in a line, with its NUL */
 #define LINE_MAX_BYTES 4096 /* longest text of a line before it is escaped; the rest is cut off */
 
 static struct {
     const char *program;
     enum cr_log_level minimum;
+    char host[HOST_MAX_BYTES]; /* this host's name up to the first dot */
+    bool is_journal;           /* stderr is connected to systemd's journal */
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
 /* 1 while the log is diverted. Threads read it without taking the lock, so that logging needs the
@@ -38,9 +45,24 @@ static struct {
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
+/* Whether stderr is the stream that systemd has connected to its journal. systemd sets
+ * JOURNAL_STREAM to the device and inode of that stream. The variable alone proves nothing, because
+ * a child whose stderr was redirected inherits it. */
+static bool writes_to_journal(void) {
+    const char *text = getenv("JOURNAL_STREAM");
+    char own[64];
+    struct stat st;
+    if (text == NULL || fstat(STDERR_FILENO, &st) < 0) return false;
+    (void) snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t) st.st_dev, (uintmax_t) st.st_ino);
+    return strcmp(text, own) == 0;
+}
+
 void cr_log_setup(const char *program, enum cr_log_level minimum) {
     settings.program = program;
     settings.minimum = minimum;
+    settings.is_journal = writes_to_journal();
+    if (gethostname(settings.host, sizeof(settings.host) - 1) < 0) settings.host[0] = '\0';
+    settings.host[strcspn(settings.host, ".")] = '\0';
 }
 
 enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallback) {
@@ -101,13 +123,36 @@ static int append(const char *line, size_t len) {
     return cr_buffer_append(&diversion.kept, line, len);
 }
 
+/* Writes the beginning of a line, and returns its length in bytes. The journal records time, host
+ * and pid by itself, and takes "<N>" as the line's priority, a number of syslog(3). */
+static size_t write_head(enum cr_log_level level, char out[HEAD_MAX_BYTES]) {
+    static const int priorities[] = {7, 6, 4, 3};
+    int n;
+    if (settings.is_journal) {
+        n = snprintf(out, HEAD_MAX_BYTES, "<%d>%.32s[%d] %s: ", priorities[level],
+                     settings.program, (int) getpid(), level_names[level]);
+        return (size_t) n;
+    }
+    struct timespec now;
+    struct tm local;
+    char time[32];
+    (void) clock_gettime(CLOCK_REALTIME, &now);
+    (void) localtime_r(&now.tv_sec, &local);
+    (void) strftime(time, sizeof(time), "%Y-%m-%d %H:%M:%S", &local);
+    n = snprintf(out, HEAD_MAX_BYTES, "%s.%03ld %s%s%.32s[%d] %s: ", time, now.tv_nsec / 1000000,
+                 settings.host, settings.host[0] != '\0' ? " " : "", settings.program,
+                 (int) getpid(), level_names[level]);
+    return (size_t) n;
+}
+
 static int append_count_of_lost(void) {
-    char line[128];
+    char line[HEAD_MAX_BYTES + 96];
     if (diversion.lost == 0) return 0;
-    int n = snprintf(line, sizeof(line),
-                     "%.32s[%d] warning: %" PRIu64 " lines are missing here: stderr was full\n",
-                     settings.program, (int) getpid(), diversion.lost);
-    int rc = append(line, (size_t) n);
+    size_t n = write_head(CR_LOG_WARN, line);
+    n += (size_t) snprintf(line + n, sizeof(line) - n,
+                           "%" PRIu64 " lines are missing here: stderr was full\n",
+                           diversion.lost);
+    int rc = append(line, n);
     if (rc == 0) diversion.lost = 0;
     return rc;
 }
@@ -184,10 +229,8 @@ void cr_log(enum cr_log_level level, const char *fmt, ...) {
     va_start(ap, fmt);
     (void) vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    char line[LINE_MAX_BYTES + 128];
-    int head = snprintf(line, 100, "%s[%d] %s: ", settings.program, (int) getpid(),
-                        level_names[level]);
-    size_t n = (size_t) head;
+    char line[HEAD_MAX_BYTES + LINE_MAX_BYTES + 128];
+    size_t n = write_head(level, line);
     n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
     line[n++] = '\n';
     cr_log_text(line, n);

@@ -1,4 +1,6 @@
-/* The log: one line per event on stderr, "crun[pid] level: text".
+/* The log: one line per event on stderr, "2026-11-22 06:40:12.345 host crun[pid] level: text" with
+ * the local time. If stderr is connected to systemd's journal, which records time and host itself,
+ * a line is "<N>crun[pid] level: text" with the priority N of syslog(3).
  *
  * Levels: error: a human must act. warning: something went wrong, the program continued, and the
  * line explains how. info: events of jobs and nodes, such as a new round. debug: single messages.

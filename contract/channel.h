@@ -135,7 +135,7 @@ struct channel_page {
     /* 1 from OVER to ROUND: code of the worker that waits outside of a step reads it to stop
      * waiting */
     _Atomic uint32_t over;
-    /* the worker's half again; a field added here moves none of those above */
+    /* ---- fields of the worker's half that came later: at the end, so that no field moved ---- */
     /* 1 if the agent freezes the worker for a change even before its first step */
     _Atomic uint32_t counts_from_start;
 };

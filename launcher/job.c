@@ -13,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define C10D_PORT      29400
 #define STOP_MS        30000
+#define DEATH_MS       5000   /* most time from SIGKILL until all processes are gone */
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
 /* The parameters that job_build() passes to all its steps. */
@@ -343,6 +345,39 @@ static int build_master(struct builder *b) {
     return name_option(b, OPTION_MASTER_ADDR, rc);
 }
 
+static int is_loopback(const char *host) {
+    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+           strcmp(host, "::1") == 0;
+}
+
+/* Returns how many machines Slurm has given to this job step, or to the whole job if crun was not
+ * started by srun; 0 = not under Slurm. */
+static int64_t slurm_machines(const struct builder *b) {
+    int64_t n = 0;
+    if (cr_parse_i64(variable(b, "SLURM_STEP_NUM_NODES"), 1, INT32_MAX, &n) == 0) return n;
+    return cr_parse_i64(variable(b, "SLURM_NNODES"), 1, INT32_MAX, &n) == 0 ? n : 0;
+}
+
+/* Checks the endpoint of a job with several nodes: a loopback address is each machine itself, so
+ * nodes on several machines would each wait, or train, alone. */
+static int check_loopback(struct builder *b) {
+    const struct rendezvous_options *r = &b->job->agent.rendezvous;
+    int64_t machines = slurm_machines(b);
+    if (r->max_nodes == 1 || !is_loopback(r->endpoint.host)) return 0;
+    if (machines > 1) {
+        return cr_fail(b->err, -EINVAL,
+                       "the %u nodes cannot meet at '%.100s', which is each machine itself: Slurm "
+                       "has given this job %lld machines; give --rdzv-endpoint=HOST:PORT of one "
+                       "of them", r->max_nodes, r->endpoint.host, (long long) machines);
+    }
+    if (strcasecmp(r->endpoint.host, "localhost") == 0) {
+        warn(b,
+             "the nodes meet at '%s', so all of them must run on this machine; for several "
+             "machines, give --rdzv-endpoint=HOST:PORT", r->endpoint.host);
+    }
+    return 0;
+}
+
 static int build_endpoint(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     const char *text = text_of(b, OPTION_RDZV_ENDPOINT);
@@ -389,8 +424,8 @@ static int build_node(struct builder *b) {
     if (rc < 0) return name_option(b, OPTION_NNODES, rc);
     rc = value_count(text_of(b, OPTION_NODE_RANK), "a node rank", 0, UINT16_MAX, &rank, b->err);
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
-    int given = is_static || is_given(b, OPTION_NODE_RANK);
-    r->node_rank = given ? (int64_t) rank : -1;
+    r->node_rank_given = is_given(b, OPTION_NODE_RANK);
+    r->node_rank = is_static || r->node_rank_given ? (int64_t) rank : -1;
     if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes, so it has
                                                  * no minimum */
     if (r->node_rank >= (int64_t) r->max_nodes) {
@@ -417,7 +452,8 @@ static int build_rendezvous(struct builder *b) {
     if (rc < 0) return rc;
     if (is_standalone(b)) return build_standalone(b);
     rc = build_run_id(b);
-    return rc < 0 ? rc : build_endpoint(b);
+    if (rc == 0) rc = build_endpoint(b);
+    return rc == 0 && strncmp(r->backend, "etcd", 4) != 0 ? check_loopback(b) : rc;
 }
 
 /* ---- logs ---- */
@@ -477,6 +513,10 @@ static int build_logs(struct builder *b) {
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
     int rc = build_masks(b, OPTION_REDIRECTS, &a->redirects);
     if (rc == 0) rc = build_masks(b, OPTION_TEE, &a->tee);
+    if (rc == 0) {
+        rc = value_size(text_of(b, OPTION_LOG_MAX_SIZE), &a->log_max_size, b->err);
+        if (rc < 0) return name_option(b, OPTION_LOG_MAX_SIZE, rc);
+    }
     if (rc == 0) rc = build_console(b);
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
@@ -540,6 +580,14 @@ static int build_signals(struct builder *b) {
     return rc;
 }
 
+/* Processes die of SIGKILL within a moment, unless they hang in the kernel, so a few seconds more
+ * than the longest grace are enough to stop workers. */
+static void set_stop_limit(struct agent_job *a) {
+    int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
+                                                                    : a->shutdown_timeout_ms;
+    if (a->rendezvous.stop_limit_ms == 0) a->rendezvous.stop_limit_ms = grace_ms + DEATH_MS;
+}
+
 static int build_ending(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     a->rendezvous.max_restarts = a->max_restarts;
@@ -548,6 +596,7 @@ static int build_ending(struct builder *b) {
     if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
+    if (rc == 0) set_stop_limit(a);
     return rc < 0 ? rc : build_signals(b);
 }
 

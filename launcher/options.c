@@ -110,7 +110,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = RENDEZVOUS,
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
-              "read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= "
+              "stop_limit= read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= "
               "ssl_cert_key= user= password_file= etcd_prefix=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
@@ -160,6 +160,11 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "log-dir", .value_name = "FOLDER", .has_variable = true, .group = LOGS,
      .help = "where logs and error files go (default: a new folder in the temp directory); "
              "/dev/null: none at all"},
+    [OPTION_LOG_MAX_SIZE] =
+    {.name = "log-max-size", .value_name = "SIZE", .default_value = "0", .has_variable = true,
+     .group = LOGS,
+     .words = "0 10M 1G",
+     .help = "limit of each log file, such as 100M; the first and the last part are kept; 0: none"},
     [OPTION_REDIRECTS] =
     {.name = "redirects", .letter = 'r', .value_name = "MASK|MAP", .default_value = "0",
      .has_variable = true, .group = LOGS,

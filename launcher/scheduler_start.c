@@ -1,5 +1,4 @@
-/* The functions of launcher/scheduler_start.h: the environment and files of this machine, and
- * srun. */
+/* Reading the environment and files of this machine for the finder, and starting srun. */
 #include "launcher/scheduler_start.h"
 
 #include "base/memory.h"
@@ -70,8 +69,8 @@ int scheduler_write(const struct options *options, const struct scheduler_choice
                             choice->nodes);
 }
 
-/* Variables from which srun would take another number of tasks, or fewer GPUs per node, than one
- * task that has the whole node. */
+/* Removes the variables from which srun would take another number of tasks, or fewer GPUs per node.
+ * Each node needs one task that has the whole node. */
 static void forget_tasks(void) {
     static const char *const names[] = {
         "SLURM_NTASKS",        "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",

@@ -84,6 +84,29 @@ int value_count(const char *text, const char *what, uint32_t min, uint32_t max, 
     return 0;
 }
 
+int value_size(const char *text, uint64_t *out, struct cr_error *err) {
+    static const char units[] = "KMGT";
+    char digits[32];
+    size_t len = strlen(text);
+    int64_t number = 0;
+    unsigned shift = 0;
+    const char *unit = len > 0 ? strchr(units, toupper((unsigned char) text[len - 1])) : NULL;
+    if (unit != NULL && *unit != '\0') {
+        shift = 10 * (unsigned) (unit - units + 1);
+        len--;
+    }
+    (void) snprintf(digits, sizeof(digits), "%.*s", (int) (len < 31 ? len : 31), text);
+    int bad = cr_parse_i64(digits, 0, INT64_MAX >> shift, &number) < 0;
+    *out = (uint64_t) number << shift;
+    if (bad || (*out > 0 && *out < VALUE_SIZE_MIN)) {
+        return cr_fail(err, -EINVAL,
+                       "'%.200s' is not a size; give bytes, at least %d, such as 500K, 100M or 2G; "
+                       "or 0 for no limit",
+                       text, VALUE_SIZE_MIN);
+    }
+    return 0;
+}
+
 int value_seconds(const char *text, int zero_allowed, int64_t *out_ms, struct cr_error *err) {
     double seconds;
     int bad = cr_parse_double(text, &seconds) < 0 || seconds < 0 || seconds > SECONDS_MAX;
@@ -232,6 +255,7 @@ static const struct conf_key {
     {"keep_alive_interval", CONF_SECONDS,
      offsetof(struct rendezvous_options, keep_alive_interval_ms)},
     {"change_notice", CONF_SECONDS_OR_ZERO, offsetof(struct rendezvous_options, change_notice_ms)},
+    {"stop_limit", CONF_SECONDS, offsetof(struct rendezvous_options, stop_limit_ms)},
     {"read_timeout", CONF_SECONDS, offsetof(struct rendezvous_options, read_timeout_ms)},
     {"coordinator_wait", CONF_SECONDS, offsetof(struct rendezvous_options, coordinator_wait_ms)},
     {"keep_alive_max_attempt", CONF_COUNT,

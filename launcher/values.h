@@ -21,6 +21,11 @@ int value_nnodes(const char *text, uint32_t *min, uint32_t *max, struct cr_error
 int value_count(const char *text, const char *what, uint32_t min, uint32_t max, uint32_t *out,
                 struct cr_error *err);
 
+/* Parses a size in bytes: a whole number, which may end in K, M, G or T for 1024, 1024^2 … bytes. 0
+ * means that there is no limit; the smallest other size is VALUE_SIZE_MIN. */
+#define VALUE_SIZE_MIN 4096
+int value_size(const char *text, uint64_t *out, struct cr_error *err);
+
 /* Parses a time in seconds, which may have a fraction, and stores it in milliseconds. Zero is an
  * error unless `zero_allowed` is set. */
 int value_seconds(const char *text, int zero_allowed, int64_t *out_ms, struct cr_error *err);

@@ -55,6 +55,12 @@ coverage: ## the tests with gcov, in build/coverage; a table of lines and branch
 	+$(Q)$(again) COVERAGE=1 $(sanitized_check)
 	$(Q)make/coverage.py build/coverage
 
+coverage-nccl: ## the nccl backend on the host NCCL with gcov; fails below 95 % of the lines
+	+$(Q)$(again) COVERAGE=1 all test-workers
+	$(Q)find build/coverage -name '*.gcda' -delete
+	$(Q)tests/run.py --build build/coverage integration fault --filter host_nccl
+	$(Q)make/coverage.py build/coverage worker_runtime/backends/nccl 95
+
 valgrind: $(unit_tests) ## the unit tests under valgrind
 	$(Q)command -v valgrind >/dev/null || { echo 'valgrind is not installed'; exit 1; }
 	$(Q)make/valgrind.sh $(unit_tests)
@@ -64,7 +70,8 @@ demo: ## install what is missing, build, train on real data through a crash
 	+$(Q)$(again) all
 	$(Q)BUILD=$(BUILD) examples/demo.sh
 
-.PHONY: check check-all $(kinds:%=check-%) asan ubsan tsan coverage valgrind demo
+.PHONY: check check-all $(kinds:%=check-%) asan ubsan tsan coverage coverage-nccl valgrind \
+        demo
 
 # ---- looking at the source ----
 

@@ -96,7 +96,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
     "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/program_text.c",
-    "base/template.c", "base/text.c",
+    "base/template.c", "base/text.c", "base/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -110,7 +110,8 @@ PURE = [
     "rendezvous/coordinator/charge.c", "rendezvous/coordinator/incarnation.c",
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
-    "rendezvous/coordinator/view.c",
+    "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
+    "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
     "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",

@@ -25,9 +25,10 @@ ENVIRONMENT = [
     ("CRUN_AGENT", "where the worker's agent listens, as crun sets it; an address and a token"),
     ("GLOO_SOCKET_IFNAME",
      "the network interface of the gloo backend; else the one that leads to the store"),
-    ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDART_LIBRARY",
-     "other files than libnccl.so.2 and libcudart.so"),
-    ("CRUNRT_NCCL_BLOCKING", "\"1\": blocking NCCL communicators"),
+    ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDA_LIBRARY",
+     "other files than libnccl.so.2 and libcuda.so.1"),
+    ("CRUNRT_NCCL_BLOCKING", "\"0\": non-blocking NCCL communicators; NCCL then makes a thread per"
+     " operation"),
     ("CRUNRT_NCCL_RANKS_PER_ROOT",
      "ranks that one NCCL root serves while a communicator is made; 128"),
     ("CRUNRT_NCCL_SPLIT",

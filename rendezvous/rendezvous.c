@@ -12,6 +12,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/waiting.h"
+#include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/way.h"
@@ -36,8 +38,15 @@ struct rendezvous {
     struct member_session session;
     struct way *way;
     /* see the fields of the same names in struct backend_plan */
-    char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX];
+    char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
+    uv_timer_t waiting; /* runs until the next line about the wait for the coordinator */
+    /* the store that this node offers with its JOIN; NULL = none so far */
+    struct store_offer *offer;
+    bool offers;               /* this node offers a store */
+    char offer_host[CR_HOST_MAX]; /* where the offered store listens */
+    int64_t waiting_since_ms;
+    uint32_t waiting_lines;
     /* a message could not be queued for lack of memory; end_event() breaks off the connection */
     bool lost_message;
     bool closing;
@@ -75,6 +84,41 @@ static void break_off(struct rendezvous *r, const char *why) {
     member_disconnected(r->member, now_ms(r), why);
 }
 
+/* ---- the wait for the coordinator ---- */
+
+static void arm_waiting(struct rendezvous *r);
+
+/* Writes one line about the wait: which addresses are tried, with which results, and how long. */
+static void on_waiting(uv_timer_t *timer) {
+    struct rendezvous *r = timer->data;
+    int64_t left_ms = member_gives_up_ms(r->member) - now_ms(r);
+    const char *report = way_report(r->way), *trouble = way_trouble(r->way);
+    const char *comma = report[0] != '\0' && trouble[0] != '\0' ? ", " : "";
+    if (report[0] == '\0' && trouble[0] == '\0') report = "no answer";
+    cr_warn("waiting for the coordinator at '%s': %s%s%s (%.0f s so far, %.0f s left)", r->where,
+            report, comma, trouble, (double) (now_ms(r) - r->waiting_since_ms) / 1000,
+            left_ms > 0 ? (double) left_ms / 1000 : 0);
+    r->waiting_lines++;
+    arm_waiting(r);
+}
+
+static void arm_waiting(struct rendezvous *r) {
+    int64_t when_ms = r->waiting_since_ms + cr_waiting_line_ms(r->waiting_lines), now = now_ms(r);
+    (void) uv_timer_start(&r->waiting, on_waiting,
+                          when_ms > now ? (uint64_t) (when_ms - now) : 0, 0);
+}
+
+/* Begins or ends the wait, as the member's state says. */
+static void note_waiting(struct rendezvous *r) {
+    bool waits = member_state(r->member) == MEMBER_CONNECTING;
+    bool is_active = uv_is_active((uv_handle_t *) &r->waiting) != 0;
+    if (!waits) (void) uv_timer_stop(&r->waiting);
+    if (!waits || is_active) return;
+    r->waiting_since_ms = now_ms(r);
+    r->waiting_lines = 0;
+    arm_waiting(r);
+}
+
 /* The last call of every event and of every call of the agent: sends the bytes that the session has
  * queued, and sets the timer to the member's next deadline. */
 static void end_event(struct rendezvous *r) {
@@ -82,6 +126,7 @@ static void end_event(struct rendezvous *r) {
     if (r->closing) return;
     send_queued(r);
     arm_timer(r);
+    note_waiting(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -166,9 +211,22 @@ static void do_connect(void *arg) {
     cr_buffer_clear(greeting);
 }
 
+/* Returns the port of an empty store that this node can serve, or 0 if it offers none. */
+static uint16_t offered_port(struct rendezvous *r) {
+    struct cr_error err = {0};
+    uint16_t port = 0;
+    if (!r->offers || r->closing) return 0;
+    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, &err);
+    if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
+    cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
+    return 0;
+}
+
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
-    if (member_session_send(&r->session, m) < 0) r->lost_message = true;
+    struct rdzv_message out = *m;
+    if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
+    if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
 static void do_hang_up(void *arg) {
@@ -204,6 +262,7 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
     memcpy(round.master_name, r->master_name, sizeof(round.master_name));
+    if (r->offer != NULL) store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0);
     if (!r->closing) r->events->on_round(r->arg, &round);
 }
 
@@ -219,6 +278,9 @@ static void note_why_we_leave(struct rendezvous *r, const char *why) {
 
 static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
     const char *trouble = way_trouble(r->way);
+    bool never_reached = way_coordinator_addr(r->way)[0] == '\0' && !way_is_local(r->way);
+    if (trouble[0] == '\0' && never_reached) trouble = way_report(r->way);
+    if (strstr(why, trouble) != NULL) trouble = "";
     if (trouble[0] != '\0') (void) cr_fail(err, -ENOTCONN, "%s (%s)", why, trouble);
     else (void) cr_fail(err, -ENOTCONN, "%s", why);
 }
@@ -306,6 +368,12 @@ void rendezvous_leave(struct rendezvous *r) {
     end_event(r);
 }
 
+void rendezvous_hasten_close(struct rendezvous *r) {
+    char why[RDZV_TEXT_MAX];
+    (void) snprintf(why, sizeof(why), HOST_LEAVES ": " TOLD_TO_END);
+    if (r->closing) way_abandon(r->way, why);
+}
+
 /* ---- opening ---- */
 
 int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err) {
@@ -329,7 +397,8 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .close_timeout_ms = o->close_timeout_ms,
         .keep_alive_interval_ms = o->keep_alive_interval_ms,
         .keep_alive_max_attempt = o->keep_alive_max_attempt,
-        .change_notice_ms = o->change_notice_ms};
+        .change_notice_ms = o->change_notice_ms, .stop_limit_ms = o->stop_limit_ms,
+        .digest = o->digest};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
@@ -377,14 +446,18 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->arg = arg;
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
+    memcpy(r->where, plan.where, sizeof(r->where));
+    memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
         free(r);
         return rc;
     }
+    r->offers = !plan.fixed_ranks && !way_is_local(r->way);
     (void) uv_timer_init(loop, &r->timer);
-    r->timer.data = r;
+    (void) uv_timer_init(loop, &r->waiting);
+    r->timer.data = r->waiting.data = r;
     rc = make_member(r, options, &plan, err);
     if (rc < 0) {
         rendezvous_close(r, NULL);
@@ -395,12 +468,13 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing, in three steps: the timer; the way and what is hosted; the memory ---- */
+/* ---- closing, in three steps: the timers; the way and what is hosted; the memory ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
+    store_offer_free(r->offer);
     member_free(r->member);
     member_session_done(&r->session);
     free(r->run_id);
@@ -410,6 +484,10 @@ static void on_way_closed(void *arg) {
 
 static void on_timer_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
+    if (uv_is_closing((uv_handle_t *) &r->waiting) == 0) {
+        uv_close((uv_handle_t *) &r->waiting, on_timer_closed);
+        return;
+    }
     way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
 }
 

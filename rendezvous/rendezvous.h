@@ -130,4 +130,8 @@ void rendezvous_leave(struct rendezvous *r);
  * to the other nodes, and waits for them to close their connections, at most close_timeout_ms. */
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg));
 
+/* Call this after rendezvous_close() and before on_close, when the launcher gets a signal. A node
+ * that stays because it hosts jobs of other launchers ends these jobs and closes. */
+void rendezvous_hasten_close(struct rendezvous *r);
+
 #endif

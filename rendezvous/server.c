@@ -65,5 +65,6 @@ void rendezvous_server_close(struct rendezvous_server *server, const char *why,
                              void (*on_close)(void *arg), void *arg) {
     server->on_close = on_close;
     server->arg = arg;
+    coordinator_host_abandon(server->host, why); /* the host would wait until its jobs are over */
     coordinator_host_close(server->host, why, on_host_closed, server);
 }

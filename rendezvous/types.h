@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 #define RENDEZVOUS_ROLE_MAX  128                /* bytes of a role name, NUL included */
-#define RDZV_NODES_MAX       ((uint32_t) 65536) /* most nodes that one job may have */
-/* most workers on one node; 65536 * 32767 ranks fit into an int */
-#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 32767)
+#define RDZV_NODES_MAX       ((uint32_t) 262144) /* most nodes that one job may have */
+/* most workers on one node; 262144 * 4096 ranks fit into an int */
+#define RDZV_LOCAL_WORLD_MAX ((uint32_t) 4096)
 /* bytes of an IPv4 or IPv6 address as text, NUL included */
 #define RDZV_ADDR_MAX        64
 
@@ -46,10 +46,14 @@ struct rendezvous_options {
     int standalone;
     uint32_t min_nodes, max_nodes;
     int64_t node_rank;           /* --node-rank, or -1 if it was not given */
+    /* the user or the scheduler gave the node rank; if not, 0 is only the default of `static` */
+    bool node_rank_given;
     /* --local-addr: the address this node publishes; NULL = its address on the connection to the
      * coordinator */
     const char *local_addr;
     const char *role;
+    /* a hash of the program and its arguments, with which nodes are compared; 0 = unknown */
+    uint64_t digest;
     uint32_t local_world_size;   /* how many workers this node starts */
     uint32_t max_restarts;       /* how many restarts the whole job may use, over all nodes */
     int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
@@ -57,6 +61,9 @@ struct rendezvous_options {
     uint32_t keep_alive_max_attempt;
     /* time limit for the first connection to the coordinator, all tries together; default 60 s */
     int64_t read_timeout_ms;
+    /* how long this node may take to stop its workers until it is left out of the job; default: the
+     * longest grace of its agent plus 5 s; 0 = join_timeout_ms, but at least 120 s */
+    int64_t stop_limit_ms;
     /* how long before a joining node's round the running workers get notice; default 30 s; 0 =
      * not at all */
     int64_t change_notice_ms;

@@ -1,4 +1,4 @@
-/* Writes to stdout or stderr without blocking: see console.h. */
+/* Writes to stdout or stderr without blocking. */
 #include "agent/output/console.h"
 
 #include "base/cleanup.h"
@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* If poll(2) reports that a pipe is writable, this many bytes can be written without blocking. */
+/* bytes that can be written without blocking after poll(2) has reported a pipe as writable */
 #define POLLED_MAX PIPE_BUF
 
 /* ---- opening ---- */
 
-/* Opens the pipe or terminal once more, through /proc. That gives us an open file description with
- * flags of its own, so O_NONBLOCK does not affect other processes. After su, a terminal may refuse
- * to be opened; in that case the stream is written in pieces of POLLED_MAX bytes. */
+/* Opens the pipe or terminal once more, through /proc, so that the new open file description has
+ * flags of its own: O_NONBLOCK then does not affect other processes. After su, a terminal may
+ * refuse to be opened; in that case the stream is written in pieces of POLLED_MAX bytes. */
 static void open_private(struct console *c, int stream_fd) {
     char path[64];
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", stream_fd);
@@ -82,9 +82,9 @@ static ssize_t write_some(struct console *c, const char *data, size_t len) {
     return write(c->fd, data, len < POLLED_MAX ? len : POLLED_MAX);
 }
 
-/* Kills the console after a write error. Logs no warning if the reader closed the pipe or the
- * terminal is gone, which is usual. Logs one for other errors (a full disk, for example), because
- * nothing else would show that output is missing. */
+/* Gives the console up after a write error. If the reader has closed the pipe or the terminal is
+ * gone, which is usual, no warning is logged. Other errors (a full disk, for example) are logged,
+ * because nothing else would show that output is missing. */
 static void give_up(struct console *c, int error) {
     console_kill(c);
     if (error == EPIPE || error == EIO || error == ECONNRESET) return;
@@ -93,8 +93,8 @@ static void give_up(struct console *c, int error) {
             strerror(error));
 }
 
-/* Writes as much as the reader takes at once. Returns how many bytes that is. After an error the
- * console is dead. */
+/* Writes as much as the reader takes at once. Returns the number of bytes written. After an error
+ * the console is dead. */
 static size_t write_now(struct console *c, const char *data, size_t len) {
     size_t done = 0;
     while (done < len && !c->dead) {

@@ -13,20 +13,22 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#define CONSOLE_FULL  ((size_t) 1 << 20)  /* the console is full from this many kept bytes on */
-/* a console that was full has room again at this many kept bytes or fewer */
+#define CONSOLE_FULL  ((size_t) 1 << 20)  /* the console is full while it keeps at least this many
+                                           * bytes */
+/* a full console has room again when it keeps at most this many bytes */
 #define CONSOLE_EMPTY ((size_t) 64 << 10)
 
 struct console {
-    int fd;          /* a descriptor that we opened if is_private is true, else 1 or 2 */
-    /* fd is an open file description of our own, so O_NONBLOCK affects no other process */
+    int fd;          /* the descriptor opened by console_open() if is_private is true, else 1 or
+                      * 2 */
+    /* true: fd is an open file description of its own, so O_NONBLOCK affects no other process */
     bool is_private;
     bool is_socket;
     bool can_block; /* true for a pipe, a terminal or a socket; a file never blocks */
     bool dead;
     bool warned_of_memory;
     struct cr_buffer kept;
-    size_t sent; /* how many bytes of `kept` were written already */
+    size_t sent; /* number of bytes of `kept` that are written already */
     /* an epoll that contains fd; libuv would make fd non-blocking if it watched fd itself */
     int poll_fd;
     uv_poll_t poll;

@@ -1,4 +1,4 @@
-/* Keeps the last bytes of a stream, in a ring: see last_bytes.h. */
+/* The ring with the last bytes of a stream. */
 #include "agent/output/last_bytes.h"
 
 #include <errno.h>

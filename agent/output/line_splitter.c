@@ -1,4 +1,4 @@
-/* Cuts bytes into lines: see line_splitter.h. */
+/* The splitter that cuts bytes into lines. */
 #include "agent/output/line_splitter.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static void take(struct line_splitter *s, const char **data, size_t *len, size_t
     s->at += n;
 }
 
-/* Takes the "\n" of a "\r\n" of which the "\r" came before. */
+/* Takes the "\n" of a "\r\n" whose "\r" was taken by an earlier call. */
 static void take_rest_of_end(struct line_splitter *s, const char **data, size_t *len) {
     if (*len == 0 || !s->after_cr) return;
     s->after_cr = false;
@@ -32,13 +32,13 @@ static void begin_line(struct line_splitter *s) {
     s->was_given = false;
 }
 
-/* Drops what is kept of the current line, which is too long to be kept. */
+/* Drops the kept beginning of the current line, which is too long to be kept. */
 static void give_up_line(struct line_splitter *s) {
     cr_buffer_done(&s->partial);
     s->is_long = true;
 }
 
-/* Keeps n bytes, which have no line end. */
+/* Keeps the next n bytes, which contain no line end. */
 static int keep(struct line_splitter *s, const char **data, size_t *len, size_t n) {
     int rc = s->is_long ? 0 : cr_buffer_append(&s->partial, *data, n);
     if (rc < 0 && s->skips_long) give_up_line(s);
@@ -46,7 +46,7 @@ static int keep(struct line_splitter *s, const char **data, size_t *len, size_t 
     return rc < 0 && !s->skips_long ? rc : 0;
 }
 
-/* Fills in *line with the current line, the last n bytes of which are at *data, and takes these. */
+/* Fills in *line with the current line, whose last n bytes are at *data, and takes those bytes. */
 static int give(struct line_splitter *s, const char **data, size_t *len, size_t n,
                 struct line *line) {
     *line = (struct line){.data = *data, .len = n, .from = s->from, .to = s->at + n};

@@ -18,10 +18,11 @@
 /* The state of a splitter. Zero-initialise it; the owner may then set skips_long. */
 struct line_splitter {
     struct cr_buffer partial; /* a line whose end has not come yet */
-    bool after_cr;   /* the last byte was a "\r", so a "\n" that comes next belongs to it */
+    bool after_cr;   /* the last byte was a "\r": a "\n" that comes next belongs to the same line
+                      * end */
     bool skips_long; /* lines longer than LINE_MAX_LEN are not kept */
     bool is_long;    /* the current line is longer than LINE_MAX_LEN and is not kept */
-    bool was_given;  /* `partial` is the line that was passed last, so the next call clears it */
+    bool was_given;  /* `partial` is the line that was returned last; the next call clears it */
     uint64_t at;     /* number of bytes taken from the input so far */
     uint64_t from;   /* offset in the input of the first byte of the current line */
 };
@@ -35,13 +36,13 @@ struct line {
     bool is_update;    /* a "\r" ended the line: a progress bar will overwrite it */
 };
 
-/* Takes bytes from the front of *data until a line is complete or all *len bytes are taken, and
- * moves *data and *len on. Returns 1 and fills in *line, or 0 if all bytes were taken and no line
- * was completed, or -ENOMEM if bytes of the current line are lost. */
+/* Takes bytes from *data until a line is complete or all *len bytes are taken, and moves *data and
+ * *len behind the bytes taken. Returns 1 and fills in *line; 0 if all bytes were taken and no line
+ * was completed; or -ENOMEM if bytes of the current line are lost. */
 int line_splitter_next(struct line_splitter *s, const char **data, size_t *len, struct line *line);
 
-/* Call this when the input has ended. If there are bytes after the last line end, it passes them as
- * a line and returns 1; else it returns 0. */
+/* Call this when the input has ended. If bytes follow the last line end, it stores them as a line
+ * in *line and returns 1; else it returns 0. */
 int line_splitter_end(struct line_splitter *s, struct line *line);
 
 void line_splitter_done(struct line_splitter *s);

@@ -220,6 +220,12 @@ int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name
     return cr_fail_errno(err, "cannot create the log file '%s/%s/%s'", d->path, folder, at);
 }
 
+int log_dir_open_worker(const struct log_dir *d, uint32_t local_rank) {
+    char name[16];
+    (void) snprintf(name, sizeof(name), "%" PRIu32, local_rank);
+    return openat(d->attempt_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 void log_dir_path(const struct log_dir *d, struct log_attempt attempt, uint32_t local_rank,
                   const char *name, char out[LOG_PATH_MAX]) {
     char folder[LOG_ATTEMPT_MAX];

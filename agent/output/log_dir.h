@@ -53,6 +53,9 @@ int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const b
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err);
 
+/* Opens a worker's folder in the current attempt. Returns the descriptor, or -1 on error. */
+int log_dir_open_worker(const struct log_dir *d, uint32_t local_rank);
+
 /* Writes to `out` the path of a file of a worker that was started in `attempt`; if `name` is "",
  * the path of the worker's folder. Writes "" if there is no folder or the path is too long. */
 void log_dir_path(const struct log_dir *d, struct log_attempt attempt, uint32_t local_rank,

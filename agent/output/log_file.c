@@ -1,4 +1,4 @@
-/* Appends to a log file, reads back from it, and keeps it below its size limit: see log_file.h. */
+/* Appends to a log file, reads back from it, and keeps it below its size limit. */
 #include "agent/output/log_file.h"
 
 #include "base/cleanup.h"
@@ -64,8 +64,8 @@ static uint64_t part_max(const struct log_file *f, const struct log_part *p) {
     return p == &f->first ? f->max / 2 : f->max / 4;
 }
 
-/* Returns how many of the bytes go to the current part: as many as fit, but if possible whole
- * lines. */
+/* Returns the number of bytes to append to the current part: as many as fit, and whole lines if
+ * possible. */
 static size_t fitting(struct log_file *f, const char *data, size_t len) {
     const struct log_part *p = current(f);
     uint64_t used = p->to - p->from, max = part_max(f, p);
@@ -73,7 +73,7 @@ static size_t fitting(struct log_file *f, const char *data, size_t len) {
     if (f->max == 0 || room >= len) return len;
     const char *lf = memrchr(data, '\n', room);
     if (lf != NULL) return (size_t) (lf - data) + 1;
-    /* one line fills more than a part, so it is cut; an empty part takes at least one byte */
+    /* a line longer than a part is cut; an empty part takes at least one byte */
     return used > 0 ? 0 : room > 0 ? room : 1;
 }
 

@@ -22,12 +22,13 @@
 struct log_part {
     int fd; /* -1 = there is no such part */
     uint64_t from, to;
-    uint64_t head; /* length in bytes of the line before the stream's bytes; `first` has none */
+    uint64_t head; /* length in bytes of the line at the head of the file, before the stream's
+                    * bytes; 0 in `first` */
 };
 
 struct log_file {
     struct log_part first, older, last; /* without a limit only `first` is used */
-    uint64_t end;                       /* number of bytes in all that were appended */
+    uint64_t end;                       /* number of bytes appended so far */
     uint64_t max;                       /* the size limit in bytes; 0 = none */
     int folder_fd;                      /* descriptor of the worker's log folder, or -1 */
     char name[LOG_FILE_NAME_MAX];
@@ -40,13 +41,13 @@ struct log_file {
 int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out);
 void log_file_free(struct log_file *f);
 
-/* Appends bytes. Returns 0; or a negative errno, if they could not all be written: f->end says how
- * many were. */
+/* Appends bytes. Returns 0; or a negative errno if not all of them could be written: f->end then
+ * says how far the file goes. */
 int log_file_append(struct log_file *f, const char *data, size_t len);
 
 /* Reads at most `len` bytes from the offset *at on. If the size limit has removed the byte at *at,
- * it moves *at on to the next byte that is there. Returns how many bytes it has read; 0 if there
- * are none, because *at is the end or because somebody else has made the file shorter. */
+ * *at is first moved to the next byte that is left. Returns the number of bytes read: 0 if *at is
+ * the end, or if another program has made the file shorter. */
 size_t log_file_read(const struct log_file *f, uint64_t *at, char *out, size_t len);
 
 #endif

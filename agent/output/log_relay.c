@@ -21,12 +21,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define EVENTS_MAX 64 /* how many streams are read in one iteration of the loop */
-#define LAGGING_MAX 16 /* how many times a lagging tail writes in one iteration of the loop */
+#define EVENTS_MAX 64 /* the most streams that are read in one iteration of the loop */
+#define LAGGING_MAX 16 /* the most times that lagging tails write in one iteration of the loop */
 
 /* ---- the log lines of this process ---- */
 
-/* Receives the log lines that wait to be written. Runs in the thread that logs, under the log's
+/* Takes the log lines that wait to be written. It runs in the thread that logs, under the log's
  * lock (base/log.h). In the loop's thread it writes the lines to stderr; in any other thread it
  * only wakes the loop, which calls it again. */
 static void on_log(void *arg, struct cr_buffer *kept) {
@@ -63,8 +63,8 @@ static void give_log_back(struct log_relay *r) {
 
 /* ---- reading the streams ---- */
 
-/* Whether streams without a log file have to wait: a console is full or held, or bytes that could
- * not be written to a log file have not been shown yet. */
+/* Returns whether streams without a log file have to wait: a console is full or held, or bytes that
+ * could not be written to a log file are not on the console yet. */
 static bool is_blocked(const struct log_relay *r) {
     const struct tail *t;
     if (relay_console_is_busy(r, OUT) || relay_console_is_busy(r, ERR)) return true;
@@ -102,8 +102,8 @@ static bool all_flushed(const struct log_relay *r) {
            TAILQ_EMPTY(&r->lagging);
 }
 
-/* Lets the next lagging tail that can write do so, and moves it behind the others. Returns false if
- * no tail can write. */
+/* Lets the first lagging tail that can write do so, and moves it to the end of the list. Returns
+ * false if no tail can write. */
 static bool catch_up(struct log_relay *r) {
     struct tail *t;
     TAILQ_FOREACH(t, &r->lagging, entry) {
@@ -180,17 +180,17 @@ static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_optio
     return r;
 }
 
-/* Whether our stdout and stderr are one open file, so that they share one offset. Where kcmp(2) is
- * not available, the function returns false for files, unless both are written at their ends. */
+/* Returns whether stdout and stderr of this process are one open file, with one common offset.
+ * Where kcmp(2) is not available, returns false for files, unless both are opened for appending. */
 static bool is_one_file(void) {
     long rc = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, STDOUT_FILENO, STDERR_FILENO);
     if (rc >= 0) return rc == 0;
     return (fcntl(STDOUT_FILENO, F_GETFL) & fcntl(STDERR_FILENO, F_GETFL) & O_APPEND) != 0;
 }
 
-/* Whether stdout and stderr are the same pipe, terminal or open file. If they are, they share one
- * queue, because with two queues one could write into a line of which the other has written only a
- * part. */
+/* Returns whether stdout and stderr are the same pipe, terminal or open file. In that case both use
+ * one queue, because with two queues one could write into a line of which the other has written
+ * only a part. */
 static bool is_one_place(void) {
     struct stat out, err;
     if (fstat(STDOUT_FILENO, &out) < 0 || fstat(STDERR_FILENO, &err) < 0) return false;
@@ -198,7 +198,7 @@ static bool is_one_place(void) {
     return !S_ISREG(out.st_mode) || is_one_file();
 }
 
-/* Whether a reader can see the order of stdout and stderr. Nobody reads /dev/null. */
+/* Returns whether a reader can see the order of stdout and stderr; in /dev/null nobody can. */
 static bool has_order(void) {
     struct stat st;
     if (fstat(STDOUT_FILENO, &st) < 0 || !is_one_place()) return false;
@@ -321,7 +321,7 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     return rc < 0 ? rc : open_filtered(r, ERR, err);
 }
 
-/* Gives the worker's stdout the descriptor of its stderr, if both go to one place: with a pipe for
+/* Gives the worker's stdout the descriptor of its stderr if both go to one place: with one pipe for
  * each, lines could overtake each other. */
 static int join_streams(struct log_relay *r, uint32_t local_rank, int fds[2],
                         struct cr_error *err) {
@@ -383,8 +383,8 @@ void log_relay_end(struct log_relay *r) {
 
 /* ---- last words ---- */
 
-/* Appends the last bytes of a file. A file that is gone or is not a regular file counts as empty,
- * because the worker may have removed or replaced it. */
+/* Appends the last bytes of a file. A missing file counts as empty, and so does one that is not a
+ * regular file: the worker may have removed or replaced it. */
 static int read_end_of_file(const char *path, struct cr_buffer *out) {
     struct stat st;
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

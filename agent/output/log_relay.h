@@ -42,6 +42,9 @@ struct log_relay_options {
     /* by local rank: which streams are redirected, and which are teed, as masks of LOG_RELAY_STDOUT
      * and LOG_RELAY_STDERR; NULL = no stream of any worker */
     const uint8_t *redirects, *tee;
+    /* limit of each log file in bytes, of which the first and the last part are kept (log_file.h);
+     * 0 = none. With a limit redirected streams pass through us, too */
+    uint64_t log_max_size;
     /* by local rank: 0 = the worker's output is not shown on the console; NULL = all is shown */
     const uint8_t *console;
     const char *role;

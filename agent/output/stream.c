@@ -46,8 +46,8 @@ int stream_join_input(struct stream *s, enum input input) {
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ? -errno : 0;
 }
 
-/* Appends to the log file. Returns how many bytes were written. After an error the file is not
- * written any more, so the console is the only place for further bytes. */
+/* Appends to the log file. Returns the number of bytes written. After an error the file is not
+ * written any more, so that the console is the only place for further bytes. */
 static size_t write_file(struct stream *s, const char *data, size_t len) {
     struct log_file *file = file_of(s);
     if (file == NULL || s->is_file_broken) return 0;
@@ -68,7 +68,7 @@ static bool contains_any(const char *line, size_t len, char *const *texts) {
     return false;
 }
 
-/* Writes the line to the filtered file if it contains one of the job's texts. */
+/* Writes the line to the filtered file if it contains one of the texts of the job's filters. */
 static void write_filtered_line(struct stream *s, const struct line *line) {
     struct log_relay *r = s->relay;
     char *const *texts = s->which == OUT ? r->options.stdout_filters : r->options.stderr_filters;

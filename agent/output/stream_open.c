@@ -25,7 +25,14 @@ static bool is_set(const uint8_t *masks, const struct stream *s) {
 
 bool stream_is_redirected(const struct stream *s) {
     const struct log_relay_options *o = &s->relay->options;
-    return is_set(o->redirects, s) && !is_set(o->tee, s);
+    return o->log_max_size == 0 && is_set(o->redirects, s) && !is_set(o->tee, s);
+}
+
+/* Whether we write the stream's log file. A redirected stream passes through us if its file has a
+ * size limit, because a worker that writes its file itself knows no limit. */
+static bool is_written_by_us(const struct stream *s) {
+    const struct log_relay_options *o = &s->relay->options;
+    return is_set(o->tee, s) || (o->log_max_size > 0 && is_set(o->redirects, s));
 }
 
 bool stream_is_plain(const struct stream *s) {
@@ -33,6 +40,8 @@ bool stream_is_plain(const struct stream *s) {
 }
 
 static bool is_hidden(const struct stream *s) {
+    const struct log_relay_options *o = &s->relay->options;
+    if (is_set(o->redirects, s) && !is_set(o->tee, s)) return true;
     const uint8_t *console = s->relay->options.console;
     return has_logs(s->relay) && console != NULL && console[s->local_rank] == 0;
 }
@@ -117,13 +126,15 @@ static int fail(const struct stream *s, int rc, struct cr_error *err) {
                    s->which == OUT ? "stdout" : "stderr", s->local_rank, strerror(-rc));
 }
 
-/* Creates the log file of a teed stream and, if the stream is shown, the tail. */
+/* Creates the log file of a stream and, if the stream is shown, the tail. */
 static int open_file(struct stream *s, struct cr_error *err) {
     int fd = -1;
     struct log_file *file = NULL;
+    uint64_t max = s->relay->options.log_max_size;
     int rc = log_dir_create(s->relay->logs, s->local_rank, stream_file_names[s->which], &fd, err);
     if (rc < 0) return rc;
-    rc = log_file_new(fd, 0, -1, stream_file_names[s->which], &file);
+    CR_AUTO_FD int folder = max > 0 ? log_dir_open_worker(s->relay->logs, s->local_rank) : -1;
+    rc = log_file_new(fd, folder < 0 ? 0 : max, folder, stream_file_names[s->which], &file);
     if (rc == 0 && s->hidden) s->file = file;
     if (rc == 0 && !s->hidden) {
         s->tail = tail_new(s->relay, s->which, file);
@@ -138,7 +149,7 @@ int stream_open(struct stream *s, uint32_t rank, int *theirs, struct cr_error *e
     s->hidden = is_hidden(s);
     if (stream_is_redirected(s)) return log_dir_create(logs, s->local_rank, name, theirs, err);
     int rc = 0;
-    if (is_set(s->relay->options.tee, s)) {
+    if (is_written_by_us(s)) {
         rc = open_file(s, err);
         if (rc < 0) return rc;
         rc = stream_make_prefix(s, rank);

@@ -1,5 +1,5 @@
-/* Brings the lines of a teed stream to the console, from memory or from its log file: see struct
- * tail in log_relay_internal.h. */
+/* Brings the lines of a teed stream to the console, from memory or from its log file (see struct
+ * tail in log_relay_internal.h). */
 #include "agent/output/log_relay_internal.h"
 
 #include <inttypes.h>
@@ -75,8 +75,8 @@ static void end_copy(struct tail *t) {
     relay_release_console(t->relay, t->which);
 }
 
-/* Reads the next bytes of the line from the file into r->spare. Returns 0 at the line's end, which
- * is where the file ends if somebody has made the file shorter. */
+/* Reads the next bytes of the line from the file into r->spare. Returns 0 at the line's end, or at
+ * the file's end if another program has made the file shorter. */
 static size_t read_copy(struct tail *t) {
     if (t->copy_at >= t->copy_to) return 0;
     size_t n = log_file_read(t->file, &t->copy_at, t->relay->spare, STREAM_READ_MAX);
@@ -100,8 +100,8 @@ static void copy_more(struct tail *t) {
 
 /* ---- lines from bytes ---- */
 
-/* Adds the line to those that are written next. Returns false if it is a long line and only its
- * beginning could be written. */
+/* Adds the line to those that are written next. Returns false if the line is a long one of which
+ * only the beginning could be written. */
 static bool take_line(struct tail *t, const struct line *line) {
     if (!line->is_long) {
         add_line(t, line->data, line->len);
@@ -112,7 +112,7 @@ static bool take_line(struct tail *t, const struct line *line) {
     return !t->holds_console;
 }
 
-/* Takes lines from the bytes until a long line holds the console. Returns how many bytes it has
+/* Takes lines from the bytes until a long line holds the console. Returns the number of bytes
  * taken. */
 static size_t take_bytes(struct tail *t, const char *data, size_t len) {
     const char *at = data;
@@ -126,14 +126,14 @@ static size_t take_bytes(struct tail *t, const char *data, size_t len) {
     return (size_t) (at - data);
 }
 
-/* Writes the line that the stream's end has left without a line end. */
+/* Writes what follows the last line end when the stream has ended. */
 static void take_last_line(struct tail *t) {
     struct line line;
     if (line_splitter_end(&t->lines, &line) > 0) (void) take_line(t, &line);
     write_lines(t);
 }
 
-/* Makes the splitter go on at the offset `at`. */
+/* Makes the splitter continue at the offset `at` of the stream. */
 static void jump(struct tail *t, uint64_t at) {
     line_splitter_done(&t->lines);
     t->lines = (struct line_splitter){.skips_long = true, .at = at, .from = at};
@@ -156,19 +156,20 @@ static void read_file(struct tail *t) {
     struct log_relay *r = t->relay;
     uint64_t at = t->lines.at;
     size_t n = log_file_read(t->file, &at, r->spare_lines, STREAM_READ_MAX);
-    if (at != t->lines.at) { /* the size limit has removed what comes next */
+    if (at != t->lines.at) { /* the size limit has removed the bytes that come next */
         char gap[96];
         int len = snprintf(gap, sizeof(gap), "[crun: %" PRIu64 " bytes are left out here]",
                            at - t->lines.at);
         add_line(t, gap, (size_t) len);
         jump(t, at);
     }
-    if (n == 0) jump(t, t->file->end); /* somebody has made the file shorter */
+    if (n == 0) jump(t, t->file->end); /* another program has made the file shorter */
     (void) take_bytes(t, r->spare_lines, n);
 }
 
 /* Writes the bytes that could not be written to the file. The splitter must not rely on the file
- * any more, so a long line that has begun in the file ends here, and later ones come in pieces. */
+ * any more, so a long line that has begun in the file ends here, and later long lines come in
+ * pieces. */
 static void write_unfiled(struct tail *t) {
     if (t->lines.is_long) {
         take_last_line(t);
@@ -200,7 +201,7 @@ static void write_more(struct tail *t) {
 /* Ends the lag if there is nothing more to write. */
 static void finish(struct tail *t) {
     if (!has_more(t) && t->has_ended) take_last_line(t);
-    if (has_more(t)) { /* also if that last line is a long one, which is being copied */
+    if (has_more(t)) { /* also if the last line is a long one that is being copied */
         lag(t);
         return;
     }

@@ -1,11 +1,11 @@
 /* Makes, uses and removes one cgroup v2 below the cgroup of this process. A process can leave a
  * cgroup only with the right to write cgroup.procs elsewhere, and one write to cgroup.kill ends all
- * processes in it: no other means of the kernel does both.
- *
- * The line "0::" of /proc/self/cgroup has the path of our own cgroup; /proc/self/mountinfo has the
- * place where the cgroup2 filesystem is mounted (on hybrid machines that is not /sys/fs/cgroup).
- * The cgroup is delegated to us if mkdir works there. We enable no controllers, so the kernel's
- * rule that a cgroup with controllers for its children may hold no processes does not apply. */
+ * processes of a cgroup: no other means of the kernel does both.
+ * The line "0::" of /proc/self/cgroup has the path of this process's cgroup; /proc/self/mountinfo
+ * has the place where the cgroup2 filesystem is mounted (on hybrid machines that is not
+ * /sys/fs/cgroup). If mkdir works in the cgroup, it is delegated to this process. No controllers
+ * are enabled, so the kernel's rule that a cgroup with controllers for its children may hold no
+ * processes does not apply. */
 #include "agent/process/cgroup.h"
 
 #include "agent/process/proc.h"
@@ -20,13 +20,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RELEASES_MAX 100 /* how often the list of processes is read while they are moved away */
-#define NESTING_MAX 16 /* how many levels of cgroups that workers made below ours are removed */
+#define RELEASES_MAX 100 /* number of times that the list of processes is read while they are moved
+                          * away */
+#define NESTING_MAX 16 /* number of levels of cgroups removed that workers made below their
+                        * cgroup */
 
-/* ---- finding our own cgroup ---- */
+/* ---- finding the cgroup of this process ---- */
 
-/* Writes the path of our cgroup in the v2 hierarchy: "/a/b" if the line is "0::/a/b". Returns 0 or
- * a negative errno. */
+/* Writes the path of this process's cgroup in the v2 hierarchy: "/a/b" if the line is "0::/a/b".
+ * Returns 0 or a negative errno. */
 static int own_path(char out[PATH_MAX]) {
     FILE *f = fopen("/proc/self/cgroup", "re");
     if (f == NULL) return -errno;
@@ -73,11 +75,12 @@ static bool parse_mount(char *line, char **root, char **mount) {
     return true;
 }
 
-/* Returns the part of `path` below `root`, the root of a mount, or NULL if it is not below it. */
+/* Returns the part of `path` after `root`, the root of a mount; or NULL if `path` does not lie
+ * below `root`. */
 static const char *below(const char *path, const char *root) {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
     if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0')) return NULL;
-    /* the cgroup is outside of our cgroup namespace */
+    /* the cgroup is outside of this process's cgroup namespace */
     if (strstr(path, "/..") != NULL) return NULL;
     return path + len;
 }
@@ -120,7 +123,8 @@ static void remove_below(int fd, int depth) {
     proc_dir_close(&dir);
 }
 
-/* Returns the pid in a name "crun-<pid>-…" (the launcher that made the cgroup), or -1. */
+/* Returns the pid in the name "crun-<pid>-…" of a cgroup, the pid of the launcher that made it; or
+ * -1. */
 static pid_t maker_of(const char *name) {
     char digits[12] = "";
     if (strncmp(name, "crun-", 5) != 0) return -1;
@@ -131,9 +135,9 @@ static pid_t maker_of(const char *name) {
     return proc_parse_pid(digits);
 }
 
-/* Removes the empty cgroups of launchers that were killed together with their wardens. The pid in a
- * name may be of another pid namespace, so kill(2) may wrongly find it dead. That does no harm,
- * because the kernel does not remove a cgroup that has processes in it. */
+/* Removes the empty cgroups of launchers that were killed together with their wardens. A pid in a
+ * name may belong to another pid namespace, so kill(2) may report a live launcher as dead. That
+ * does no harm, because the kernel does not remove a cgroup that has processes. */
 static void remove_abandoned(const char *parent) {
     struct proc_dir dir;
     if (proc_dir_open(&dir, AT_FDCWD, parent) < 0) return;
@@ -189,7 +193,7 @@ void cgroup_renew(struct cgroup *g) {
 void cgroup_kill(const struct cgroup *g) {
     if (g->fd < 0) return;
     CR_AUTO_FD int fd = openat(g->fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-    /* on failure the caller finds the processes through /proc */
+    /* on failure the caller finds the processes in /proc */
     if (fd >= 0) (void) !write(fd, "1", 1);
 }
 
@@ -210,7 +214,8 @@ bool cgroup_populated(const struct cgroup *g) {
     return cgroup_events_populated(fd);
 }
 
-/* Moves the processes that the file cgroup.procs lists now. Returns how many were moved. */
+/* Moves the processes that the file cgroup.procs lists now. Returns the number of moved
+ * processes. */
 static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void *arg, pid_t pid),
                         void *arg) {
     int fd = openat(g->fd, "cgroup.procs", O_RDONLY | O_CLOEXEC), moved = 0;
@@ -229,7 +234,8 @@ static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void 
     return moved;
 }
 
-/* A process may fork while the list is read, so the list is read until nothing more is moved. */
+/* A process may fork while the list is read, so the list is read until no process is left to
+ * move. */
 void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg) {
     if (g->fd < 0) return;
     CR_AUTO_FD int above_fd = openat(g->fd, "../cgroup.procs", O_WRONLY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-/* Makes, uses and removes one cgroup v2 below the cgroup of this process, if we have the
+/* Makes, uses and removes one cgroup v2 below the cgroup of this process, if this process has the
  * permission. */
 #ifndef AGENT_CGROUP_H
 #define AGENT_CGROUP_H
@@ -10,7 +10,8 @@
 struct cgroup {
     /* descriptor of its directory; -1 = there is no cgroup, and the functions below do nothing */
     int fd;
-    char path[PATH_MAX]; /* absolute path in our mount namespace; "" = no cgroup was ever made */
+    char path[PATH_MAX]; /* absolute path in this process's mount namespace; "" = no cgroup was ever
+                          * made */
 };
 
 /* Makes the cgroup `name` below the cgroup of this process. Sets g->fd to -1, which is not an
@@ -23,7 +24,7 @@ void cgroup_open(struct cgroup *g, const char *name);
 /* Sends SIGKILL to every process in the cgroup and below it. */
 void cgroup_kill(const struct cgroup *g);
 
-/* Whether a process is in the cgroup or below it. */
+/* Returns whether a process is in the cgroup or below it. */
 bool cgroup_populated(const struct cgroup *g);
 
 /* Moves each process for which `goes` returns true from the cgroup to the one above it. */

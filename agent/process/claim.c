@@ -7,6 +7,7 @@
 #include "base/daemon.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 /* The limit of open files before it was raised; rlim_max is 0 if it was not raised. */
@@ -40,5 +41,9 @@ int nursery_claim_process(struct cr_error *err) {
     stop_ignoring_sigchld();
     raise_file_limit();
     int rc = known_children_add_present();
-    return rc < 0 ? cr_fail(err, rc, "cannot list the children of this process") : 0;
+    if (rc == 0) return 0;
+    return cr_fail(err, rc,
+                   "cannot list the children of this process in /proc: %s; crun needs a readable "
+                   "/proc of its own pid namespace (mount -t proc proc /proc)",
+                   strerror(-rc));
 }

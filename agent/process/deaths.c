@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define BATCH 64 /* how many events one epoll_wait() returns at most */
+#define BATCH 64 /* the most events that one epoll_wait() returns */
 
 /* Checks each worker without a pidfd for its death, because the epoll does not report it. */
 static void collect_unwatched(struct nursery *n) {
@@ -30,8 +30,8 @@ static void handle_ready(struct nursery *n, enum watched *what) {
     case WATCHED_ORPHAN: orphan_died(n, CR_CONTAINER_OF(what, struct orphan, watched)); break;
     case WATCHED_WARDEN: guard_replace(n); break;
     case WATCHED_CGROUP:
-        /* the cgroup has changed, perhaps because it is empty now; if not, nursery_turn() watches
-         * it for the next change */
+        /* the cgroup has changed: it may be empty now; if it is not, nursery_turn() watches it for
+         * the next change */
         nursery_unwatch(n, &n->cgroup_events_fd);
         break;
     }

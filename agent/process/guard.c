@@ -29,9 +29,10 @@ void guard_replace(struct nursery *n) {
 }
 
 /* Kills the warden, and does not wait for its death: guard_wait() reaps it when the nursery's
- * handles are closed. In two cases it releases the warden instead, which then ends the processes
- * that are left, removes the cgroup and exits: if processes that are not our children are left in
- * the cgroup, or if memory was too short to look for the processes that the workers left. */
+ * handles are closed. In two cases guard_stop() releases the warden instead, which then ends the
+ * processes that are left, removes the cgroup and exits: if the cgroup still has processes that are
+ * not children of this process, or if memory was too short to look for processes that the workers
+ * left behind. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
     if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {

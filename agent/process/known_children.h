@@ -1,5 +1,5 @@
-/* The set of children that are known not to be orphans: workers, wardens, and children that this
- * process had when nursery_claim_process() was called. Any other child may be an orphan.
+/* The set of children that are known not to be orphans: workers, wardens, and the children that
+ * this process had when nursery_claim_process() was called. Any other child may be an orphan.
  * Thread-safe. */
 #ifndef AGENT_KNOWN_CHILDREN_H
 #define AGENT_KNOWN_CHILDREN_H
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Call known_children_begin() before a child is cloned and known_children_end() after it, with the
- * pid of the child, or with 0 if there is none. In between, every other call waits, so that no
- * other thread takes the new child for an orphan. known_children_begin() returns 0, or -ENOMEM,
- * after which known_children_end() must not be called. */
+/* Call known_children_begin() before a child is cloned, and known_children_end() after it, with the
+ * pid of the child, or with 0 if no child was made. Between the two calls every other call waits,
+ * so that no other thread takes the new child for an orphan. known_children_begin() returns 0, or
+ * -ENOMEM, after which known_children_end() must not be called. */
 int known_children_begin(void);
 void known_children_end(pid_t pid);
 

@@ -1,6 +1,7 @@
 /* The nursery's state machine, which is drawn in nursery_internal.h. No callback of the loop
  * decides by itself what to do: each calls nursery_turn(), which checks the state of all processes
- * and does what is due. So a late, merged or lost event does no harm. */
+ * and does what is due. So an event that comes late, is merged with another or is lost does no
+ * harm. */
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
 #include "base/clock.h"
@@ -10,7 +11,7 @@
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
-#define UNDECIDED_MAX_MS 2000 /* ms; longer than UNDECIDED_MS of orphans.c */
+#define UNDECIDED_MAX_MS 2000 /* ms; more than UNDECIDED_MS in orphans.c */
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
@@ -59,9 +60,9 @@ static void collect(struct nursery *n) {
 }
 
 /* Returns whether undecided children have to be checked again. orphans_signal() counts a child as
- * undecided for UNDECIDED_MS at most, unless memory is short. In that case the checks might never
- * end, so after UNDECIDED_MAX_MS this function leaves the undecided children to the warden, which
- * kills them when this process ends. */
+ * undecided for UNDECIDED_MS at most, unless memory is short. Then the checks might never end, so
+ * after UNDECIDED_MAX_MS this function leaves the undecided children to the warden, which kills
+ * them when this process ends. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
     if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
@@ -80,9 +81,9 @@ static void stop_looking_again(struct nursery *n) {
     (void) uv_timer_stop(&n->retry);
 }
 
-/* Signals the orphans. Returns how many are alive, undecided children included. If there are
- * undecided children, it starts the timer that checks them again after 1, 2, 4 … ms. If
- * may_look_again() has given them up, they are not counted. */
+/* Signals the orphans. Returns the number of orphans that are alive, undecided children included.
+ * If there are undecided children, starts the timer that checks them again after 1, 2, 4 … ms.
+ * Children that may_look_again() has left to the warden are not counted. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
     if (found.undecided == 0 || !may_look_again(n)) {
@@ -125,9 +126,9 @@ static bool watch_cgroup(struct nursery *n) {
     return false;
 }
 
-/* Whether the cgroup contains processes that are neither workers nor orphans that we found. Returns
- * false while a kept worker lives, because its descendants are in the cgroup, too, and cannot be
- * distinguished from such processes. */
+/* Returns whether the cgroup has processes that are neither workers nor orphans found so far.
+ * Returns false while a kept worker lives: its descendants are in the cgroup, too, and cannot be
+ * told from such processes. */
 static bool has_unknown_processes(struct nursery *n) {
     if (has_living(n, true)) return false;
     release_spared(n);
@@ -141,6 +142,7 @@ static bool has_unknown_processes(struct nursery *n) {
 static void become_empty(struct nursery *n) {
     nursery_enter(n, NURSERY_OPEN);
     (void) uv_timer_stop(&n->grace);
+    (void) uv_timer_stop(&n->stuck);
     orphans_forget(n);
     if (n->cgroup_killed) cgroup_renew(&n->cgroup);
     n->cgroup_killed = false;
@@ -177,10 +179,10 @@ void nursery_on_deaths(uv_poll_t *poll, int status, int events) {
     nursery_turn(poll->data);
 }
 
-/* Reaps orphans. First it records the deaths of our workers, so that a child which waitid(2)
- * reports afterwards is an orphan, or a child that another part of this process will wait for. As
- * long as such a foreign child is not waited for, waitid does not report the dead children behind
- * it, and orphans_reap_hidden() finds the orphans among them. */
+/* Reaps orphans. First it records the deaths of workers, so that a child which waitid(2) reports
+ * afterwards is either an orphan or a child for which another part of this process will wait. Until
+ * that part has waited for its child, waitid does not report the dead children behind it, and
+ * orphans_reap_hidden() finds the orphans among them. */
 void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     struct nursery *n = handle->data;
     (void) signum;
@@ -198,8 +200,21 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
 
 /* ---- nursery_end() ---- */
 
+static void on_stuck_due(uv_timer_t *timer) {
+    struct nursery *n = timer->data;
+    collect(n);
+    stuck_report(n);
+    /* the time since SIGKILL doubles from one report to the next */
+    int64_t since_ms = cr_monotonic_ms() - n->killed_ms;
+    (void) uv_timer_start(timer, on_stuck_due, (uint64_t) since_ms, 0);
+}
+
 static void kill_all(struct nursery *n) {
     struct worker_process *w;
+    if (!uv_is_active((uv_handle_t *) &n->stuck)) {
+        n->killed_ms = cr_monotonic_ms();
+        (void) uv_timer_start(&n->stuck, on_stuck_due, NURSERY_STUCK_MS, 0);
+    }
     nursery_enter(n, NURSERY_KILLING);
     collect(n);
     kill_cgroup(n);

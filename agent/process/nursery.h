@@ -1,22 +1,19 @@
 /* Starts, watches and ends worker processes, together with every process that they start. This
  * chamber knows nothing of ranks, logs or restarts.
- *
  * A nursery holds the processes of one worker group. No process outlives its nursery, and no
  * nursery outlives this process (the launcher), whatever this process dies of:
  *   - each worker leads a Unix session and a Unix process group of its own, and the kernel kills it
  *     when the thread that started it dies (parent-death signal, PR_SET_PDEATHSIG);
- *   - where a cgroup v2 is delegated to us, the workers run in a cgroup of their own, and one write
- *     to its cgroup.kill ends all of them;
- *   - this process is the sub-reaper: when a worker dies, the kernel makes its children ours, so we
- *     find them and can end them;
+ *   - where a cgroup v2 is delegated to this process, the workers run in a cgroup of their own, and
+ *     one write to its cgroup.kill ends all of them;
+ *   - this process is the sub-reaper: when a worker dies, the kernel makes the worker's children
+ *     children of this process, which can find and end them;
  *   - a small process, the warden, is started with the nursery and ends everything in it if this
  *     process dies first.
- *
  * Limits. Without a delegated cgroup, the warden cannot find a process that has cleared its
  * environment, has made a Unix session of its own and has lost its parent. (While this process
  * lives, it can find such a process, which is its adopted child.) A process in an uninterruptible
  * sleep dies only when it wakes up.
- *
  * Environment. CRUN_CGROUP=0 keeps nurseries from using cgroups. Each worker gets a random token in
  * CRUN_NURSERY, by which the warden recognises the processes of its nursery. If this process was
  * started with CRUN_NURSERY set (a nested crun), its workers get both tokens, joined by ':'. */
@@ -38,10 +35,10 @@ struct worker_process;
 struct worker_spawn {
     const char *path; /* path of the executable; PATH is not searched */
     char *const *argv, *const *envp;
-    /* The worker's standard streams; -1 = the worker inherits ours. The caller may close the
-     * descriptors as soon as worker_spawn() has returned. */
+    /* The worker's standard streams; -1 = the worker inherits the stream of this process. The
+     * caller may close the descriptors as soon as worker_spawn() has returned. */
     int stdin_fd, stdout_fd, stderr_fd;
-    /* CPUs that the worker may run on; NULL = all that we may use */
+    /* CPUs that the worker may run on; NULL = all CPUs that this process may use */
     const struct cr_cpu_mask *cpus;
 };
 
@@ -50,11 +47,25 @@ struct worker_exit {
     pid_t pid;
     int exit_code; /* 0 to 255, or minus the signal that killed it */
     bool core_dumped;
-    uint64_t order; /* its number in the kernel's order of deaths in this nursery: 1, 2, 3 … */
-    /* when we noticed the death, which may be late; `order` is exact */
+    uint64_t order; /* number of this death in the kernel's order of deaths in this nursery: 1, 2, 3
+                     * … */
+    /* time at which this process noticed the death, perhaps late; only `order` is exact */
     int64_t died_monotonic_ns, died_wall_ns;
-    int signal_sent;     /* the last signal that we sent to the worker before it died, or 0 */
+    int signal_sent;     /* the last signal that this process sent to the worker before it died, or
+                          * 0 */
     struct rusage usage; /* resources that the worker and the children it waited for have used */
+};
+
+#define NURSERY_STUCK_MS 5000
+
+/* A process that SIGKILL has not ended: it is in the kernel, which does not let it die. */
+struct nursery_stuck {
+    pid_t pid;
+    int64_t since_ms;  /* how long ago it got SIGKILL */
+    char name[64];     /* its command, escaped (base/text.h) */
+    char state;        /* of /proc/<pid>/stat: 'D' = uninterruptible sleep; '?' = unknown */
+    /* the kernel function in which it waits; "" if the kernel does not show it to us */
+    char wait_channel[64];
 };
 
 struct nursery_events {
@@ -67,6 +78,10 @@ struct nursery_events {
      * nursery_end() is called again before, it runs only once for both calls. From here on the
      * nursery can take new workers or be closed. */
     void (*on_empty)(void *arg);
+    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL, and again after twice,
+     * four times … that time. `w` is the worker, or NULL for a process that a worker has started.
+     * NULL = nobody wants to know. */
+    void (*on_stuck)(void *arg, const struct worker_process *w, const struct nursery_stuck *how);
 };
 
 /* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD
@@ -106,7 +121,7 @@ int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *co
 pid_t worker_pid(const struct worker_process *w);
 void *worker_arg(const struct worker_process *w);
 
-/* Whether the kernel has recorded the worker's death already, in which case its on_exit runs
+/* Returns whether the kernel has recorded the worker's death already, in which case on_exit runs
  * soon. */
 bool worker_is_dead(struct worker_process *w);
 
@@ -127,7 +142,7 @@ void worker_keep(struct worker_process *w, bool keep);
  * grace of the first. If there is no process to end, on_empty runs in the loop's next iteration. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
 
-/* What may live on when the workers have ended well. */
+/* The processes that may live on after the workers have ended well. */
 enum nursery_spares {
     NURSERY_SPARES_NOTHING,
     /* processes that have left their worker's Unix session, as daemons do (setsid) */

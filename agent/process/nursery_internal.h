@@ -4,6 +4,7 @@
  *   nursery_open.c   opens and closes a nursery
  *   worker_start.c   starts workers
  *   nursery.c        the state machine; nursery_turn() does all work that is due
+ *   stuck.c          describes processes that SIGKILL does not end
  *   deaths.c         reads which processes died, in the kernel's order
  *   guard.c          starts, replaces and stops the warden
  *   orphans.c        finds, signals and reaps processes whose parents, the workers, are dead
@@ -21,11 +22,11 @@
 
 #include <sys/queue.h>
 
-#define NURSERY_SLOTS 32 /* how many workers can be between clone and exec at once */
+#define NURSERY_SLOTS 32 /* the most workers that can be between clone and exec at the same time */
 
 #define NURSERY_MORE_PROCESSES "; raise the limit of processes (ulimit -u, pids.max)"
 
-/* The kind of object that a descriptor in the nursery's epoll belongs to. Each such object has a
+/* The kind of object to which a descriptor in the nursery's epoll belongs. Each such object has a
  * field of this type, and the epoll's data points to that field. */
 enum watched { WATCHED_WORKER, WATCHED_ORPHAN, WATCHED_WARDEN, WATCHED_CGROUP };
 
@@ -33,11 +34,11 @@ struct worker_process {
     enum watched watched;
     struct nursery *nursery;
     int pidfd;       /* -1 on a kernel without pidfds, where SIGCHLD reports the death */
-    int roster_slot; /* index of its entry in the warden's roster; -1 if it has none */
-    char **envp;     /* its environment; set only while the worker is being started */
+    int roster_slot; /* index of the worker's entry in the warden's roster; -1 if it has none */
+    char **envp;     /* environment of the worker; set only while the worker is being started */
     void *arg;
-    /* True if the worker was already exiting when we sent it its first signal, so that signal did
-     * not end it. */
+    /* true if the worker was already exiting when it got its first signal from this process, so
+     * that the signal did not end it */
     bool exiting_before_signal;
     bool kept;              /* a kept worker: nursery_end() spares it */
     /* while the worker lives, only pid and signal_sent are set; its death sets the other fields */
@@ -57,8 +58,8 @@ struct orphan {
 };
 LIST_HEAD(orphan_list, orphan);
 
-/* A child of ours of which it is not yet known to which nursery it belongs, because it is in the
- * middle of execve, where a process has no environment and so no token. */
+/* A child of this process that belongs to an unknown nursery, because the child is in the middle of
+ * execve, where a process has no environment and so no token. */
 struct undecided {
     pid_t pid;
     /* start time in clock ticks since boot; pid and start together identify a process */
@@ -102,6 +103,8 @@ struct nursery {
     uv_timer_t grace; /* runs in ENDING, until the grace is over */
     uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
     uv_timer_t retry; /* checks undecided children again when it fires */
+    uv_timer_t stuck; /* runs in KILLING, until on_stuck is due */
+    int64_t killed_ms; /* monotonic time of the first SIGKILL; valid in KILLING */
     unsigned open_handles;
     void (*on_close)(void *arg);
 
@@ -120,17 +123,18 @@ struct nursery {
     bool warden_takes_over;
     uint64_t deaths_seen;
 
-    bool adopts; /* this process is a sub-reaper, so orphans become its children */
+    bool adopts; /* true: this process is a sub-reaper, so orphans become its children */
     char token[WARDEN_TOKEN_MAX];
     char *variable; /* "CRUN_NURSERY=…", for the workers' environments */
     struct cgroup cgroup;
     /* cgroup.kill was used, so the cgroup must be replaced before a worker starts in it */
     bool cgroup_killed;
-    /* watched only while a process that we do not know is in the cgroup; else -1 */
+    /* watched only while the cgroup has processes that this process does not know; else -1 */
     int cgroup_events_fd;
     enum watched watched_cgroup, watched_warden;
     struct spawn_slot *slots; /* NURSERY_SLOTS elements, mapped by the first worker_spawn_all() */
-    /* children run on our memory until they execute (see spawn.h); false = they are forked */
+    /* true: children run on the memory of this process until they execute (see spawn.h); false:
+     * children are forked */
     bool borrow;
     struct warden warden;
     unsigned warden_deaths;
@@ -174,11 +178,11 @@ struct orphans_test_hooks {
 extern const struct orphans_test_hooks *orphans_test_hooks __attribute__((weak));
 #define ORPHANS_TEST_HOOKS (&orphans_test_hooks != NULL ? orphans_test_hooks : NULL)
 
-/* Finds the orphans of this nursery, watches them, and sends `signum` to each process to which it
- * was not sent yet. With below_living it also signals the descendants of living workers, except of
- * kept workers. */
+/* Finds the orphans of this nursery, watches them, and sends `signum` to each orphan that has not
+ * got this signal yet. With below_living it also signals the descendants of living workers, except
+ * those of kept workers. */
 struct orphans_found orphans_signal(struct nursery *n, int signum, bool below_living);
-/* Whether nursery_end_well() leaves the process alone. */
+/* Returns whether nursery_end_well() leaves the process alone. */
 bool orphans_spare(const struct nursery *n, pid_t pid);
 void orphan_died(struct nursery *n, struct orphan *o);
 void orphans_forget(struct nursery *n);
@@ -195,6 +199,11 @@ int guard_start(struct nursery *n);    /* 0 or a negative errno */
 void guard_replace(struct nursery *n); /* starts another warden after one has died */
 void guard_stop(struct nursery *n);    /* stops the warden and removes the cgroup */
 void guard_wait(struct nursery *n);    /* waits until the killed warden is dead */
+
+/* ---- stuck.c ---- */
+
+/* Calls on_stuck for each process that should be dead. */
+void stuck_report(struct nursery *n);
 
 /* ---- deaths.c ---- */
 

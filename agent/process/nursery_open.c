@@ -73,12 +73,14 @@ static int open_parts(struct nursery *n, struct cr_error *err) {
 static int start_handles(struct nursery *n) {
     int rc = uv_poll_init(n->loop, &n->deaths, n->epoll_fd);
     if (rc < 0) return rc;
-    n->open_handles = 5;
+    n->open_handles = 6;
     /* cannot fail: the loop has opened its signal pipe already */
     (void) uv_signal_init(n->loop, &n->sigchld);
     (void) uv_timer_init(n->loop, &n->grace);
     (void) uv_timer_init(n->loop, &n->turn);
     (void) uv_timer_init(n->loop, &n->retry);
+    (void) uv_timer_init(n->loop, &n->stuck);
+    n->stuck.data = n;
     n->deaths.data = n->sigchld.data = n->grace.data = n->turn.data = n->retry.data = n;
     rc = uv_poll_start(&n->deaths, UV_READABLE, nursery_on_deaths);
     return rc < 0 ? rc : uv_signal_start(&n->sigchld, nursery_on_sigchld, SIGCHLD);
@@ -164,6 +166,6 @@ void nursery_close(struct nursery *n, void (*on_close)(void *arg)) {
     }
     uv_handle_t *handles[] = {(uv_handle_t *) &n->deaths, (uv_handle_t *) &n->sigchld,
                               (uv_handle_t *) &n->grace, (uv_handle_t *) &n->turn,
-                              (uv_handle_t *) &n->retry};
+                              (uv_handle_t *) &n->retry, (uv_handle_t *) &n->stuck};
     for (size_t i = 0; i < CR_ARRAY_LEN(handles); i++) uv_close(handles[i], on_handle_closed);
 }

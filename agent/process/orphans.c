@@ -1,13 +1,12 @@
 /* Finds, signals and reaps orphans: processes that workers started and that live although the
- * worker is dead. This process is their sub-reaper: when a process's parent dies, the process
- * becomes our child, whatever Unix session it is in.
- *
- * A child of ours is an orphan if it is not in the set of known children and if it is in another
- * Unix session than we are: every worker leads a session of its own, and no descendant of a worker
- * can come back into our session. If this process has several nurseries, the token in the orphan's
- * environment shows to which nursery it belongs. In the middle of execve a process has no
- * environment, so its nursery is undecided. The caller checks an undecided child again some
- * milliseconds later, because waiting here would block the loop. */
+ * worker is dead. This process is their sub-reaper: when an orphan's parent dies, the orphan
+ * becomes a child of this process, whatever Unix session it is in.
+ * A child of this process is an orphan if it is not in the set of known children and if it is in
+ * another Unix session than this process: every worker leads a session of its own, and no
+ * descendant of a worker can come back into this process's session. If this process has several
+ * nurseries, the token in the orphan's environment shows to which nursery it belongs. In the middle
+ * of execve a process has no environment, so its nursery is undecided. The caller checks an
+ * undecided child again some milliseconds later, because waiting here would block the loop. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
@@ -21,8 +20,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define UNDECIDED_MS 1000 /* ms after which a child without an environment counts as not ours */
-#define DEPTH_MAX    64   /* how many generations of descendants one pass signals */
+#define UNDECIDED_MS 1000 /* ms after which a child without an environment no longer counts as
+                           * undecided */
+#define DEPTH_MAX    64   /* the most generations of descendants that one pass signals */
 
 /* ---- finding the nursery to which a process belongs ---- */
 
@@ -44,7 +44,7 @@ static void forget_undecided(struct undecided *u) {
     free(u);
 }
 
-/* Whether the child has to be checked again: false if it is dead, or was undecided for
+/* Returns whether the child has to be checked again. It has not if it is dead, or was undecided for
  * UNDECIDED_MS. */
 static bool remains_undecided(struct nursery *n, pid_t pid) {
     struct proc_stat stat;
@@ -123,8 +123,8 @@ static void forget(struct nursery *n, struct orphan *o) {
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    /* waits for the orphan if it is our child; otherwise it fails, and the orphan's parent reaps
-     * it */
+    /* waits for the orphan if it is a child of this process; if not, this fails, and the orphan's
+     * parent reaps it */
     (void) reap(o->pid);
     forget(n, o);
 }
@@ -174,8 +174,8 @@ static bool is_past_session(const struct nursery *n, pid_t session) {
     return false;
 }
 
-/* The kernel gives no process a pid that is still the number of a session, so the session of a dead
- * worker can be recognised by that worker's pid. */
+/* Returns whether the process may live on. The kernel gives no process a pid that is still the
+ * number of a session, so the session of a dead worker is recognised by that worker's pid. */
 bool orphans_spare(const struct nursery *n, pid_t pid) {
     if (n->spares == NURSERY_SPARES_DETACHED) return !is_past_session(n, getsid(pid));
     return n->spares == NURSERY_SPARES_ALL;
@@ -192,9 +192,9 @@ struct pass {
 
 static void signal_below(struct pass *p, pid_t parent, int depth);
 
-/* Signals the orphan `pid`, which is a child of ours, of a worker or of another orphan. Its
- * children are signalled first: once it is dead its children become ours, and only the next pass
- * finds them. */
+/* Signals the orphan `pid`, a child of this process, of a worker or of another orphan. Its children
+ * are signalled first: when the orphan dies, they become children of this process, and only the
+ * next pass would find them. */
 static void signal_one(struct pass *p, pid_t pid, pid_t parent, int depth) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive || orphans_spare(p->n, pid)) return;

@@ -112,7 +112,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     uint64_t field[FIELD_ENVIRON_END + 1] = {0};
     for (int i = FIELD_PARENT; i <= FIELD_ENVIRON_END; i++) {
         while (*p == ' ') p++;
-        if (*p == '-') p++; /* fields that we use are never negative */
+        if (*p == '-') p++; /* a minus sign is skipped: no field read here is ever negative */
         if (i > FIELD_START && *p == '\n') break;
         if (*p < '0' || *p > '9') return -EPROTO;
         for (; *p >= '0' && *p <= '9'; p++) field[i] = field[i] * 10 + (uint64_t) (*p - '0');
@@ -122,6 +122,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     out->session = (pid_t) field[FIELD_SESSION];
     out->start = field[FIELD_START];
     out->exiting = (field[FIELD_FLAGS] & FLAGS_EXITING) != 0;
+    out->state = state;
     out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
     out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_EXITING | FLAGS_KERNEL)) == 0;
     out->environ_known = field[FIELD_ENVIRON_END] != 0;
@@ -140,11 +141,11 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-/* how often proc_environ_has() reads the environment at most; it reads again if the process may
- * have called execve meanwhile */
+/* the most times that proc_environ_has() reads the environment: it reads again if the process may
+ * have called execve during the read */
 #define READS_MAX 4
 
-/* Sets *found to 1 if the environment of the process contains `text`. Returns how many bytes it
+/* Sets *found to 1 if the environment of the process contains `text`. Returns the number of bytes
  * read (up to the end of the read in which the text was found), or a negative errno. */
 static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     char path[PROC_PATH_MAX], room[4096];
@@ -167,7 +168,7 @@ static ssize_t search_environ(pid_t pid, const char *text, int *found) {
 
 /* The result 0 is certain only if the whole environment was read, that is, as many bytes as
  * /proc/PID/stat states. A process can stay in the middle of execve for long, if the scheduler does
- * not run it, so after READS_MAX reads the function returns -EAGAIN instead of trying on. */
+ * not run it, so after READS_MAX reads the function returns -EAGAIN. */
 int proc_environ_has(pid_t pid, const char *text) {
     struct proc_stat now;
     ssize_t size = 0;

@@ -38,11 +38,13 @@ ssize_t proc_read(const char *path, char *out, size_t size);
 
 struct proc_stat {
     pid_t parent, group, session;
-    bool alive; /* a thread of it still runs, so it is not a zombie, or is one with threads left */
+    char state; /* of the main thread: 'R', 'S', 'D', 'Z' … (proc(5)) */
+    bool alive; /* true while a thread of the process runs; false for a zombie without threads */
     /* the main thread of the process is exiting or is writing the core dump */
     bool exiting;
     bool has_memory;       /* alive, not exiting, and not a kernel thread */
-    /* false if the process is in the middle of execve, or if we may not read its environment */
+    /* false if the process is in the middle of execve, or if this process may not read its
+     * environment */
     bool environ_known;
     uint64_t environ_size; /* bytes of the environment; valid if environ_known */
     /* start time in clock ticks since boot; pid and start together identify a process */

@@ -1,18 +1,19 @@
 /* Starts a process with as little work as possible, and lets several starts overlap.
- *
- * The child runs on our memory (CLONE_VM) with a stack of its own. No page table is copied, and the
- * child reports a failure by storing it in our memory. vfork would suspend us until the child has
- * executed the program; here we go on and clone the next child on another processor. When the child
- * stops using our memory, by exec or by death, the kernel sets a word to 0 and wakes us
- * (CLONE_CHILD_CLEARTID, a futex). Sharing memory has these consequences:
- *   - The child also shares our table of descriptors, because copying it is slow, until
+ * The child runs on the memory of its parent (CLONE_VM) with a stack of its own. No page table is
+ * copied, and the child reports a failure by storing it in that memory. vfork would suspend the
+ * parent until the child has executed the program; here the parent goes on and clones the next
+ * child on another processor. When the child stops using the memory, by exec or by death, the
+ * kernel sets a word to 0 and wakes the parent (CLONE_CHILD_CLEARTID, a futex). Sharing memory has
+ * these consequences:
+ *   - The child also shares the parent's table of descriptors, because copying it is slow, until
  *     close_range(CLOSE_RANGE_UNSHARE) gives the child a table of its own.
- *   - Every signal is blocked around the clone: no signal handler of ours may run in the child.
+ *   - Every signal is blocked around the clone, because the parent's signal handlers must not run
+ * in
+ *     the child.
  *   - The child writes only to its own slot, and makes system calls without the C library, because
  *     errno is a variable of the thread whose memory it uses.
  *   - clone3 with a new stack needs a few instructions of assembly, because the child cannot return
  *     from the function that called it.
- *
  * Where this is impossible, a fork is used, and a close-on-exec pipe carries the report: on kernels
  * without clone3 or close_range, on processors for which there is no assembly below, in sandboxes
  * that refuse clone3, and in sanitizer builds, whose shadow memory assumes one stack per thread and
@@ -271,8 +272,8 @@ static int begin_borrowing(struct spawn_slot *slot) {
     return 0;
 }
 
-/* Forks the child. Exec closes the child's end of the pipe, so after a successful exec our read()
- * returns 0 bytes. */
+/* Forks the child. Exec closes the child's end of the pipe, so after a successful exec the parent's
+ * read() returns 0 bytes. */
 static int begin_forking(struct spawn_slot *slot) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
@@ -345,8 +346,8 @@ int spawn_finish(struct spawn_slot *slot, const char **what) {
     *what = step_name[slot->report.step];
     int rc = slot->report.rc;
     /* Linux 6.18 kills a new process before its first instruction if cgroup.kill was used more
-     * often on its cgroup than on the cgroup of its parent. In that case the start is repeated
-     * without the cgroup. */
+     * often on its cgroup than on the parent's cgroup. In that case the start is repeated without
+     * the cgroup. */
     if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
     if (rc < 0)
         while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;

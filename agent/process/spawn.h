@@ -16,10 +16,14 @@
 struct spawn_request {
     const char *path;
     char *const *argv, *const *envp;
-    int stdio[3];                   /* the child's descriptors 0, 1 and 2; -1 = it inherits ours */
-    int cgroup_fd; /* descriptor of the cgroup in which the child starts; -1 = ours */
-    const struct cr_cpu_mask *cpus; /* CPUs that the child may run on; NULL = it inherits ours */
-    const struct rlimit *files;     /* the child's limit of open files; NULL = it inherits ours */
+    int stdio[3];                   /* the child's descriptors 0, 1 and 2; -1 = the child inherits
+                                     * this process's descriptor */
+    int cgroup_fd; /* descriptor of the cgroup in which the child starts; -1 = the cgroup of this
+                    * process */
+    const struct cr_cpu_mask *cpus; /* CPUs that the child may run on; NULL = those of this
+                                     * process */
+    const struct rlimit *files;     /* the child's limit of open files; NULL = that of this
+                                     * process */
 };
 
 struct spawned {
@@ -42,15 +46,16 @@ struct spawn_slot {
     struct spawn_report report;
     struct spawned child;
     pid_t parent;
-    /* 1 while the child runs on our memory. When the child executes the program or dies, the kernel
-     * sets it to 0 and wakes the futex waiters on its address. */
+    /* 1 while the child runs on the memory of this process. When the child executes the program or
+     * dies, the kernel sets this word to 0 and wakes the futex waiters on its address. */
     uint32_t uses_our_memory;
-    int report_in;  /* our end of the pipe that carries a forked child's report; else -1 */
+    int report_in;  /* this process's end of the pipe that carries a forked child's report; else
+                     * -1 */
     int report_out; /* the child's end of that pipe; else -1 */
 };
 
-/* Returns whether this kernel and processor let a child run on our memory until it executes its
- * program. If they do not, children are forked. */
+/* Returns whether this kernel and processor let a child run on the memory of its parent until it
+ * executes its program. If not, children are forked. */
 bool spawn_can_borrow(void);
 
 /* First half of a start: clones the child. Returns 0 and sets slot->child. On error it returns a

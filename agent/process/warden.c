@@ -1,15 +1,13 @@
 /* The warden is a small process that ends every process of a nursery if this process (the launcher)
- * dies. It waits at the reading end of a pipe whose writing end we hold:
+ * dies. It waits at the reading end of a pipe; only this process has the writing end:
  *
  *     this process dies (kill -9, out of memory, a bug)
  *       -> the kernel closes the pipe's last writing end -> the warden's read() returns
  *       -> cgroup.kill; scan /proc for processes of the nursery, kill them, wait for their deaths;
  *          repeat until two scans in a row find none
  *       -> remove the cgroup -> exit
- *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.
- *
  * The warden is a fork in a Unix session of its own with every signal blocked, so that signals to
  * the launcher's Unix process group or terminal do not end it. It holds no descriptor but the pipe.
  * It may be the fork of a process with threads, so it makes system calls only and never uses the
@@ -45,9 +43,9 @@ struct process {
     bool ours;
 };
 
-/* The result of a scan: how many living processes belong to the nursery, and of how many that is
- * undecided. A process in the middle of execve has no environment and so no token; a scan with such
- * processes does not prove that the nursery is empty. */
+/* The result of a scan: the number of living processes that belong to the nursery, and the number
+ * of processes for which that is undecided. A process in the middle of execve has no environment
+ * and so no token; a scan with such processes does not prove that the nursery is empty. */
 struct found {
     size_t ours, undecided;
 };
@@ -82,8 +80,8 @@ static size_t read_processes(struct process *all, const char *token,
     return count;
 }
 
-/* Whether `pid` belongs to the nursery. Uses binary search, because the kernel lists /proc in
- * ascending order. */
+/* Returns whether `pid` belongs to the nursery. Uses binary search, because the kernel lists /proc
+ * in ascending order. */
 static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -110,9 +108,9 @@ static void mark_descendants(struct process *all, size_t count) {
 
 /* ---- killing them, in passes over /proc ---- */
 
-/* Sleeps. The warden may do that, because it is a process of its own and has no event loop. There
- * is no event to wait for: the kernel reports neither the end of an execve nor, on kernels without
- * pidfds, the death of a process that is not a child. */
+/* Waits. The warden may sleep, because it has no event loop. There is no event to wait for: the
+ * kernel reports neither the end of an execve nor, on kernels without pidfds, the death of a
+ * process that is not a child. */
 static void pause_for(int ms) { (void) poll(NULL, 0, ms); }
 
 /* Kills a process, through a pidfd if the kernel has them, and only if the pid still belongs to the
@@ -166,9 +164,9 @@ static struct found kill_round(struct process *all, const char *token,
     return found;
 }
 
-/* Returns how many ms to pause before the next scan because some processes are undecided. Returns 0
- * if there are none, or if the pauses have reached UNDECIDED_MS in all. The pauses grow with the
- * time paused so far. */
+/* Returns the ms to pause before the next scan because some processes are undecided: 0 if there are
+ * none, or if the pauses have reached UNDECIDED_MS in all. The pauses grow with the time paused so
+ * far. */
 static int undecided_pause(const struct found *found, int paused_ms) {
     return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
@@ -265,7 +263,8 @@ void warden_wait(struct warden *w) {
     cr_close_fd(&w->lifeline);
 }
 
-/* The pid still belongs to the warden, because the warden is our child and was not waited for. */
+/* The pid still belongs to the warden, because the warden is a child of this process that nobody
+ * has waited for. */
 void warden_kill(struct warden *w) {
     if (w->pid > 0) (void) kill(w->pid, SIGKILL);
 }

@@ -8,11 +8,11 @@
 #include <sys/types.h>
 
 #define WARDEN_TOKEN_MAX   40   /* size of a buffer for a nursery's token and its NUL */
-#define WARDEN_SESSION_MAX 4096 /* how many workers the roster can hold */
+#define WARDEN_SESSION_MAX 4096 /* the most workers that the roster can hold */
 
-/* The pids of the living workers, in memory that we share with the warden, so that adding a worker
- * costs no system call and does not wake the warden. session[i] is the pid of a worker, which leads
- * a Unix session, or 0 if the entry is free. */
+/* The pids of the living workers, in memory that this process shares with the warden, so that
+ * adding a worker costs no system call and does not wake the warden. session[i] is the pid of a
+ * worker, which leads a Unix session, or 0 if the entry is free. */
 struct warden_roster {
     pid_t session[WARDEN_SESSION_MAX];
 };
@@ -20,8 +20,8 @@ struct warden_roster {
 struct warden {
     pid_t pid; /* 0 = there is no warden */
     int pidfd; /* becomes readable when the warden has died; -1 on a kernel without pidfds */
-    /* the writing end of a pipe. The warden ends the nursery when the last copy of it is closed, by
-     * us or by our death */
+    /* the writing end of a pipe. When its last copy is closed, by this process or by this process's
+     * death, the warden ends the nursery */
     int lifeline;
 };
 
@@ -34,7 +34,7 @@ int warden_start(struct warden *w, const char *token, const struct cgroup *cgrou
 void warden_kill(struct warden *w);
 
 /* Makes the warden end all processes of the nursery that are left, and exit afterwards. Do not call
- * warden_wait() for it: it is no longer tracked. */
+ * warden_wait() after this call: the warden is no longer tracked. */
 void warden_release(struct warden *w);
 
 /* Waits until a warden that was killed, by warden_kill() or from outside, is dead. */

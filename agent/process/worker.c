@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Writes the pid into a free entry of the warden's roster. Returns the entry's index, or -1 if the
- * roster is full. A worker without an entry is recognised by the warden through its token only. */
+ * roster is full. The warden recognises a worker without an entry by its token only. */
 static int enter_roster(struct nursery *n, pid_t pid) {
     for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
         if (n->roster->session[i] != 0) continue;
@@ -82,11 +82,11 @@ bool worker_note_death(struct worker_process *w) {
     return true;
 }
 
-/* Sends a signal to the worker's Unix process group. Before its first signal it records whether the
- * worker is exiting already; such an end does not count as caused by our signal. This matters
- * because a dying process closes its connections some time before it can be waited for: another
- * worker that sees the closed connection may die first, and its death makes us signal the worker
- * that was dying already. */
+/* Sends a signal to the worker's Unix process group. Before the first signal it records whether the
+ * worker is exiting already: such an end was not caused by the signal. This matters because a dying
+ * process closes its connections some time before it can be waited for. Another worker that notices
+ * the closed connection may die first, and its death makes this process signal the worker that was
+ * dying already. */
 void worker_send(struct worker_process *w, int signum) {
     struct proc_stat stat;
     if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) {

@@ -43,8 +43,8 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
     return NULL;
 }
 
-/* Gives the cgroup up, because no worker can be started in it. While workers live in the cgroup it
- * is kept, because it is needed to end them. */
+/* Closes the cgroup, because no worker can be started in it. While workers live in the cgroup it
+ * stays open, because it is needed to end them. */
 static void give_up_cgroup(struct nursery *n) {
     if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd);
 }
@@ -75,8 +75,8 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
     return 0;
 }
 
-/* Waits for the worker's exec. On error it returns a negative errno and sets *what to a verb for
- * what failed, for the error text. */
+/* Waits for the worker's exec. On error returns a negative errno and sets *what to a verb for the
+ * step that failed, for the error text. */
 static int finish(struct worker_process *w, const struct worker_spawn *how, struct spawn_slot *slot,
                   const char **what) {
     int rc = spawn_finish(slot, what);
@@ -90,8 +90,8 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
 
 /* ---- worker_spawn_all(): starting several workers ---- */
 
-/* The state of one worker_spawn_all(). Up to NURSERY_SLOTS starts are begun and not finished at
- * once. */
+/* The state of one worker_spawn_all(). At most NURSERY_SLOTS starts are begun and not yet
+ * finished. */
 struct batch {
     struct nursery *n;
     const struct worker_spawn *how;

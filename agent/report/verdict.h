@@ -39,6 +39,7 @@ struct verdict_worker {
     const char *last_words; /* last bytes of its stderr, last_words_len of them; NULL if they are
                              * not known */
     size_t last_words_len;
+    int last_words_error; /* errno why its last words are lost; 0 = they are not */
     bool last_words_mixed; /* they are those of stdout and stderr together */
 };
 
@@ -67,6 +68,10 @@ int verdict_cause(struct cr_buffer *out, const struct verdict_worker *w);
 /* Appends one line, without a newline, on the worker `w`, which failed first: "rank 1 (local rank
  * 1, pid 14598) on node1 failed first: exit code 3". */
 int verdict_line(struct cr_buffer *out, const struct verdict *v, const struct verdict_worker *w);
+
+/* Appends "; its message: '…'" or "; its last line: '…'" with the first line of the worker's error
+ * record, or the last line that it wrote. Appends nothing if there is neither. */
+int verdict_last_line(struct cr_buffer *out, const struct verdict_worker *w);
 
 /* Appends the whole report: "crun: " and the line of verdict_line() for the first failure, then the
  * evidence, then torchrun's box. */

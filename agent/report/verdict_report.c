@@ -31,6 +31,12 @@ static int append_error(struct cr_buffer *out, const struct verdict_worker *w) {
 
 static int append_last_words(struct cr_buffer *out, const struct verdict_worker *w) {
     if (w->last_words == NULL) return 0;
+    if (w->last_words_len == 0 && w->last_words_error != 0) {
+        return cr_buffer_printf(out,
+                                "  its last words are lost: %s; make room for its log folder, or "
+                                "give --log-dir another one\n",
+                                strerror(w->last_words_error));
+    }
     const char *what = w->last_words_mixed ? "output" : "stderr";
     if (w->last_words_len == 0) {
         return cr_buffer_printf(out, "  it wrote nothing%s\n",
@@ -38,6 +44,32 @@ static int append_last_words(struct cr_buffer *out, const struct verdict_worker 
     }
     TRY(cr_buffer_printf(out, "  last lines of its %s:\n", what));
     return last_lines_append(out, w->last_words, w->last_words_len, "    | ");
+}
+
+/* Returns the last line of the text that is not blank, as a terminal would show it. */
+static const char *last_line(const char *text, size_t *len) {
+    while (*len > 0 && memchr("\r\n \t", text[*len - 1], 4) != NULL) (*len)--;
+    const char *lf = memrchr(text, '\n', *len), *cr = memrchr(text, '\r', *len);
+    const char *before = cr == NULL || (lf != NULL && lf > cr) ? lf : cr;
+    if (before == NULL) return text;
+    *len -= (size_t) (before + 1 - text);
+    return before + 1;
+}
+
+int verdict_last_line(struct cr_buffer *out, const struct verdict_worker *w) {
+    const char *text = w->last_words, *what = "last line";
+    size_t len = text == NULL ? 0 : w->last_words_len;
+    if (w->error.message != NULL) {
+        text = w->error.message;
+        len = first_line_len(text);
+        what = "message";
+    } else if (len > 0) {
+        text = last_line(text, &len);
+    }
+    if (len == 0) return 0;
+    TRY(cr_buffer_printf(out, "; its %s: '", what));
+    TRY(cr_text_append(out, text, len > LAST_LINE_LEN ? LAST_LINE_LEN : len, "\t"));
+    return cr_buffer_printf(out, "'");
 }
 
 static int append_files(struct cr_buffer *out, const struct verdict_worker *w) {

@@ -45,21 +45,19 @@ static void check_sum(crunrt_group *world, float *device, float *host, int rank,
     }
 }
 
-/* Starts many all-reduces before it waits for the first: they are queued on the group's stream, and
- * the CPU does not wait for each. */
+/* Puts many all-reduces on the GPU before it waits for them. What the program itself puts on its
+ * stream, which here is CUDA's default stream, runs before or after an all-reduce, in the order of
+ * the calls. */
 static void overlap(crunrt_group *world, float *device) {
-    crunrt_work *works[ROUNDS];
     crunrt_op op = CRUNRT_OP_INIT;
     op.kind = CRUNRT_OP_ALL_REDUCE;
     op.send = op.recv = device;
     op.count = COUNT;
     op.dtype = CRUNRT_FLOAT32;
     op.reduce = CRUNRT_MAX;
-    for (int i = 0; i < ROUNDS; i++) must(crunrt_group_start(world, &op, &works[i]), "start");
-    for (int i = 0; i < ROUNDS; i++) {
-        must(crunrt_work_wait(works[i], CRUNRT_TIMEOUT_DEFAULT), "wait");
-        crunrt_work_free(works[i]);
-    }
+    for (int i = 0; i < ROUNDS; i++) must(crunrt_group_enqueue(world, &op), "enqueue");
+    must_cuda(cudaStreamSynchronize(NULL), "wait for the stream");
+    must(crunrt_group_wait(world, CRUNRT_FOREVER), "are the results valid");
 }
 
 int main(void) {
@@ -68,8 +66,10 @@ int main(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";
     must(crunrt_init(NULL, &rt), "start");
-    /* makes the group; the backend also selects GPU number LOCAL_RANK */
+    /* the group uses the GPU with this number, too, unless its options name another */
+    o.device = crunrt_local_rank(rt) >= 0 ? crunrt_local_rank(rt) : 0;
     must(crunrt_group_new(rt, &o, &world), "meet the other ranks");
+    must_cuda(cudaSetDevice(o.device), "use the GPU");
     int rank = crunrt_rank(rt), size = crunrt_world_size(rt);
 
     float *device = NULL, *host = malloc(COUNT * sizeof(float));

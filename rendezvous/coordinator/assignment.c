@@ -76,16 +76,66 @@ static void take_lowest(struct slots *s, struct assignment_node *node) {
     (void) take(s, node, s->lowest_free);
 }
 
+/* ---- ranks of hosts whose nodes are gone ---- */
+
+/* A rank that no node has, and the host whose node had it last. */
+struct departed_rank {
+    const char *host;
+    uint32_t rank;
+    uint32_t tried; /* in the first entry of a host: how many of its entries were tried already */
+};
+
+/* The departed ranks, sorted by host and rank. */
+struct departed_list {
+    struct departed_rank *ranks;
+    uint32_t count;
+};
+
+static int compare_departed(const void *pa, const void *pb) {
+    const struct departed_rank *a = pa, *b = pb;
+    int order = strcmp(a->host, b->host);
+    return order != 0 ? order : compare_numbers(a->rank, b->rank);
+}
+
+/* Lists the ranks in `departed` that exist in a round of `nodes` nodes. Returns 0 or -ENOMEM. */
+static int list_departed(struct departed_list *list, char *const *departed, uint32_t count,
+                         uint32_t nodes) {
+    if (count > nodes) count = nodes;
+    *list = (struct departed_list){.ranks = calloc(count + 1, sizeof(*list->ranks))};
+    if (list->ranks == NULL) return -ENOMEM;
+    for (uint32_t r = 0; r < count; r++) {
+        if (departed[r] == NULL) continue;
+        list->ranks[list->count++] = (struct departed_rank){.host = departed[r], .rank = r};
+    }
+    qsort(list->ranks, list->count, sizeof(*list->ranks), compare_departed);
+    return 0;
+}
+
+/* Returns the first entry that is not before the host, by binary search. */
+static uint32_t first_of_host(const struct departed_list *list, const char *host) {
+    uint32_t low = 0, high = list->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (strcmp(list->ranks[middle].host, host) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 /* Gives the node a free rank that its host had before, if there is one, and returns true. */
-static bool take_departed(struct slots *s, struct assignment_node *node, char *const *departed,
-                         uint32_t departed_count) {
-    for (uint32_t r = 0; r < departed_count && r < s->count; r++) {
-        if (departed[r] != NULL && strcmp(departed[r], node->host) == 0 && take(s, node, r)) {
-            return true;
-        }
+static bool take_departed(struct slots *s, struct assignment_node *node,
+                          struct departed_list *list) {
+    uint32_t first = first_of_host(list, node->host), i;
+    if (first == list->count) return false;
+    for (i = first + list->ranks[first].tried; i < list->count; i++) {
+        if (strcmp(list->ranks[i].host, node->host) != 0) return false;
+        list->ranks[first].tried++;
+        if (take(s, node, list->ranks[i].rank)) return true;
     }
     return false;
 }
+
+/* ---- giving ranks, in three passes ---- */
 
 /* Gives the nodes of the last round the ranks that they had in it. */
 static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
@@ -97,12 +147,12 @@ static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
 }
 
 /* A node that was in an earlier round gets the rank that it, or a node of its host, had then. */
-static void give_old_ranks(struct slots *s, struct assignment_node *nodes, char *const *departed,
-                           uint32_t departed_count, struct assignment_summary *sum) {
+static void give_old_ranks(struct slots *s, struct assignment_node *nodes,
+                           struct departed_list *departed, struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {
         struct assignment_node *node = &nodes[i];
         if (node->group_rank != UNRANKED || node->kept_rank >= 0) continue;
-        if (take(s, node, node->old_rank) || take_departed(s, node, departed, departed_count)) {
+        if (take(s, node, node->old_rank) || take_departed(s, node, departed)) {
             sum->returned++;
         }
     }
@@ -138,7 +188,9 @@ int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *
                     uint32_t departed_count, bool fixed, struct assignment_summary *out) {
     CR_AUTO_FREE unsigned char *taken = calloc(count, 1);
     CR_AUTO_FREE struct assignment_node **by_role = calloc(count, sizeof(struct assignment_node *));
+    struct departed_list gone;
     if (taken == NULL || by_role == NULL) return -ENOMEM;
+    if (list_departed(&gone, departed, departed_count, count) < 0) return -ENOMEM;
 
     *out = (struct assignment_summary){0};
     if (fixed) {
@@ -148,9 +200,10 @@ int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *
         qsort(nodes, count, sizeof(*nodes), compare_identity);
         struct slots slots = {.taken = taken, .count = count};
         give_kept_ranks(&slots, nodes, out);
-        give_old_ranks(&slots, nodes, departed, departed_count, out);
+        give_old_ranks(&slots, nodes, &gone, out);
         give_free_ranks(&slots, nodes, out);
     }
+    free(gone.ranks);
     qsort(nodes, count, sizeof(*nodes), compare_group_rank);
     for (uint32_t i = 0; i < count; i++) {
         nodes[i].first_rank = out->world_size;

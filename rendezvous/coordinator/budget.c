@@ -1,4 +1,4 @@
-/* Counts the restarts of a job: see budget_internal.h. */
+/* The count of a job's restarts. */
 #include "rendezvous/coordinator/budget_internal.h"
 
 #include "base/assert.h"

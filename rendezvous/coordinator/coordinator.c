@@ -26,7 +26,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     c->actions = actions;
     c->arg = arg;
     c->may_form = true;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     return c;
 }
@@ -182,13 +182,14 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
 }
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                          struct cr_error *err) {
+                          const struct rdzv_join *join, struct cr_error *err) {
     /* the node sent this message before it received END */
     if (c->phase == COORDINATOR_ENDED) return 0;
     if (s->state != SEAT_STOPPING) {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));
     }
+    s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
     seat_enter(c, s, SEAT_JOINED, now_ms);
     return 0;
 }
@@ -204,6 +205,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
     bool all_heard = charge_heard(c, seat, m);
+    if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     switch ((unsigned) m->type) {
@@ -211,7 +213,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
         answer_beat(c, seat, &m->beat);
         if (!all_heard) return 0; /* a beat changes nothing else, so nothing is to be decided */
         break;
-    case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, err); break;
+    case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, &m->join, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
     case RDZV_LEAVE: got_leave(c, now_ms, seat, m->leave.why); break;
@@ -230,8 +232,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
 
 /* If all workers of the node had ended well, the round goes on without the node, which still counts
  * as succeeded. If its workers were running, the round is stopped. */
-void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                        const char *how, const char *why) {
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why) {
     bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
@@ -239,10 +241,6 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_remove(c, s);
     if (c->phase == COORDINATOR_ENDED) return;
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
-    if (c->seat_count == 0 && !c->stands_by) {
-        incarnation_forget_job(c);
-        return;
-    }
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
@@ -252,6 +250,12 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     } else if (c->phase == COORDINATOR_FORMING && had_round) {
         c->members_changed = true;
     }
+}
+
+void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                        const char *how, const char *why) {
+    coordinator_take_seat(c, now_ms, s, how, why);
+    incarnation_end_if_empty(c);
     coordinator_reconcile(c, now_ms);
 }
 

@@ -41,9 +41,16 @@ struct coordinator_actions {
      * node's seat already, so coordinator_lost() must not be called for it. */
     void (*hang_up)(void *arg, void *peer);
     /* Opens an empty key space for `round`, and closes that of the last round. Returns 0, or a
-     * negative errno and a text in err; on error the job ends. */
+     * negative errno and a text in err; on error it is called again for a minute, then the job
+     * ends. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
+    /* Closes the store of the last round, if this host has it, because another node has the store
+     * of the next one. This action may be NULL. */
+    void (*close_store)(void *arg);
+    /* Returns the run id of another job whose nodes wait at the same host, valid until the next
+     * event; NULL = there is none. This action may be NULL. */
+    const char *(*other_waiting)(void *arg);
     /* Returns the incarnation of a new run: never 0, larger than all that were drawn earlier on
      * machines with about the same time of day, and unlikely to be drawn twice. If this action is
      * NULL, runs have no incarnation. */
@@ -121,8 +128,10 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
     S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \
     S(RUNNING)   /* is in the round. No time limit */ \
     S(SUCCEEDED) /* its workers ended well, it waits for the other nodes. No time limit */ \
-    S(STOPPING)  /* stops its workers and will join again. Limit: join_timeout, at least 120 s */ \
-    S(LEAVING)   /* stops its workers and will close. Limit: join_timeout, at least 120 s */
+    S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit */ \
+    S(LEAVING)   /* stops its workers and will close. Limit: its stop_limit */ \
+    /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
+    S(QUEUED)
 /* clang-format on */
 
 enum coordinator_phase {

@@ -2,19 +2,23 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
+ *     settings.c      the settings of the job, and nodes that have others
  *     incarnation.c   tells the runs of one run id apart
- *     seats.c         the table of seats
+ *     seats.c         the list of seats
+ *     seat_table.c    hash tables that find a seat by instance or node rank
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
  *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
+ *     waiting.c       what nodes that wait for a round are told
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)
@@ -53,6 +57,13 @@ struct coordinator_charge {
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
 };
 
+/* The tries to open the store of the next round, after the first one has failed. */
+struct store_retry {
+    int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
+    int64_t next_ms;    /* time of the next try */
+    int64_t backoff_ms; /* how long to wait after the next try */
+};
+
 struct coordinator_seat {
     void *peer;
     uint32_t index; /* position in coordinator.seats */
@@ -63,13 +74,20 @@ struct coordinator_seat {
     bool is_killed; /* one of its workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
+    /* with fixed ranks, if a second node of its host has its node rank: that node, which is QUEUED;
+     * and in the seat of that node: the seat that it waits for */
+    struct coordinator_seat *next, *waits_for;
     uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
+    uint16_t store_port;  /* port of the store that the node offers; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
     uint32_t first_rank;
+    int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
     int64_t since_ms;     /* time at which the seat entered its state */
+    uint32_t told;        /* number of WAITING messages since then */
+    bool told_spare;      /* the last of them said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     /* time at which limits.c first found the lease over, or COORDINATOR_NEVER */
     int64_t suspected_ms;
@@ -84,6 +102,9 @@ struct coordinator {
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
+    uint64_t digest;       /* of the first node's program and arguments; 0 = unknown */
+    char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of that node */
+    uint32_t warnings;     /* how many nodes with other settings have joined */
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
@@ -111,6 +132,7 @@ struct coordinator {
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
     struct coordinator_change change;
+    struct store_retry store_retry;
     /* nodes of the round that have succeeded and closed their connection */
     uint32_t gone_after_success;
     int outcome;           /* an enum rendezvous_outcome, valid in phase ENDED */
@@ -118,6 +140,8 @@ struct coordinator {
 
     struct coordinator_seat **seats;
     uint32_t seat_count, seat_cap;
+    struct seat_table by_instance;  /* the seats of remote nodes */
+    struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
@@ -145,6 +169,10 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
+/* The same without coordinator_reconcile(), for a node that gets another seat at once: no round may
+ * form without it in between, and if it was the last node, the job must not be forgotten. */
+void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                           const char *how, const char *why);
 
 void coordinator_log(struct coordinator *c, enum cr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -165,6 +193,9 @@ void seats_free(struct coordinator *c);
  * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
+/* Makes a new seat wait until `first`, which has its node rank, is gone. */
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms);
 /* Sets the seat's part in the change. No other function writes `change`. */
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next);
 /* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
@@ -177,6 +208,18 @@ void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Call this when a node has sent a message although another node waits for its node rank. It is not
+ * gone, so the other node is refused. */
+void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
+
+/* ---- settings.c ---- */
+
+/* Makes the settings in a node's JOIN those of the job. */
+void settings_take(struct coordinator *c, const struct rdzv_join *j);
+/* Writes to `text` in which settings the node differs from the job, each by name; "" = in none.
+ * Logs a warning if there are any. */
+void settings_compare(struct coordinator *c, const struct rdzv_join *j, char text[RDZV_TEXT_MAX]);
+
 /* ---- incarnation.c ---- */
 
 /* Call this when the first node joins. It takes over the incarnation that the node brings, or draws
@@ -188,9 +231,9 @@ int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join 
 /* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
 void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
-/* Call this when the last seat is gone and the job has not ended. The coordinator becomes EMPTY, as
- * if it was new. */
-void incarnation_forget_job(struct coordinator *c);
+/* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
+ * becomes EMPTY, as if it was new. */
+void incarnation_end_if_empty(struct coordinator *c);
 
 /* ---- forming.c ---- */
 
@@ -235,7 +278,22 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
 void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                             const struct rdzv_notice *n);
 
+/* ---- waiting.c ---- */
+
+/* Sends WAITING to the nodes whose time for it has come. */
+void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms);
+/* Returns the time at which the node gets its next WAITING; CR_FOREVER = none. */
+int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s);
+/* Writes the hosts of the nodes that are here, as far as they fit; "none" if there are none. */
+void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room);
+/* If ranks are fixed, writes "; missing: node rank 1, 3", as far as it fits; else "". */
+void coordinator_list_missing(const struct coordinator *c, char *out, size_t room);
+
 /* ---- limits.c ---- */
+
+/* Returns the time at which the seat must have left its state, CR_FOREVER = no limit. See
+ * SEAT_STATES in coordinator.h. */
+int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s);
 
 /* Moves the next deadline to when_ms if it is later than that. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);

@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STORE_PATIENCE_MS    INT64_C(60000)
+#define STORE_BACKOFF_MIN_MS INT64_C(100)
+#define STORE_BACKOFF_MAX_MS INT64_C(5000)
+
 /* ---- choosing the nodes ---- */
 
 /* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
@@ -148,17 +152,50 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_find_deadline(c, now_ms);
 }
 
+/* Chooses the store of the round: the one that the node with group rank 0 offers, because programs
+ * of rank 0 open ports of their own at MASTER_ADDR; or else one on the coordinator's host. The
+ * nodes are sorted by group rank. */
+static int choose_store(struct coordinator *c, struct forming *f, struct cr_error *err) {
+    const struct coordinator_seat *first = f->nodes[0].owner;
+    if (first->store_port == 0) {
+        return c->actions->open_store(c->arg, c->next_round, &f->store, err);
+    }
+    if (c->actions->close_store != NULL) c->actions->close_store(c->arg);
+    (void) snprintf(f->store.addr, sizeof(f->store.addr), "%s", first->addr);
+    f->store.port = first->store_port;
+    return 0;
+}
+
+/* Plans the next try to open the store. A lack of descriptors, memory or ports often passes, so the
+ * job ends only if the tries fail for STORE_PATIENCE_MS. */
+static void store_failed(struct coordinator *c, int64_t now_ms, const char *why) {
+    struct store_retry *r = &c->store_retry;
+    if (r->first_ms == COORDINATOR_NEVER) {
+        *r = (struct store_retry){.first_ms = now_ms, .backoff_ms = STORE_BACKOFF_MIN_MS};
+        coordinator_log(c, CR_LOG_WARN, "cannot open the store of round %" PRIu64 ", trying again "
+                        "for %d s: %.600s", c->next_round, (int) (STORE_PATIENCE_MS / 1000), why);
+    }
+    if (now_ms - r->first_ms >= STORE_PATIENCE_MS) {
+        coordinator_set_why(c, "cannot open the store of round %" PRIu64 ": %.900s", c->next_round,
+                            why);
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+        return;
+    }
+    r->next_ms = now_ms + r->backoff_ms;
+    if (2 * r->backoff_ms <= STORE_BACKOFF_MAX_MS) r->backoff_ms *= 2;
+    coordinator_wake_by(c, r->next_ms);
+}
+
 static void form_round(struct coordinator *c, int64_t now_ms) {
     struct cr_error err = {0};
     struct forming f = {.store = {.addr = ""}};
     if (assign(c, &f) < 0) {
         coordinator_set_why(c, "cannot form a round: the coordinator is out of memory");
         coordinator_end_job(c, RENDEZVOUS_LOST);
-    } else if (c->actions->open_store(c->arg, c->next_round, &f.store, &err) < 0) {
-        coordinator_set_why(c, "cannot open the store of round %" PRIu64 ": %.900s", c->next_round,
-                            err.text);
-        coordinator_end_job(c, RENDEZVOUS_LOST);
+    } else if (choose_store(c, &f, &err) < 0) {
+        store_failed(c, now_ms, err.text);
     } else {
+        c->store_retry = (struct store_retry){.first_ms = COORDINATOR_NEVER};
         begin_round(c, &f, now_ms);
     }
     free(f.nodes);
@@ -194,6 +231,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
     if (!charge_allows_round(c, now_ms)) return;
+    if (c->store_retry.first_ms != COORDINATOR_NEVER && now_ms < c->store_retry.next_ms) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
         c->last_call_ms = COORDINATOR_NEVER;

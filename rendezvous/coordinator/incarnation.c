@@ -31,9 +31,9 @@ static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv
                     "node '%.200s' (process %" PRIu64 ") is refused: it was started for an earlier "
                     "run of this job", j->host, j->pid);
     (void) coordinator_refuse(c, peer,
-                              "this node was started for an earlier run of job '%.64s', and another "
-                              "run has begun since; start this node again if it shall be part of "
-                              "the new run", c->run_id);
+                              "this node was started for an earlier run of job '%.64s', and "
+                              "another run has begun since; start this node again if it shall be "
+                              "part of the new run", c->run_id);
     return -ESTALE;
 }
 
@@ -48,7 +48,7 @@ static void send_older_nodes_away(struct coordinator *c) {
         c->actions->hang_up(c->arg, s->peer);
         seat_remove(c, s); /* no round of this coordinator is to be stopped, there was none */
     }
-    if (c->seat_count == 0) incarnation_forget_job(c);
+    incarnation_end_if_empty(c);
 }
 
 int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j) {
@@ -75,7 +75,9 @@ void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j)
     budget_remember(&c->budget, j->restarts_seen);
 }
 
-void incarnation_forget_job(struct coordinator *c) {
+void incarnation_end_if_empty(struct coordinator *c) {
+    if (c->seat_count > 0 || c->stands_by) return;
+    if (c->phase == COORDINATOR_EMPTY || c->phase == COORDINATOR_ENDED) return;
     coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
     coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
@@ -87,6 +89,6 @@ void incarnation_forget_job(struct coordinator *c) {
     c->round = c->next_round = c->incarnation = 0;
     c->has_formed = c->had_stopping = false;
     c->group_size = c->world_size = c->gone_after_success = 0;
-    c->last_call_ms = COORDINATOR_NEVER;
+    c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TIMEOUT_MAX_MS (INT64_C(1000) * 86400000)
 
@@ -36,6 +37,10 @@ static int check_sizes(struct coordinator *c, void *peer, const struct rdzv_join
         return coordinator_refuse(c, peer, "cannot join with %" PRIu32 " workers",
                                   j->local_world_size);
     }
+    if (j->store_port > UINT16_MAX) {
+        return coordinator_refuse(c, peer, "cannot join with a store at port %" PRIu32,
+                                  j->store_port);
+    }
     return 0;
 }
 
@@ -64,7 +69,8 @@ static bool is_timeout(int64_t ms, int64_t min_ms) { return ms >= min_ms && ms <
 
 static int check_times(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     bool ok = is_timeout(j->join_timeout_ms, 1) && is_timeout(j->last_call_timeout_ms, 0) &&
-              is_timeout(j->change_notice_ms, 0) && j->keep_alive_interval_ms >= 1 &&
+              is_timeout(j->change_notice_ms, 0) && is_timeout(j->stop_limit_ms, 0) &&
+              j->keep_alive_interval_ms >= 1 &&
               j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
               j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
     return ok ? 0 : coordinator_refuse(c, peer, "cannot join with such timeouts");
@@ -99,23 +105,47 @@ static int check_join(struct coordinator *c, void *peer, const struct rdzv_join 
 
 /* ---- checks of a JOIN against the job and its other nodes ---- */
 
+static int refuse_second_node(struct coordinator *c, void *peer,
+                              const struct coordinator_seat *first) {
+    return coordinator_refuse(c, peer,
+                              "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
+                              ") has it; give every node a --node-rank of its own",
+                              first->node_rank, first->host, first->pid);
+}
+
+/* Whether the node may be the successor of the node that has its node rank: it is on the same host,
+ * and no other node waits for that rank. The machine may have lost power and be up again before the
+ * lease of its node is over. */
+static bool may_succeed(const struct coordinator_seat *s, const struct rdzv_join *j) {
+    return !s->local && s->next == NULL && s->waits_for == NULL && strcmp(s->host, j->host) == 0;
+}
+
 /* Checks the node rank against the settings of the job, which may differ from those in this JOIN,
- * and against the other nodes' ranks. */
-static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+ * and against the other nodes' ranks. Sets *first to the seat that the node has to wait for, or
+ * NULL. */
+static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j,
+                           struct coordinator_seat **first) {
+    *first = NULL;
     if (!c->fixed_ranks) return 0;
     if (j->node_rank < 0 || j->node_rank >= c->max_nodes) {
         return refuse_node_rank(c, peer, j->node_rank, c->max_nodes);
     }
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        const struct coordinator_seat *s = c->seats[i];
-        if (s->node_rank != j->node_rank) continue;
-        return coordinator_refuse(c, peer,
-                      "cannot join as node rank %" PRId64 ": '%.200s' (process %" PRIu64
-                      ") has it; give "
-                      "every node a --node-rank of its own",
-                      j->node_rank, s->host, s->pid);
+    struct coordinator_seat *s = seat_table_find(&c->by_node_rank, (uint64_t) j->node_rank);
+    if (s == NULL) return 0;
+    if (may_succeed(s, j)) {
+        *first = s;
+        return 0;
     }
-    return 0;
+    return refuse_second_node(c, peer, s);
+}
+
+/* ---- two nodes with one node rank ---- */
+
+void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s) {
+    struct coordinator_seat *next = s->next;
+    (void) refuse_second_node(c, next->peer, s);
+    c->actions->hang_up(c->arg, next->peer);
+    seat_remove(c, next);
 }
 
 /* A launcher may connect again before the coordinator notices that its old connection is dead. In
@@ -123,55 +153,34 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
  * refused, because it must not replace the newer connection. */
 static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
                             const struct rdzv_join *j) {
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        struct coordinator_seat *s = c->seats[i];
-        if (s->instance != j->instance || s->local) continue;
-        if (s->connection >= j->connection)
-            return coordinator_refuse(c, peer, "this node has a newer connection");
-        c->actions->hang_up(c->arg, s->peer);
-        coordinator_lost(c, now_ms, s, "it has a new connection");
-        break;
+    struct coordinator_seat *s = seat_table_find(&c->by_instance, j->instance);
+    if (s == NULL) return 0;
+    if (s->connection >= j->connection) {
+        return coordinator_refuse(c, peer, "this node has a newer connection");
     }
+    if (s->next != NULL) coordinator_refuse_next(c, s); /* the node is here */
+    c->actions->hang_up(c->arg, s->peer);
+    charge_node_gone(c, s->heard_ms, s);
+    coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");
     return 0;
 }
 
 /* ---- giving the node a seat ---- */
 
 static void take_settings(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
-    c->min_nodes = j->min_nodes;
-    c->max_nodes = j->max_nodes;
-    c->budget.max_restarts = j->max_restarts;
-    c->fixed_ranks = j->fixed_ranks != 0;
-    c->join_timeout_ms = j->join_timeout_ms;
-    c->last_call_timeout_ms = j->last_call_timeout_ms;
-    c->interval_ms = j->keep_alive_interval_ms;
-    c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
-    c->notice_ms = j->change_notice_ms;
+    settings_take(c, j);
     c->members_changed = true;
     incarnation_begin(c, j);
     forming_wait_for_older_round(c, now_ms);
     coordinator_start_forming(c, now_ms, "the first node joins");
 }
 
-static void warn_of_other_settings(struct coordinator *c, const struct rdzv_join *j) {
-    if (j->min_nodes == c->min_nodes && j->max_nodes == c->max_nodes &&
-        j->max_restarts == c->budget.max_restarts) {
-        return;
-    }
-    coordinator_log(c, CR_LOG_WARN,
-                    "node '%.200s' asks for %" PRIu32 ":%" PRIu32 " nodes and %" PRIu32
-                    " restarts, the job's first node asked for %" PRIu32 ":%" PRIu32 " and %" PRIu32
-                    ", which counts",
-                    j->host, j->min_nodes, j->max_nodes, j->max_restarts, c->min_nodes,
-                    c->max_nodes, c->budget.max_restarts);
-}
-
-static void send_accepted(struct coordinator *c, void *peer) {
+static void send_accepted(struct coordinator *c, void *peer, const char *differs) {
     struct rdzv_message m = {.type = RDZV_ACCEPTED};
     m.accepted = (struct rdzv_accepted){
         .keep_alive_interval_ms = c->interval_ms,
         .keep_alive_max_attempt = (uint32_t) (c->lease_ms / c->interval_ms),
-        .incarnation = incarnation_to_tell(c)};
+        .incarnation = incarnation_to_tell(c), .differs = differs};
     c->actions->send(c->arg, peer, &m);
 }
 
@@ -183,16 +192,16 @@ static int refuse_after_the_end(struct coordinator *c, void *peer) {
     return -EPERM;
 }
 
-/* Returns 0 if the node may have a seat. Otherwise sends it the reason and returns a negative
- * errno. The settings in the first JOIN become the job's. */
-static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j) {
+/* Returns 0 if the node may have a seat, and sets *first as check_node_rank() does. Otherwise sends
+ * it the reason and returns a negative errno. The settings in the first JOIN become the job's. */
+static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
+                 struct coordinator_seat **first) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
     if (incarnation_check(c, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
-    else warn_of_other_settings(c, j);
-    if (check_node_rank(c, peer, j) < 0) return -EEXIST;
+    if (check_node_rank(c, peer, j, first) < 0) return -EEXIST;
     if (c->seat_count >= RDZV_NODES_MAX) {
         return coordinator_refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already",
                                   c->seat_count);
@@ -202,14 +211,20 @@ static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct
 
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join) {
-    if (admit(c, now_ms, peer, join) < 0) return NULL;
-    struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
+    char differs[RDZV_TEXT_MAX];
+    struct coordinator_seat *first = NULL;
+    bool is_admitted = admit(c, now_ms, peer, join, &first) == 0;
+    struct coordinator_seat *s = is_admitted ? seat_new(c, now_ms, peer, local, join) : NULL;
     if (s == NULL) {
-        (void) coordinator_refuse(c, peer, "cannot join: the coordinator is out of memory");
+        if (is_admitted) (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
+        incarnation_end_if_empty(c); /* the node's older connection may have had the last seat */
+        coordinator_reconcile(c, now_ms);
         return NULL;
     }
+    if (first != NULL) seat_queue(c, s, first, now_ms);
     incarnation_take_memories(c, join);
-    send_accepted(c, peer);
+    settings_compare(c, join, differs);
+    send_accepted(c, peer, differs);
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
                     " waiting, %" PRIu32 ":%" PRIu32 " wanted",

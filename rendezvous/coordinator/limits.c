@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Least time that a node gets to stop its workers, in ms; longer than usual graces. */
+/* Least time that a node gets to stop its workers if it names no limit, in ms; longer than usual
+ * graces. */
 #define STOP_LIMIT_MS INT64_C(120000)
 
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms) {
@@ -20,45 +21,37 @@ int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
 
 static int64_t max_ms(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Returns the time at which the seat must have left its state. See SEAT_STATES in coordinator.h. */
-static int64_t state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
+/* Returns how long the node may take to stop its workers. Builds of protocol version 2 do not say
+ * how long their grace is. */
+static int64_t stop_limit(const struct coordinator *c, const struct coordinator_seat *s) {
+    return s->stop_limit_ms > 0 ? s->stop_limit_ms : max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
+}
+
+int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     if (c->phase != COORDINATOR_FORMING) return CR_FOREVER;
     if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) {
-        return s->since_ms + max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
+        return s->since_ms + stop_limit(c, s);
     }
     if (s->state != SEAT_JOINED || c->had_stopping) return CR_FOREVER;
     return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
 }
 
-/* Lists the hosts that have joined, for the error about a timeout; from the list the user can see
- * which nodes are missing. */
-static void list_hosts(const struct coordinator *c, char *out, size_t room) {
-    size_t len = 0;
-    for (uint32_t i = 0; i < c->seat_count && len + 80 < room; i++) {
-        const struct coordinator_seat *s = c->seats[i];
-        int add = s->node_rank >= 0
-                      ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")",
-                                 i == 0 ? "" : ", ", s->host, s->node_rank)
-                      : snprintf(out + len, room - len, "%s%.60s", i == 0 ? "" : ", ", s->host);
-        if (add > 0) len += (size_t) add;
-    }
-    if (c->seat_count == 0) (void) snprintf(out, room, "none");
-}
-
 static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
                              int64_t now_ms, char why[RDZV_TEXT_MAX]) {
-    char here[600] = "";
+    char here[500], missing[120];
     if (s->state != SEAT_JOINED) {
         (void) snprintf(why, RDZV_TEXT_MAX, "its workers could not be stopped for %" PRId64 " s",
                         (now_ms - s->since_ms) / 1000);
         return;
     }
-    list_hosts(c, here, sizeof(here));
+    coordinator_list_hosts(c, here, sizeof(here));
+    coordinator_list_missing(c, missing, sizeof(missing));
     (void) snprintf(why, RDZV_TEXT_MAX,
                     "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
-                    " nodes came: %s; start the missing ones, or raise join_timeout in --rdzv-conf",
+                    " nodes came: %s%s; start the missing ones, or raise join_timeout in "
+                    "--rdzv-conf",
                     (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes,
-                    here);
+                    here, missing);
 }
 
 static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
@@ -66,6 +59,10 @@ static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator
     describe_timeout(c, s, now_ms, why);
     coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
     c->actions->hang_up(c->arg, s->peer);
+    if (s->state != SEAT_JOINED) {
+        coordinator_log(c, CR_LOG_WARN, "node '%.200s' (process %" PRIu64 ") is left out: %.300s",
+                        s->host, s->pid, why);
+    }
     coordinator_vacate(c, now_ms, s, "was sent away", "its time is up");
 }
 
@@ -104,23 +101,32 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
 
 /* ---- coordinator_tick() and the next deadline ---- */
 
+/* Like coordinator_wake_by(), but only for a time that has not come yet. What was due at an earlier
+ * time has been tried, and waits for something else. */
+static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
+    if (when_ms > now_ms) coordinator_wake_by(c, when_ms);
+}
+
+static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
+    if (c->phase != COORDINATOR_FORMING) return;
+    if (!c->had_stopping && !c->is_held && c->last_call_ms != COORDINATOR_NEVER) {
+        wake_after(c, now_ms, c->last_call_ms);
+        wake_after(c, now_ms, c->quiet_until_ms);
+    }
+    if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
+}
+
 void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     c->wake_ms = CR_FOREVER;
     if (c->phase == COORDINATOR_ENDED) return;
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        coordinator_wake_by(c, state_limit(c, c->seats[i]));
+        coordinator_wake_by(c, coordinator_state_limit(c, c->seats[i]));
         coordinator_wake_by(c, lease_limit(c, c->seats[i]));
+        coordinator_wake_by(c, coordinator_waiting_due(c, c->seats[i]));
     }
-    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER &&
-        !c->had_stopping && !c->is_held) {
-        coordinator_wake_by(c, max_ms(c->last_call_ms, c->quiet_until_ms));
-        if (now_ms < c->last_call_ms) coordinator_wake_by(c, c->last_call_ms);
-        if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
-    }
+    find_forming_deadline(c, now_ms);
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
-    if (c->charge.open && now_ms < c->charge.killed_until_ms) {
-        coordinator_wake_by(c, c->charge.killed_until_ms);
-    }
+    if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -128,12 +134,13 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     /* Before the time limits, check whether the last call is over: if it ends together with a
      * node's time to join, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
+    coordinator_tell_waiting(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
         /* handling the previous seat has freed several seats, so the table is shorter */
         if (i >= c->seat_count) continue;
         struct coordinator_seat *s = c->seats[i];
         if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
-        else if (now_ms >= state_limit(c, s)) time_is_up(c, now_ms, s);
+        else if (now_ms >= coordinator_state_limit(c, s)) time_is_up(c, now_ms, s);
     }
     coordinator_find_deadline(c, now_ms);
 }

@@ -1,4 +1,4 @@
-/* The table of seats: one for each node, from its JOIN until its connection is gone. The table also
+/* The list of seats: one for each node, from its JOIN until its connection is gone. This file also
  * counts the seats in each state, because coordinator_reconcile() needs these counts after every
  * event. */
 #include "rendezvous/coordinator/coordinator_internal.h"
@@ -29,6 +29,9 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     c->in_state[next]++;
     s->state = next;
     s->since_ms = now_ms;
+    s->told = 0;
+    s->told_spare = false;
+    coordinator_wake_by(c, coordinator_waiting_due(c, s));
 }
 
 /* ---- adding a seat ---- */
@@ -59,7 +62,9 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
         .pid = join->pid, .instance = join->instance, .connection = join->connection,
         .incarnation = join->incarnation,
         .node_rank = join->node_rank, .local_world_size = join->local_world_size,
+        .store_port = (uint16_t) join->store_port,
         .group_rank = -1, .old_rank = join->last_rank,
+        .stop_limit_ms = join->stop_limit_ms,
         .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};
     s->host = strdup(join->host);
     s->addr = strdup(join->addr);
@@ -69,15 +74,49 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
     return NULL;
 }
 
+void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
+                int64_t now_ms) {
+    first->next = s;
+    s->waits_for = first;
+    seat_enter(c, s, SEAT_QUEUED, now_ms);
+}
+
+/* Ends the wait of the two seats for each other when one of them is removed. */
+static void leave_queue(struct coordinator *c, struct coordinator_seat *s) {
+    if (s->waits_for != NULL) s->waits_for->next = NULL;
+    if (s->next == NULL) return;
+    s->next->waits_for = NULL;
+    if (s->next->state == SEAT_QUEUED) seat_enter(c, s->next, SEAT_JOINED, s->next->heard_ms);
+}
+
+static void unindex_seat(struct coordinator *c, const struct coordinator_seat *s) {
+    seat_table_remove(&c->by_instance, s->instance, s);
+    seat_table_remove(&c->by_node_rank, (uint64_t) s->node_rank, s);
+}
+
+static int index_seat(struct coordinator *c, struct coordinator_seat *s) {
+    int rc = s->local ? 0 : seat_table_add(&c->by_instance, s->instance, s);
+    if (rc == 0 && c->fixed_ranks) {
+        rc = seat_table_add(&c->by_node_rank, (uint64_t) s->node_rank, s);
+    }
+    if (rc < 0) unindex_seat(c, s);
+    return rc;
+}
+
 struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                   const struct rdzv_join *join) {
     struct coordinator_seat *s = reserve(c) == 0 ? seat_make(now_ms, peer, local, join) : NULL;
     if (s == NULL) return NULL;
+    if (index_seat(c, s) < 0) {
+        seat_free(s);
+        return NULL;
+    }
     s->index = c->seat_count;
     c->seats[c->seat_count++] = s;
     c->in_state[SEAT_JOINED]++;
     c->in_change[CHANGE_NONE]++;
     if (!local) coordinator_wake_by(c, now_ms + c->lease_ms);
+    coordinator_wake_by(c, coordinator_waiting_due(c, s));
     return s;
 }
 
@@ -94,6 +133,8 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     charge_forget(c, s);
+    unindex_seat(c, s);
+    leave_queue(c, s);
     c->in_state[s->state]--;
     c->in_change[s->change]--;
     c->seats[s->index] = c->seats[--c->seat_count];
@@ -106,4 +147,6 @@ void seats_free(struct coordinator *c) {
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
     free(c->departed);
     free(c->seats);
+    seat_table_done(&c->by_instance);
+    seat_table_done(&c->by_node_rank);
 }

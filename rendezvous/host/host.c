@@ -56,12 +56,19 @@ static void arm_timer(struct coordinator_host *host) {
     }
 }
 
+static void begin_closing(struct coordinator_host *host);
 static void close_handles(struct coordinator_host *host);
 
 /* The last call of every event: sends the bytes that the event has queued, closes the connections
- * that are over, and sets the timer to the next deadline. */
+ * that are over, and sets the timer to the next deadline. A host that lingers begins to close when
+ * the last job of another launcher is over. */
 void host_end_event(struct coordinator_host *host) {
+    const char *other;
     while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
+    if (host->lingers && host_count_other_jobs(host, &other) == 0) {
+        host->lingers = false;
+        begin_closing(host);
+    }
     if (!host->closing) arm_timer(host);
     else if (LIST_EMPTY(&host->peers)) close_handles(host);
 }
@@ -208,9 +215,31 @@ static void on_close_timeout(uv_timer_t *timer) {
 }
 
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
-    struct host_job *job;
-    LIST_FOREACH(job, &host->jobs, entry) {
-        coordinator_abandon(job->coordinator, host_now_ms(host), why);
+    host_abandon_jobs(host, false, why);
+    host_end_event(host);
+}
+
+/* No new node is served from now on, and the connected ones have close_timeout_ms to hang up. */
+static void begin_closing(struct coordinator_host *host) {
+    host->terms.closing = host->why;
+    host->closing = true;
+    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
+                          0);
+}
+
+/* Ends this launcher's job if it still runs. If jobs of other launchers have this host, too, it
+ * serves them until they are over. */
+static void close_or_linger(struct coordinator_host *host) {
+    const char *other = "";
+    host_abandon_jobs(host, true, host->why);
+    uint32_t count = host_count_other_jobs(host, &other);
+    host->lingers = count > 0;
+    if (host->lingers) {
+        cr_warn("this launcher's job is over, but it hosts the rendezvous of %u other job(s) "
+                "('%s'), so it stays until these are over; SIGTERM ends it, and them", count,
+                other);
+    } else {
+        begin_closing(host);
     }
     host_end_event(host);
 }
@@ -219,14 +248,14 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg) {
     CR_ASSERT(!host->closing);
     (void) snprintf(host->why, sizeof(host->why), "%s", why != NULL ? why : "it leads no more");
-    host->terms.closing = host->why;
     host->on_close = on_close;
     host->on_close_arg = arg;
-    host->closing = true;
-    if (why == NULL) host->terms.leads = false;
-    (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
-                          0);
-    if (why != NULL) coordinator_host_abandon(host, why);
-    else if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
+    if (why != NULL) {
+        close_or_linger(host);
+        return;
+    }
+    host->terms.leads = false;
+    begin_closing(host);
+    if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
     else host_end_event(host);
 }

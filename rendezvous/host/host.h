@@ -76,12 +76,32 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why);
 /* Ends all jobs with the outcome LOST and sends `why` to their nodes. Closes nothing yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Calls coordinator_host_abandon(), waits until the remote nodes have closed their connections
- * (close_timeout_ms at most), closes the stores, frees the host and calls on_close. If `why` is
- * NULL, the jobs continue under another coordinator, so they are not ended, but freed as by
- * coordinator_host_depose(). The caller must have called host_peer_gone() for the node of this
- * process before. */
+/* Ends the job of the node in this process if it has not ended. Waits until the jobs of other
+ * launchers are over (coordinator_host_abandon() ends them sooner), and until the remote nodes have
+ * closed their connections (close_timeout_ms at most). Then closes the stores, frees the host and
+ * calls on_close. If `why` is NULL, the jobs continue under another coordinator, so they are not
+ * ended, but freed as by coordinator_host_depose(). The caller must have called host_peer_gone()
+ * for the node of this process before. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);
+
+/* ---- the store that a node offers ---- */
+
+/* Programs of rank 0 open ports of their own at MASTER_ADDR, so the store of a round is on the node
+ * with group rank 0, also if the coordinator is elsewhere. Each node opens an empty store before
+ * its JOIN, which names the port; ROUND shows whether the coordinator has chosen it. */
+struct store_offer;
+
+/* Starts a store's server for offers, which listen at `listen_host`; "" = on all interfaces.
+ * Returns NULL and sets err on failure. */
+struct store_offer *store_offer_new(const char *listen_host, struct cr_error *err);
+/* Call this before each JOIN. It opens a new empty store if there is none, and stores its port in
+ * *port. Returns 0, or a negative errno and a text in err. */
+int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err);
+/* Call this when a round begins, which means that no worker of the last round is left. `port` is
+ * that of the round's store if this node has group rank 0, else 0. If it is the offered one, that
+ * store stays open until the next call; all other stores of the offer are closed. */
+void store_offer_settle(struct store_offer *o, uint16_t port);
+void store_offer_free(struct store_offer *o); /* `o` may be NULL */
 
 #endif

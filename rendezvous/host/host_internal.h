@@ -23,6 +23,7 @@ struct host_job {
     char *run_id;
     struct coordinator *coordinator;
     struct store_space *space;
+    bool is_own;       /* the job of this launcher's node; false in a crun-agent */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
 };
@@ -87,6 +88,9 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
+    /* coordinator_host_close() was called, but jobs of other launchers still run; when they are
+     * over, `closing` follows */
+    bool lingers;
     bool follows_another; /* elected; another host may have led the job before */
     bool may_form;       /* this host may form rounds; false only for an elected host */
     int64_t held_ms;     /* see coordinator_host_options */
@@ -127,6 +131,11 @@ void host_pass_on_right(struct coordinator_host *host);
 /* Returns whether a coordinator would form a round now if it might. */
 bool host_has_held_job(const struct coordinator_host *host);
 bool host_has_running_job(const struct coordinator_host *host);
+/* Returns how many jobs of other launchers have nodes and have not ended, and stores the run id of
+ * one of them in *run_id. */
+uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
+/* Ends all jobs, or only those of this launcher's node, with the outcome LOST. */
+void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);

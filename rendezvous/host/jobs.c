@@ -82,9 +82,30 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     return 0;
 }
 
+static void job_close_store(void *arg) {
+    struct host_job *job = arg;
+    store_space_close(job->space);
+    job->space = NULL;
+}
+
+static bool waits_for_nodes(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.phase == COORDINATOR_FORMING && view.awaited > 0;
+}
+
+static const char *job_other_waiting(void *arg) {
+    const struct host_job *job = arg, *other;
+    LIST_FOREACH(other, &job->host->jobs, entry) {
+        if (other != job && waits_for_nodes(other)) return other->run_id;
+    }
+    return NULL;
+}
+
 static const struct coordinator_actions job_actions = {
-    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store, .draw = job_draw,
-    .log = job_log, .wants_log = job_wants_log};
+    .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
+    .close_store = job_close_store, .draw = job_draw,
+    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 
@@ -203,12 +224,36 @@ bool host_has_held_job(const struct coordinator_host *host) {
     return false;
 }
 
-bool host_has_running_job(const struct coordinator_host *host) {
+static bool is_running(const struct host_job *job) {
     struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.phase != COORDINATOR_ENDED;
+}
+
+uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id) {
+    const struct host_job *job;
+    uint32_t count = 0;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (job->is_own || job->peers == 0 || !is_running(job)) continue;
+        *run_id = job->run_id;
+        count++;
+    }
+    return count;
+}
+
+void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (job->is_own || !only_own) {
+            coordinator_abandon(job->coordinator, host_now_ms(host), why);
+        }
+    }
+}
+
+bool host_has_running_job(const struct coordinator_host *host) {
     const struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) {
-        coordinator_look(job->coordinator, &view);
-        if (view.phase != COORDINATOR_ENDED) return true;
+        if (is_running(job)) return true;
     }
     return false;
 }

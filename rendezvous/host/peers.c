@@ -39,6 +39,7 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     peer->job = host_get_job(peer->host, hello->run_id);
     if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
     peer->job->peers++;
+    if (peer->local) peer->job->is_own = true;
     return 0;
 }
 

@@ -294,6 +294,14 @@ void member_leave(struct member *m, int64_t now_ms, const char *why) {
 
 /* ---- the coordinator's messages ---- */
 
+static void warn_of_other_settings(struct member *m, const char *differs) {
+    char text[RDZV_TEXT_MAX];
+    (void) snprintf(text, sizeof(text),
+                    "this node differs from the job's first node, whose settings count: %.800s",
+                    differs);
+    m->actions->log(m->arg, CR_LOG_WARN, text);
+}
+
 static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_accepted *a,
                         struct cr_error *err) {
     int64_t interval_ms = a->keep_alive_interval_ms;
@@ -305,6 +313,7 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
                        interval_ms, attempts);
     }
     if (a->incarnation != 0) m->incarnation = a->incarnation;
+    if (a->differs[0] != '\0') warn_of_other_settings(m, a->differs);
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
@@ -341,6 +350,18 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     if (m->state == MEMBER_RUNNING) m->actions->on_change_at(m->arg, at);
 }
 
+/* Reports that the node waits. Once it is in a round, the message is late. */
+static void got_waiting(struct member *m, const struct rdzv_waiting *w) {
+    char text[RDZV_TEXT_MAX + 100], left[60] = "";
+    if (m->state != MEMBER_JOINING) return;
+    if (w->left_ms >= 0) {
+        (void) snprintf(left, sizeof(left), ", %.0f s left", (double) w->left_ms / 1000);
+    }
+    (void) snprintf(text, sizeof(text), "waiting %s (%.0f s so far%s)", w->what,
+                    (double) w->waited_ms / 1000, left);
+    m->actions->log(m->arg, CR_LOG_WARN, text);
+}
+
 static void got_end(struct member *m, const struct rdzv_end *e) {
     bool known = e->outcome == RENDEZVOUS_SUCCEEDED || e->outcome == RENDEZVOUS_FAILED;
     end(m, known ? (int) e->outcome : RENDEZVOUS_LOST, e->why);
@@ -371,6 +392,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
+    case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     default:
@@ -411,6 +433,8 @@ void member_tick(struct member *m, int64_t now_ms) {
         start_try(m, now_ms);
     }
 }
+
+int64_t member_gives_up_ms(const struct member *m) { return m->connecting.give_up_ms; }
 
 static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 

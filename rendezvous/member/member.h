@@ -97,6 +97,8 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER = no deadline */
+/* Returns the time at which the current series of tries to connect ends; CR_FOREVER = none. */
+int64_t member_gives_up_ms(const struct member *m);
 
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. "The fence" is the time after which 5/6 of

@@ -69,6 +69,7 @@ static bool takes_input(const struct host_session *s) { return s->state < HOST_S
 
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
     if (!takes_input(s)) return;
+    if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message, so its connection is closed: a node can handle a lost
          * connection, but not a lost message. The seat is freed when the session is CLOSED. */

@@ -36,6 +36,7 @@
 #define RDZV_VERSION_MIN 2 /* smallest and largest protocol version of this build */
 #define RDZV_VERSION_MAX 3
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
+#define RDZV_VERSION_WAITING  3 /* first version with WAITING */
 
 #define RDZV_FRAME_MAX ((size_t) 4096) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -71,7 +72,9 @@
     F(i64, change_notice_ms) \
     V(3) \
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
-    F(u64, digest)              /* of the node's program and settings; 0 = unknown */
+    F(u64, digest)              /* of the node's program and arguments; 0 = unknown */ \
+    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
+    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \
@@ -107,7 +110,8 @@
 #define RDZV_ACCEPTED_FIELDS(F, V) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
     V(3) \
-    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */
+    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */ \
+    F(text, differs)            /* in what the node differs from the job; "" = in nothing */
 #define RDZV_ROUND_FIELDS(F, V) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \
@@ -115,6 +119,11 @@
     V(3) \
     F(u32, max_restarts)        /* the job's; a node's own setting may differ */ \
     F(u64, incarnation)         /* which job of this run id this round belongs to */
+/* Why the node waits for a round, as the end of the phrase "waiting …"; since version 3. */
+#define RDZV_WAITING_FIELDS(F, V) \
+    F(i64, waited_ms)           /* how long the node has waited */ \
+    F(i64, left_ms)             /* how long it will still wait at most; -1 = without limit */ \
+    F(text, what)
 #define RDZV_STOP_FIELDS(F, V) /* the round is over: the node stops its workers */ \
     F(u64, round) F(text, why) \
     V(3) \
@@ -178,7 +187,8 @@
     M(CHANGE_AT,  change_at,  76) \
     M(ASK_NOTICE, ask_notice, 77) \
     M(ASK_DUMP,   ask_dump,   78) \
-    M(OPERATED,   operated,   79)
+    M(OPERATED,   operated,   79) \
+    M(WAITING,    waiting,    81)
 /* clang-format on */
 
 typedef uint32_t rdzv_u32;

@@ -9,6 +9,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEASE_MIN_MS INT64_C(100) /* shortest lease */
+
+/* Checks that the lease is longer than usual pauses of a process or a network. With a shorter one,
+ * nodes give each other up for no reason. */
+static int check_lease(const struct rendezvous_options *o, struct cr_error *err) {
+    int64_t lease_ms = o->keep_alive_interval_ms * o->keep_alive_max_attempt;
+    if (o->max_nodes == 1 || lease_ms >= LEASE_MIN_MS) return 0;
+    return cr_fail(err, -EINVAL,
+                   "--rdzv-conf: keep_alive_interval (%g s) times keep_alive_max_attempt (%" PRIu32
+                   ") is how long a silent node is trusted; %g s is the least that works",
+                   (double) o->keep_alive_interval_ms / 1000, o->keep_alive_max_attempt,
+                   (double) LEASE_MIN_MS / 1000);
+}
+
 /* A coordinator would refuse a node with such options, too; the check here reports the error before
  * anything is opened. */
 int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
@@ -40,7 +54,7 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
                        "(%g s), the wait for more nodes than the minimum; give both",
                        (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
     }
-    return 0;
+    return check_lease(o, err);
 }
 
 void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,

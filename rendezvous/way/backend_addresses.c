@@ -151,7 +151,7 @@ static void prefer_reachable(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR
 static void compare(const char *host, const struct addrinfo *found, struct backend_addresses *out) {
     struct ifaddrs *interfaces = NULL;
     char addr[RDZV_ADDR_MAX];
-    /* on error `interfaces` stays NULL, and only loopback addresses count as ours */
+    /* on error `interfaces` stays NULL, and only loopback addresses count as this machine's */
     (void) getifaddrs(&interfaces);
     for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) {
         if (!to_text(a->ai_addr, addr)) continue;

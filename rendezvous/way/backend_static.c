@@ -7,6 +7,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* Every node has node rank 0 by default, but only the node at the endpoint can have it. Without this
+ * check each node would host, and wait in vain for the others. */
+static int check_forgotten_rank(const struct rendezvous_options *o,
+                                const struct backend_plan *plan,
+                                const struct backend_addresses *found, struct cr_error *err) {
+    if (o->node_rank_given || plan->one_node || plan->unresolved) return 0;
+    if (plan->node_rank != 0 || found->local[0] != '\0') return 0;
+    return cr_fail(err, -EINVAL,
+                   "this node cannot have node rank 0, because the endpoint is another machine; "
+                   "give every node its --node-rank (%.300s)", found->text);
+}
+
 int backend_static_plan(const struct rendezvous_options *o, struct backend_plan *out,
                         struct cr_error *err) {
     struct backend_addresses found;
@@ -31,6 +43,8 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
     } else {
         backend_look_up_endpoint(o, &found, out);
     }
+    int rc = check_forgotten_rank(o, out, &found, err);
+    if (rc < 0) return rc;
     /* A node may start as late as the others wait for it, which is join_timeout. Node rank 0 may be
      * the late one, so the others must try to connect for at least that long. */
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;

@@ -1,5 +1,4 @@
-/* Connects to a coordinator whose host may have several addresses: see dial_internal.h.
- *
+/* The connector to a coordinator whose host may have several addresses.
  * Each address that is tried has a `struct caller` with a tcp_stream of its own. The callbacks of
  * streams, resolver and timer only note what happened; advance() decides what follows. A caller
  * that is not needed any more is let go: its stream closes and frees it, and reports nothing. */
@@ -20,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A connection on which a coordinator is silent for so long is asked whether it is another program;
- * the greeting still goes on. */
+/* If a coordinator is silent on a connection for this time, a second connection asks whether the
+ * other end is another program. The greeting on the first connection goes on. */
 #define ASK_AFTER_MS INT64_C(500)
-/* time limit for the answer to that question */
+/* time limit in ms for the answer to the question what the other end is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
 
@@ -39,9 +38,10 @@ struct caller {
     struct caller *next;
     struct tcp_stream *stream;
     enum caller_role role;
-    uint32_t index;    /* entry of the race */
-    int64_t limit_ms;  /* GREETS: time to ask; otherwise time to give up; CR_FOREVER = none */
-    bool asked;        /* GREETS: a second caller asks this address */
+    uint32_t index;    /* index of the caller's address in race.entries */
+    int64_t limit_ms;  /* GREETS: time at which to ask; otherwise time at which to give up;
+                        * CR_FOREVER = none */
+    bool asked;        /* GREETS: true if a second caller asks at this address */
     bool is_over;      /* the connection has ended, after a refusal that may still be accepted */
     char own_addr[RDZV_ADDR_MAX], peer_addr[RDZV_ADDR_MAX];
     struct cr_buffer in;
@@ -62,12 +62,12 @@ struct dial {
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
-    struct race race;
-    bool racing;             /* addresses are tried; `race` has them */
-    struct lookup *lookup;   /* the resolver works; NULL = it does not */
+    struct race race, last; /* the current race, and the one before */
+    bool racing;             /* true: addresses are tried, and `race` has them */
+    struct lookup *lookup;   /* request to the resolver that is under way, or NULL */
     const char *failed;      /* error that advance() has to report; NULL = none */
-    struct caller *callers;  /* of the race */
-    struct caller *current;  /* on whose connection WELCOME or a refusal came; NULL = none */
+    struct caller *callers;  /* list of the callers of the race */
+    struct caller *current;  /* the caller on whose connection WELCOME or a refusal came, or NULL */
     char last_addr[RDZV_ADDR_MAX]; /* address that answered last; it is tried first */
     char report[512];
     uv_timer_t timer;        /* runs until advance() has something to do */
@@ -257,6 +257,8 @@ static void end_hopeless(struct caller *c) {
     (void) snprintf(why, sizeof(why), "torchrun serves this job at %s",
                     d->race.entries[c->index].addr);
     end_race(d);
+    d->race.started = 0; /* dial_report() has nothing to add */
+    d->report[0] = '\0';
     d->events->on_hopeless(d->arg, why);
 }
 
@@ -450,6 +452,7 @@ static void advance(struct dial *d) {
 static void start_race(struct dial *d) {
     if (d->sorted) race_sort(&d->race);
     else race_order(&d->race, d->last_addr);
+    race_remember(&d->race, &d->last);
     d->racing = true;
 }
 
@@ -509,6 +512,7 @@ static bool is_numeric(const char *host) {
 
 void dial_open(struct dial *d, const void *greeting, size_t len) {
     CR_ASSERT(!dial_is_open(d) && !d->closing);
+    d->last = d->race;
     race_begin(&d->race, now_ms(d));
     cr_buffer_clear(&d->greeting);
     int rc = cr_buffer_append(&d->greeting, greeting, len);

@@ -1,4 +1,4 @@
-/* Decides which of a host's addresses a node tries, and when: see race_internal.h. */
+/* The decision which of a host's addresses a node tries, and when. */
 #include "rendezvous/way/race_internal.h"
 
 #include "base/clock.h"
@@ -54,6 +54,15 @@ static int compare(const void *pa, const void *pb) {
 }
 
 void race_sort(struct race *r) { qsort(r->entries, r->count, sizeof(r->entries[0]), compare); }
+
+void race_remember(struct race *r, const struct race *last) {
+    for (uint32_t i = 0; i < r->count; i++) {
+        for (uint32_t j = 0; j < last->count; j++) {
+            if (strcmp(r->entries[i].addr, last->entries[j].addr) != 0) continue;
+            memcpy(r->entries[i].why, last->entries[j].why, sizeof(r->entries[i].why));
+        }
+    }
+}
 
 /* ---- the events ---- */
 

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #define RACE_MAX        16            /* most addresses of one host; further ones are not tried */
-#define RACE_NEXT_MS    INT64_C(250)  /* time between the starts of two addresses */
-#define RACE_REFUSED_MS INT64_C(1000) /* how long other addresses get after a refusal */
+#define RACE_NEXT_MS    INT64_C(250)  /* ms between the starts of two addresses */
+#define RACE_REFUSED_MS INT64_C(1000) /* ms that other addresses get after a refusal */
 #define RACE_WHY_MAX    80
 
 /* clang-format off */
@@ -59,6 +59,10 @@ void race_add(struct race *r, const char *addr);
 void race_order(struct race *r, const char *first);
 /* Orders the addresses by their numbers, so that all nodes try them in the same order. */
 void race_sort(struct race *r);
+
+/* Takes over what the race `last` has found out about the same addresses, until this race finds out
+ * more; so a text that is written while an address is tried again is as good as the one before. */
+void race_remember(struct race *r, const struct race *last);
 
 /* Returns the index of the address to start now, and marks it as started; or -1 if none is due.
  * Call it until it returns -1. */

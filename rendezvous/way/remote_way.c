@@ -83,8 +83,14 @@ const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
 }
 
-const char *way_remote_report(const struct way *w) {
-    return dial_report(((const struct remote_way *) w)->dial);
+/* If this machine has the endpoint's address but another program its port, the report says so. */
+const char *way_remote_report(struct way *w) {
+    struct remote_way *r = (struct remote_way *) w;
+    const char *tries = dial_report(r->dial);
+    if (r->may_host == NULL || r->may_host->unresolved || tries[0] == '\0') return tries;
+    (void) snprintf(r->report, sizeof(r->report),
+                    "this node has the address, but another program has the port: %.300s", tries);
+    return r->report;
 }
 
 static void on_dial_closed(void *arg) {

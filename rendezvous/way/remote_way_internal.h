@@ -16,8 +16,9 @@ struct remote_way {
      * the endpoint's port and this node can bind it. NULL if this node must not host, or has
      * reached a coordinator already. */
     struct backend_plan *may_host;
-    char host[CR_HOST_MAX]; /* the endpoint's */
+    char host[CR_HOST_MAX]; /* host name of the endpoint */
     int64_t close_timeout_ms;
+    char report[400];       /* see way_report() */
 };
 
 /* Initialises `r`, whose bytes must all be 0. Returns 0 or -ENOMEM. */

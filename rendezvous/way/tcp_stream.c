@@ -1,9 +1,8 @@
-/* A TCP client that can connect again and again: see tcp_stream_internal.h.
- *
+/* A TCP client that can connect again and again.
  * Each connection is an object of its own, `struct connection`, from the resolving of the host to
- * the last close callback. That way the callbacks of an old connection, which is still being
- * closed, cannot be mistaken for those of the next one. `current` is the only connection that
- * reports events; an older one just frees itself. */
+ * the last close callback. So the callbacks of an old connection, which is still being closed,
+ * cannot be mistaken for those of the next one. `current` is the only connection that reports
+ * events; an older one just frees itself. */
 #include "rendezvous/way/tcp_stream_internal.h"
 
 #include "base/assert.h"
@@ -30,8 +29,8 @@ struct connection {
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
-    bool tcp_open;   /* `tcp` is initialised and not closed yet */
-    bool retry;      /* on_tcp_closed() tries the next address */
+    bool tcp_open;   /* true: `tcp` is initialised and not closed yet */
+    bool retry;      /* true: on_tcp_closed() tries the next address */
     bool connected, shutting, write_busy;
     struct cr_buffer out, writing;
     char read_buffer[READ_MAX];

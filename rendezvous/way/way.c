@@ -104,7 +104,7 @@ const char *way_trouble(const struct way *w) {
     return w->kind == &way_elected ? way_elected_trouble(w) : "";
 }
 
-const char *way_report(const struct way *w) {
+const char *way_report(struct way *w) {
     return way_is_local(w) ? "" : way_remote_report(w);
 }
 

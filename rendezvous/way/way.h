@@ -134,7 +134,7 @@ const char *way_trouble(const struct way *w);
 
 /* Returns what is known about each address since the last way_connect(), for error texts; "" on the
  * local way. Valid until the next call of this function. */
-const char *way_report(const struct way *w);
+const char *way_report(struct way *w);
 
 /* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
  * on_hopeless follows. Copies `greeting`, the first bytes of the session, which each connection

@@ -45,7 +45,7 @@ int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
 
 const char *way_remote_coordinator_addr(const struct way *w);
 const char *way_elected_trouble(const struct way *w);
-const char *way_remote_report(const struct way *w);
+const char *way_remote_report(struct way *w);
 
 /* Opens the coordinator's host as `plan` describes it. Returns 0, or a negative errno and a text in
  * err. */

@@ -28,8 +28,7 @@ struct store_key_table {
     /* while entries are moved: [0] is the old array and [1] the new one; otherwise [1] is NULL */
     struct store_entry **buckets[2];
     size_t sizes[2];                 /* number of buckets in each array, a power of two */
-    size_t moved;                    /* number of buckets of [0] whose entries have been moved to
-                                      * [1] */
+    size_t moved;                    /* number of buckets of the old array that are moved already */
     size_t count;
 };
 

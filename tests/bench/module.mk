@@ -38,6 +38,12 @@ bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members agains
 	$(Q)$<
 .PHONY: bench-rendezvous
 
+$(BUILD)/tests/bench/coordinator: $(call rooms,rendezvous store base)
+$(BUILD)/tests/bench/coordinator: LDLIBS += $(UV_LIBS)
+bench-coordinator: $(BUILD)/tests/bench/coordinator ## the rules alone with 100,000 members
+	$(Q)$<
+.PHONY: bench-coordinator
+
 crunrt_benches := $(BUILD)/tests/bench/all_reduce $(BUILD)/tests/bench/step
 $(crunrt_benches): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BUILD)/lib/libcrunrt.so
 	$(call link_crunrt,../../lib)
@@ -54,6 +60,22 @@ bench-nodes: programs ## several launchers as nodes: start, failures, losses; to
 
 # One after the other: two at once would measure each other.
 bench: ## every benchmark, some minutes
-	$(Q)for b in launch exits restart store rendezvous nodes crunrt in-place; do \
+	$(Q)for b in launch exits restart store coordinator rendezvous nodes crunrt in-place; do \
 	    $(MAKE) --no-print-directory bench-$$b || exit 1; done
 .PHONY: bench
+
+bench_host_nccl := $(BUILD)/tests/host_nccl
+nccl_layer := $(BUILD)/tests/bench/nccl_layer
+$(call objects,tests/bench/nccl_layer.c): extra_CPPFLAGS = $(NCCL_CPPFLAGS)
+$(nccl_layer): $(BUILD)/obj/tests/bench/nccl_layer.o $(bench_host_nccl)/libnccl.so.2 \
+               $(BUILD)/lib/libcrunrt.so
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../host_nccl:$$ORIGIN/../../lib' \
+	    -o $@ $< -L$(BUILD)/lib -lcrunrt -L$(bench_host_nccl) -l:libnccl.so.2 -lcudart -lm $(LDLIBS)
+
+bench-nccl: all $(nccl_layer) ## the cost of the nccl backend's layer, on the host NCCL
+	$(Q)CRUNRT_NCCL_LIBRARY=$(abspath $(bench_host_nccl))/libnccl.so.2 CRUNRT_ALLOW_FAKE_NCCL=1 \
+	    CRUNRT_CUDA_LIBRARY=$(abspath $(bench_host_nccl))/libcuda.so.1 HOST_NCCL_RACE=off \
+	    $(BUILD)/bin/crun --standalone --nproc-per-node 1 $(nccl_layer)
+.PHONY: bench-nccl

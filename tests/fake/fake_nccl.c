@@ -1,4 +1,4 @@
-/* A FAKE of NCCL and the CUDA runtime in one library. It tests the states and timeouts of the nccl
+/* A FAKE of NCCL and the CUDA driver in one library. It tests the states and timeouts of the nccl
  * backend on machines without a GPU. It uses host memory and does not communicate: collectives
  * copy. It proves nothing about NCCL, and the backend refuses to load it unless
  * CRUNRT_ALLOW_FAKE_NCCL=1.
@@ -19,6 +19,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,6 @@ struct ncclComm {
 _Atomic(ncclComm_t) fake_last_aborted;
 
 static int group_depth;
-static pthread_t owner;
 static _Atomic int abort_hangs;
 
 static int asked(const char *word) {
@@ -51,48 +51,58 @@ static int asked(const char *word) {
 
 static void note(const char *what) { fprintf(stderr, "fake: %s\n", what); }
 
-/* ---- CUDA ---- */
+/* ---- the CUDA driver ---- */
 
-EXPORT cudaError_t cudaDriverGetVersion(int *v) {
-    return *v = asked("no-gpu") ? 0 : 13000, cudaSuccess;
-}
-EXPORT cudaError_t cudaGetDeviceCount(int *n) {
-    if (asked("no-gpu")) return cudaErrorNoDevice;
-    *n = asked("one-gpu") ? 1 : 8;
-    return cudaSuccess;
-}
-EXPORT cudaError_t cudaSetDevice(int d) { return d >= 0 ? cudaSuccess : cudaErrorInvalidDevice; }
-EXPORT const char *cudaGetErrorName(cudaError_t e) {
-    return e == cudaErrorNoDevice ? "cudaErrorNoDevice" : "fake";
-}
-EXPORT const char *cudaGetErrorString(cudaError_t e) {
-    return e == cudaSuccess ? "no error" : "fake error";
-}
-EXPORT cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned f) {
+/* cuda.h is not included, so the functions are declared here. */
+#define DRIVER(name, ...)                                                                          \
+    EXPORT int name(__VA_ARGS__);                                                                  \
+    EXPORT int name(__VA_ARGS__)
+
+DRIVER(cuInit, unsigned f) { return (void) f, asked("no-gpu") ? 100 : 0; }
+DRIVER(cuDriverGetVersion, int *v) { return *v = asked("no-gpu") ? 0 : 13000, 0; }
+DRIVER(cuDeviceGetCount, int *n) { return *n = asked("one-gpu") ? 1 : 8, 0; }
+DRIVER(cuDeviceGet, int *d, int ordinal) { return *d = ordinal, ordinal >= 0 ? 0 : 101; }
+DRIVER(cuDeviceGetAttribute, int *v, int a, int d) { return (void) a, (void) d, *v = 1, 0; }
+DRIVER(cuDevicePrimaryCtxRetain, void **c, int d) { return (void) d, *c = &group_depth, 0; }
+DRIVER(cuCtxGetCurrent, void **c) { return *c = NULL, 0; }
+DRIVER(cuCtxSetCurrent, void *c) { return (void) c, 0; }
+DRIVER(cuThreadExchangeStreamCaptureMode, int *m) { return (void) m, 0; }
+DRIVER(cuStreamCreate, cudaStream_t *s, unsigned f) {
     (void) f;
     *s = (cudaStream_t) malloc(1);
-    return cudaSuccess;
+    return 0;
 }
-EXPORT cudaError_t cudaStreamDestroy(cudaStream_t s) { return free(s), cudaSuccess; }
-EXPORT cudaError_t cudaStreamQuery(cudaStream_t s) { return (void) s, cudaSuccess; }
-EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned f) {
+DRIVER(cuStreamDestroy_v2, cudaStream_t s) { return free(s), 0; }
+DRIVER(cuStreamWaitEvent, cudaStream_t s, cudaEvent_t e, unsigned f) {
+    return (void) s, (void) e, (void) f, 0;
+}
+DRIVER(cuStreamIsCapturing, cudaStream_t s, int *status) { return (void) s, *status = 0, 0; }
+DRIVER(cuEventCreate, cudaEvent_t *e, unsigned f) {
     (void) f;
     *e = (cudaEvent_t) malloc(1);
-    return cudaSuccess;
+    return 0;
 }
-EXPORT cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-    return (void) e, (void) s, cudaSuccess;
-}
-EXPORT cudaError_t cudaEventQuery(cudaEvent_t e) {
+DRIVER(cuEventRecord, cudaEvent_t e, cudaStream_t s) { return (void) e, (void) s, 0; }
+DRIVER(cuEventQuery, cudaEvent_t e) {
     (void) e;
-    return asked("op-hang") || asked("op-error") ? cudaErrorNotReady : cudaSuccess;
+    return asked("op-hang") || asked("op-error") ? 600 : 0;
 }
-EXPORT cudaError_t cudaEventDestroy(cudaEvent_t e) { return free(e), cudaSuccess; }
-EXPORT cudaError_t cudaMalloc(void **p, size_t n) { return *p = calloc(1, n), cudaSuccess; }
-EXPORT cudaError_t cudaFree(void *p) {
-    if (abort_hangs) note("BUG: cudaFree while an abort hangs");
-    return free(p), cudaSuccess;
+DRIVER(cuEventDestroy_v2, cudaEvent_t e) { return free(e), 0; }
+DRIVER(cuMemAlloc_v2, unsigned long long *p, size_t n) {
+    return *p = (unsigned long long) (uintptr_t) calloc(1, n), 0;
+}
+DRIVER(cuMemFree_v2, unsigned long long p) {
+    if (abort_hangs) note("BUG: cuMemFree while an abort hangs");
+    return free((void *) (uintptr_t) p), 0;
+}
+DRIVER(cuPointerGetAttribute, void *v, int a, unsigned long long p) {
+    return (void) v, (void) a, (void) p, 0;
+}
+DRIVER(cuGetErrorName, int e, const char **name) {
+    return *name = e == 100 ? "CUDA_ERROR_NO_DEVICE" : "fake", 0;
+}
+DRIVER(cuGetErrorString, int e, const char **text) {
+    return *text = e == 0 ? "no error" : "fake error", 0;
 }
 
 /* ---- NCCL: communicators and groups of calls ---- */
@@ -111,7 +121,6 @@ static ncclResult_t init(ncclComm_t *comm, int size, const char *first_id, int i
     char text[256];
     (void) snprintf(text, sizeof(text), "init size %d ids %d first %s", size, ids, first_id);
     note(text);
-    owner = pthread_self();
     if (asked("early-error")) {
         /* leave a group open, as NCCL 2.28 does when its call of cudaGetDevice fails */
         group_depth++;
@@ -189,7 +198,6 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
 
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
     if (comm->aborted) note("BUG: used after abort");
-    if (!pthread_equal(owner, pthread_self())) note("BUG: used from another thread");
     if (comm->child_out != NULL && asked("split-error"))
         return *state = ncclRemoteError, ncclSuccess;
     if (comm->child_out != NULL && asked("split-hang")) return *state = ncclInProgress, ncclSuccess;

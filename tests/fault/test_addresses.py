@@ -4,6 +4,7 @@
 own name that is a loopback address there, as in Debian's /etc/hosts, names with several addresses
 of which some do not answer, IPv6, and endpoints that are not an address of any host."""
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -177,6 +178,66 @@ def test_a_name_that_appears_later(tmp):
                     assert n.text.count("warning") == 1, n.text
             for h in net.hosts:
                 h.etc_hosts("10.77.0.2 n2")
+
+
+def test_a_forgotten_node_rank(tmp):
+    with Net(2) as net, Nodes(tmp, "--nnodes=2", backend="static", endpoint="10.77.0.1:29500",
+                              conf="timeout=20") as nodes:
+        other = nodes.start("n1", prefix=net.hosts[1].run)
+        assert other.wait(10) != 0
+        assert "give every node its --node-rank" in other.text, other.text
+        # where the endpoint is, the default is right
+        a = nodes.start("n0", prefix=net.hosts[0].run)
+        b = nodes.start("n1", "--node-rank=1", prefix=net.hosts[1].run)
+        for w in nodes.round(2):
+            w.signal(nodes.WELL)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_all_interfaces_as_endpoint(tmp):
+    with Net(2) as net, Nodes(tmp, "--nnodes=2", endpoint="10.77.0.1:29400", conf=CONF) as nodes:
+        workers = meet(net, nodes, (("--rdzv-endpoint=0.0.0.0:29400",
+                                     f"--rdzv-conf={CONF},is_host=1"), ()))
+        assert {w.address[0] for w in workers} == {"10.77.0.1"}, [w.address for w in workers]
+
+
+def rank_0_is_at_master_addr(net, workers):
+    """Checks that MASTER_ADDR is an address of the host on which rank 0 runs."""
+    first = next(w for w in workers if w.rank == 0)
+    host = net.hosts[int(first.node[1:])]
+    assert {w.address for w in workers} == {(host.addr, first.address[1])}, \
+        [(w.node, w.rank, w.address) for w in workers]
+
+
+def test_rank_0_is_at_master_addr(tmp):
+    """JAX, Ray, DeepSpeed and others let rank 0 open ports of its own at MASTER_ADDR."""
+    with Net(2, names=["alpha", "zeta"]) as net:
+        with Nodes(tmp, "--nnodes=2", endpoint="10.77.0.2:29400", conf=CONF) as nodes:
+            workers = meet(net, nodes)
+            rank_0_is_at_master_addr(net, workers)
+            assert workers[0].address[0] == "10.77.0.1"  # ranks follow the names of the hosts
+
+
+def test_rank_0_is_at_master_addr_with_an_agent(tmp):
+    with Net(3, names=["n1", "n2", "daemon"]) as net:
+        with Agent(net.hosts[2], "10.77.0.3:29400"), \
+                Nodes(tmp, "--nnodes=1:2", "--max-restarts=1", endpoint="10.77.0.3:29400",
+                      conf=f"{CONF},is_host=0") as nodes:
+            a = nodes.start("a0", prefix=net.hosts[0].run)
+            b = nodes.start("b1", prefix=net.hosts[1].run)
+            first = nodes.round(2)
+            rank_0_is_at_master_addr(net, first)
+            next(w for w in first if w.rank == 1).signal(signal.SIGUSR1)
+            second = nodes.round(2)
+            rank_0_is_at_master_addr(net, second)
+            assert second[0].address != first[0].address
+            assert not reaches(net.hosts[1], first[0].address)  # the old store is closed
+            a.signal(signal.SIGKILL)  # rank 0 moves to the other host, and the store with it
+            third = nodes.round(1)
+            assert third[0].address[0] == "10.77.0.2", third[0].address
+            nodes.connects(third[0])
+            third[0].signal(nodes.WELL)
+            assert b.wait() == 0
 
 
 def reaches(host, address):

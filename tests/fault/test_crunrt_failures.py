@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from workers import (BACKEND, BUILD, Store, Worker, contract, expect, fail, known, need_backend,
+from workers import (BACKEND, BUILD, Store, Worker, contract, expect, fail, need_backend,
                      program, run_workers, start_workers, wait_for)
 
 need_backend()
@@ -91,10 +91,12 @@ def lose_message(how, operation):  # in the middle of a message
                  "the broken connection went unnoticed until the group's timeout of 60,000 ms")
 
 
-# On nccl the start of a receive waits on the host for its send, and operations run in turn.
-known("H6", lose_works)
-known("H6", lose_message, "send", "send")
-known("H6", lose_message, "receive", "recv")
+lose_works()
+if BACKEND == "nccl":
+    print("lose_message: not on nccl, which ignores the tags that this test needs")
+else:
+    lose_message("send", "send")
+    lose_message("receive", "recv")
 
 with tempfile.TemporaryDirectory() as tmp:  # while they connect; either may be the one that accepts
     library = f"{tmp}/stop_in_gloo.so"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Explores the model of the rendezvous (tests/model) with Spin: it has no error, and the two variants
-without a needed precaution have one. Then checks logs against the model: those of the simulator, and
-of two real launchers."""
+"""Explores the model of the rendezvous (tests/model) with Spin: it has no error, and the two
+variants without a needed precaution have one. Then checks logs against the model: those of the
+simulator, and of two real launchers."""
 import pathlib
 import re
 import shutil

@@ -161,7 +161,8 @@ def test_another_host_than_the_first_by_address(tmp):
         where = f"{net.hosts[1].addr}:{PORT}"
         nodes = [cast.node("c10d", where, *ELASTIC, prefix=h.run) for h in net.hosts]
         found = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
-        assert {m["addr"] for m in found} == {net.hosts[1].addr}
+        # the store is on the host of rank 0, which comes first by its address
+        assert {m["addr"] for m in found} == {net.hosts[0].addr}
         nodes[1].tell("leave")
         for n in (nodes[0], nodes[2]):
             assert "leaves" in n.expect("end")
@@ -196,6 +197,26 @@ def test_static_nodes_on_hosts(tmp):
             m = n.until_round(lambda m: m["round"] == 1)
             assert (m["restart"], m["port"]) == (1, 29500)
         end_well(nodes)
+
+
+def test_a_static_node_is_back_before_its_lease_is_over(tmp):
+    """The machine of node rank 1 loses power and is up again while its old lease still runs."""
+    with Net(2) as net, Cast() as cast:
+        common = ["min_nodes=2", "max_nodes=2", "keep_alive_interval_ms=500",
+                  "keep_alive_max_attempt=6"]
+        where = f"{net.hosts[0].addr}:29500"
+        first = [cast.node("static", where, *common, f"node_rank={i}", prefix=net.hosts[i].run)
+                 for i in (0, 1)]
+        for n in first:
+            n.expect("round")
+        net.hosts[1].cut()
+        first[1].signal(signal.SIGKILL)  # its FIN is lost
+        first[1].wait()
+        net.hosts[1].heal()
+        again = cast.node("static", where, *common, "node_rank=1", prefix=net.hosts[1].run)
+        found = [n.until_round(lambda m: m["round"] == 1) for n in (first[0], again)]
+        assert [m["group"] for m in found] == [0, 1] and {m["restart"] for m in found} == {0}
+        end_well([first[0], again])
 
 
 if __name__ == "__main__":

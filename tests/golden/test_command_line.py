@@ -6,9 +6,9 @@ must be those in NAME.expected.
 To add a case, add these two files; no other list has to change. `GOLDEN_UPDATE=1` rewrites the
 .expected files; read the diff before you commit it. Each command runs in a new folder with the
 fixtures below, with crun first in PATH, an otherwise small environment and a TMPDIR of its own. In
-the output pids are replaced by PID and the folder by HERE. The test also checks that a command that
-fails with status 2, and every case named refused-*, prints exactly one line to stderr and leaves no
-file in the folder or in TMPDIR."""
+the output pids are replaced by PID, the folder by HERE, time and host by these words. The test also
+checks that a command that fails with status 2, and every case named refused-*, prints exactly one
+line to stderr and leaves no file in the folder or in TMPDIR."""
 import difflib
 import os
 import pathlib
@@ -56,6 +56,7 @@ def run_case(command, folder, tmp):
         text = data.decode("utf-8", "replace")
         text = text.replace(env["BUSY_PORT"], "BUSY_PORT").replace(str(folder), "HERE")
         text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_\w{8}", "RUN", text)
+        text = re.sub(r"^\S+ \S+ \S+ crun\[\d+\]", "TIME HOST crun[PID]", text, flags=re.M)
         return re.sub(r"crun\[\d+\]", "crun[PID]", text)
     return done.returncode, clean(done.stdout), clean(done.stderr)
 

@@ -211,6 +211,7 @@ int main(int argc, char **argv) {
     require(argc == 2 && crunrt_init(NULL, &rt) == 0, "init");
     rank = crunrt_rank(rt);
     size = crunrt_world_size(rt);
+    require(cudaSetDevice(crunrt_local_rank(rt)) == cudaSuccess, "cudaSetDevice");
     if (strcmp(argv[1], "operations") == 0)
         operations();
     else if (strcmp(argv[1], "rounds") == 0)

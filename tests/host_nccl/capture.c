@@ -164,11 +164,22 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     return invalid ? host_fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
+/* LOCKED. Returns whether a stream is captured that waits for the legacy default stream. */
+static bool captures_implicitly(const struct host_stream *legacy) {
+    for (const struct host_stream *s = host_streams(); s != NULL && legacy->legacy; s = s->next)
+        if (s->capture != NULL && !s->non_blocking && s->device == legacy->device) return true;
+    return false;
+}
+
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
     (void) host_call("cudaStreamIsCapturing");
     const struct host_stream *s = host_stream_of(stream);
     if (s == NULL) return host_fail(cudaErrorInvalidResourceHandle);
     host_lock();
+    if (captures_implicitly(s)) {
+        host_unlock();
+        return host_fail(cudaErrorStreamCaptureImplicit);
+    }
     *status = s->capture == NULL    ? cudaStreamCaptureStatusNone
               : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                     : cudaStreamCaptureStatusActive;

@@ -270,9 +270,9 @@ void comm_set_abort(ncclComm_t comm, int value) {
 #pragma GCC visibility push(default)
 
 ncclResult_t ncclGetVersion(int *version) {
-    (void) host_call("ncclGetVersion");
+    struct host_fault f = host_call("ncclGetVersion");
     *version = NCCL_VERSION_CODE;
-    return ncclSuccess;
+    return f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code : ncclSuccess;
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {

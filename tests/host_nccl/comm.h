@@ -37,7 +37,8 @@ struct ncclComm {
     /* connected: all ranks are connected for collectives; sends_to and receives_from: by rank,
      * whether this rank is connected for messages to or from that rank */
     bool connected, *sends_to, *receives_from;
-    _Atomic int graphs;         /* how many CUDA graphs contain operations of this communicator */
+    _Atomic int graphs;         /* number of CUDA graphs that contain operations of this
+                                 * communicator */
     struct arithmetic *own_ops; /* the operators that ncclRedOpCreatePreMulSum() made */
     size_t own_op_count;
 };
@@ -124,7 +125,8 @@ struct kernel {
 void group_start(void);
 ncclResult_t group_end(void);
 ncclResult_t group_error(ncclResult_t result); /* if result is an error, the open group fails */
-int group_depth(void);                         /* how many groups are open on this thread */
+int group_depth(void);                         /* returns the number of open groups of this
+                                                * thread */
 ncclResult_t group_add_job(struct job *job);
 ncclResult_t group_add_part(ncclComm_t comm, struct part *part, cudaStream_t stream);
 

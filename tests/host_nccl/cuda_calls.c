@@ -27,6 +27,8 @@ void host_poison(cudaError_t error, const char *why) {
     host_unlock();
 }
 
+cudaError_t host_last_error(void) { return last_error; }
+void host_set_last_error(cudaError_t error) { last_error = error; }
 cudaError_t host_poisoned(void) { return (cudaError_t) atomic_load(&poison); }
 int host_device(void) { return current_device; }
 void host_set_device(int device) { current_device = device; }

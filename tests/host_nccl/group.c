@@ -32,7 +32,7 @@ struct plan {
 /* A non-blocking group that has ended and runs on its own thread. */
 struct group_job {
     pthread_t thread;
-    int users; /* how many communicators of the group have not called group_join() yet */
+    int users; /* number of communicators of the group that have not called group_join() yet */
     struct job *jobs;
     struct plan *plans;
 };

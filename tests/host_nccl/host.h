@@ -217,6 +217,10 @@ HOST_API int host_device(void);            /* returns the current device of the 
 HOST_API void host_set_device(int device); /* sets the current device of the calling thread */
 cudaError_t host_fail(cudaError_t error);  /* stores the thread's last error and returns it */
 
+/* Return and set the calling thread's last error. They neither count a call nor clear the error. */
+cudaError_t host_last_error(void);
+void host_set_last_error(cudaError_t error);
+
 /* Counts one call of a CUDA function. Returns the error with which it must end at once (an ordered
  * fault or the sticky error), or cudaSuccess. */
 cudaError_t host_enter(const char *name);

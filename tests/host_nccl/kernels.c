@@ -219,7 +219,7 @@ struct message {
     struct peers_ring *ring;
     char *at;
     size_t bytes, moved;
-    uint64_t end; /* of a send: the value of ring->written after its last byte */
+    uint64_t end; /* for a send: the value of ring->written after the last byte of the message */
     bool over;
 };
 

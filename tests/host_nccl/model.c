@@ -276,12 +276,13 @@ static void mode_abort(void) {
         (void) usleep(100000);
         REQUIRE(cudaEventQuery(event) == cudaErrorNotReady);
         uint64_t waits = host_nccl_counter("device_waits");
-        NCCL(ncclGroupStart()); /* in a group, all abort flags are set before anything waits */
+        NCCL(ncclGroupStart()); /* in a group, all abort flags are set before an abort waits */
         NCCL(ncclCommAbort(other));
         NCCL(ncclCommAbort(comm));
         NCCL(ncclGroupEnd());
         REQUIRE(host_nccl_counter("device_waits") >= waits);
-        CUDA(cudaEventQuery(event)); /* succeeds: the event does not show that it was aborted */
+        CUDA(cudaEventQuery(event)); /* the query succeeds: an event does not show that its
+                                      * operation was aborted */
     } else {
         NCCL(ncclCommAbort(comm));
         NCCL(ncclCommAbort(other));
@@ -363,7 +364,7 @@ static void mode_messages(void) {
     NCCL(ncclSend(out, N, ncclFloat32, right, comm, s));
     NCCL(ncclRecv(in, N, ncclFloat32, left, comm, s));
     NCCL(ncclGroupEnd());
-    if (rank == 0) REQUIRE(now_ms() - since >= 150); /* it has waited for rank 1 to connect */
+    if (rank == 0) REQUIRE(now_ms() - since >= 150); /* rank 0 has waited until rank 1 connected */
     CUDA(cudaStreamSynchronize(s));
     REQUIRE(first_of(in) == (float) left && first_of(in + N - 1) == (float) left);
     CUDA(cudaFree(in));

@@ -3,7 +3,7 @@
 # that says so and builds neither.
 host_nccl      := $(BUILD)/tests/host_nccl
 host_cuda_SRCS := $(addprefix tests/host_nccl/,counters.c faults.c races.c memory.c streams.c \
-                    capture.c cuda_calls.c cuda_memory.c)
+                    capture.c cuda_calls.c cuda_memory.c driver.c)
 host_nccl_SRCS := $(addprefix tests/host_nccl/,arithmetic.c peers.c kernels.c group.c comm.c \
                     descend.c collectives.c)
 host_findings  := $(wildcard tests/host_nccl/findings/*.c)
@@ -32,6 +32,7 @@ $(host_nccl)/libcudart.so: $(call objects,$(host_cuda_SRCS))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcudart.so -o $@ $^ $(LDLIBS)
 	$(Q)for v in 11.0 12 13; do ln -sf libcudart.so $(@D)/libcudart.so.$$v; done
+	$(Q)ln -sf libcudart.so $(@D)/libcuda.so.1
 
 $(host_nccl)/libnccl.so.2: $(call objects,$(host_nccl_SRCS)) $(host_nccl)/libcudart.so
 	$(call say,LINK,$@)

@@ -31,7 +31,7 @@ struct peers_rank {
     uint64_t host;
     _Atomic uint64_t phase;     /* barriers of init and split that this rank has reached */
     _Atomic uint64_t shrink;    /* barriers of shrink that this rank has reached */
-    _Atomic uint64_t connected; /* 1 once this rank has connected for its first collective */
+    _Atomic uint64_t connected; /* 1 when this rank has connected for its first collective */
     _Atomic uint64_t step;      /* exchanges of data that this rank's kernels have reached */
     struct peers_call call[2];  /* the current collective and the one before it */
     int color, key;             /* arguments of the current split */
@@ -40,7 +40,7 @@ struct peers_rank {
 
 struct peers_ring {
     _Atomic uint64_t written, read; /* total bytes since the ring was made */
-    _Atomic int sender, receiver;   /* 1 once that side has connected */
+    _Atomic int sender, receiver;   /* 1 when that side has connected */
     char data[PEERS_RING];
 };
 

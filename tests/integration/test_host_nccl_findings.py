@@ -2,11 +2,13 @@
 # timeout: 300
 """Runs one program on the host NCCL for each finding of the review of the nccl backend. A program
 that tests/host_nccl/findings/findings.txt marks "known" is expected to fail, and the test prints a
-line about it; all others must pass.
+line about it; all others must pass. A program that does not end is a failure in either case,
+because it does not show which promise is broken.
 """
 
 import concurrent.futures
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from workers import BUILD, Store, Worker, contract, host_nccl, skip
 
 FOLDER = os.path.abspath(f"{BUILD}/tests/host_nccl/findings")
 LIMIT_S = 12
+HANGS = "it hangs"
 TABLE = "tests/host_nccl/findings/findings.txt"
 if not os.path.exists(FOLDER):
     skip("the host NCCL was not built (no CUDA or NCCL headers)")
@@ -35,7 +38,8 @@ def end(workers):
 
 def run(ranks, program, environment):
     """Runs the program. Returns None if every rank reports "kept" and ends with 0, otherwise a text
-    about the first rank that does not."""
+    about the first rank that does not. The text begins with HANGS if that rank had to be killed: a
+    program must report a broken promise, also one that makes it wait."""
     extra = dict(word.split("=", 1) for word in environment)
     argv = [f"{FOLDER}/{program}"]
     if extra.pop("LAUNCHER", None) == "crun":
@@ -49,7 +53,9 @@ def run(ranks, program, environment):
         lines = w.text().splitlines()
         broken = [line for line in lines if "BROKEN" in line or "host nccl: RACE" in line]
         if w.code != 0 or broken or not any("kept" in line for line in lines):
-            return f"rank {r}, exit {w.code}: {(broken or lines or ['it hangs'])[0]}"
+            if w.code == -signal.SIGKILL and not broken:
+                return f"{HANGS} after {LIMIT_S} s, rank {r}: {(lines or ['no output'])[-1]}"
+            return f"rank {r}, exit {w.code}: {(broken or lines or ['no output'])[0]}"
     return None
 
 
@@ -59,7 +65,10 @@ failed = False
 with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the programs mostly wait
     results = list(pool.map(lambda row: run(int(row[2]), row[3], row[4:]), rows))
 for (state, finding, _, program, *_), broken in zip(rows, results):
-    if state == "known" and broken is not None:
+    if broken is not None and broken.startswith(HANGS):
+        print(f"FAIL: {finding} ({program}): {broken}")
+        failed = True
+    elif state == "known" and broken is not None:
         print(f"known: {finding} ({program}) fails today: {broken[:180]}")
     elif state == "known":
         print(f"FAIL: {finding} ({program}) passes now: write 'kept' instead of 'known' in {TABLE}")

@@ -103,7 +103,8 @@ def test_last_words_of_a_filtered_rank(tmp):
     worker = script(tmp, "w",
                     '#!/bin/sh\n[ $LOCAL_RANK = 0 ] && exec sleep 60\necho hidden >&2\nexit 3\n')
     done = crun("--nproc-per-node=2", "--local-ranks-filter=0", f"--log-dir={tmp}/logs", worker)
-    assert done.stderr.count("hidden") == 1 and "    | hidden\n" in done.stderr, done
+    words = [line for line in done.stderr.splitlines() if "hidden" in line]
+    assert len(words) == 2 and "its last line: 'hidden'" in words[0] and words[1] == "    | hidden"
 
 
 def test_duplicates_by_filter(tmp):
@@ -243,6 +244,42 @@ def test_nothing_is_left_in_the_temp_folder(tmp):
     assert len(list((tmp / "b").rglob("error.json"))) == 1
     assert crun("false", env=clean_env(TMPDIR=tmp / "c")).returncode == 1
     assert len(list((tmp / "c").glob("torchelastic_*/*/attempt_0/0"))) == 1
+
+
+def test_size_limit(tmp):
+    """Of a log that would be larger than --log-max-size, the first and the last part are kept. The
+    console still gets all of it."""
+    worker = script(tmp, "w", "#!/usr/bin/python3\nfor i in range(40000): print(i, 'x' * 50)\n")
+    lines = [f"{i} {'x' * 50}" for i in range(40000)]
+    for option, shown in (("-t", [f"[default0]:{line}" for line in lines]), ("-r", [])):
+        logs = tmp / f"logs{option}"
+        done = crun(option, "1", "--log-max-size=100K", f"--log-dir={logs}", worker)
+        assert done.returncode == 0 and done.stdout.splitlines() == shown, done.stderr
+        found = files(logs)[1]
+        assert sum(len(text) for text in found.values()) <= 100 * 1024 + 300, found.keys()
+        names = ["stdout.log", "stdout.log.last", "stdout.log.last.1"]
+        assert sorted(found) == [f"attempt_0/0/{name}" for name in names], found.keys()
+        first, last, older = [found[key].decode().splitlines() for key in sorted(found)]
+        assert first == lines[:len(first)] and len(first) > 800, len(first)
+        assert older[0].startswith("[crun: here the output goes on at byte "), older[0]
+        end = older[1:] + last[1:]
+        assert end == lines[-len(end):] and len(end) > 400, len(end)
+    done = crun("--log-max-size=100", "true")
+    assert done.returncode == 2 and "--log-max-size: '100' is not a size" in done.stderr, done
+
+
+def test_lines_for_the_journal(tmp):
+    """A stderr that systemd has connected to its journal gets priorities instead of times."""
+    ours, theirs = os.pipe()
+    place = os.fstat(theirs)
+    for stream, head in ((f"{place.st_dev}:{place.st_ino}", r"<6>crun\[\d+\] info: "),
+                         ("1:1", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ crun\[\d+\] info: ")):
+        subprocess.run([CRUN, "true"], stderr=theirs, check=True, timeout=60,
+                       env=clean_env(JOURNAL_STREAM=stream, LOGLEVEL="info"))
+        text = os.read(ours, 65536).decode()
+        assert all(re.match(head, line) for line in text.splitlines()), text
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_lines_of_ranks_never_mix(tmp):

@@ -300,6 +300,17 @@ def test_a_node_of_an_earlier_run_is_refused(tmp):
         daemon.kill()
 
 
+def test_other_settings_are_named_on_both_sides(tmp):
+    with Nodes(tmp) as nodes:
+        a = nodes.start_host("a", "--nnodes=2")
+        b = nodes.start("b", "--nnodes=2", "--max-restarts=3", args=["--lr=2"])
+        end_well(nodes.round(2))
+        assert a.wait() == 0 and b.wait() == 0
+        names = "--max-restarts=3 (the job: 0), another program, or other arguments"
+        assert "differs from the job's first node, whose settings count: " + names in a.text, a.text
+        assert "this node differs from the job's first node" in b.text and names in b.text, b.text
+
+
 def test_a_new_run_has_its_own_settings_and_budget(tmp):
     port = free_port()
     where = dict(endpoint=f"127.0.0.1:{port}", conf="is_host=0,last_call_timeout=0.3")
@@ -318,6 +329,38 @@ def test_a_new_run_has_its_own_settings_and_budget(tmp):
             assert b.wait() == 0 and c.wait() == 0
     finally:
         daemon.kill()
+
+
+def test_a_launcher_does_not_end_the_other_jobs_that_it_hosts(tmp):
+    for name in "x", "y", "z":
+        (tmp / name).mkdir()
+    with Nodes(tmp / "x", "--nnodes=2", "--rdzv-id=x") as x, \
+            Nodes(tmp / "y", "--nnodes=2", "--rdzv-id=y", endpoint=x.endpoint) as y:
+        host = x.start_host("a")
+        b, c, d = x.start("b"), y.start("c"), y.start("d")
+        rx, ry = x.round(2), y.round(2)
+        end_well(rx)
+        assert b.wait() == 0
+        wait_for(lambda: "stays until these are over" in host.text, "the host to stay")
+        ry[0].signal(signal.SIGUSR1)  # the other job can still restart; it has no restart left
+        assert c.wait() == 1 and d.wait() == 1
+        assert "exit code 7" in c.text + d.text, c.text
+        assert host.wait() == 0
+
+
+def test_a_signal_ends_a_launcher_that_hosts_other_jobs(tmp):
+    for name in "x", "y":
+        (tmp / name).mkdir()
+    with Nodes(tmp / "x", "--nnodes=1:2", "--rdzv-id=x") as x, \
+            Nodes(tmp / "y", "--nnodes=1:2", "--rdzv-id=y", endpoint=x.endpoint) as y:
+        host, c = x.start_host("a"), y.start("c")
+        rx = x.round(1)
+        y.round(1)
+        end_well(rx)
+        wait_for(lambda: "stays until these are over" in host.text, "the host to stay")
+        host.signal(signal.SIGTERM)
+        assert host.wait() == 0 and c.wait() == 1
+        assert "its launcher was told to end" in c.text, c.text
 
 
 def test_jobs_share_a_daemon(tmp):

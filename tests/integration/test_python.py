@@ -7,6 +7,7 @@ NOTICES=1000 makes test_all_ranks_save_after_the_same_step send as many notices.
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -183,6 +184,40 @@ def test_failures_are_listed_for_the_program_that_starts_crun(tmp):
     assert done.returncode == 1, done
     lines = [line.split(" ") for line in read_text(tmp / "failures").splitlines()]
     assert len(lines) == 1 and lines[0][:2] == ["1", "1"] and lines[0][3:] == ["3", ""], lines
+
+
+TOLD = """
+import crunrt, os, signal, time
+rt = crunrt.init(); rt.can_rejoin()
+pid = os.getpid()
+if rt.restart_count == 0:
+    assert rt.wait_for_round_end(timeout=0.01) is False
+    rt.store.barrier("all can rejoin", 3)
+    if rt.rank == 1:
+        rt.store.set("at", str(time.monotonic())); rt.store.get("at")
+        os.kill(pid, signal.SIGKILL)
+    at = float(rt.store.get("at"))
+    assert rt.wait_for_round_end() is True
+    told = time.monotonic()
+    try:
+        crunrt.step(); raise SystemExit("no RoundOver")
+    except crunrt.RoundOver:
+        pass
+    rt.rejoin()
+    print(f"told after {(told - at) * 1e3:.0f} ms, round after {(time.monotonic() - at) * 1e3:.0f}")
+rt.store.barrier("next round", 3)
+assert crunrt.step() is None and rt.restart_count == 1 and rt.world_size == 3
+print(f"rank {rt.rank} kept {os.getpid() == pid} fine")
+"""
+
+
+def test_a_death_is_told_at_once_and_survivors_rejoin(tmp):
+    path = script(tmp, "told.py", TOLD)
+    done = run([CRUN, "--nproc-per-node=3", "--max-restarts=1", path], env=environment())
+    assert done.returncode == 0 and done.stdout.count("fine") == 3, done
+    times = [int(ms) for ms in re.findall(r"told after (\d+) ms", done.stdout)]
+    print(f"told after {times} ms")
+    assert len(times) == 2 and max(times) < 5000 * SCALE, done
 
 
 # Trains with pauses like those of an evaluation, after a warm-up of its own on each rank. The

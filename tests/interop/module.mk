@@ -18,3 +18,9 @@ interop-frameworks: wheel ## every way into torchelastic, with the packages of P
 	        --force-reinstall $(PACKAGE_OUT)/*.whl && \
 	    CRUN_TEST_FRAMEWORKS_PYTHON=$$python $(runner) --jobs 1 interop --filter frameworks
 .PHONY: interop-frameworks
+
+interop-recovery: all ## ranks and nodes killed under stock torch, KILLS=3; survivors go on
+	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
+	    CRUN_TEST_MODERN_PYTHON=$$python CK_TIMEOUT_MULTIPLIER=$(if $(KILLS),40,2) \
+	    KILLS=$(or $(KILLS),3) $(runner) --jobs 1 interop --filter recovery
+.PHONY: interop-recovery

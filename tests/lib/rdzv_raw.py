@@ -38,6 +38,7 @@ MESSAGES = {
     "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
     "ASK_DUMP": (78, "text why"),
     "OPERATED": (79, "u32 nodes"),
+    "WAITING": (81, "i64 waited_ms, i64 left_ms, text what"),
 }
 NAMES = {number: name for name, (number, _) in MESSAGES.items()}
 FORMATS = {"u32": ">I", "u64": ">Q", "i64": ">q"}

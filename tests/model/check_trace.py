@@ -3,10 +3,11 @@
 
     check_trace.py LOG…          logs of crun with LOGLEVEL=debug, or `sim_rendezvous --verbose`
 
-The relation is read from rendezvous.pml: each MEMBER(n, FROM, TO), PHASE(h, FROM, TO) and SEAT(h, n,
-FROM, TO) is a transition that the model allows. A transition in a log that the model does not have is
-an error: either the program does what the model forbids, or the model is out of date. Prints how many
-transitions were checked, and how many different ones of those of the model were seen.
+The relation is read from rendezvous.pml: each MEMBER(n, FROM, TO), PHASE(h, FROM, TO) and
+SEAT(h, n, FROM, TO) is a transition that the model allows. A transition in a log that the model
+does not have is an error: either the program does what the model forbids, or the model is out of
+date. Prints how many transitions were checked, and how many different ones of the model were
+seen.
 """
 import pathlib
 import re
@@ -54,7 +55,8 @@ def check(lines, allowed):
         if step in allowed:
             seen.add(step)
         elif step not in OUTSIDE:
-            errors.append(f"line {number}: the model has no {step[0]} {step[1]} -> {step[2]}: {line}")
+            name = f"{step[0]} {step[1]} -> {step[2]}"
+            errors.append(f"line {number}: the model has no {name}: {line}")
     return count, seen, errors
 
 

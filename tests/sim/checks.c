@@ -187,6 +187,11 @@ void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
         world_violation(w, "node %d hears of restart %u after restart %u", n->index,
                         m->restart_count, n->restarts_seen);
     }
+    if (n->incarnation == m->incarnation && m->round <= n->round) {
+        world_violation(w, "node %d hears of round %" PRIu64 " after round %" PRIu64, n->index,
+                        m->round, n->round);
+    }
+    n->incarnation = m->incarnation;
     n->record = found;
     n->round = m->round;
     n->group_rank = m->group_rank;
@@ -284,10 +289,10 @@ void check_node_gone(struct host *h, const struct conn *c) {
     if (is_in_record(&h->w->history.rounds[h->failed_record], c->node)) h->failure_excused = true;
 }
 
-/* Returns whether the node was gone when the first worker failed, and still is. The signal may
- * reach the launcher of a node that ends in pieces later than its worker. The coordinator waits
- * KILLED_TIME for such a node before it ends the job, unless no other node is there, but not before
- * it charges a restart, which it refunds later. */
+/* Returns whether the node was gone when the first worker failed, and still is. If a node ends in
+ * pieces, its worker may die before its launcher gets the signal. Before the coordinator ends the
+ * job it waits KILLED_TIME for such a node, unless there is no other node. Before it charges a
+ * restart it does not wait, because it can refund the restart later. */
 static bool is_gone(const struct host *h, const struct round_record *r, const struct sim_node *n,
                     bool ended) {
     bool is_awaited = ended && !h->failed_alone && host_now(h) < h->failed_at + KILLED_TIME;

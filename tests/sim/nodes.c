@@ -247,6 +247,7 @@ void node_start(struct sim_node *n) {
     n->timer_at = CR_FOREVER;
     n->record = -1;
     n->restarts_seen = 0;
+    n->incarnation = 0;
     n->epoch_seen = 0;
     n->answer = -2;
     n->conn = NULL;

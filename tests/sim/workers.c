@@ -13,7 +13,7 @@
 /* What a worker does at a later time, by itself or after a packet from its agent (event EV_ACT). */
 enum act { ACT_END, ACT_HANG, ACT_PARK, ACT_READY, ACT_STOP_FOR_CHANGE, ACT_OVERDUE,
            ACT_MISS_A_PEER, ACT_BE_KILLED };
-/* The packets that a worker sends to its agent. */
+/* The packets that a worker sends to its agent (event EV_PACKET). */
 enum packet { PACKET_READY, PACKET_REJOIN, PACKET_DUMPED, PACKET_HUNG };
 
 static struct sim_worker *at(struct sim_node *n, int worker) { return &n->workers[worker]; }

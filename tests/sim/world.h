@@ -45,10 +45,10 @@
                           * LEASE */
 #define KILL_TIME   5    /* the most milliseconds that a process takes to die of SIGKILL */
 #define CHAOS_TIME  12000
-#define NOTICE_MAX  1500 /* longest notice of a change */
-#define NEEDS_MAX   400  /* longest time that workers request in addition to the notice */
-#define KILLED_TIME 200  /* as KILLED_MS in rendezvous/coordinator/charge.c */
-#define DUMP_TIME   50   /* longest time to write a flight record */
+#define NOTICE_MAX  1500 /* the most milliseconds of notice before a change */
+#define NEEDS_MAX   400  /* the most milliseconds that workers request in addition to the notice */
+#define KILLED_TIME 200  /* equal to KILLED_MS of rendezvous/coordinator/charge.c */
+#define DUMP_TIME   50   /* the most milliseconds that a worker takes to write a flight record */
 
 /* ---- events ---- */
 
@@ -143,14 +143,14 @@ struct host {
     struct host_session_terms terms;
     struct conn *unsent[NODES_MAX * 8]; /* connections with output that is not sent yet */
     size_t unsent_count;
-    bool may_form;         /* it has the right to form rounds; false only if it is elected */
-    bool forming;          /* it has formed a round in this event, which is not checked yet */
-    bool closes;           /* its node has ended, and it waits until the other nodes know */
-    int failed_record;     /* the round whose failure is not charged yet; -1 if there is none */
-    int64_t failed_at;     /* when its first FAILED came, by the host's clock */
-    bool failed_alone;     /* no other node had a seat then */
-    bool failure_excused;  /* a node of that round has left or was lost since */
-    /* when the announced change must be over, by the host's clock; CR_FOREVER if there is none */
+    bool may_form;         /* true: the host may form rounds; an elected host can lose this right */
+    bool forming;          /* true if this event has formed a round that is not checked yet */
+    bool closes;           /* true from the end of the hosting node until other nodes were told */
+    int failed_record;     /* index in history.rounds of a failure not yet charged; -1: none */
+    int64_t failed_at;     /* time of failed_record's first FAILED, by the host's clock */
+    bool failed_alone;     /* true if only the failed node had a seat at failed_at */
+    bool failure_excused;  /* true if a node of failed_record has left or was lost since */
+    /* time at which the announced change must be over, by the host's clock; CR_FOREVER: none */
     int64_t change_until;
 };
 
@@ -206,14 +206,14 @@ struct sim_node {
     int64_t step_limit;    /* the workers' step timeout in milliseconds; 0: none */
 
     int record;            /* index in history.rounds of the node's round; -1 before the first */
-    uint64_t round;
+    uint64_t round, incarnation; /* incarnation: of that round's run; 0 before the first round */
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
     uint32_t failures;     /* number of workers that failed in this round without a signal of the
                             * agent */
     /* time at which the launcher died, was cut off or was told to end, or CR_FOREVER */
     int64_t gone_at;
-    bool ends_in_pieces; /* its workers get the signal that ends it before its launcher does */
+    bool ends_in_pieces; /* true if its workers are signalled before its launcher */
     bool failed_told, gave_notice;
     int64_t notice_until;
     int64_t answer;        /* the step that the node answered to a change; -2: no answer in this
@@ -350,7 +350,7 @@ void host_closed(struct conn *c);
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
-/* Call this when the election does not confirm the host any more, and when it does again. */
+/* Call this when the election no longer confirms that the host leads, and when it does again. */
 void host_may_form(struct host *h, bool may_form);
 void host_after_event(struct host *h); /* sends the output of this event and sets the timer */
 
@@ -383,10 +383,11 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
-/* A signal from outside ends a worker of the node `in` ms from now, because the whole node is
- * ended. Workers of other nodes fail soon after it. */
+/* Ends a worker of the node by a signal from outside in `in` ms, as when the whole node is ended.
+ * Some workers of other nodes fail soon after that. */
 void workers_kill_one(struct sim_node *n, int64_t in);
-/* Workers of other nodes in the round of `n` fail, because the workers of `n` do not answer. */
+/* Call this when node `n` ends. It makes some workers of the other nodes in the round fail after a
+ * while, because the workers of `n` no longer answer them. */
 void workers_notice_end_of(struct sim_node *n);
 void workers_finish(struct sim_node *n); /* makes all workers that are not parked succeed now */
 void worker_dies(struct sim_node *n, const struct event *e);

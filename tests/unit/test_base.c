@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/waiting.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -149,6 +150,14 @@ START_TEST(test_log_level) {
 }
 END_TEST
 
+START_TEST(test_waiting) {
+    static const int64_t seconds[] = {5, 15, 35, 75, 135, 195};
+    for (uint32_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++) {
+        ck_assert_int_eq(cr_waiting_line_ms(i), seconds[i] * 1000);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("base");
     TCase *t = tcase_create("base");
@@ -160,6 +169,7 @@ int main(void) {
     tcase_add_test(t, test_take_frames_reentered);
     tcase_add_test(t, test_endpoint);
     tcase_add_test(t, test_clock);
+    tcase_add_test(t, test_waiting);
     tcase_add_test(t, test_log_level);
     suite_add_tcase(s, t);
     return run_suite(s);

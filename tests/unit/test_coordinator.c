@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"
 
@@ -22,11 +23,13 @@ struct peer {
     struct rdzv_round round;
     struct rdzv_accepted accepted;
     uint32_t outcome;
-    char why[RDZV_TEXT_MAX];
+    char why[RDZV_TEXT_MAX], differs[RDZV_TEXT_MAX];
     int changes, sets, notices, dumps;
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
+    int waitings;
+    struct rdzv_waiting waiting; /* the last one; its text is in `why` */
     int64_t stop_limit; /* limit_ms of the last STOP */
 };
 
@@ -41,7 +44,10 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct peer *p = peer;
     (void) arg;
     const char *why = NULL;
-    if (m->type == RDZV_ACCEPTED) p->accepted = m->accepted;
+    if (m->type == RDZV_ACCEPTED) {
+        p->accepted = m->accepted;
+        (void) snprintf(p->differs, sizeof(p->differs), "%s", m->accepted.differs);
+    }
     if (m->type == RDZV_ROUND) p->rounds++, p->round = m->round;
     if (m->type == RDZV_STOP) p->stops++, why = m->stop.why, p->stop_limit = m->stop.limit_ms;
     if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
@@ -50,6 +56,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
+    if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
 
@@ -598,6 +605,100 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
 }
 END_TEST
 
+/* Lets time pass second by second, with beats of all nodes. */
+static void wait_with_beats(int64_t ms, struct peer *const *peers) {
+    for (int64_t end = now + ms; now < end;) {
+        pass(1000);
+        for (struct peer *const *p = peers; *p != NULL; p++) beat(*p);
+    }
+}
+
+START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
+    struct peer a = {0}, b = {0};
+    struct peer *const all[] = {&a, &b, NULL}, *const first[] = {&a, NULL};
+    setup(3, 3, 0);
+    join(&a, "a");
+    wait_with_beats(4000, first);
+    join(&b, "b");
+    ck_assert_int_eq(a.waitings, 0);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 1);
+    ck_assert_int_eq(b.waitings, 0);
+    ck_assert_int_eq(a.waiting.waited_ms, 5000);
+    ck_assert_int_eq(a.waiting.left_ms, 595000);
+    ck_assert_str_eq(a.why, "for more nodes: 2 of 3 are here: a, b");
+    wait_with_beats(4000, all);
+    ck_assert_int_eq(b.waitings, 1);
+    wait_with_beats(126000, all); /* a has waited 135 s: 5, 15, 35, 75, 135 */
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(59000, all);
+    ck_assert_int_eq(a.waitings, 5);
+    wait_with_beats(1000, all);
+    ck_assert_int_eq(a.waitings, 6);
+}
+END_TEST
+
+START_TEST(the_store_is_on_the_node_of_rank_0_if_it_offers_one) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    defaults.store_port = 5001;
+    join(&b, "b");
+    defaults.store_port = 5000;
+    join(&a, "a"); /* the names of the hosts decide: a gets rank 0 */
+    ck_assert_uint_eq(a.round.group_rank, 0);
+    ck_assert_uint_eq(a.round.master_port, 5000);
+    ck_assert_uint_eq(b.round.master_port, 5000);
+    ck_assert_int_eq(stores_opened, 0);
+    say(&b, RDZV_FAILED, 0);
+    say(&b, RDZV_JOIN, 0);
+    defaults.store_port = 0; /* now a offers none, so the coordinator's host serves it */
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_uint_eq(a.round.master_port, 7001);
+    ck_assert_int_eq(stores_opened, 1);
+}
+END_TEST
+
+START_TEST(a_store_at_an_impossible_port_is_refused) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    defaults.store_port = 65536;
+    join(&a, "a");
+    ck_assert_int_eq(a.refused, 1);
+    ck_assert_str_eq(a.why, "cannot join with a store at port 65536");
+}
+END_TEST
+
+START_TEST(missing_node_ranks_are_named) {
+    struct peer a = {0};
+    struct peer *const all[] = {&a, NULL};
+    setup(20, 20, 0);
+    defaults.fixed_ranks = 1;
+    defaults.node_rank = 2;
+    join(&a, "a");
+    wait_with_beats(5000, all);
+    ck_assert_str_eq(a.why, "for more nodes: 1 of 20 are here: a (node rank 2); "
+                            "missing: node rank 0, 1, 3, 4, 5, 6, 7, 8, …");
+}
+END_TEST
+
+START_TEST(a_spare_is_told_once) {
+    struct peer a = {0}, spare = {0};
+    struct peer *const all[] = {&a, &spare, NULL}, *const rest[] = {&spare, NULL};
+    setup(1, 1, 0);
+    join(&a, "a");
+    join(&spare, "s");
+    wait_with_beats(300000, all);
+    ck_assert_int_eq(a.waitings, 0);
+    ck_assert_int_eq(spare.waitings, 1);
+    ck_assert_ptr_nonnull(strstr(spare.why, "as a spare"));
+    ck_assert_int_eq(spare.waiting.left_ms, -1);
+    lose(&a);
+    wait_with_beats(1000, rest);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(spare.waitings, 1);
+}
+END_TEST
+
 START_TEST(a_spare_steps_in_without_moving_ranks) {
     struct peer p[3] = {{0}}, spare = {0};
     setup(2, 3, 0);
@@ -767,6 +868,28 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
 }
 END_TEST
 
+/* Each node has its own limit. b cannot kill its workers; a's grace is longer than b's. */
+START_TEST(a_node_has_its_own_limit_for_stopping_its_workers) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 1);
+    defaults.stop_limit_ms = 60000;
+    join(&a, "a");
+    defaults.stop_limit_ms = 20000;
+    join(&b, "b"), join(&spare, "s");
+    say(&b, RDZV_FAILED, 0);
+    for (int i = 0; i < 4; i++) pass(4900), beat(&a), beat(&b), beat(&spare);
+    ck_assert_int_eq(b.ends, 0);
+    pass(400);
+    ck_assert_int_eq(b.hung_up, 1);
+    ck_assert_str_eq(b.why, "its workers could not be stopped for 20 s");
+    ck_assert_ptr_nonnull(strstr(last_warning, "node 'b' (process 0) is left out: its workers"));
+    ck_assert_int_eq(a.hung_up, 0);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_uint_eq(a.round.restart_count, 1);
+}
+END_TEST
+
 START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -857,6 +980,54 @@ START_TEST(fixed_ranks_are_node_ranks_and_unique) {
     join_as(&b, &j);
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
+}
+END_TEST
+
+/* Node rank 1's machine has lost power and is up again, before its old lease is over. */
+START_TEST(a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank) {
+    struct peer a = {0}, b = {0}, again = {0}, third = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.host = "a", j.node_rank = 0, j.instance = 861;
+    join_as(&a, &j);
+    j.host = "b", j.node_rank = 1, j.instance = 862;
+    join_as(&b, &j);
+    pass(6000), beat(&a);
+    j.instance = 863;
+    join_as(&again, &j);
+    ck_assert_int_eq(again.refused, 0);
+    j.instance = 864;
+    join_as(&third, &j); /* only one can wait */
+    ck_assert_int_eq(third.refused, 1);
+    for (int i = 0; i < 6; i++) pass(2000), beat(&a), beat(&again);
+    ck_assert_int_eq(b.hung_up, 1);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(again.rounds, 1);
+    ck_assert_uint_eq(again.round.group_rank, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_second_node_with_a_rank_is_refused_when_the_first_one_is_heard) {
+    struct peer a = {0}, b = {0}, mistake = {0}, again = {0};
+    setup(2, 2, 0);
+    struct rdzv_join j = defaults;
+    j.fixed_ranks = 1, j.host = "a", j.node_rank = 0, j.instance = 871;
+    join_as(&a, &j);
+    j.instance = 872;
+    join_as(&mistake, &j);
+    ck_assert_int_eq(mistake.refused, 0);
+    beat(&a);
+    ck_assert_int_eq(mistake.refused, 1);
+    ck_assert_int_eq(mistake.hung_up, 1);
+    ck_assert_ptr_nonnull(strstr(mistake.why, "node rank 0: 'a' (process 0) has it"));
+    j.instance = 873;
+    join_as(&again, &j);
+    lose(&again); /* it gives up while it waits */
+    beat(&a);
+    j.host = "b", j.node_rank = 1, j.instance = 874;
+    join_as(&b, &j);
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
 }
 END_TEST
 
@@ -951,8 +1122,10 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     ck_assert_uint_eq(v.max_nodes, 2);
     ck_assert_uint_eq(v.max_restarts, 3);
     ck_assert_str_eq(last_warning,
-                     "job 'job': node 'b' asks for 1:9 nodes and 7 restarts, the job's "
-                     "first node asked for 2:2 and 3, which counts");
+                     "job 'job': node 'b' (process 0) differs from the job's first node, whose "
+                     "settings count: --nnodes=1:9 (the job: 2:2), --max-restarts=7 (the job: 3)");
+    ck_assert_str_eq(b.differs, "--nnodes=1:9 (the job: 2:2), --max-restarts=7 (the job: 3)");
+    ck_assert_str_eq(a.differs, "");
     ck_assert_uint_eq(v.world_size, 4);
     ck_assert_uint_eq(v.awaited, 0);
     coordinator_visit(c, count_seat, &seats);
@@ -962,6 +1135,31 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     coordinator_look(c, &v);
     /* Node a still stops its workers; the coordinator waits for a's JOIN. */
     ck_assert_uint_eq(v.awaited, 1);
+}
+END_TEST
+
+START_TEST(other_settings_and_programs_are_named) {
+    struct peer a = {0}, b = {0}, d = {0}, many = {0};
+    setup(3, 4, 0);
+    defaults.digest = 7, defaults.keep_alive_max_attempt = 4;
+    join(&a, "a");
+    defaults.digest = 8;
+    join(&b, "b");
+    ck_assert_str_eq(b.differs, "another program, or other arguments");
+    defaults.role = "other"; /* another role may have another program */
+    defaults.join_timeout_ms = 5500, defaults.keep_alive_max_attempt = 3;
+    defaults.last_call_timeout_ms = 1000, defaults.change_notice_ms = 7000;
+    join(&d, "d");
+    ck_assert_str_eq(d.differs,
+                     "join_timeout=5.5 (the job: 600), last_call_timeout=1 (the job: 30), lease=15 "
+                     "(the job: 20), change_notice=7 (the job: 0)");
+    ck_assert_str_eq(a.differs, "");
+    for (int i = 0; i < 18; i++) join(&many, "m"), lose(&many);
+    ck_assert_ptr_nonnull(strstr(last_warning, "; no more nodes are compared"));
+    last_warning[0] = '\0';
+    join(&many, "m");
+    ck_assert_str_eq(last_warning, ""); /* the log is spared, the node still learns it */
+    ck_assert_ptr_nonnull(strstr(many.differs, "join_timeout"));
 }
 END_TEST
 
@@ -1168,11 +1366,31 @@ START_TEST(bad_joins_and_messages_are_refused) {
 }
 END_TEST
 
+START_TEST(opening_a_store_is_tried_again) {
+    struct peer a = {0};
+    setup(1, 1, 0);
+    store_error = -EMFILE;
+    join(&a, "a");
+    ck_assert_ptr_nonnull(strstr(last_warning, "trying again for 60 s: no store today"));
+    pass(99);
+    store_error = 0;
+    beat(&a); /* no other event makes a try come sooner */
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    store_error = -EMFILE; /* the next failure has its own minute */
+    say(&a, RDZV_LEAVE, 0), lose(&a);
+}
+END_TEST
+
 START_TEST(a_store_that_cannot_open_ends_the_job) {
     struct peer a = {0};
     setup(1, 1, 0);
     store_error = -EMFILE;
     join(&a, "a");
+    for (int i = 0; i < 59; i++) pass(1000), beat(&a);
+    ck_assert_int_eq(a.ends, 0);
+    for (int i = 0; i < 5; i++) pass(1000), beat(&a);
     ck_assert_uint_eq(a.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(a.why, "no store today"));
 }
@@ -1608,6 +1826,33 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
 }
 END_TEST
 
+/* Adds and removes seats at random, and compares the table with an array. Few keys, so that several
+ * seats have the same one and entries lie close together. */
+START_TEST(the_table_finds_a_seat_whatever_was_removed) {
+    enum { SEATS = 400, KEYS = 64 };
+    struct seat_table table = {0};
+    char seats[SEATS]; /* only the addresses count */
+    bool added[SEATS] = {false};
+    uint32_t random = 1, of_key[KEYS] = {0};
+    for (int step = 0; step < 20000; step++) {
+        random = random * 1664525 + 1013904223;
+        uint32_t i = random >> 16 & 0x1ff, key = i % KEYS;
+        struct coordinator_seat *seat = (struct coordinator_seat *) (void *) &seats[i % SEATS];
+        if (i >= SEATS) continue;
+        if (added[i]) seat_table_remove(&table, key, seat);
+        else ck_assert_int_eq(seat_table_add(&table, key, seat), 0);
+        of_key[key] += added[i] ? UINT32_MAX : 1;
+        added[i] = !added[i];
+        struct coordinator_seat *found = seat_table_find(&table, key);
+        ck_assert_int_eq(found != NULL, of_key[key] > 0);
+        if (found == NULL) continue;
+        uint32_t which = (uint32_t) ((char *) found - seats);
+        ck_assert(which % KEYS == key && added[which]);
+    }
+    seat_table_done(&table);
+}
+END_TEST
+
 static void teardown(void) {
     coordinator_free(c);
     c = NULL;
@@ -1649,15 +1894,19 @@ int main(void) {
     tcase_add_test(t, a_timeout_names_the_nodes_that_came);
     tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
     tcase_add_test(t, a_node_that_cannot_stop_its_workers_is_sent_away);
+    tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);
     tcase_add_test(t, a_silent_node_is_lost_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
+    tcase_add_test(t, a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank);
+    tcase_add_test(t, a_second_node_with_a_rank_is_refused_when_the_first_one_is_heard);
     tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
     tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
     tcase_add_test(t, a_timeout_names_the_node_ranks_that_came);
     tcase_add_test(t, the_view_shows_phase_seats_and_counts);
+    tcase_add_test(t, other_settings_and_programs_are_named);
     tcase_add_test(t, an_older_connection_never_ends_a_newer_one);
     tcase_add_test(t, a_new_coordinator_goes_on_where_the_nodes_were);
     tcase_add_test(t, every_run_has_an_incarnation_that_its_nodes_learn);
@@ -1668,6 +1917,7 @@ int main(void) {
     tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
+    tcase_add_test(t, opening_a_store_is_tried_again);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
     tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
@@ -1690,8 +1940,14 @@ int main(void) {
     tcase_add_test(t, who_follows_another_waits_for_its_round);
     tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
+    tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
+    tcase_add_test(t, missing_node_ranks_are_named);
+    tcase_add_test(t, the_store_is_on_the_node_of_rank_0_if_it_offers_one);
+    tcase_add_test(t, a_store_at_an_impossible_port_is_refused);
+    tcase_add_test(t, a_spare_is_told_once);
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
+    tcase_add_test(t, the_table_finds_a_seat_whatever_was_removed);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

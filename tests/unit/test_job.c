@@ -121,6 +121,7 @@ START_TEST(nothing_asked_for_is_one_worker_on_a_free_port) {
     ck_assert_uint_eq(job.agent.max_restarts, 0);
     ck_assert_int_eq(job.agent.stop_timeout_ms, 30000);
     ck_assert_int_eq(job.agent.shutdown_timeout_ms, 30000);
+    ck_assert_int_eq(job.agent.rendezvous.stop_limit_ms, 35000);
     ck_assert_ptr_null(job.agent.log_dir);
     ck_assert_ptr_null(job.agent.console);
     ck_assert_int_eq(job.agent.set_omp_num_threads, 0);
@@ -291,6 +292,34 @@ START_TEST(endpoints) {
 END_TEST
 
 /* ---- the backend etcd ---- */
+
+START_TEST(several_nodes_at_localhost) {
+    static const char *const machines[] = {"SLURM_NNODES=2", NULL};
+    static const char *const one_step[] = {"SLURM_NNODES=2", "SLURM_STEP_NUM_NODES=1", NULL};
+    ck_assert_int_eq(BUILD("--nnodes=2", "--rdzv-backend=c10d"), 0);
+    ck_assert_uint_eq(job.warning_count, 1);
+    ck_assert_ptr_nonnull(strstr(job.warnings[0], "nodes meet at 'localhost'"));
+    ck_assert_int_eq(BUILD("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:7"), 0);
+    ck_assert_uint_eq(job.warning_count, 0);
+    ck_assert_int_eq(BUILD("--nnodes=1", "--rdzv-backend=c10d"), 0);
+    ck_assert_uint_eq(job.warning_count, 0);
+    set_environment(machines);
+    FAILS("2 nodes cannot meet at 'localhost'", "--nnodes=2", "--rdzv-backend=c10d");
+    FAILS("Slurm has given this job 2 machines", "--nnodes=2", "--master-port=29500");
+    ck_assert_int_eq(BUILD("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=n1:7"), 0);
+    set_environment(one_step);
+    ck_assert_int_eq(BUILD("--nnodes=2", "--rdzv-backend=c10d"), 0);
+}
+END_TEST
+
+START_TEST(a_default_node_rank_is_not_a_given_one) {
+    ck_assert_int_eq(BUILD("--nnodes=2", "--master-addr=n1", "--master-port=5"), 0);
+    ck_assert(R.node_rank == 0 && !R.node_rank_given);
+    ck_assert_int_eq(
+        BUILD("--nnodes=2", "--master-addr=n1", "--master-port=5", "--node-rank=0"), 0);
+    ck_assert(R.node_rank == 0 && R.node_rank_given);
+}
+END_TEST
 
 #define ETCD "--rdzv-backend=etcd", "--nnodes=2"
 
@@ -484,6 +513,8 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, nothing_asked_for_is_one_worker_on_a_free_port);
     tcase_add_test(t, where_to_meet);
+    tcase_add_test(t, several_nodes_at_localhost);
+    tcase_add_test(t, a_default_node_rank_is_not_a_given_one);
     tcase_add_test(t, job_ids);
     tcase_add_test(t, worker_counts);
     tcase_add_test(t, threads_rule);

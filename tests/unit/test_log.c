@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- a reader of a diverted log, which can refuse to read ---- */
@@ -33,12 +34,33 @@ static long next_number(const char **at) {
     if (*at == NULL || **at == '\0') return -1;
     const char *end = strchr(*at, '\n');
     ck_assert_ptr_nonnull(end);
-    ck_assert_int_eq(strncmp(*at, "test[", 5), 0);
+    const char *program = strstr(*at, "test[");
+    ck_assert(program != NULL && program < end);
     const char *blank = end;
     while (*blank != ' ') blank--;
     *at = end + 1;
     return strtol(blank + 1, NULL, 10);
 }
+
+START_TEST(test_head_of_a_line) {
+    struct reader r = {.takes = 1};
+    char line[256], host[64] = "", want[128];
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines, &r);
+    cr_warn("text");
+    ck_assert_int_eq(cr_buffer_append(&r.got, "", 1), 0);
+    (void) snprintf(line, sizeof(line), "%s", r.got.data);
+    ck_assert_int_eq(gethostname(host, sizeof(host) - 1), 0);
+    host[strcspn(host, ".")] = '\0';
+    (void) snprintf(want, sizeof(want), " %s test[%d] warning: text\n", host, (int) getpid());
+    struct tm tm;
+    char *rest = strptime(line, "%Y-%m-%d %H:%M:%S", &tm);
+    ck_assert_ptr_nonnull(rest);
+    ck_assert_int_eq(rest[0], '.');
+    ck_assert_str_eq(rest + 4, want);
+    cr_buffer_done(&r.got);
+}
+END_TEST
 
 static const char *text_of(struct reader *r) {
     ck_assert_int_eq(cr_buffer_append(&r->got, "", 1), 0);
@@ -227,6 +249,7 @@ int main(void) {
     Suite *s = suite_create("log");
     TCase *t = tcase_create("log");
     tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_head_of_a_line);
     tcase_add_test(t, test_kept_until_taken);
     tcase_add_test(t, test_what_is_too_much_is_counted);
     tcase_add_test(t, test_who_drains_is_not_heard);

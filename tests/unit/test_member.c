@@ -173,7 +173,8 @@ START_TEST(the_coordinators_settings_count) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_ACCEPTED};
     msg.accepted =
-        (struct rdzv_accepted){.keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3};
+        (struct rdzv_accepted){
+            .keep_alive_interval_ms = 100, .keep_alive_max_attempt = 3, .differs = ""};
     hear(&msg);
     pass(100);
     ck_assert_int_eq(beats, 1);

@@ -119,22 +119,26 @@ END_TEST
 
 /* ---- versions, as described in docs/rendezvous.md, "Messages" ---- */
 
+/* Bytes of the fields that version 3 has added to JOIN: two u64, an i64 and a u32. */
+#define JOIN_ADDED ((size_t) 28)
+
 START_TEST(an_old_version_gets_the_fields_that_it_knows) {
     struct cr_buffer old = {0}, new = {0};
     struct rdzv_message in = join_message(), out;
     size_t used = 0;
     in.join.incarnation = 77;
     in.join.digest = 88;
+    in.join.store_port = 99;
     ck_assert_int_eq(rdzv_message_encode(&in, 2, &old), 0);
     ck_assert_int_eq(rdzv_message_encode(&in, 3, &new), 0);
-    ck_assert_uint_eq(new.len, old.len + 16);
+    ck_assert_uint_eq(new.len, old.len + JOIN_ADDED);
     ck_assert_int_eq(memcmp(new.data + 4, old.data + 4, old.len - 4), 0);
     ck_assert_int_eq(rdzv_message_decode(old.data, old.len, &out, &used, NULL), 0);
     ck_assert_uint_eq(used, old.len);
     ck_assert_str_eq(out.join.host, "n1");
     ck_assert(out.join.incarnation == 0 && out.join.digest == 0);
     ck_assert_int_eq(rdzv_message_decode(new.data, new.len, &out, &used, NULL), 0);
-    ck_assert(out.join.incarnation == 77 && out.join.digest == 88);
+    ck_assert(out.join.incarnation == 77 && out.join.digest == 88 && out.join.store_port == 99);
     cr_buffer_done(&old);
     cr_buffer_done(&new);
 }
@@ -155,10 +159,10 @@ START_TEST(a_frame_may_only_end_between_versions) {
     struct rdzv_message in = join_message(), out;
     size_t used = 0;
     ck_assert_int_eq(rdzv_message_encode(&in, 3, &b), 0);
-    for (unsigned cut = 1; cut < 24; cut++) {
+    for (unsigned cut = 1; cut < JOIN_ADDED + 8; cut++) {
         b.data[3] = (char) (b.len - 4 - cut);
         int rc = rdzv_message_decode(b.data, b.len - cut, &out, &used, NULL);
-        ck_assert_int_eq(rc, cut == 16 ? 0 : -EPROTO);
+        ck_assert_int_eq(rc, cut == JOIN_ADDED ? 0 : -EPROTO);
     }
     cr_buffer_done(&b);
 }

@@ -103,6 +103,23 @@ START_TEST(a_refusal_counts_when_no_other_address_is_left) {
 }
 END_TEST
 
+START_TEST(what_the_last_race_found_out_is_not_forgotten) {
+    struct race last;
+    BEGIN("1.1.1.1", "2.2.2.2");
+    (void) race_start_next(&race, 1000);
+    race_failed(&race, 1000, 0, "it speaks HTTP");
+    (void) race_start_next(&race, 1000);
+    last = race;
+    BEGIN("2.2.2.2", "1.1.1.1");
+    race_remember(&race, &last);
+    (void) race_start_next(&race, 1000);
+    (void) race_start_next(&race, 1250);
+    expect_text("2.2.2.2: no answer, 1.1.1.1: it speaks HTTP");
+    race_failed(&race, 1300, 1, "connection refused");
+    expect_text("2.2.2.2: no answer, 1.1.1.1: connection refused");
+}
+END_TEST
+
 START_TEST(more_addresses_than_there_is_room_for) {
     char addr[RDZV_ADDR_MAX];
     race_begin(&race, 0);
@@ -169,6 +186,7 @@ int main(void) {
     tcase_add_test(t, a_silent_address_holds_up_the_next_for_a_quarter_of_a_second);
     tcase_add_test(t, after_a_failure_the_next_starts_at_once);
     tcase_add_test(t, a_refusal_counts_when_no_other_address_is_left);
+    tcase_add_test(t, what_the_last_race_found_out_is_not_forgotten);
     tcase_add_test(t, more_addresses_than_there_is_room_for);
     suite_add_tcase(s, t);
     TCase *o = tcase_create("strangers");

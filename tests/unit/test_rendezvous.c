@@ -328,6 +328,10 @@ START_TEST(bad_options_are_refused_by_name) {
     o.join_timeout_ms = o.last_call_timeout_ms;
     refuse(o, -EINVAL, "join_timeout (30 s) must be longer than last_call_timeout (30 s)");
     o = one_node(0);
+    o.max_nodes = 2;
+    o.keep_alive_interval_ms = 2, o.keep_alive_max_attempt = 1;
+    refuse(o, -EINVAL, "0.1 s is the least that works");
+    o = one_node(0);
     o.standalone = 0;
     o.backend = "smoke-signals";
     refuse(o, -ENOTSUP, "smoke-signals");

@@ -18,7 +18,7 @@ extern "C" {
 
 #include <stdbool.h>
 
-#define CRUNRT_BACKEND_ABI 5
+#define CRUNRT_BACKEND_ABI 6
 
 /* Access to the group's keys in the store. Each function returns 0, or a negative errno and sets
  * err. */
@@ -35,6 +35,12 @@ struct backend_store {
     /* Returns 0; or -ECONNRESET, and sets err, if another rank has reported a failure of the
      * group. */
     int (*failed)(void *arg, struct cr_error *err);
+    /* As failed(), but may be called by another thread than the group's, and never waits: if the
+     * store is in use by another thread, it returns 0. */
+    int (*peek)(void *arg, struct cr_error *err);
+    /* Reports to the other ranks that this rank has failed, and why. May be called by another
+     * thread than the group's, and never waits: if the store is in use, it does nothing. */
+    void (*report)(void *arg, const char *text);
 };
 
 struct backend_group {
@@ -111,6 +117,19 @@ struct crunrt_backend {
      * show none. The group then reports a failure in the store before it calls abort(), and gives
      * the other ranks at least this long to answer. */
     int64_t looks_every_ms;
+
+    /* Starts calls[count], all of them sends and receives, as one work. If this is NULL, the group
+     * starts each of them with start(). */
+    int (*start_batch)(void *state, const struct backend_call *calls, size_t count, void **work,
+                       struct cr_error *err);
+
+    /* Makes the stream wait for the work, and returns at once. If this is NULL, the backend has no
+     * streams, and the group waits for the work itself. */
+    int (*wait_stream)(void *work, void *stream, struct cr_error *err);
+
+    /* Returns 0; or -ENOTRECOVERABLE, and sets err, if this process can make no group on this
+     * backend any more, so that a new process must replace it. May be NULL. */
+    int (*recoverable)(struct cr_error *err);
 };
 
 #define CRUNRT_BACKEND_SYMBOL "crunrt_backend"

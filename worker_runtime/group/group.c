@@ -59,13 +59,15 @@ static int load_backend(struct crunrt_group *g, const char *name) {
             "one build",
             name, g->backend->abi, CRUNRT_BACKEND_ABI);
     }
+    if (g->backend->recoverable != NULL) g->rt->recoverable = g->backend->recoverable;
     return 0;
 }
 
 static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) {
     struct cr_error *err = rt_last_error();
     char address[RT_ADDRESS_MAX];
-    int rc = rt_bind_address(g->rt, address, err);
+    int rc = g->is_foreign ? 0 : group_compare_lists(g, o->ranks, o->rank_count, err);
+    if (rc == 0) rc = rt_bind_address(g->rt, address, err);
     if (rc < 0) return rc;
     struct backend_group b = {
         .name = g->name,
@@ -102,8 +104,11 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     char prefix[96];
     (void) snprintf(prefix, sizeof(prefix), "%s/pg/%llu", g->rt->prefix,
                     (unsigned long long) number);
-    return crunrt_store_prefix(g->rt->store, foreign_prefix != NULL ? foreign_prefix : prefix,
-                               &g->store);
+    const char *used = foreign_prefix != NULL ? foreign_prefix : prefix;
+    int rc = crunrt_store_prefix(g->rt->store, used, &g->store);
+    if (rc == 0) rc = crunrt_store_prefix(g->rt->store, used, &g->side_store);
+    if (rc == 0) g->side_store->never_waits = true;
+    return rc;
 }
 
 /* Call this when this rank cannot make the group. It reports that in the store, so that the other
@@ -112,7 +117,10 @@ static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
     if (g->store == NULL) return;
     group_limit_store(g, 0);
-    (void) snprintf(words, sizeof(words), "rank %d: %s", g->rank, cause->text);
+    bool is_outside = g->rank < 0;
+    (void) snprintf(words, sizeof(words), "rank %d%s: %s",
+                    is_outside ? g->rt->place.rank : g->rank, is_outside ? " of the job" : "",
+                    cause->text);
     group_report_failure(g, words, first, sizeof(first));
 }
 
@@ -128,6 +136,7 @@ static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_optio
     const char *debug = getenv("CRUNRT_DEBUG");
     g->compares_calls = debug != NULL && strcmp(debug, "1") == 0;
     g->is_foreign = o->foreign_prefix != NULL;
+    atomic_store(&g->peer, -1);
     return g;
 }
 
@@ -140,6 +149,7 @@ static int make_as_outsider(struct crunrt *rt, const crunrt_group_options *o, cr
     struct crunrt_group *g = allocate(rt, o, -1, (int) o->rank_count);
     if (g == NULL) return cr_fail(err, -ENOMEM, "make a group: out of memory");
     int rc = name_group(g, o->name, o->foreign_prefix);
+    if (rc == 0 && !g->is_foreign) rc = group_compare_lists(g, o->ranks, o->rank_count, err);
     struct backend_group b = {.name = g->name,
                               .rank = -1,
                               .size = g->size,
@@ -197,7 +207,13 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
 void crunrt_group_destroy(crunrt_group *group) {
     if (group == NULL) return;
     group_split_withdraw(group);
+    group_end_works(group);
+    /* On a backend whose peers do not see that a connection ends, the store says who has left. */
+    if (group->state != NULL && group->broken.code == 0 && group->unfinished == 0 &&
+        group->backend->looks_every_ms > 0 && group->size > 1)
+        group_leave(group);
     if (group->state != NULL) group->backend->close(group->state);
+    crunrt_store_close(group->side_store);
     crunrt_store_close(group->store);
     free(group);
 }

@@ -10,12 +10,15 @@
 #include "worker_runtime/backends/backend.h"
 #include "worker_runtime/runtime/runtime.h"
 
+#include <stdatomic.h>
+
 #define GROUP_TIMEOUT_MS INT64_C(600000)
 
 struct crunrt_group {
     struct crunrt *rt;
     /* view of the job's store that puts the group's prefix in front of each key (group_store.c) */
     struct crunrt_store *store;
+    struct crunrt_store *side_store; /* the same keys, for other threads; its calls never wait */
     uint64_t number;            /* index of this group among the groups of its runtime, from 0 */
     char name[64];
     /* rank -1: this rank is not in the group and only takes part in the split that makes it */
@@ -28,7 +31,16 @@ struct crunrt_group {
     uint32_t p2p_seq;        /* number of the next send or receive of this rank */
     uint32_t barriers;       /* number of monitored barriers so far; the same on all ranks */
     uint32_t unfinished;     /* number of works that are not over */
-    /* true if other ranks may run another library, which does not use crunrt's keys in the store */
+    struct crunrt_work *works; /* all works of this group that are not freed */
+    /* works that the program has handed to a stream and no longer owns, oldest first */
+    struct crunrt_work *handed, *handed_last;
+    /* What this rank waits for, so that it can be seen that a rank which has left will never take
+     * part in it: how many collectives this rank has begun, and the peer of its last send or
+     * receive (-1: its last operation is a collective). */
+    _Atomic uint32_t begun;
+    _Atomic int peer;
+    _Atomic int64_t peer_left_ms; /* when this rank saw that this peer had left; 0 = it has not */
+    /* other ranks may be of another program, which does not use our keys in the store */
     bool is_foreign;
     bool compares_calls;     /* true if CRUNRT_DEBUG=1 is set: each call is compared with the calls
                               * of the other ranks */
@@ -54,8 +66,16 @@ void group_call_count(struct crunrt_group *g, const struct group_call *call);
  * ranks. */
 int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err);
 
-/* Records the backend's result `rc`. A refusal (-EINVAL, -ENOTSUP, -EAGAIN) leaves the group
- * intact; any other error breaks the group. Returns the result for the caller of the operation. */
+/* Records what this rank waits for from now on; see the members `begun` and `peer`. */
+void group_call_announce(struct crunrt_group *g, const struct group_call *call);
+
+/* Prepares each operation of a batch. Operations that have elements are also stored in list[], and
+ * *used is their number. */
+int group_prepare_batch(struct crunrt_group *g, const crunrt_op *ops, size_t count,
+                        struct group_call *calls, struct backend_call *list, size_t *used);
+
+/* Records the backend's result `rc`. 0 and refusals (-EINVAL, -ENOTSUP, -EAGAIN) leave the group
+ * intact; any other result breaks it. Returns the error that the caller of the operation gets. */
 int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
                   struct cr_error *err);
 
@@ -83,9 +103,10 @@ int group_store_failure(int rc, struct cr_error *err);
 int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
                        struct cr_error *err);
 
-/* Returns 0 if the group is intact as far as the store and the agent know. Returns -ECONNRESET if
- * another rank has reported a failure of the group, which err quotes, or if the agent has reported
- * that the round is over. */
+/* Checks whether the group has failed elsewhere. Returns 0; -EPROTO if the ranks give different
+ * lists for the group; or -ECONNRESET if another rank has reported a failure of the group (err
+ * quotes its report), if the agent has reported that the round is over, or if a rank has left the
+ * group that this rank waits for. */
 int group_failed(struct crunrt_group *g, struct cr_error *err);
 
 /* most ranks that an error text lists; of further ranks it gives only the number */
@@ -102,6 +123,24 @@ int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, siz
  * ranks; or the store's failure. */
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err);
+
+/* Checks that all ranks give the same list of ranks for this group: ranks[count], or all ranks if
+ * it is NULL. Returns 0; -EPROTO, and sets err to a text with both lists; or the store's failure.
+ */
+int group_compare_lists(struct crunrt_group *g, const int *ranks, size_t count,
+                        struct cr_error *err);
+
+/* The first words of the text with which group_compare_lists() fails. */
+#define GROUP_LISTS_DIFFER "the ranks give different lists"
+
+/* Reports to the ranks that stay that this rank leaves the group. */
+void group_leave(struct crunrt_group *g);
+
+/* ---- group_work.c ---- */
+
+/* Ends all works of a group that is being destroyed. Works that are not over get an error. The
+ * program can still test, wait for and free them. */
+void group_end_works(struct crunrt_group *g);
 
 /* ---- group_split.c ---- */
 

@@ -75,6 +75,49 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
 }
 
+/* ---- lists of ranks ---- */
+
+#define LIST_SHOWN 24 /* a text shows at most this many ranks of a list */
+
+static uint64_t hash_of(const int *ranks, size_t count) {
+    uint64_t hash = count;
+    for (size_t i = 0; i < count; i++) {
+        hash = (hash ^ (uint64_t) (ranks != NULL ? ranks[i] : (int) i)) * 0x9e3779b97f4a7c15;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* Writes for example "8f14e45fceea167a rank 2: {0, 2, 4}": a hash of the list, and the list. */
+static void describe_list(const struct crunrt_group *g, const int *ranks, size_t count,
+                          char out[256]) {
+    if (ranks == NULL) count = (size_t) g->rt->place.world_size;
+    size_t len = (size_t) snprintf(out, 256, "%016llx rank %d: {",
+                                   (unsigned long long) hash_of(ranks, count), g->rt->place.rank);
+    for (size_t i = 0; i < count && i < LIST_SHOWN && len < 200; i++)
+        len += (size_t) snprintf(out + len, 256 - len, "%s%d", i > 0 ? ", " : "",
+                                 ranks != NULL ? ranks[i] : (int) i);
+    if (count > LIST_SHOWN)
+        len += (size_t) snprintf(out + len, 256 - len, ", … %zu ranks", count);
+    (void) snprintf(out + len, 256 - len, "}");
+}
+
+int group_compare_lists(struct crunrt_group *g, const int *ranks, size_t count,
+                        struct cr_error *err) {
+    char mine[256];
+    void *held = NULL;
+    size_t len = 0;
+    if (g->rt->place.world_size == 1) return 0;
+    describe_list(g, ranks, count, mine);
+    group_limit_store(g, g->timeout_ms);
+    int rc = crunrt_store_compare_set(g->store, "members", "", 0, mine, strlen(mine), &held, &len);
+    CR_AUTO_FREE char *first = held;
+    if (rc < 0) return group_store_failure(rc, err);
+    if (len < 17 || strncmp(first, mine, 16) == 0) return 0;
+    return cr_fail(err, -EPROTO, GROUP_LISTS_DIFFER " for this group: %s, but %s", first + 17,
+                   mine + 17);
+}
+
 /* ---- the monitored barrier ---- */
 
 /* Deletes the keys of one barrier. A rank that leaves barrier n calls this for barrier n-2, whose

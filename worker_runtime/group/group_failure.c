@@ -116,10 +116,16 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
     find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
     if (cause.code == -ETIMEDOUT) find_others(g, doing, others, sizeof(others));
 
+    struct cr_error lost = {0};
+    (void) rt_recoverable(g->rt, &lost);
+    bool adds_lost = lost.code != 0 && cause.code != -ENOTRECOVERABLE;
+    /* a failure that another rank has reported is in the cause already */
+    bool adds_first = first[0] != '\0' && strstr(cause.text, first) == NULL;
     (void) cr_fail(&g->broken, cause.code,
-                   "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s", what,
+                   "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s%s%s", what,
                    g->name, g->backend->name, g->rank, g->size, cause.text, silent, others,
-                   first[0] != '\0' ? "; first seen by " : "", first);
+                   adds_first ? "; first seen by " : "", adds_first ? first : "",
+                   adds_lost ? "; " : "", adds_lost ? lost.text : "");
     *err = g->broken;
     (void) flight_dump(NULL, g->broken.text); /* does nothing if the flight record has no path */
     return err->code;

@@ -56,8 +56,16 @@ void group_call_count(struct crunrt_group *g, const struct group_call *call) {
     }
 }
 
+void group_call_announce(struct crunrt_group *g, const struct group_call *call) {
+    bool is_p2p = op_is_p2p(call->op.kind);
+    atomic_store_explicit(&g->peer, is_p2p ? call->op.root : -1, memory_order_relaxed);
+    atomic_store_explicit(&g->peer_left_ms, 0, memory_order_relaxed);
+    if (!is_p2p) atomic_store_explicit(&g->begun, call->backend.seq + 1, memory_order_relaxed);
+}
+
 int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err) {
     call->flight = flight_begin(g->name, call->backend.seq, &call->op);
+    group_call_announce(g, call);
     return group_check_call(g, call, err);
 }
 
@@ -102,9 +110,7 @@ int crunrt_group_run(crunrt_group *group, const crunrt_op *given) {
 
 /* ---- crunrt_group_batch() ---- */
 
-/* Prepares each operation of the batch in calls[]. Operations that have elements are also put into
- * list[], and *used is their number. */
-static int prepare_batch(struct crunrt_group *g, const crunrt_op *ops, size_t count,
+int group_prepare_batch(struct crunrt_group *g, const crunrt_op *ops, size_t count,
                          struct group_call *calls, struct backend_call *list, size_t *used) {
     for (size_t i = 0; i < count; i++) {
         int rc = group_call_prepare(g, &ops[i], &calls[i]);
@@ -125,6 +131,7 @@ static int run_batch(struct crunrt_group *g, struct group_call *calls, size_t co
     struct cr_error *err = rt_last_error();
     for (size_t i = 0; i < count; i++) {
         calls[i].flight = flight_begin(g->name, calls[i].backend.seq, &calls[i].op);
+        group_call_announce(g, &calls[i]);
     }
     int rc = used == 0 ? 0 : g->backend->batch(g->state, list, used, err);
     for (size_t i = 0; i < count; i++) {
@@ -147,6 +154,6 @@ int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count) 
     CR_AUTO_FREE struct group_call *calls = calloc(count, sizeof(*calls));
     CR_AUTO_FREE struct backend_call *list = calloc(count, sizeof(*list));
     if (calls == NULL || list == NULL) return cr_fail(err, -ENOMEM, "run a batch: out of memory");
-    int rc = prepare_batch(group, ops, count, calls, list, &used);
+    int rc = group_prepare_batch(group, ops, count, calls, list, &used);
     return rc < 0 ? rc : run_batch(group, calls, count, list, used);
 }

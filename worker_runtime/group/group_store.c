@@ -8,6 +8,8 @@
  *   state/<rank>       what a rank was doing when the group broke:
  *                      "all_reduce(float32 x 1000, sum) #17"
  *   failure            the error text of the first rank that failed
+ *   members            the list of ranks, as the first rank gave it
+ *   left               "<rank>:<collectives>;" of each rank that has left the group
  *
  * <number> is the index of the group in its runtime, so two groups never use the same key. */
 #include "worker_runtime/group/group.h"
@@ -102,19 +104,72 @@ static int on_remove(void *arg, const char *key, struct cr_error *err) {
     return rc < 0 ? rc : group_store_failure(crunrt_store_delete(g->store, full, NULL), err);
 }
 
-int group_failed(struct crunrt_group *g, struct cr_error *err) {
-    const char *key = "failure";
-    int present = 0;
+/* ---- failures elsewhere ---- */
+
+#define PEER_LEFT_MS INT64_C(1000) /* time for the last messages of a peer that has left */
+
+/* Returns whether this rank waits for a rank that has left after `collectives` collectives. What a
+ * peer has sent may still be on its way when it has left. */
+static bool waits_for(struct crunrt_group *g, int rank, uint32_t collectives) {
+    if (atomic_load(&g->begun) > collectives) return true;
+    if (atomic_load(&g->peer) != rank) return false;
+    int64_t now = cr_monotonic_ms(), none = 0;
+    (void) atomic_compare_exchange_strong(&g->peer_left_ms, &none, now);
+    return now - atomic_load(&g->peer_left_ms) >= PEER_LEFT_MS;
+}
+
+static int check_left(struct crunrt_group *g, struct crunrt_store *store, struct cr_error *err) {
+    void *value = NULL;
+    if (crunrt_store_get(store, "left", 0, &value, NULL) < 0) return 0;
+    CR_AUTO_FREE char *text = value;
+    for (const char *at = text; at != NULL && *at != '\0';) {
+        int rank = -1;
+        unsigned collectives = 0;
+        if (sscanf(at, "%d:%u;", &rank, &collectives) == 2 && waits_for(g, rank, collectives)) {
+            return cr_fail(err, -ECONNRESET,
+                           "rank %d has left the group after %u collectives; this rank waits for "
+                           "it",
+                           rank, collectives);
+        }
+        at = strchr(at, ';');
+        if (at != NULL) at++;
+    }
+    return 0;
+}
+
+static int check_failed(struct crunrt_group *g, struct crunrt_store *store, struct cr_error *err) {
     if (rt_round_is_over(g->rt)) {
         return cr_fail(err, -ECONNRESET,
                        "the agent reports that the round is over: a worker failed; call "
                        "crunrt_rejoin() or end");
     }
-    if (crunrt_store_check(g->store, &key, 1, &present) < 0 || !present) return 0;
-    CR_AUTO_FREE char *text = NULL;
     void *value = NULL;
-    if (crunrt_store_get(g->store, key, 0, &value, NULL) == 0) text = value;
-    return cr_fail(err, -ECONNRESET, "another rank failed: %s", text != NULL ? text : "(unknown)");
+    if (crunrt_store_get(store, "failure", 0, &value, NULL) < 0) return check_left(g, store, err);
+    CR_AUTO_FREE char *text = value;
+    bool differs = strstr(text, GROUP_LISTS_DIFFER) != NULL;
+    return cr_fail(err, differs ? -EPROTO : -ECONNRESET, "another rank failed: %s", text);
+}
+
+/* Checks for failures, and leaves the thread's error text as it is, because a key that does not
+ * exist is no failure of the program's call. */
+static int look_for_failure(struct crunrt_group *g, struct crunrt_store *store,
+                            struct cr_error *err) {
+    struct cr_error before = *rt_last_error(), found = {0};
+    int rc = check_failed(g, store, &found);
+    *rt_last_error() = before;
+    if (rc < 0 && err != NULL) *err = found;
+    return rc;
+}
+
+int group_failed(struct crunrt_group *g, struct cr_error *err) {
+    return look_for_failure(g, g->store, err);
+}
+
+void group_leave(struct crunrt_group *g) {
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%d:%u;", g->rank, g->collective_seq);
+    group_limit_store(g, 0);
+    (void) crunrt_store_append(g->store, "left", text, (size_t) n);
 }
 
 static int on_failed(void *arg, struct cr_error *err) {
@@ -124,6 +179,21 @@ static int on_failed(void *arg, struct cr_error *err) {
     return group_failed(arg, err);
 }
 
+static int on_peek(void *arg, struct cr_error *err) {
+    struct crunrt_group *g = arg;
+    return look_for_failure(g, g->side_store, err);
+}
+
+static void on_report(void *arg, const char *text) {
+    struct crunrt_group *g = arg;
+    char key[32], words[CR_ERROR_TEXT_MAX + 64];
+    (void) snprintf(key, sizeof(key), "state/%d", g->rank);
+    (void) snprintf(words, sizeof(words), "rank %d: %s", g->rank, text);
+    (void) crunrt_store_set(g->side_store, key, text, strlen(text));
+    (void) crunrt_store_compare_set(g->side_store, "failure", "", 0, words, strlen(words), NULL,
+                                    NULL);
+}
+
 void group_limit_store(struct crunrt_group *g, int64_t timeout_ms) {
     int64_t most = g->rt->store->timeout_ms;
     int64_t wanted = timeout_ms < STORE_ANSWERS_MS ? STORE_ANSWERS_MS : timeout_ms;
@@ -131,7 +201,8 @@ void group_limit_store(struct crunrt_group *g, int64_t timeout_ms) {
 }
 
 struct backend_store group_backend_store(struct crunrt_group *g) {
-    return (struct backend_store){g, on_set, on_get, on_wait, on_add, on_remove, on_failed};
+    return (struct backend_store){g,         on_set,    on_get,  on_wait,  on_add,
+                                  on_remove, on_failed, on_peek, on_report};
 }
 
 /* ---- group_absent_ranks() ---- */

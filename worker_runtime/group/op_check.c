@@ -7,7 +7,7 @@
 #include <errno.h>
 
 size_t crunrt_dtype_size(crunrt_dtype dtype) {
-    static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     return (size_t) dtype < CR_ARRAY_LEN(sizes) ? sizes[dtype] : 0;
 }
 
@@ -29,7 +29,7 @@ static bool reduces(crunrt_op_kind k) {
 
 static bool is_floating(crunrt_dtype t) {
     return t == CRUNRT_FLOAT16 || t == CRUNRT_FLOAT32 || t == CRUNRT_FLOAT64 ||
-           t == CRUNRT_BFLOAT16;
+           t == CRUNRT_BFLOAT16 || t == CRUNRT_FLOAT8_E4M3 || t == CRUNRT_FLOAT8_E5M2;
 }
 
 static bool needs_send(const crunrt_op *op, int rank) {

@@ -19,8 +19,8 @@
  *
  * Threads. Different threads may use different objects at the same time. Threads may share a
  * crunrt_store: its calls run one after the other, so a call that waits delays the calls of other
- * threads. Only one thread at a time may call a crunrt_group, because all ranks must make the
- * group's collectives in the same order.
+ * threads. For several groups of nccl see "Streams" below. Only one thread at a time may call a
+ * crunrt_group, because all ranks must make the group's collectives in the same order.
  *
  * Fork. A child that was forked after crunrt_init() must not call this library.
  *
@@ -167,6 +167,8 @@ typedef struct crunrt_rejoin_options {
  *   -ETIMEDOUT   the next round has not begun in time; the call may be repeated
  *   -ENOTCONN    this process has no agent, or the agent is gone; end the process
  *   -EPROTO      the agent sent a place that contradicts itself
+ *   -ENOTRECOVERABLE  this process can use its GPU no more: the CUDA context is lost, or an abort
+ *                of NCCL does not return. End the process; its agent replaces it
  *   -EINVAL, -ECONNRESET, -ENOMEM */
 CRUNRT_API int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options);
 
@@ -430,7 +432,22 @@ CRUNRT_API void crunrt_free(void *memory);
  * breaks, it returns at once. The text names the operation, its number, the group, and the ranks
  * that give no sign of life. After a failure the group is broken: its connections are closed, so
  * that the other ranks fail promptly too, and every later call returns -EPIPE. A broken group can
- * only be destroyed. */
+ * only be destroyed.
+ *
+ * Streams. On nccl an operation runs on a stream of the group's own, after everything that the
+ * caller has put on its stream before the call. The caller's stream is that of the operation, else
+ * that of the group, else CUDA's default stream; it is never used to run anything. cudaStreamLegacy
+ * names the default stream, cudaStreamPerThread the stream of the thread that makes the call.
+ * crunrt_group_run() and its short forms wait until the operation is done. crunrt_group_enqueue()
+ * and crunrt_work_wait_stream() do not: they make a stream wait. The operations of one group run
+ * one after the other.
+ *
+ * An operation on a stream that is being captured becomes part of the CUDA graph. Such operations
+ * have no timeout, because CUDA does not tell when a graph runs; if another rank fails, they end.
+ * A call leaves the thread's current device, its last CUDA error and other threads' captures as
+ * they were. Two groups of nccl on one GPU must be used in the same order on all ranks, also if
+ * different threads use them, because a kernel of one may wait for a kernel of the other; with NCCL
+ * 2.26 or later and one thread, NCCL_LAUNCH_ORDER_IMPLICIT=1 keeps that order on the GPU. */
 
 typedef struct crunrt_group crunrt_group;
 
@@ -445,7 +462,9 @@ typedef enum crunrt_dtype {
     CRUNRT_FLOAT16 = 6, /* 2, IEEE binary16 */
     CRUNRT_FLOAT32 = 7, /* 4 */
     CRUNRT_FLOAT64 = 8, /* 8 */
-    CRUNRT_BFLOAT16 = 9 /* 2, the upper half of a FLOAT32 */
+    CRUNRT_BFLOAT16 = 9, /* 2, the upper half of a FLOAT32 */
+    CRUNRT_FLOAT8_E4M3 = 10, /* 1, 4 bits of exponent; nccl only, from NCCL 2.24 */
+    CRUNRT_FLOAT8_E5M2 = 11  /* 1, 5 bits of exponent; nccl only, from NCCL 2.24 */
 } crunrt_dtype;
 
 typedef enum crunrt_reduce_op {
@@ -490,8 +509,8 @@ typedef struct crunrt_group_options {
      * 0 means 600,000 ms. */
     int64_t timeout_ms;
     int device; /* nccl only: number of the CUDA device; -1 means the local rank */
-    /* nccl only: the cudaStream_t on which operations run; it must stay valid until the group is
-     * destroyed. If this is NULL, the group makes a stream of its own. */
+    /* nccl only: the caller's cudaStream_t; see "Streams" below. NULL means CUDA's default stream.
+     * It must stay valid until the group is destroyed. */
     void *stream;
 
     /* gloo only: NULL if all ranks use crunrt. If some ranks use another library instead, such as
@@ -527,8 +546,10 @@ typedef struct crunrt_group_options {
  *   -ECONNRESET  the store or a peer went away, or another rank gave up; the text quotes
  *                that rank's error
  *   -ENOTSUP     mpi: the program uses another MPI than the module was built for
- *   -EPROTO      gloo with foreign_prefix: the others use a later Gloo. mpi: the ranks belong to
- *                two jobs
+ *   -EPROTO      the ranks give different lists; the text has both. gloo with foreign_prefix: the
+ *                others use a later Gloo. mpi: the ranks belong to two jobs
+ *   -ENOTRECOVERABLE  nccl: an earlier failure has left this process without its GPU; end the
+ *                process
  *   -EIO         the backend failed; the text quotes its message
  *   -ENOMEM */
 CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
@@ -536,7 +557,10 @@ CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
 
 /* Closes the group's connections and frees the group. It does not wait for the other ranks: a rank
  * that still waits for this rank gets -ECONNRESET. To avoid this, call crunrt_group_barrier()
- * first. If group is NULL, nothing happens. */
+ * first. If works of the group are unfinished, they fail with -ECONNRESET, and so do the other
+ * ranks; the works can still be waited for and must be freed. On nccl the call waits for at most 90
+ * seconds until NCCL has freed the communicator; destroy CUDA graphs that contain operations of the
+ * group before the group. If group is NULL, nothing happens. */
 CRUNRT_API void crunrt_group_destroy(crunrt_group *group);
 
 /* If group is NULL, which is what a rank outside the group has, these three functions return -1, -1
@@ -565,7 +589,7 @@ typedef struct crunrt_op {
      */
     const size_t *send_counts, *recv_counts;
     int64_t timeout_ms; /* in ms; CRUNRT_TIMEOUT_DEFAULT means the group's timeout */
-    void *stream; /* nccl only: cudaStream_t of this operation; NULL means the group's stream */
+    void *stream; /* nccl only: the caller's cudaStream_t; NULL means the group's stream */
 } crunrt_op;
 
 #define CRUNRT_OP_INIT                                                                             \
@@ -586,16 +610,22 @@ typedef struct crunrt_op {
  *                text names both; on mpi also: a message was longer than its receive; the group is
  *                broken
  *   -EPIPE       the group was already broken; the text repeats the first failure
+ *   -ENOTRECOVERABLE  nccl: the CUDA context is lost, for example because a kernel of the program
+ *                has failed; only a new process helps; the group is broken
  *   -ENOMEM      the group is broken
+ *
+ * On nccl, if the caller's stream is being captured into a CUDA graph, the operation becomes part
+ * of the graph, and the call returns at once.
  *
  * After a timeout the call waits one more second in which the other ranks can show that they are
  * alive, so that the text can name those that do not; 6 seconds if the store does not answer. */
 CRUNRT_API int crunrt_group_run(crunrt_group *group, const crunrt_op *op);
 
 /* Sets recv[count], on every rank, to the reduction over all ranks of send[count]. send and recv
- * may be the same buffer. For a given group size the order of the additions, and therefore every
- * bit of the result, is the same in every run (on the backend mpi, the MPI library chooses the
- * order). */
+ * may be the same buffer. On gloo, for a given group size the order of the additions, and therefore
+ * every bit of the result, is the same in every run. On mpi the MPI library chooses the order. On
+ * nccl NCCL does: with NVLink SHARP, which it uses by default between GPUs on an NVSwitch, two runs
+ * can differ; NCCL_ALGO=Ring in the environment makes them equal. */
 CRUNRT_API int crunrt_group_all_reduce(crunrt_group *group, const void *send, void *recv,
                                        size_t count, crunrt_dtype dtype, crunrt_reduce_op reduce);
 
@@ -652,8 +682,10 @@ CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
 CRUNRT_API int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms);
 
 /* Returns the group's ncclComm_t, or NULL if the backend is not nccl. It is valid until the group
- * breaks or is destroyed; do not destroy it. It is a nonblocking communicator, unless the
- * environment has CRUNRT_NCCL_BLOCKING=1. */
+ * breaks or is destroyed; do not destroy it. It is a blocking communicator, unless the environment
+ * has CRUNRT_NCCL_BLOCKING=0 or NCCL_COMM_BLOCKING=0. Operations that the program itself puts on it
+ * have no deadline. Capture them in a CUDA graph only if the graph is destroyed before the group.
+ */
 CRUNRT_API void *crunrt_nccl_comm(crunrt_group *group);
 
 /* Sends to, or receives from, one other rank. Two messages with the same tag between the same ranks
@@ -678,9 +710,9 @@ typedef struct crunrt_work crunrt_work;
 
 /* Starts an operation and returns at once. The buffers and arrays of counts must stay valid until
  * the operation is done. All ranks must start their collectives in the same order. gloo runs the
- * operation in a separate thread. nccl appends it to the stream. mpi makes progress only while this
- * process is in a call of MPI, for example inside crunrt_work_test(); after a failure MPI may still
- * write to the buffers.
+ * operation in a separate thread. nccl puts it on a stream; see "Streams" above. mpi makes progress
+ * only while this process is in a call of MPI, for example inside crunrt_work_test(); after a
+ * failure MPI may still write to the buffers.
  *
  *   out   the new work; free it with crunrt_work_free() before crunrt_group_destroy()
  *
@@ -689,11 +721,20 @@ typedef struct crunrt_work crunrt_work;
  * may also return -ETIMEDOUT, -ECONNRESET, -EPROTO. */
 CRUNRT_API int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out);
 
-/* Starts one send, or one receive, as crunrt_group_start() does. */
+/* Starts one send, or one receive, as crunrt_group_start() does. On nccl, sends and receives that
+ * are started one after the other begin together, when the program makes another call on the group
+ * or waits for or tests one of them. So they do not wait for each other, but one that comes before
+ * a collective on this rank and after it on its peer does: the collective waits for it. */
 CRUNRT_API int crunrt_group_isend(crunrt_group *group, const void *buffer, size_t count,
                                   crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
 CRUNRT_API int crunrt_group_irecv(crunrt_group *group, void *buffer, size_t count,
                                   crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
+
+/* Starts ops[count], which must all be sends and receives, at the same time, as one work. They
+ * begin at once. Returns what crunrt_group_start() returns; also -EINVAL if an operation is not a
+ * send or receive, or if count is 0 or greater than CRUNRT_WORKS_MAX. */
+CRUNRT_API int crunrt_group_start_batch(crunrt_group *group, const crunrt_op *ops, size_t count,
+                                        crunrt_work **out);
 
 /* Sets *done to 1 if the operation is over, else to 0. Does not wait. Returns 0; or, if the
  * operation has failed, the error that crunrt_group_run() would return (*done is 1); or -EINVAL. */
@@ -704,8 +745,29 @@ CRUNRT_API int crunrt_work_test(crunrt_work *work, int *done);
  * with the operation's own timeout); or -EINVAL. */
 CRUNRT_API int crunrt_work_wait(crunrt_work *work, int64_t timeout_ms);
 
-/* Waits until the operation is over, ignores its result, and frees the work. If work is NULL,
- * nothing happens. */
+/* Makes a stream wait for the operation, and returns at once: what is put on the stream from now on
+ * runs after it. `stream` is a cudaStream_t; NULL means the group's stream. After that the work can
+ * be freed before the operation is over; if the operation fails then, the next call on the group
+ * returns the failure. On gloo and mpi, which have no streams, it waits until the operation is
+ * over. Returns 0, or what crunrt_work_wait() returns. */
+CRUNRT_API int crunrt_work_wait_stream(crunrt_work *work, void *stream);
+
+/* Puts one operation on the streams and returns at once: it runs after what is on the caller's
+ * stream, and what is put on this stream from now on runs after it. It is crunrt_group_start(),
+ * crunrt_work_wait_stream() and crunrt_work_free(). If CRUNRT_WORKS_MAX operations are unfinished,
+ * it waits for the oldest. If the operation fails, a later call on the group returns the failure;
+ * when its timeout is over, the communicator is aborted even if the program makes no call, so that
+ * cudaStreamSynchronize() returns. On gloo and mpi it is crunrt_group_run(). Returns what
+ * crunrt_group_start() returns. */
+CRUNRT_API int crunrt_group_enqueue(crunrt_group *group, const crunrt_op *op);
+
+/* Waits until all operations of crunrt_group_enqueue() are over. Call it after
+ * cudaStreamSynchronize() to find out whether the results are valid. Returns 0, the first failure,
+ * -EPIPE (the group was already broken), -EAGAIN (some are not over after timeout_ms), -EINVAL. */
+CRUNRT_API int crunrt_group_wait(crunrt_group *group, int64_t timeout_ms);
+
+/* Waits until the operation is over, ignores its result, and frees the work; does not wait after
+ * crunrt_work_wait_stream(). If work is NULL, nothing happens. */
 CRUNRT_API void crunrt_work_free(crunrt_work *work);
 
 /* ---- workers without a launcher ---- */

@@ -25,8 +25,9 @@ const char *op_kind_name(crunrt_op_kind kind) {
 }
 
 static const char *dtype_name(crunrt_dtype t) {
-    static const char *const names[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                        "uint64", "float16", "float32", "float64", "bfloat16"};
+    static const char *const names[] = {"int8",    "uint8",   "int32",    "uint32",
+                                        "int64",   "uint64",  "float16",  "float32",
+                                        "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
     return (size_t) t < CR_ARRAY_LEN(names) ? names[t] : "unknown type";
 }
 

@@ -80,6 +80,12 @@ static int fail_without_agent(const struct crunrt *rt) {
                    rt->channel_error.text);
 }
 
+int rt_recoverable(struct crunrt *rt, struct cr_error *err) {
+    int rc = rt->recoverable != NULL ? rt->recoverable(err) : 0;
+    if (rc < 0 && rt->channel.page != NULL) atomic_store(&rt->channel.page->can_rejoin, 0);
+    return rc;
+}
+
 int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
     if (rt == NULL) return rt_fail_null("rejoin", "the runtime");
     crunrt_rejoin_options o = CRUNRT_REJOIN_OPTIONS_INIT;
@@ -91,5 +97,7 @@ int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options) {
     if (options != NULL)
         memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
     if (!rt->channel.was_open) return fail_without_agent(rt);
+    int rc = rt_recoverable(rt, rt_last_error());
+    if (rc < 0) return cr_wrap(rt_last_error(), "rejoin");
     return rt_pipe_to_reset(rejoin(rt, o.timeout_ms), rt_last_error());
 }

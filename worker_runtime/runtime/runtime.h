@@ -32,6 +32,9 @@ struct crunrt {
     char prefix[64];
     uint64_t group_count;       /* number of groups made in this round; the same on every rank */
     struct rt_whole_group whole;
+    /* Returns -ENOTRECOVERABLE, and sets err, if this process can make no more groups, for example
+     * because it has lost its GPU. NULL while no backend can say so. */
+    int (*recoverable)(struct cr_error *err);
     struct worker_channel channel;
     struct cr_error channel_error; /* why there is no channel; valid only if channel.page is NULL */
 };
@@ -39,6 +42,10 @@ struct crunrt {
 /* Returns true if the agent has reported that the round is over without an agreed step, and the
  * next round has not begun. Any thread may call it. */
 bool rt_round_is_over(const struct crunrt *rt);
+
+/* Returns 0; or -ENOTRECOVERABLE if only a new process can take this worker's place. In that case
+ * it also reports in the page that this process cannot rejoin, so that the agent replaces it. */
+int rt_recoverable(struct crunrt *rt, struct cr_error *err);
 
 /* Sets rt->prefix to a prefix that no earlier runtime of this job has used, so that this runtime
  * never reads keys that an earlier runtime has left in the store. The prefix contains two numbers.

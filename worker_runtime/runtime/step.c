@@ -139,5 +139,7 @@ int crunrt_watch_steps(crunrt *rt, int64_t limit_ms) {
 int crunrt_can_rejoin(crunrt *rt, int yes) {
     if (rt == NULL) return rt_fail_null("set whether this worker can rejoin", "the runtime");
     if (rt->channel.page != NULL) atomic_store(&rt->channel.page->can_rejoin, yes != 0);
+    struct cr_error ignored;
+    (void) rt_recoverable(rt, &ignored);
     return 0;
 }

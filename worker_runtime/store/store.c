@@ -150,23 +150,28 @@ int key_list_init(struct key_list *list, const struct crunrt_store *store, const
 
 /* ---- turns (see store_internal.h) ---- */
 
-static void lock_root(struct turn *t, struct crunrt_store *store) {
+static int lock_root(struct turn *t, struct crunrt_store *store) {
+    bool never_waits = store->never_waits;
     while (store->parent != NULL) store = store->parent;
-    (void) pthread_mutex_lock(&store->lock);
+    if (never_waits && pthread_mutex_trylock(&store->lock) != 0) return -EBUSY;
+    if (!never_waits) (void) pthread_mutex_lock(&store->lock);
     t->root = store;
     t->base = store->base;
+    return 0;
 }
 
 int turn_begin(struct turn *t, struct crunrt_store *store, const char *key) {
     *t = (struct turn){NULL};
     int rc = make_key(store, key, &t->text, &t->key);
-    if (rc == 0) lock_root(t, store);
-    return rc;
+    if (rc == 0) rc = lock_root(t, store);
+    if (rc != -EBUSY) return rc;
+    free(t->text);
+    return cr_fail(rt_last_error(), rc, "use the key '%s': another thread uses the store", key);
 }
 
 void turn_take(struct turn *t, struct crunrt_store *store) {
     *t = (struct turn){NULL};
-    lock_root(t, store);
+    (void) lock_root(t, store);
 }
 
 void turn_end(struct turn *t) {

@@ -8,6 +8,7 @@
 #include <crunrt.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #define CRUNRT_TIMEOUT_MS INT64_C(300000) /* default timeout in ms of a store's calls, as in
                                            * torch */
@@ -22,6 +23,8 @@ struct crunrt_store {
                                   * view */
     int64_t timeout_ms;
     char *prefix; /* text in front of every key: "", or for example "a/b/" */
+    /* a call with one key returns -EBUSY if another thread has the connection; set in views only */
+    bool never_waits;
 };
 
 /* Connects a root to another server. Pointers to the store and its views stay valid; their next

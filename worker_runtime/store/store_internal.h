@@ -21,8 +21,9 @@ struct turn {
     struct store_bytes key;
 };
 
-/* Makes the prefixed key, and waits until no other thread uses the connection. Returns 0, -EINVAL
- * or -ENOMEM. After a failure turn_end() must not be called. */
+/* Makes the prefixed key, and waits until no other thread has the turn. Returns 0, -EINVAL,
+ * -ENOMEM, or -EBUSY (the store never waits, and another thread has the turn). After a failure
+ * turn_end() must not be called. */
 int turn_begin(struct turn *t, struct crunrt_store *store, const char *key);
 
 /* Begins a turn for a call without a key, or with a list of keys: waits until no other thread uses

@@ -15,6 +15,7 @@ static void *capture(void *arg) {
     state = 1;
     while (state != 2) (void) usleep(1000);
     outcome = cudaStreamEndCapture(s, &graph);
+    if (outcome == cudaSuccess) (void) cudaGraphDestroy(graph);
     return NULL;
 }
 

@@ -26,6 +26,16 @@ static void put(void *buffer, size_t i, crunrt_dtype dtype, double value) {
     case CRUNRT_FLOAT32: ((float *) buffer)[i] = f; return;
     case CRUNRT_FLOAT64: ((double *) buffer)[i] = value; return;
     case CRUNRT_BFLOAT16: ((uint16_t *) buffer)[i] = (uint16_t) (bits_of(f) >> 16); return;
+    case CRUNRT_FLOAT8_E4M3:
+        ((uint8_t *) buffer)[i] =
+            value == 0 ? 0
+                       : (uint8_t) (((bits_of(f) >> 23) - 120) << 3 | (bits_of(f) >> 20 & 7));
+        return;
+    case CRUNRT_FLOAT8_E5M2:
+        ((uint8_t *) buffer)[i] =
+            value == 0 ? 0
+                       : (uint8_t) (((bits_of(f) >> 23) - 112) << 2 | (bits_of(f) >> 21 & 3));
+        return;
     case CRUNRT_FLOAT16:
         ((uint16_t *) buffer)[i] =
             value == 0 ? 0

@@ -114,7 +114,16 @@ void mode_nccl_rejoin(void) {
     crunrt_group_destroy(other);
     (void) setenv("FAKE_NCCL", "", 1);
     crunrt_rejoin_options r = CRUNRT_REJOIN_OPTIONS_INIT;
-    REQUIRE(crunrt_rejoin(rt, &r) == 0, "rejoin");
+    rc = crunrt_rejoin(rt, &r);
+    if (rc == -ENOTRECOVERABLE) {
+        print_error(rc, since);
+        since = now_ms();
+        rc = crunrt_group_new(rt, &o, &world);
+        REQUIRE(rc == -ENOTRECOVERABLE, "make a group without the GPU");
+        print_error(rc, since);
+        exit(4);
+    }
+    REQUIRE(rc == 0, "rejoin");
     since = now_ms();
     rc = crunrt_group_new(rt, &o, &world);
     if (rc < 0) {

@@ -110,7 +110,12 @@ void mode_lose_works(void) {
     enum { COUNT = 4 };
     open_world(5000);
     const char *go = "go";
-    int64_t ready = 0;
+    int64_t ready = 0, from[8] = {0}, to[8] = {0};
+    float warm = 0;
+    /* NCCL connects the ranks in the first operations, and waits for all of them on the host */
+    REQUIRE(size <= 8 && crunrt_group_all_to_all(world, from, to, 1, CRUNRT_INT64) == 0 &&
+                crunrt_group_all_reduce(world, &warm, &warm, 1, CRUNRT_FLOAT32, CRUNRT_SUM) == 0,
+            "connect");
     if (rank == size - 1) { /* this rank dies once the other ranks have started their works */
         REQUIRE(crunrt_store_wait(crunrt_job_store(rt), &go, 1, 30000) == 0, "go");
         (void) raise(SIGKILL);

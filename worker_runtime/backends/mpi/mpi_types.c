@@ -65,6 +65,8 @@ MPI_Datatype type_of(crunrt_dtype dtype) {
     case CRUNRT_FLOAT64: return MPI_DOUBLE;
     case CRUNRT_FLOAT16:
     case CRUNRT_BFLOAT16: return MPI_UINT16_T;
+    case CRUNRT_FLOAT8_E4M3:
+    case CRUNRT_FLOAT8_E5M2: return MPI_UINT8_T;
     }
     return MPI_DATATYPE_NULL;
 }

@@ -2,13 +2,23 @@
  *
  *   nccl_open.c    makes a communicator: probe, exchange of ids, initialisation
  *   nccl_split.c   makes a communicator by splitting another
- *   nccl_ops.c     operations
- *   nccl_state.c   a communicator's device and its end: finalize, destroy, abort
+ *   nccl_launch.c  operations on streams, and works
+ *   nccl_ops.c     operations as calls of NCCL
+ *   nccl_overseer.c  a thread that keeps the deadlines of calls and operations
+ *   nccl_state.c   what a communicator has on its device
+ *   nccl_end.c     the end of communicators: finalize, destroy, abort
  *   nccl_wait.c    waits, and errors as texts
- *   nccl_api.c     loads NCCL and the CUDA runtime */
+ *   nccl_api.c     loads NCCL and the CUDA driver */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-static void *nccl_native(void *arg) { return ((struct nccl_state *) arg)->comm; }
+/* Puts the pending sends and receives on the stream before it returns the communicator, because the
+ * caller may use the communicator for operations of its own. */
+static void *nccl_native(void *arg) {
+    struct nccl_state *s = arg;
+    struct cr_error ignored;
+    (void) nccl_flush(s, &ignored);
+    return s->comm;
+}
 
 __attribute__((visibility("default"))) const struct crunrt_backend crunrt_backend;
 const struct crunrt_backend crunrt_backend = {
@@ -19,12 +29,15 @@ const struct crunrt_backend crunrt_backend = {
     .run = nccl_run,
     .batch = nccl_batch,
     .start = nccl_start,
+    .start_batch = nccl_start_batch,
     .wait = nccl_wait,
+    .wait_stream = nccl_wait_stream,
     .release = nccl_release,
     .abort = nccl_abort,
     .close = nccl_close,
     .native = nccl_native,
     .can_split = nccl_can_split,
     .split = nccl_split,
+    .recoverable = nccl_recoverable,
     .looks_every_ms = STORE_LOOK_EVERY_MS,
 };

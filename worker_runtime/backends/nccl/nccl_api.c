@@ -1,4 +1,4 @@
-/* Loads NCCL and the CUDA runtime. If the environment has a library's path, only this path is
+/* Loads NCCL and the CUDA driver. If the environment has a library's path, only this path is
  * tried. Otherwise the dynamic loader's own places are tried, and after them the folders beside the
  * headers with which this module was built. */
 #include "worker_runtime/backends/nccl/nccl_api.h"
@@ -66,21 +66,25 @@ static bool find(void *library, const char *name, void *slot) {
 }
 
 static int find_all(void *cuda, void *nccl) {
-    const char *missing = NULL;
-#define FIND_CUDA(name)                                                                            \
-    if (!find(cuda, #name, &api.name)) missing = #name;
+    const char *missing = NULL, *missing_cuda = NULL;
+#define FIND_CUDA(name, arguments)                                                                 \
+    if (!find(cuda, #name, &api.name)) missing_cuda = #name;
 #define FIND_NCCL(name)                                                                            \
     if (!find(nccl, #name, &api.name)) missing = #name;
     CUDA_FUNCTIONS(FIND_CUDA)
     NCCL_FUNCTIONS(FIND_NCCL)
-    (void) find(cuda, "cudaPointerGetAttributes", &api.cudaPointerGetAttributes);
-    (void) find(cuda, "cudaDeviceGetAttribute", &api.cudaDeviceGetAttribute);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
     (void) find(nccl, "ncclCommSplit", &api.ncclCommSplit);
 #endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
     (void) find(nccl, "ncclCommInitRankScalable", &api.ncclCommInitRankScalable);
 #endif
+    if (missing_cuda != NULL) {
+        return cr_fail(&load_error, -ENODEV,
+                       "load the CUDA driver: the library has no '%s'; install a driver for CUDA "
+                       "11 or later",
+                       missing_cuda);
+    }
     if (missing == NULL) return 0;
     return cr_fail(&load_error, -ENOENT,
                    "load NCCL: the library has no '%s'; 2.14 or later is needed", missing);
@@ -94,12 +98,12 @@ static int refuse_fake(void *nccl) {
 }
 
 static void load(void) {
-    void *cuda = open_library("CRUNRT_CUDART_LIBRARY",
-                              CUDART_VERSION >= 13000   ? "libcudart.so.13"
-                              : CUDART_VERSION >= 12000 ? "libcudart.so.12"
-                                                        : "libcudart.so",
-                              NCCL_LIBRARY_HINTS);
-    if (cuda == NULL) return;
+    void *cuda = open_library("CRUNRT_CUDA_LIBRARY", "libcuda.so.1", "");
+    if (cuda == NULL) {
+        load_error.code = -ENODEV;
+        (void) cr_wrap(&load_error, "find a GPU: there is no CUDA driver");
+        return;
+    }
     void *nccl =
         open_library("CRUNRT_NCCL_LIBRARY", "libnccl.so." TEXT(NCCL_MAJOR), NCCL_LIBRARY_HINTS);
     if (nccl == NULL || refuse_fake(nccl) < 0 || find_all(cuda, nccl) < 0) return;

@@ -1,6 +1,11 @@
-/* A table with the functions of NCCL and the CUDA runtime. Both libraries are loaded when the first
- * group needs them. They are not linked, so that a program with libcrunrt also starts on a machine
- * without a GPU. */
+/* A table with the functions of NCCL and of the CUDA driver. Both libraries are loaded when the
+ * first group needs them. They are not linked, so that a program with libcrunrt also starts on a
+ * machine without a GPU.
+ *
+ * The driver (libcuda.so.1) is used instead of the CUDA runtime for three reasons: its functions
+ * are the same for CUDA 11, 12 and 13; it is present wherever a GPU works, even if the program has
+ * linked the runtime statically; and its calls do not change the last error that cudaGetLastError()
+ * returns to the program. */
 #ifndef BACKENDS_NCCL_API_H
 #define BACKENDS_NCCL_API_H
 
@@ -9,25 +14,62 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-/* ncclBfloat16. The headers of older NCCL releases define the name only for CUDA C++. */
-#define NCCL_BFLOAT16 ((ncclDataType_t) 9)
+/* Numbers of NCCL's types that the headers of older releases lack. ncclBfloat16 is here because
+ * these headers define its name only for CUDA C++. */
+#define NCCL_BFLOAT16    ((ncclDataType_t) 9)
+#define NCCL_FLOAT8_E4M3 ((ncclDataType_t) 10)
+#define NCCL_FLOAT8_E5M2 ((ncclDataType_t) 11)
+#define NCCL_FIRST_FP8   22400 /* the version of NCCL in which the 8-bit floating types appeared */
 
+/* The first version of NCCL in which several communicators can be aborted in one group. */
+#define NCCL_GROUPED_ABORT 22200
+
+typedef unsigned long long cuda_pointer; /* CUdeviceptr */
+
+/* The functions of the driver, with the types of their arguments. The handles of streams and events
+ * have the same types in driver and runtime. All return a CUresult, whose numbers are those of
+ * cudaError_t. cuda.h is not included, because it would rename these functions to the versions that
+ * are newest in that release of CUDA. */
 #define CUDA_FUNCTIONS(X)                                                                          \
-    X(cudaDriverGetVersion)                                                                        \
-    X(cudaGetDeviceCount)                                                                          \
-    X(cudaSetDevice)                                                                               \
-    X(cudaGetErrorName)                                                                            \
-    X(cudaGetErrorString)                                                                          \
-    X(cudaGetLastError)                                                                            \
-    X(cudaStreamCreateWithFlags)                                                                   \
-    X(cudaStreamDestroy)                                                                           \
-    X(cudaStreamQuery)                                                                             \
-    X(cudaEventCreateWithFlags)                                                                    \
-    X(cudaEventRecord)                                                                             \
-    X(cudaEventQuery)                                                                              \
-    X(cudaEventDestroy)                                                                            \
-    X(cudaMalloc)                                                                                  \
-    X(cudaFree)
+    X(cuInit, (unsigned flags))                                                                    \
+    X(cuDriverGetVersion, (int *version))                                                          \
+    X(cuDeviceGetCount, (int *count))                                                              \
+    X(cuDeviceGet, (int *device, int ordinal))                                                     \
+    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                               \
+    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                      \
+    X(cuCtxGetCurrent, (void **context))                                                           \
+    X(cuCtxSetCurrent, (void *context))                                                            \
+    X(cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
+    X(cuStreamCreate, (cudaStream_t *stream, unsigned flags))                                      \
+    X(cuStreamDestroy_v2, (cudaStream_t stream))                                                   \
+    X(cuStreamWaitEvent, (cudaStream_t stream, cudaEvent_t event, unsigned flags))                 \
+    X(cuStreamIsCapturing, (cudaStream_t stream, int *status))                                     \
+    X(cuEventCreate, (cudaEvent_t * event, unsigned flags))                                        \
+    X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream))                                     \
+    X(cuEventQuery, (cudaEvent_t event))                                                           \
+    X(cuEventDestroy_v2, (cudaEvent_t event))                                                      \
+    X(cuMemAlloc_v2, (cuda_pointer * out, size_t size))                                            \
+    X(cuMemFree_v2, (cuda_pointer p))                                                              \
+    X(cuPointerGetAttribute, (void *value, int attribute, cuda_pointer p))                         \
+    X(cuGetErrorName, (int error, const char **name))                                              \
+    X(cuGetErrorString, (int error, const char **text))
+
+/* Constants of cuda.h. */
+#define CUDA_CAPTURE_RELAXED     2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define CUDA_CAPTURE_NONE        0 /* CU_STREAM_CAPTURE_STATUS_NONE */
+#define CUDA_STREAM_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
+#define CUDA_EVENT_NO_TIMING     2 /* CU_EVENT_DISABLE_TIMING */
+#define CUDA_MEMORY_TYPE         2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define CUDA_PAGEABLE_ACCESS     88 /* CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS */
+#define CUDA_INVALID_VALUE       1
+#define CUDA_STUB_LIBRARY        34
+#define CUDA_OLD_DRIVER          35 /* cudaErrorInsufficientDriver; CUDA 13's stub returns it */
+#define CUDA_NO_DEVICE           100
+#define CUDA_INVALID_HANDLE      400
+#define CUDA_NOT_READY           600
+#define CUDA_CAPTURE_IMPLICIT    906
+#define CUDA_IS_CAPTURE_ERROR(e) ((e) >= 900 && (e) <= 908)
+#define CUDA_STREAM_LEGACY       ((cudaStream_t) 0x1)
 
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(ncclGetVersion)                                                                              \
@@ -51,12 +93,12 @@
 
 struct nccl_api {
     int nccl_version; /* 22809 = 2.28.9 */
-#define MEMBER(name) __typeof__(&name) name;
+#define MEMBER(name, arguments) int(*name) arguments;
     CUDA_FUNCTIONS(MEMBER)
+#undef MEMBER
+#define MEMBER(name) __typeof__(&name) name;
     NCCL_FUNCTIONS(MEMBER)
 #undef MEMBER
-    __typeof__(&cudaPointerGetAttributes) cudaPointerGetAttributes; /* may be NULL */
-    __typeof__(&cudaDeviceGetAttribute) cudaDeviceGetAttribute;     /* may be NULL */
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
     __typeof__(&ncclCommSplit) ncclCommSplit; /* may be NULL */
 #endif
@@ -66,9 +108,10 @@ struct nccl_api {
 };
 
 /* Loads both libraries, once per process, and sets *out to the table. CRUNRT_NCCL_LIBRARY and
- * CRUNRT_CUDART_LIBRARY may give other paths. The fake for tests, which exports the symbol
- * fake_nccl, is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1". Returns 0; or -ENOENT, and sets err
- * to a text that names the library, the places and the loader's reason. */
+ * CRUNRT_CUDA_LIBRARY may give other paths. The fake for tests, which exports the symbol fake_nccl,
+ * is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1". Returns 0; or a negative errno, and sets err to
+ * a text that names the library, the places and the loader's reason: -ENODEV if the driver is
+ * missing, -ENOENT if NCCL is missing or too old. */
 int nccl_api_load(const struct nccl_api **out, struct cr_error *err);
 
 #endif

@@ -5,7 +5,7 @@
  *   arrival   all ranks report in the store; the group does this. Ids are made only after it,
  *             because an id that is not used leaves a thread and a socket behind
  *   ids       each root makes an id of 128 bytes and sets "nccl/<root>"; the other ranks read it
- *   init      a nonblocking call, which is polled until it is done, has failed, or its time is over
+ *   init      a call of NCCL; if it is not over in time, the overseer aborts the communicator
  */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
@@ -23,17 +23,17 @@
 /* ---- nccl_probe() ---- */
 
 static int probe_device(const struct nccl_api *api, int device, struct cr_error *err) {
-    int driver = 0, count = 0;
-    /* 0 means that there is no driver; the next call returns the reason */
-    (void) api->cudaDriverGetVersion(&driver);
-    cudaError_t e = api->cudaGetDeviceCount(&count);
-    if (e == 35 || e == 34 || e == 100) {
+    int driver = 0, count = 0, e = api->cuInit(0);
+    (void) api->cuDriverGetVersion(&driver);
+    if (e == 0) e = api->cuDeviceGetCount(&count);
+    if (e == CUDA_STUB_LIBRARY || e == CUDA_NO_DEVICE || e == CUDA_OLD_DRIVER ||
+        (e == 0 && count == 0)) {
         char what[96];
         (void) snprintf(what, sizeof(what),
                         "find a GPU: none is usable here (CUDA driver version %d)", driver);
-        return fail_cuda(api, e, -ENODEV, err, what);
+        return fail_cuda(api, e != 0 ? e : CUDA_NO_DEVICE, -ENODEV, err, what);
     }
-    if (e != cudaSuccess)
+    if (e != 0)
         return fail_cuda(api, e, -ENODEV, err, "find a GPU: the driver or device is at fault");
     if (device < 0) {
         return cr_fail(err, -ENODEV,
@@ -42,30 +42,36 @@ static int probe_device(const struct nccl_api *api, int device, struct cr_error 
     if (device >= count) {
         return cr_fail(err, -ENODEV,
                        "choose GPU %d: only %d visible; start fewer workers on this node, or "
-                       "check CUDA_VISIBLE_DEVICES",
+                       "check CUDA_VISIBLE_DEVICES; if each worker sees only its own GPU, set "
+                       "`device` in the group's options to 0, or start crun with "
+                       "--virtual-local-rank",
                        device, count);
     }
     return 0;
 }
 
+static int refuse_variable(const char *name, const char *bad, const char *why,
+                           struct cr_error *err) {
+    const char *value = getenv(name);
+    if (value == NULL || value[0] == '\0' || (bad != NULL && strcmp(value, bad) != 0)) return 0;
+    return cr_fail(err, -EINVAL, "use NCCL: %s='%s' %s; unset it", name, value, why);
+}
+
 int nccl_probe(const struct backend_group *group, struct cr_error *err) {
     const struct nccl_api *api = NULL;
-    if (has_wedged_comm()) {
-        return cr_fail(err, -EIO,
-                       "use NCCL: a communicator of this process could not be aborted and holds "
-                       "the GPU; end the process");
-    }
-    int rc = nccl_api_load(&api, err);
+    int rc = nccl_recoverable(err);
+    if (rc == 0) rc = nccl_api_load(&api, err);
     if (rc == 0) rc = probe_device(api, group->device, err);
-    if (rc < 0) return rc;
-    const char *fixed = getenv("NCCL_COMM_ID");
-    if (fixed != NULL && fixed[0] != '\0') {
-        return cr_fail(err, -EINVAL,
-                       "use NCCL: NCCL_COMM_ID='%s' fixes one address for every communicator, "
-                       "which no restart survives; unset it",
-                       fixed);
-    }
-    return 0;
+    if (rc == 0)
+        rc = refuse_variable("NCCL_COMM_ID", NULL,
+                             "fixes one address for every communicator, which no restart survives",
+                             err);
+    if (rc == 0)
+        rc = refuse_variable("NCCL_COMM_SPLIT_SHARE_RESOURCES", "1",
+                             "gives a group and its splits one abort flag, so that the abort of "
+                             "one ends operations of the other as if they had succeeded",
+                             err);
+    return rc;
 }
 
 /* ---- exchanging ids of communicators ---- */
@@ -104,7 +110,7 @@ static int exchange_id(const struct backend_group *g, const struct nccl_api *api
     (void) snprintf(key, sizeof(key), "nccl/%d", root);
     if (g->rank == rank_of_root(root, roots, g->size)) {
         ncclResult_t r = api->ncclGetUniqueId(id);
-        if (r != ncclSuccess) return fail_nccl(api, r, err, "make the unique id");
+        if (r != ncclSuccess) return fail_nccl(api, NULL, r, err, "make the unique id");
         return g->store.set(g->store.arg, key, id, sizeof(*id), err);
     }
     CR_AUTO_FREE void *value = NULL;
@@ -132,8 +138,8 @@ static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots
     return s->api->ncclCommInitRankConfig(&s->comm, s->size, ids[0], s->rank, &config);
 }
 
-/* Deletes the ids if this rank is the last to be initialised, so that they do not fill the store.
- */
+/* Call this when this rank is initialised. The last rank deletes the ids, so that they do not fill
+ * the store. */
 static void delete_ids(const struct backend_group *g, int roots) {
     int64_t through = 0;
     if (g->store.add(g->store.arg, "nccl/through", 1, &through, NULL) < 0 || through < g->size)
@@ -145,25 +151,56 @@ static void delete_ids(const struct backend_group *g, int roots) {
     }
 }
 
+/* Exchanges the ids of all roots. Each root sets its own id before it waits for those of others. */
+static int exchange_ids(const struct backend_group *g, const struct nccl_api *api, int roots,
+                        ncclUniqueId *ids, struct cr_error *err) {
+    for (int waits = 0; waits <= 1; waits++) {
+        for (int root = 0; root < roots; root++) {
+            if ((g->rank != rank_of_root(root, roots, g->size)) != waits) continue;
+            int rc = exchange_id(g, api, root, roots, &ids[root], err);
+            if (rc < 0) return rc;
+        }
+    }
+    return 0;
+}
+
+static void forget_comm(struct nccl_state *s) {
+    nccl_lock();
+    s->comm = NULL; /* NCCL may have written an invalid pointer to it */
+    nccl_unlock();
+}
+
+static int connect_with(struct nccl_state *s, const struct backend_group *g, ncclUniqueId *ids,
+                        int roots, struct cr_error *err) {
+    static const char phase[] = "initialise the communicator";
+    int64_t deadline_ms = cr_deadline_ms(g->timeout_ms);
+    struct visit v;
+    int rc = visit_begin(s, &v, err);
+    if (rc < 0) return rc;
+    rc = call_begin(s, NULL, phase, g->timeout_ms, deadline_ms, err);
+    if (rc == 0) {
+        ncclResult_t r = init_comm(s, ids, roots);
+        rc = call_end(s, err);
+        if (rc == 0 && r != ncclSuccess && r != ncclInProgress)
+            rc = fail_nccl(s->api, s, r, err, phase);
+        if (r != ncclSuccess && r != ncclInProgress) {
+            forget_comm(s);
+            repair_group_depth(s->api);
+        }
+    }
+    if (rc == 0) rc = wait_for_comm(s, &s->store, phase, g->timeout_ms, deadline_ms, err);
+    visit_end(s, &v);
+    return rc;
+}
+
 static int connect_comm(struct nccl_state *s, const struct backend_group *g, struct cr_error *err) {
     int roots = root_count(s->api, s->size);
     CR_AUTO_FREE ncclUniqueId *ids = calloc((size_t) roots, sizeof(*ids));
     if (ids == NULL) return cr_fail(err, -ENOMEM, "exchange ids: out of memory");
-    for (int root = 0; root < roots; root++) {
-        int rc = exchange_id(g, s->api, root, roots, &ids[root], err);
-        if (rc < 0) return rc;
-    }
-    ncclResult_t r = init_comm(s, ids, roots);
-    if (r != ncclSuccess && r != ncclInProgress) {
-        int rc = fail_nccl(s->api, r, err, "initialise the communicator");
-        s->comm = NULL; /* NCCL may have written an invalid pointer to it */
-        repair_group_depth(s->api);
-        return rc;
-    }
-    int rc = wait_for_comm(s, "initialise the communicator", g->timeout_ms, err);
-    if (rc < 0) return rc;
-    delete_ids(g, roots);
-    return 0;
+    int rc = exchange_ids(g, s->api, roots, ids, err);
+    if (rc == 0) rc = connect_with(s, g, ids, roots, err);
+    if (rc == 0) delete_ids(g, roots);
+    return rc;
 }
 
 int nccl_open(const struct backend_group *group, void **out, struct cr_error *err) {
@@ -177,7 +214,7 @@ int nccl_open(const struct backend_group *group, void **out, struct cr_error *er
         nccl_close(s);
         return rc;
     }
-    join_live(s);
+    set_connected(s);
     *out = s;
     return 0;
 }

@@ -1,6 +1,6 @@
 /* Makes a communicator by splitting its parent with ncclCommSplit (NCCL 2.18), which needs no ids.
- * It waits for three events, each with the group's timeout: the parent leaves the state "in
- * progress", the child's handle appears, the child is initialised. */
+ * With non-blocking communicators it waits for three events within the group's timeout: the parent
+ * leaves the state "in progress", the child's handle appears, the child is initialised. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
@@ -26,36 +26,54 @@ int nccl_can_split(void *arg, const struct backend_group *g) {
 /* Waits until NCCL has written the child's handle. NCCL writes it in a separate thread, and up to
  * now may do this a moment after the parent has left "in progress". */
 static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeout_ms,
-                          struct cr_error *err) {
-    struct wait w = wait_begin(&s->store, timeout_ms);
+                          int64_t deadline_ms, struct cr_error *err) {
+    struct wait w = wait_until(&s->store, deadline_ms);
     while (__atomic_load_n(child, __ATOMIC_ACQUIRE) == NULL) {
         int rc = wait_turn(&w, "split: wait for the new communicator", timeout_ms, err);
         if (rc < 0) return rc;
     }
+    nccl_lock();
     s->comm = *child;
-    return wait_for_comm(s, "initialise the communicator", timeout_ms, err);
+    nccl_unlock();
+    return wait_for_comm(s, &s->store, "initialise the communicator", timeout_ms, deadline_ms, err);
+}
+
+/* Calls ncclCommSplit() and waits until it is over. */
+static int call_split(struct nccl_state *parent, struct nccl_state *s,
+                      const struct backend_group *g, int64_t deadline_ms, ncclComm_t *child,
+                      struct cr_error *err) {
+    static const char phase[] = "split the communicator";
+    bool is_member = g->rank >= 0;
+    ncclComm_t comm = NULL;
+    ncclConfig_t config = config_of(s);
+    int rc = call_begin(parent, &comm, phase, g->timeout_ms, deadline_ms, err);
+    if (rc < 0) return rc;
+    ncclResult_t r = parent->api->ncclCommSplit(comm, is_member ? 0 : NCCL_SPLIT_NOCOLOR,
+                                                is_member ? g->rank : 0, child, &config);
+    rc = call_end(parent, err);
+    if (rc == 0 && r != ncclSuccess && r != ncclInProgress) {
+        rc = fail_nccl(parent->api, parent, r, err, phase);
+        repair_group_depth(parent->api);
+    }
+    if (rc < 0) return rc;
+    return wait_for_comm(parent, &s->store, phase, g->timeout_ms, deadline_ms, err);
 }
 
 /* Splits the parent. Called on every rank of the parent; on a rank outside the new group only
  * s->store is set. */
 static int split_off(struct nccl_state *parent, struct nccl_state *s, const struct backend_group *g,
                      ncclComm_t *child, struct cr_error *err) {
-    const struct nccl_api *api = parent->api;
     bool is_member = g->rank >= 0;
-    cudaError_t e = api->cudaSetDevice(parent->device);
-    if (e != cudaSuccess) return fail_cuda(api, e, -EIO, err, "use the GPU");
-    int rc = is_member ? prepare_device(s, err) : 0;
+    int64_t deadline_ms = cr_deadline_ms(g->timeout_ms);
+    struct visit v;
+    int rc = nccl_flush(parent, err);
+    if (rc == 0 && is_member) rc = prepare_device(s, err);
+    if (rc == 0) rc = visit_begin(parent, &v, err);
     if (rc < 0) return rc;
-    ncclConfig_t config = config_of(s);
-    ncclResult_t r = api->ncclCommSplit(parent->comm, is_member ? 0 : NCCL_SPLIT_NOCOLOR,
-                                        is_member ? g->rank : 0, child, &config);
-    if (r != ncclSuccess && r != ncclInProgress) {
-        rc = fail_nccl(api, r, err, "split the communicator");
-        repair_group_depth(api);
-        return rc;
-    }
-    rc = wait_for_comm_of(parent, &s->store, "split the communicator", g->timeout_ms, err);
-    return rc < 0 || !is_member ? rc : wait_for_child(s, child, g->timeout_ms, err);
+    rc = call_split(parent, s, g, deadline_ms, child, err);
+    if (rc == 0 && is_member) rc = wait_for_child(s, child, g->timeout_ms, deadline_ms, err);
+    visit_end(parent, &v);
+    return rc;
 }
 
 /* Aborts parent and child. The parent is aborted first: this also ends the child's initialisation,
@@ -66,7 +84,9 @@ static void abort_split(struct nccl_state *parent, struct nccl_state *s, ncclCom
         s->is_wedged = true; /* NCCL may still use s and `child`, so neither is freed */
         return;
     }
+    nccl_lock();
     s->comm = *child;
+    nccl_unlock();
     nccl_abort(s);
     free(child);
 }
@@ -95,7 +115,7 @@ int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_e
     if (g->rank < 0) {
         nccl_close(s);
     } else {
-        join_live(s);
+        set_connected(s);
         *out = s;
     }
     return 0;

@@ -1,4 +1,4 @@
-/* The waits of the nccl backend, and errors of CUDA and NCCL as texts.
+/* Errors of CUDA and NCCL as texts, and waits.
  *
  * NCCL has no descriptor on which a wait could sleep. So a wait repeatedly checks the CUDA event or
  * the communicator's asynchronous error, and its deadline. Every 100 ms it also checks the store,
@@ -10,38 +10,67 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
 /* ---- errors ---- */
 
-int fail_cuda(const struct nccl_api *api, cudaError_t e, int code, struct cr_error *err,
-                     const char *what) {
-    return cr_fail(err, code, "%s: CUDA error %d (%s: %s)", what, (int) e, api->cudaGetErrorName(e),
-                   api->cudaGetErrorString(e));
+/* first error of this process after which no call of CUDA succeeds; 0 = none */
+static atomic_int lost_by;
+
+/* Returns whether the CUDA manual says of this error that the process must be ended: ECC and NVLink
+ * errors, faults of kernels, a destroyed context. */
+static bool is_sticky(int e) {
+    return e == 214 || e == 220 || e == 226 || e == 700 || e == 702 || e == 709 || e == 710 ||
+           (e >= 714 && e <= 719) || e == 721;
 }
 
-/* Returns whether the CUDA context is lost after this error, so that no CUDA call of this process
- * will succeed again. */
-static bool is_sticky(cudaError_t e) {
-    return (e >= 700 && e <= 720 && e != 708 && e != 709 && e != 713) || e == 214 || e == 220;
+static const char sticky_note[] = "; the CUDA context is lost, only a new process helps";
+
+static bool note_sticky(int e) {
+    int none = 0;
+    if (!is_sticky(e)) return false;
+    (void) atomic_compare_exchange_strong(&lost_by, &none, e);
+    return true;
 }
 
-static const char *sticky_note(const struct nccl_api *api) {
-    return is_sticky(api->cudaGetLastError())
-               ? "; the CUDA context is lost, only a new process helps"
-               : "";
+int fail_cuda(const struct nccl_api *api, int e, int code, struct cr_error *err, const char *what) {
+    const char *name = "?", *text = "?";
+    (void) api->cuGetErrorName(e, &name);
+    (void) api->cuGetErrorString(e, &text);
+    bool is_lost = note_sticky(e);
+    return cr_fail(err, is_lost ? -ENOTRECOVERABLE : code, "%s: CUDA error %d (%s: %s)%s", what, e,
+                   name, text, is_lost ? sticky_note : "");
 }
 
-/* NCCL's own "invalid argument" becomes -EIO, not -EINVAL: a non-blocking communicator keeps it as
- * its state (NCCL 2.28.9 and 2.30.7, enqueue.cc, ncclEnqueueCheck), so no later call succeeds and
- * the group must be broken. -EINVAL is reserved for arguments that this library has refused. */
-int fail_nccl(const struct nccl_api *api, ncclResult_t r, struct cr_error *err, const char *what) {
+/* NCCL's own "invalid argument" becomes -EIO, not -EINVAL: NCCL's manual says that the communicator
+ * stays usable, but a non-blocking communicator keeps this error as its state (NCCL 2.28.9 and
+ * 2.30.7, enqueue.cc, ncclEnqueueCheck). -EINVAL is reserved for what this library has refused. */
+int fail_nccl(const struct nccl_api *api, struct nccl_state *s, ncclResult_t r,
+              struct cr_error *err, const char *what) {
     int code = r == ncclRemoteError ? -ECONNRESET : -EIO;
     const char *detail = api->ncclGetLastError(NULL);
-    return cr_fail(err, code, "%s: NCCL error %d (%s)%s%s%s", what, (int) r,
-                   api->ncclGetErrorString(r), detail != NULL && detail[0] != '\0' ? ": " : "",
-                   detail != NULL ? detail : "", sticky_note(api));
+    /* a query of any event returns the error by which the context was lost */
+    int e = s != NULL && s->ready != NULL ? api->cuEventQuery(s->ready) : 0;
+    bool is_lost = note_sticky(e);
+    return cr_fail(err, is_lost ? -ENOTRECOVERABLE : code, "%s: NCCL error %d (%s)%s%s%s", what,
+                   (int) r, api->ncclGetErrorString(r),
+                   detail != NULL && detail[0] != '\0' ? ": " : "", detail != NULL ? detail : "",
+                   is_lost ? sticky_note : "");
+}
+
+int nccl_recoverable(struct cr_error *err) {
+    if (atomic_load(&lost_by) != 0) {
+        return cr_fail(err, -ENOTRECOVERABLE,
+                       "use the GPU: this process has lost its CUDA context by CUDA error %d; end "
+                       "the process",
+                       atomic_load(&lost_by));
+    }
+    if (!has_wedged_comm()) return 0;
+    return cr_fail(err, -ENOTRECOVERABLE,
+                   "use NCCL: a communicator of this process could not be aborted and holds the "
+                   "GPU; end the process");
 }
 
 /* ---- waiting ---- */
@@ -54,10 +83,6 @@ static void pause_between_looks(int64_t started_ns) {
     }
     struct timespec ts = {0, waited < 20 * CR_NS_PER_MS ? 20000 : 1000000};
     (void) nanosleep(&ts, NULL);
-}
-
-struct wait wait_begin(const struct backend_store *store, int64_t timeout_ms) {
-    return wait_until(store, cr_deadline_ms(timeout_ms));
 }
 
 struct wait wait_until(const struct backend_store *store, int64_t deadline_ms) {
@@ -80,54 +105,26 @@ int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_e
     return 0;
 }
 
-int wait_for_comm_with(struct nccl_state *s, struct wait *w, const char *phase, int64_t timeout_ms,
-                       struct cr_error *err) {
-    for (;;) {
-        ncclResult_t state = ncclInternalError;
-        ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
-        if (r != ncclSuccess) return fail_nccl(s->api, r, err, phase);
-        if (state == ncclSuccess) return 0;
-        if (state != ncclInProgress) return fail_nccl(s->api, state, err, phase);
-        int rc = wait_turn(w, phase, timeout_ms, err);
-        if (rc < 0) return rc;
-    }
-}
-
-int wait_for_comm_of(struct nccl_state *s, const struct backend_store *store, const char *phase,
-                     int64_t timeout_ms, struct cr_error *err) {
-    struct wait w = wait_begin(store, timeout_ms);
-    return wait_for_comm_with(s, &w, phase, timeout_ms, err);
-}
-
-int wait_for_comm(struct nccl_state *s, const char *phase, int64_t timeout_ms,
-                  struct cr_error *err) {
-    return wait_for_comm_of(s, &s->store, phase, timeout_ms, err);
-}
-
-int look_at_event(struct nccl_state *s, cudaEvent_t event, struct cr_error *err) {
-    /* This check comes first, because an abort ends the kernels, so their events complete although
-     * the data is invalid. */
-    if (s->comm == NULL) return cr_fail(err, -ECONNRESET, "the communicator was aborted");
-    cudaError_t e = s->api->cudaEventQuery(event);
-    if (e == cudaSuccess) return 0;
-    if (e != cudaErrorNotReady) {
-        return cr_fail(err, -EIO, "the operation failed on the GPU: CUDA error %d (%s)%s", (int) e,
-                       s->api->cudaGetErrorName(e),
-                       is_sticky(e) ? "; the CUDA context is lost, only a new process helps" : "");
-    }
+int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err) {
+    ncclComm_t comm = NULL;
     ncclResult_t state = ncclSuccess;
-    ncclResult_t r = s->api->ncclCommGetAsyncError(s->comm, &state);
-    if (r == ncclSuccess && state != ncclInProgress) r = state;
-    return r == ncclSuccess ? -EINPROGRESS : fail_nccl(s->api, r, err, "the operation failed");
+    int rc = comm_take(s, &comm, err);
+    if (rc < 0) return rc;
+    ncclResult_t r = s->api->ncclCommGetAsyncError(comm, &state);
+    rc = comm_give(s, err);
+    if (rc < 0) return rc;
+    if (r == ncclSuccess) r = state;
+    if (r == ncclInProgress) return -EINPROGRESS;
+    return r == ncclSuccess ? 0 : fail_nccl(s->api, s, r, err, phase);
 }
 
-int wait_for_event(struct nccl_state *s, cudaEvent_t event, int64_t deadline_ms,
-                   int64_t timeout_ms, struct cr_error *err) {
-    struct wait w = wait_until(&s->store, deadline_ms);
+int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const char *phase,
+                  int64_t timeout_ms, int64_t deadline_ms, struct cr_error *err) {
+    struct wait w = wait_until(store, deadline_ms);
     for (;;) {
-        int rc = look_at_event(s, event, err);
+        int rc = look_at_comm(s, phase, err);
         if (rc != -EINPROGRESS) return rc;
-        rc = wait_turn(&w, "the operation", timeout_ms, err);
+        rc = wait_turn(&w, phase, timeout_ms, err);
         if (rc < 0) return rc;
     }
 }

@@ -1,0 +1,346 @@
+"""Recovery in place for torch.distributed: when a rank or a node dies, the other processes keep
+their memory, regroup with the replacement, and go on from the last step.
+
+    recovery = crunrt.recovery.Recovery(model, optimizer)    # instead of init_process_group()
+    for step in recovery.steps(last):                        # and of DistributedDataParallel
+        with recovery:
+            loss = loss_of(recovery.model(images[step]), digits[step])
+            loss.backward(); optimizer.step(); optimizer.zero_grad()
+
+What happens after a death: crun's agents tell all workers at once. A thread of this module then
+shuts down the sockets of Gloo, because a rank that waits for another living rank would otherwise
+wait for the group's timeout. The step fails on every rank; each calls Runtime.rejoin(). In the next
+round the ranks exchange handles through the job's store, torch reconfigures its group, and the rank
+that has made most steps gives its state to those that have made fewer, which the replacement has.
+
+It needs crun, a torch that can reconfigure groups (torch.distributed._reconfigure, since 2.14) and
+the backend gloo. Where one of these is missing, the script runs as before, a failure restarts all
+workers, and one line says so.
+"""
+from __future__ import annotations
+
+import datetime
+import errno
+import gc
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from typing import Any, Callable, Iterable, Iterator
+
+import torch
+import torch.distributed as dist
+
+from . import steps
+from .errors import ConnectionLost, Error, RoundOver, Timeout
+from .runtime import Runtime
+from .store import Store
+
+_KEY = "crunrt.recovery"
+_reconfiguring: Any = dist  # these functions of torch are not public yet
+# A wait on the store looks this often whether the round is over; its server cannot tell.
+_SLICE_S = 0.2
+# A step that failed because of a dead peer is followed by the end of the round; how long to wait.
+_END_OF_ROUND_S = 30.0
+
+
+class _RoundStore(dist.Store):  # type: ignore[misc,name-defined]
+    """The store of the current round, for torch. torch keeps one store object per group, but each
+    round of crun has a store of its own, so this object passes its calls on to the newest one."""
+
+    def __init__(self, recovery: Recovery):
+        super().__init__()
+        self._recovery = recovery
+
+    @property
+    def _store(self) -> Store:
+        return self._recovery.runtime.store
+
+    def set(self, key: str, value: Any) -> None:
+        self._store.set(f"{_KEY}/torch/{key}", value)
+
+    def get(self, key: str) -> bytes:
+        return self._recovery._get([f"{_KEY}/torch/{key}"])[0]
+
+    def wait(self, keys: Iterable[str], timeout: Any = None) -> None:
+        self._recovery._get([f"{_KEY}/torch/{key}" for key in keys])
+
+    def add(self, key: str, value: int) -> int:
+        return self._store.add(f"{_KEY}/torch/{key}", value)
+
+    def check(self, keys: Iterable[str]) -> bool:
+        return self._store.check([f"{_KEY}/torch/{key}" for key in keys])
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+        return self._store.compare_set(f"{_KEY}/torch/{key}", expected, desired)
+
+    def delete_key(self, key: str) -> bool:
+        return self._store.delete(f"{_KEY}/torch/{key}")
+
+
+def _sockets() -> dict[int, int]:
+    """Returns {inode: descriptor} of this process's sockets."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            found[int(target[8:-1])] = int(name)
+    return found
+
+
+def _shut_down(descriptor: int) -> None:
+    """Shuts down a TCP connection without closing its descriptor, which its owner still uses."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as copy:
+            if copy.family in (socket.AF_INET, socket.AF_INET6):
+                copy.getpeername()  # fails on listening sockets, which stay open
+                copy.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+def _is_of_torch(error: BaseException) -> bool:
+    """Returns whether a failed step failed in communication; any other error is the program's."""
+    kinds = tuple(getattr(dist, name) for name in ("DistError",) if hasattr(dist, name))
+    text = str(error).lower()
+    return isinstance(error, (Error, *kinds)) or isinstance(error, RuntimeError) and (
+        "gloo" in text or "connection" in text or "crunrt" in text)
+
+
+def _why_not(runtime: Runtime | None, backend: str) -> str | None:
+    """Returns why this process cannot recover in place, or None if it can."""
+    if runtime is None:
+        return "crun has not started this process"
+    if not hasattr(dist, "_reconfigure"):
+        return f"torch {torch.__version__} cannot reconfigure its groups"
+    if backend != "gloo":
+        return f"recovery on the backend {backend} has not been run yet"
+    return None
+
+
+class Recovery:
+    """The default process group of torch, and a model on it, that survive the death of other ranks.
+
+    It has `model` (wrapped; use this one in the step), `done` (steps made), `recoveries`, and
+    `times` of the last recovery, on the clock of time.monotonic(): "failed" (the step has failed on
+    this rank), "met" (all ranks of the round have come), "ready" (regrouped, all at one step).
+    """
+
+    def __init__(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None,
+                 done: int = 0, backend: str = "gloo",
+                 wrap: Callable[[torch.nn.Module], Any] = torch.nn.parallel.DistributedDataParallel,
+                 timeout: datetime.timedelta = datetime.timedelta(minutes=30)):
+        """Makes the default process group, and waits for all ranks.
+
+        module, optimizer   their state goes to ranks that have made fewer steps
+        done                steps that a checkpoint, if there is one, has made already
+        wrap                makes the model that the step uses, each time ranks have regrouped
+        timeout             of torch's group
+        """
+        self.module, self.optimizer, self.done, self.recoveries = module, optimizer, done, 0
+        self.model: Any = None
+        self.times: dict[str, float] = {}
+        self._wrap, self._backend, self._timeout = wrap, backend, timeout
+        self._generation, self._is_broken = 0, False
+        self._saved: tuple[list[torch.Tensor], torch.Tensor] | None = None
+        made = steps.runtime()
+        why = _why_not(made, backend)
+        self.in_place = why is None
+        if made is None or why is not None:
+            self._begin_without(str(why))
+            return
+        self.runtime = made
+        self.runtime.can_rejoin()
+        self._over = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._others = set(_sockets())
+        self._gloo: set[int] | None = None
+        self._watch()
+        self._store = _RoundStore(self)  # torch keeps only its C++ half alive
+        dist.init_process_group(backend, store=self._store, rank=self.runtime.rank,
+                                world_size=self.runtime.world_size, timeout=timeout,
+                                enable_reconfigure=True)
+        if not self._try_to_join():
+            self._recover()
+
+    def _begin_without(self, why: str) -> None:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"crunrt: no recovery in place: {why}; a failure restarts all workers",
+                  file=sys.stderr, flush=True)
+        dist.init_process_group(self._backend, timeout=self._timeout)
+        self.model = self._wrap(self.module)
+
+    # ---- the end of a round ----
+
+    def _watch(self) -> None:
+        """Starts the thread that waits for the end of this round."""
+        self._over.clear()
+        self._watcher = threading.Thread(target=self._wait_for_end, daemon=True, name="crunrt")
+        self._watcher.start()
+
+    def _wait_for_end(self) -> None:
+        try:
+            self.runtime.wait_for_round_end()
+        except Error:
+            return  # the agent is gone; crun's warden ends this process
+        self._over.set()
+        gloo = self._gloo
+        for inode, descriptor in _sockets().items():
+            if inode in gloo if gloo is not None else inode not in self._others:
+                _shut_down(descriptor)
+
+    def _get(self, keys: list[str]) -> list[bytes]:
+        """Waits for keys in the store until they exist or the round is over."""
+        while True:
+            try:
+                return self.runtime.store.multi_get(keys, timeout=_SLICE_S)
+            except Timeout:
+                if self._over.is_set():
+                    raise ConnectionLost(
+                        errno.ECONNRESET, "crunrt: the round is over: a worker failed") from None
+
+    # ---- regrouping ----
+
+    def _recover(self) -> None:
+        """Takes this process into the next round. If that one ends too before all ranks have met,
+        takes it into the one after it."""
+        self.model = None
+        gc.collect()  # the old wrapper's hooks on the module's parameters go with it
+        while True:
+            if self._watcher is not None:
+                self._watcher.join()
+            self.runtime.rejoin()
+            self._others, self._gloo = set(_sockets()), None
+            self._watch()
+            if self._try_to_join():
+                self.recoveries += 1
+                return
+
+    def _try_to_join(self) -> bool:
+        """Calls _join(). Returns False if the round has ended before all ranks have met."""
+        try:
+            self._join()
+            return True
+        except (Error, RuntimeError) as error:
+            if not self._is_broken_by(error):
+                raise
+            return False
+
+    def _end_round(self) -> None:
+        """Prepares rejoin() after an announced change, which ends no thread's wait."""
+        self._watcher = None
+        self._over.set()
+
+    def _join(self) -> None:
+        """Regroups with all ranks of this round, and brings all to the same step."""
+        rank, size = self.runtime.rank, self.runtime.world_size
+        mine = {"handle": _reconfiguring._get_reconfigure_handle(), "done": self.done,
+                "generation": self._generation, "is_new": self._generation == 0}
+        self.runtime.store.set(f"{_KEY}/{rank}", json.dumps(mine))
+        all_ = [json.loads(v) for v in self._get([f"{_KEY}/{r}" for r in range(size)])]
+        self.times["met"] = time.monotonic()
+        self._generation = 1 + max(one["generation"] for one in all_)
+        _reconfiguring._reconfigure(uuid=self._generation, timeout=self._timeout,
+                                    handles=[one["handle"] for one in all_]).wait()
+        dist.barrier()
+        self._gloo = set(_sockets()) - self._others
+        self._level(all_)
+        self.model = self._wrap(self.module)
+        self._is_broken = False
+        self.times["ready"] = time.monotonic()
+
+    def _level(self, all_: list[dict[str, Any]]) -> None:
+        """Copies the state of the rank that has made most steps, if another one lacks it."""
+        source = max(range(len(all_)), key=lambda r: (all_[r]["done"], not all_[r]["is_new"], -r))
+        most = all_[source]
+        if all(one["done"] == most["done"] and one["is_new"] == most["is_new"] for one in all_):
+            return
+        with torch.no_grad():
+            for tensor in self.module.state_dict().values():
+                dist.broadcast(tensor, source)
+        state: list[Any] = [self.optimizer.state_dict() if self.optimizer is not None else None]
+        dist.broadcast_object_list(state, source)
+        if self.runtime.rank != source and self.optimizer is not None:
+            self.optimizer.load_state_dict(state[0])
+        self.done = most["done"]
+
+    # ---- what a training loop uses ----
+
+    def steps(self, last: int) -> Iterator[int]:
+        """Yields the number of the next step until `last` steps are made on every rank. After a
+        failure it regroups, and goes on with the step that all ranks have in common."""
+        while True:
+            if self._is_broken:
+                self._recover()
+            if self.done < last:
+                yield self.done
+            elif not self.in_place or self._all_have_ended():
+                return
+
+    def _all_have_ended(self) -> bool:
+        """Waits for all ranks. Returns False if one of them has died, so that its last steps must
+        be made again."""
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            if not self._is_broken_by(error):
+                raise
+            return False
+        return True
+
+    def _is_broken_by(self, error: BaseException) -> bool:
+        """Returns whether a failed operation means that the round is over."""
+        if not _is_of_torch(error) or not self._over.wait(_END_OF_ROUND_S):
+            return False
+        self._is_broken = True
+        self.times["failed"] = time.monotonic()
+        return True
+
+    def _keep(self) -> None:
+        """Keeps what a failed step may change although no parameter does: buffers (the running
+        means of BatchNorm) and the state of the random numbers."""
+        self._saved = ([b.clone() for b in self.module.buffers()], torch.get_rng_state())
+
+    def _restore(self) -> None:
+        if self._saved is None:
+            return
+        buffers, state = self._saved
+        with torch.no_grad():
+            for buffer, saved in zip(self.module.buffers(), buffers):
+                buffer.copy_(saved)
+        torch.set_rng_state(state)
+        if self.optimizer is not None:
+            self.optimizer.zero_grad()
+
+    def __enter__(self) -> Recovery:
+        if self.in_place:
+            self._keep()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, _trace: Any) -> bool:
+        if not self.in_place:
+            if error is None:
+                self.done += 1
+                steps.step()
+            return False
+        if error is not None:
+            if not self._is_broken_by(error):
+                return False
+            self._restore()
+            return True
+        self.done += 1
+        try:
+            if steps.step() is not None:
+                self._end_round()
+                self._is_broken = True
+        except RoundOver:
+            self._is_broken = True
+        return False
+
+
+__all__ = ["Recovery"]

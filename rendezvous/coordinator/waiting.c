@@ -1,0 +1,138 @@
+/* Tells nodes that wait for a round why they wait: which nodes are here, which are missing, and how
+ * long the wait may still take. Each node gets its first such message (WAITING) after 5 s, and
+ * further ones at growing intervals (base/waiting.h). */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/waiting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LISTED_RANKS 8 /* most missing node ranks that a text names */
+
+/* ---- the texts ---- */
+
+void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room) {
+    size_t len = 0;
+    uint32_t i = 0;
+    (void) snprintf(out, room, "none");
+    for (; i < c->seat_count && len + 100 < room; i++) {
+        const struct coordinator_seat *s = c->seats[i];
+        const char *comma = i == 0 ? "" : ", ";
+        int add = s->node_rank >= 0
+                      ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")", comma,
+                                 s->host, s->node_rank)
+                      : snprintf(out + len, room - len, "%s%.60s", comma, s->host);
+        if (add > 0) len += (size_t) add;
+    }
+    if (i < c->seat_count) (void) snprintf(out + len, room - len, ", …");
+}
+
+/* Returns an array with a 1 for each node rank that a node has; or NULL when memory is short. */
+static unsigned char *mark_ranks(const struct coordinator *c) {
+    unsigned char *here = calloc(c->max_nodes, 1);
+    for (uint32_t i = 0; here != NULL && i < c->seat_count; i++) {
+        int64_t rank = c->seats[i]->node_rank;
+        if (rank >= 0 && rank < c->max_nodes) here[rank] = 1;
+    }
+    return here;
+}
+
+void coordinator_list_missing(const struct coordinator *c, char *out, size_t room) {
+    size_t len = 0;
+    uint32_t listed = 0;
+    CR_AUTO_FREE unsigned char *here = c->fixed_ranks ? mark_ranks(c) : NULL;
+    out[0] = '\0';
+    for (uint32_t rank = 0; here != NULL && rank < c->max_nodes; rank++) {
+        if (here[rank]) continue;
+        bool is_last = listed++ == LISTED_RANKS;
+        int add = is_last ? snprintf(out + len, room - len, ", …")
+                          : snprintf(out + len, room - len, "%s %" PRIu32,
+                                     len == 0 ? "; missing: node rank" : ",", rank);
+        if (add > 0) len += (size_t) add;
+        if (is_last || len >= room) return;
+    }
+}
+
+static void describe_forming(const struct coordinator *c, char *out, size_t room) {
+    char here[400], missing[120];
+    const char *other = NULL;
+    uint32_t stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING];
+    if (c->actions->other_waiting != NULL) other = c->actions->other_waiting(c->arg);
+    coordinator_list_hosts(c, here, sizeof(here));
+    coordinator_list_missing(c, missing, sizeof(missing));
+    int len = snprintf(out, room, "for more nodes: %" PRIu32 " of %s%" PRIu32 " are here: %s%s",
+                       c->in_state[SEAT_JOINED], c->min_nodes < c->max_nodes ? "at least " : "",
+                       c->min_nodes, here, missing);
+    if (len > 0 && stopping > 0 && (size_t) len < room) {
+        len += snprintf(out + len, room - (size_t) len,
+                        "; %" PRIu32 " of them still stop their workers", stopping);
+    }
+    if (len > 0 && other != NULL && (size_t) len < room) {
+        (void) snprintf(out + len, room - (size_t) len,
+                        "; nodes of job '%.100s' wait at the same endpoint, is one --rdzv-id "
+                        "wrong?", other);
+    }
+}
+
+/* Returns whether the node is a spare: a round runs, and it has all nodes that it may have. */
+static bool is_spare(const struct coordinator *c) {
+    return c->phase == COORDINATOR_RUNNING && c->group_size >= c->max_nodes;
+}
+
+static void describe(const struct coordinator *c, char *out, size_t room) {
+    if (is_spare(c)) {
+        (void) snprintf(out, room,
+                        "as a spare: the round has all of its %" PRIu32
+                        " nodes, and this node takes the place of one that is lost", c->group_size);
+    } else if (c->phase == COORDINATOR_RUNNING) {
+        (void) snprintf(out, room, "for the end of the round that runs without this node");
+    } else if (c->in_state[SEAT_JOINED] >= c->min_nodes && c->last_call_ms != COORDINATOR_NEVER) {
+        (void) snprintf(out, room,
+                        "for more nodes: %" PRIu32 " are here, which is enough, but up to %" PRIu32
+                        " may come", c->in_state[SEAT_JOINED], c->max_nodes);
+    } else {
+        describe_forming(c, out, room);
+    }
+}
+
+/* ---- when a node is told ---- */
+
+int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s) {
+    if (s->state != SEAT_JOINED || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
+    if (is_spare(c) && s->told_spare) return CR_FOREVER;
+    return s->since_ms + cr_waiting_line_ms(s->told);
+}
+
+static void tell(struct coordinator *c, struct coordinator_seat *s, int64_t now_ms,
+                 const char *what) {
+    struct rdzv_message m = {.type = RDZV_WAITING};
+    int64_t until_ms = coordinator_state_limit(c, s);
+    if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER) {
+        until_ms = c->last_call_ms;
+    }
+    m.waiting = (struct rdzv_waiting){.waited_ms = now_ms - s->since_ms, .left_ms = -1,
+                                      .what = what};
+    if (until_ms != CR_FOREVER) m.waiting.left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
+    /* lines whose time has passed meanwhile are left out; a spare may have missed many */
+    while (s->since_ms + cr_waiting_line_ms(s->told) <= now_ms) s->told++;
+    s->told_spare = is_spare(c);
+    c->actions->send(c->arg, s->peer, &m);
+}
+
+void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms) {
+    char what[RDZV_TEXT_MAX];
+    bool is_written = false; /* all nodes that are due now get the same text */
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (now_ms < coordinator_waiting_due(c, s)) continue;
+        if (!is_written) describe(c, what, sizeof(what));
+        is_written = true;
+        tell(c, s, now_ms, what);
+    }
+}

@@ -1,0 +1,244 @@
+/* One rank of the tests in tests/gpu/check_gpu.py that are about streams and time, on a real GPU:
+ * gpu_streams MODE. It prints "ok …" or an error text. MODE selects the test:
+ *
+ *   types     all-reduce, broadcast and all-gather in every data type, and every reduction
+ *   order     a copy, an operation and a copy on one stream, for each kind of stream
+ *   stuck     a host function that blocks the stream: the operation behind it must time out
+ *   graph     operations in a CUDA graph, launched several times
+ *   cycles    200 groups that are made, used and destroyed; every tenth is aborted
+ *   cost      host time of one asynchronous operation, beside the same calls made by hand */
+#include <crunrt.h>
+
+#include <cuda_runtime.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { N = 1024 };
+
+static crunrt *rt;
+static crunrt_group *world;
+static int rank, size;
+
+static void require(int ok, const char *what) {
+    if (ok) return;
+    printf("FAILED %s: %s\n", what, crunrt_last_error());
+    exit(1);
+}
+
+static crunrt_group *open_group(int64_t timeout_ms) {
+    crunrt_group *g = NULL;
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.backend = "nccl";
+    o.timeout_ms = timeout_ms;
+    require(crunrt_group_new(rt, &o, &g) == 0, "make a group");
+    return g;
+}
+
+/* Waits for the device, because cudaMemset() returns before it is done and the tests use streams
+ * that do not wait for the default stream. */
+static void *zeros(size_t bytes) {
+    void *p = NULL;
+    require(cudaMalloc(&p, bytes) == cudaSuccess, "cudaMalloc");
+    require(cudaMemset(p, 0, bytes) == cudaSuccess, "cudaMemset");
+    require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+    return p;
+}
+
+static crunrt_op sum_of(float *x, cudaStream_t stream) {
+    crunrt_op op = CRUNRT_OP_INIT;
+    op.kind = CRUNRT_OP_ALL_REDUCE;
+    op.dtype = CRUNRT_FLOAT32;
+    op.send = op.recv = x;
+    op.count = N;
+    op.stream = stream;
+    return op;
+}
+
+static void types(void) {
+    static const crunrt_op_kind kinds[] = {CRUNRT_OP_ALL_REDUCE, CRUNRT_OP_REDUCE,
+                                           CRUNRT_OP_BROADCAST,  CRUNRT_OP_ALL_GATHER,
+                                           CRUNRT_OP_GATHER,     CRUNRT_OP_SCATTER,
+                                           CRUNRT_OP_ALL_TO_ALL, CRUNRT_OP_REDUCE_SCATTER};
+    int done = 0, refused = 0;
+    void *a = zeros((size_t) size * N * 8), *b = zeros((size_t) size * N * 8);
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        for (int t = CRUNRT_INT8; t <= CRUNRT_FLOAT8_E5M2; t++) {
+            for (int r = CRUNRT_SUM; r <= CRUNRT_AVG; r++) {
+                crunrt_op op = CRUNRT_OP_INIT;
+                op.kind = kinds[k];
+                op.dtype = (crunrt_dtype) t;
+                op.reduce = (crunrt_reduce_op) r;
+                op.send = a;
+                op.recv = b;
+                op.count = N;
+                int rc = crunrt_group_run(world, &op);
+                require(rc == 0 || (rc == -ENOTSUP && t >= CRUNRT_FLOAT8_E4M3), "an operation");
+                done += rc == 0;
+                refused += rc != 0;
+            }
+        }
+    }
+    printf("ok types: %d operations, %d refused\n", done, refused);
+}
+
+static void order_on(cudaStream_t s, const char *name) {
+    static float in[N], out[N];
+    float *x = zeros(sizeof(in));
+    crunrt_op op = sum_of(x, s);
+    for (int i = 0; i < N; i++) in[i] = (float) (i + rank);
+    require(cudaMemcpyAsync(x, in, sizeof(in), cudaMemcpyHostToDevice, s) == cudaSuccess, name);
+    for (int i = 0; i < 3; i++) require(crunrt_group_enqueue(world, &op) == 0, name);
+    require(cudaMemcpyAsync(out, x, sizeof(out), cudaMemcpyDeviceToHost, s) == cudaSuccess, name);
+    require(cudaStreamSynchronize(s) == cudaSuccess, name);
+    require(crunrt_group_wait(world, CRUNRT_FOREVER) == 0, name);
+    for (int i = 0; i < N; i++) {
+        float want = (float) (size * i + size * (size - 1) / 2) * (float) size * (float) size;
+        require(out[i] == want, name);
+    }
+    (void) cudaFree(x);
+}
+
+static void order(void) {
+    cudaStream_t s = NULL;
+    order_on(NULL, "the default stream");
+    order_on(cudaStreamLegacy, "cudaStreamLegacy");
+    order_on(cudaStreamPerThread, "cudaStreamPerThread");
+    require(cudaStreamCreate(&s) == cudaSuccess, "stream");
+    order_on(s, "a blocking stream");
+    require(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "stream");
+    order_on(s, "a non-blocking stream");
+    printf("ok order on 5 kinds of streams\n");
+}
+
+static atomic_int released;
+
+static void block(void *arg) {
+    (void) arg;
+    while (!released) (void) usleep(1000);
+}
+
+static int64_t now_ns(void) {
+    struct timespec ts;
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* First the stream goes on in time, and after that it does not go on before the operation has timed
+ * out. The abort waits for the device, so the stream must go on soon after. */
+static void stuck(void) {
+    cudaStream_t s = NULL;
+    float *x = zeros(N * sizeof(float));
+    require(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "stream");
+    require(cudaLaunchHostFunc(s, block, NULL) == cudaSuccess, "host function");
+    crunrt_op op = sum_of(x, s);
+    crunrt_work *work = NULL;
+    op.timeout_ms = 1000;
+    int64_t since = now_ns();
+    require(crunrt_group_start(world, &op, &work) == 0, "start");
+    require(crunrt_work_wait(work, 500) == -EAGAIN, "the operation cannot be over");
+    released = 1;
+    require(crunrt_work_wait(work, CRUNRT_FOREVER) == 0, "the operation after the release");
+    crunrt_work_free(work);
+    released = 0;
+    require(cudaLaunchHostFunc(s, block, NULL) == cudaSuccess, "host function");
+    require(crunrt_group_start(world, &op, &work) == 0, "start");
+    int rc = crunrt_work_wait(work, CRUNRT_FOREVER);
+    int64_t took_ms = (now_ns() - since) / 1000000;
+    released = 1;
+    require(rc == -ETIMEDOUT || rc == -ECONNRESET, "a stuck stream");
+    crunrt_work_free(work);
+    crunrt_group_destroy(world);
+    (void) sleep(1);
+    world = open_group(60000);
+    require(crunrt_group_barrier(world) == 0, "a new group after it");
+    printf("ok stuck: timed out after %d ms, then a new group\n", (int) took_ms);
+}
+
+static void graph(void) {
+    cudaStream_t s = NULL;
+    cudaGraph_t g = NULL;
+    cudaGraphExec_t exec = NULL;
+    float *x = zeros(N * sizeof(float)), one = 1;
+    require(crunrt_group_barrier(world) == 0, "connect");
+    require(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "stream");
+    crunrt_op op = sum_of(x, s);
+    require(crunrt_group_run(world, &op) == 0, "connect");
+    require(cudaMemcpy(x, &one, sizeof(one), cudaMemcpyHostToDevice) == cudaSuccess, "copy");
+    require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+    require(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal) == cudaSuccess, "begin");
+    for (int i = 0; i < 2; i++) require(crunrt_group_enqueue(world, &op) == 0, "capture");
+    require(cudaStreamEndCapture(s, &g) == cudaSuccess, "end of the capture");
+    require(cudaGraphInstantiate(&exec, g, 0) == cudaSuccess, "instantiate");
+    float want = 1;
+    for (int i = 0; i < 5; i++) {
+        require(cudaGraphLaunch(exec, s) == cudaSuccess, "launch");
+        want *= (float) size * (float) size;
+        require(crunrt_group_barrier(world) == 0, "an operation between two launches");
+    }
+    require(cudaStreamSynchronize(s) == cudaSuccess, "wait");
+    require(cudaMemcpy(&one, x, sizeof(one), cudaMemcpyDeviceToHost) == cudaSuccess, "copy");
+    require(one == want, "the result of the graph");
+    (void) cudaGraphExecDestroy(exec);
+    (void) cudaGraphDestroy(g);
+    printf("ok graph: 5 launches of 2 operations\n");
+}
+
+static void cycles(void) {
+    float *x = zeros(N * sizeof(float));
+    int aborted = 0;
+    for (int i = 0; i < 200; i++) {
+        crunrt_group *g = open_group(60000);
+        crunrt_op op = sum_of(x, NULL);
+        crunrt_work *work = NULL;
+        require(crunrt_group_run(g, &op) == 0, "sum");
+        if (i % 10 == 9) { /* destroyed with an unfinished work, or with one that just ended */
+            require(crunrt_group_start(g, &op, &work) == 0, "start");
+            aborted++;
+        }
+        crunrt_group_destroy(g);
+        if (work != NULL) crunrt_work_free(work);
+    }
+    printf("ok cycles: 200 groups, %d of them with an operation at their end\n", aborted);
+}
+
+static void cost(void) {
+    enum { ROUNDS = 1000 };
+    cudaStream_t s = NULL;
+    float *x = zeros(N * sizeof(float));
+    require(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "stream");
+    crunrt_op op = sum_of(x, s);
+    require(crunrt_group_run(world, &op) == 0, "connect");
+    int64_t since = now_ns();
+    for (int i = 0; i < ROUNDS; i++) require(crunrt_group_enqueue(world, &op) == 0, "enqueue");
+    double host_us = (double) (now_ns() - since) / 1000 / ROUNDS;
+    require(cudaStreamSynchronize(s) == cudaSuccess, "wait");
+    require(crunrt_group_wait(world, CRUNRT_FOREVER) == 0, "wait");
+    since = now_ns();
+    for (int i = 0; i < ROUNDS; i++) require(crunrt_group_run(world, &op) == 0, "run");
+    printf("ok cost: enqueue %.1f us of host time, run %.1f us\n", host_us,
+           (double) (now_ns() - since) / 1000 / ROUNDS);
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } modes[] = {{"types", types}, {"order", order},   {"stuck", stuck},
+                 {"graph", graph}, {"cycles", cycles}, {"cost", cost}};
+    (void) setvbuf(stdout, NULL, _IOLBF, 0);
+    require(argc == 2 && crunrt_init(NULL, &rt) == 0, "init");
+    rank = crunrt_rank(rt);
+    size = crunrt_world_size(rt);
+    require(cudaSetDevice(crunrt_local_rank(rt)) == cudaSuccess, "cudaSetDevice");
+    world = open_group(60000);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (strcmp(argv[1], modes[i].name) == 0) modes[i].run();
+    crunrt_group_destroy(world);
+    crunrt_destroy(rt);
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* M6: a graph that waits for a rank which has failed does not run for ever: the rank reports its
+ * failure, and this rank's overseer aborts the communicator, although the program only waits for
+ * its stream. */
+#include "tests/host_nccl/findings/finding.h"
+
+int main(void) {
+    open_world(1000);
+    first_sum(world);
+    cudaStream_t s;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    (void) cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    crunrt_op op = sum_of(floats(16, 1));
+    (void) cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);
+    op.stream = s;
+    KEPT(crunrt_group_run(world, &op) == 0, "capture");
+    KEPT(cudaStreamEndCapture(s, &graph) == cudaSuccess, "the capture failed");
+    KEPT(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "instantiate");
+    if (rank == 1) { /* fails by itself: its operation finds no peer in time */
+        crunrt_op lonely = sum_of(floats(16, 1));
+        lonely.count = 5;
+        KEPT(crunrt_group_run(world, &lonely) < 0, "a sum without its peer");
+        kept();
+    }
+    int64_t since = now_ms();
+    (void) cudaGraphLaunch(exec, s);
+    (void) cudaStreamSynchronize(s);
+    KEPT(now_ms() - since < 4000, "the graph ended after %d ms", (int) (now_ms() - since));
+    int rc = crunrt_group_barrier(world);
+    KEPT(rc == -ECONNRESET, "%d", rc);
+    kept();
+}

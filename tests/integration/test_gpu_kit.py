@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""`make check-gpu` on the host NCCL: the kit for the day of the first GPU runs to its end, and all
+its rows pass. It is no run of NCCL."""
+
+import os
+import re
+import subprocess
+import sys
+
+BUILD = os.environ.get("BUILD", "build")
+if not os.path.exists(f"{BUILD}/tests/gpu/gpu_streams"):
+    print("SKIP: the programs were not built (no CUDA runtime or NCCL headers)")
+    sys.exit(77)
+done = subprocess.run(["tests/gpu/check_gpu.py", "--dry-run"], stdout=subprocess.PIPE,
+                      stderr=subprocess.STDOUT, text=True)
+print(done.stdout)
+if done.returncode != 0 or "DRY RUN" not in done.stdout:
+    sys.exit(f"FAIL: exit status {done.returncode}")
+if not re.search(r"\n\d+ passed, 0 failed, 0 skipped", done.stdout):
+    sys.exit("FAIL: not every row passed")

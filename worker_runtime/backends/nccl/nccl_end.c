@@ -1,0 +1,284 @@
+/* The end of communicators.
+ *
+ * A communicator that has failed is aborted, not finalized or destroyed, because these wait for
+ * peers. Aborts, finalize, destroy and cudaFree() all wait for kernels of the whole device, so any
+ * of them may hang. So they run in a thread of their own, and have a time limit. */
+#include "worker_runtime/backends/nccl/nccl_internal.h"
+
+#include "base/clock.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define ABORT_TIMEOUT_MS    INT64_C(30000) /* default; CRUNRT_NCCL_ABORT_TIMEOUT_MS replaces it */
+#define FINALIZE_TIMEOUT_MS INT64_C(60000)
+
+static atomic_int wedged_comms; /* number of communicators whose abort or close has not returned in
+                                 * time */
+static atomic_int aborts;       /* number of aborts of communicators that have begun */
+
+bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
+int abort_count(void) { return atomic_load(&aborts); }
+
+static int64_t abort_timeout_ms(void) {
+    int64_t ms = ABORT_TIMEOUT_MS;
+    const char *text = getenv("CRUNRT_NCCL_ABORT_TIMEOUT_MS");
+    if (text != NULL && cr_parse_i64(text, 1, INT_MAX, &ms) < 0) ms = ABORT_TIMEOUT_MS;
+    return ms;
+}
+
+void set_connected(struct nccl_state *s) {
+    nccl_lock();
+    s->is_connected = true;
+    nccl_unlock();
+}
+
+/* ---- jobs ---- */
+
+/* A task for a separate thread. The thread and its caller both use the job; the one that finishes
+ * last frees it. */
+struct job {
+    void (*run)(struct job *j);
+    /* Called by the thread, with the lock held, if the caller has given up on the job before. */
+    void (*run_late)(struct job *j);
+    struct nccl_state *states; /* linked by next_in_job */
+    ncclComm_t *comms;         /* the `count` communicators that the job aborts */
+    int count;
+    bool is_done, is_abandoned; /* guarded by nccl_lock() */
+};
+
+static void job_free(struct job *j) {
+    free(j->comms);
+    free(j);
+}
+
+static void *run_job(void *arg) {
+    struct job *j = arg;
+    const struct nccl_api *api = j->states->api;
+    int mode = CUDA_CAPTURE_RELAXED;
+    (void) api->cuThreadExchangeStreamCaptureMode(&mode);
+    (void) api->cuCtxSetCurrent(j->states->context);
+    j->run(j);
+    nccl_lock();
+    j->is_done = true;
+    bool is_abandoned = j->is_abandoned;
+    if (is_abandoned) {
+        /* the task has ended after all, so its communicators are not wedged any more */
+        (void) atomic_fetch_sub(&wedged_comms, j->count);
+        j->run_late(j);
+    }
+    nccl_changed();
+    nccl_unlock();
+    if (is_abandoned) job_free(j);
+    return NULL;
+}
+
+/* Starts a thread with all signals blocked, so that the program's signals are not delivered to it.
+ */
+static int start_thread(struct job *j) {
+    sigset_t all, before;
+    pthread_t thread;
+    (void) sigfillset(&all);
+    (void) pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&thread, NULL, run_job, j);
+    (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) (void) pthread_detach(thread);
+    return rc;
+}
+
+/* Runs the job in a separate thread, and waits until it is done, but not longer than timeout_ms.
+ * Returns whether it is done; a job that is not done frees itself later. If no thread can be
+ * started, the job does not run. */
+static bool run_with_limit(struct job *j, int64_t timeout_ms) {
+    if (start_thread(j) != 0) {
+        (void) atomic_fetch_add(&wedged_comms, j->count);
+        job_free(j);
+        return false;
+    }
+    int64_t deadline_ms = cr_deadline_ms(timeout_ms);
+    nccl_lock();
+    while (!j->is_done && nccl_wait_change(deadline_ms)) {
+    }
+    bool is_done = j->is_done;
+    j->is_abandoned = !is_done;
+    if (!is_done) (void) atomic_fetch_add(&wedged_comms, j->count);
+    nccl_unlock();
+    if (is_done) job_free(j);
+    return is_done;
+}
+
+/* ---- aborts ---- */
+
+/* Waits until no thread is in a call of NCCL with one of the communicators. */
+static void wait_for_calls(const struct job *j) {
+    nccl_lock();
+    for (const struct nccl_state *s = j->states; s != NULL; s = s->next_in_job)
+        while (s->inside > 0) (void) nccl_wait_change(INT64_MAX);
+    nccl_unlock();
+}
+
+/* Aborts the communicators. With NCCL 2.22 and later this is one group: its calls of
+ * ncclCommAbort() mark all communicators as aborted, so that their kernels and calls end, and its
+ * end frees them. No thread may be in a call with a communicator when it is freed. */
+static void run_abort(struct job *j) {
+    const struct nccl_api *api = j->states->api;
+    bool is_grouped = api->nccl_version >= NCCL_GROUPED_ABORT;
+    if (is_grouped) (void) api->ncclGroupStart();
+    for (int i = 0; i < j->count; i++) (void) api->ncclCommAbort(j->comms[i]);
+    if (!is_grouped) return;
+    wait_for_calls(j);
+    (void) api->ncclGroupEnd();
+}
+
+static void late_abort(struct job *j) { (void) j; /* the wedged states stay, see give_up_on() */ }
+
+struct collection {
+    struct nccl_state *states, **end;
+    int count;
+};
+
+/* Adds the state to those that are aborted, if it has a communicator. */
+static void add_to(struct collection *c, struct nccl_state *s) {
+    if (__atomic_load_n(&s->comm, __ATOMIC_ACQUIRE) == NULL || s->is_aborting) return;
+    s->is_aborting = true;
+    s->next_in_job = NULL;
+    *c->end = s;
+    c->end = &s->next_in_job;
+    c->count++;
+}
+
+static void add_connected(struct nccl_state *s, void *collection) {
+    if (s->is_connected) add_to(collection, s);
+}
+
+/* Makes a job that aborts the communicators, and removes these from their states. Returns NULL if
+ * memory is short. */
+static struct job *abort_job_new(const struct collection *c) {
+    struct job *j = calloc(1, sizeof(*j));
+    ncclComm_t *comms = calloc((size_t) c->count, sizeof(*comms));
+    if (j == NULL || comms == NULL) {
+        free(j);
+        free(comms);
+        return NULL;
+    }
+    *j = (struct job){.run = run_abort, .run_late = late_abort, .states = c->states,
+                      .comms = comms};
+    for (struct nccl_state *s = c->states; s != NULL; s = s->next_in_job)
+        comms[j->count++] = s->comm;
+    return j;
+}
+
+/* The states whose abort has not returned. They are never freed, and their CUDA objects neither,
+ * because cudaFree() would wait for the kernel for which the abort waits. The list keeps them
+ * reachable for a debugger and a leak checker. */
+static struct nccl_state *last_wedged;
+
+static void finish_abort(struct nccl_state *states, bool is_done) {
+    nccl_lock();
+    for (struct nccl_state *s = states; s != NULL; s = s->next_in_job) {
+        s->is_aborting = false;
+        if (is_done) continue;
+        s->is_wedged = true;
+        s->wedged_before = last_wedged;
+        last_wedged = s;
+    }
+    nccl_changed();
+    nccl_unlock();
+}
+
+void abort_because(struct nccl_state *s, const struct cr_error *reason) {
+    struct collection c = {.end = &c.states};
+    nccl_lock();
+    while (s->is_aborting) (void) nccl_wait_change(INT64_MAX);
+    if (s->is_connected && s->comm != NULL) overseer_each(add_connected, &c);
+    if (!s->is_connected) add_to(&c, s);
+    struct job *j = c.count > 0 ? abort_job_new(&c) : NULL;
+    if (c.count > 0 && reason != NULL) s->failure = *reason;
+    for (struct nccl_state *at = c.states; at != NULL; at = at->next_in_job) at->comm = NULL;
+    nccl_unlock();
+    if (c.count == 0) return;
+    (void) atomic_fetch_add(&aborts, 1);
+    if (j == NULL) (void) atomic_fetch_add(&wedged_comms, c.count);
+    finish_abort(c.states, j != NULL && run_with_limit(j, abort_timeout_ms()));
+}
+
+void nccl_abort(void *arg) { abort_because(arg, NULL); }
+
+/* ---- closing ---- */
+
+static int no_failure(void *arg, struct cr_error *err) {
+    (void) arg;
+    (void) err;
+    return 0;
+}
+
+static void no_report(void *arg, const char *text) {
+    (void) arg;
+    (void) text;
+}
+
+/* Finalizes and destroys a communicator. Returns false if it must be aborted. */
+static bool finalize(struct nccl_state *s) {
+    struct cr_error ignored;
+    ncclComm_t comm = NULL;
+    int64_t deadline_ms = cr_deadline_ms(FINALIZE_TIMEOUT_MS);
+    if (call_begin(s, &comm, "finalize", FINALIZE_TIMEOUT_MS, deadline_ms, &ignored) < 0)
+        return false;
+    ncclResult_t r = s->api->ncclCommFinalize(comm);
+    if (call_end(s, &ignored) < 0 || (r != ncclSuccess && r != ncclInProgress)) return false;
+    if (wait_for_comm(s, &s->store, "finalize", FINALIZE_TIMEOUT_MS, deadline_ms, &ignored) < 0)
+        return false;
+    nccl_lock();
+    comm = s->comm;
+    s->comm = NULL;
+    nccl_unlock();
+    if (comm != NULL) (void) s->api->ncclCommDestroy(comm);
+    return true;
+}
+
+/* Ends the communicator, unless an abort has ended it, and frees what the state has on the device.
+ * A communicator is aborted instead of finalized if any communicator of this process has been
+ * aborted since it was made, because in that case a peer may be gone and finalize would wait for
+ * it. */
+static void run_close(struct job *j) {
+    struct nccl_state *s = j->states;
+    if (s->comm != NULL && (abort_count() != s->aborts_before || !finalize(s))) nccl_abort(s);
+    overseer_remove(s);
+    if (!s->is_wedged) release_device(s);
+    free_launches(s);
+}
+
+static void late_close(struct job *j) {
+    if (!j->states->is_wedged) free(j->states);
+}
+
+void nccl_close(void *arg) {
+    struct nccl_state *s = arg;
+    if (s->api == NULL || s->context == NULL) {
+        free(s);
+        return;
+    }
+    nccl_lock();
+    /* From now on aborts of other communicators do not include this one, and its group, to which
+     * `store` belongs, may be freed. */
+    while (s->is_aborting || s->pins > 0) (void) nccl_wait_change(INT64_MAX);
+    s->is_connected = false;
+    s->store.failed = no_failure;
+    s->store.peek = no_failure;
+    s->store.report = no_report;
+    nccl_unlock();
+    if (s->is_wedged) {
+        overseer_remove(s);
+        return;
+    }
+    struct job *j = calloc(1, sizeof(*j));
+    if (j == NULL) return; /* memory is short: the communicator stays open until the process ends */
+    *j = (struct job){.run = run_close, .run_late = late_close, .states = s, .count = 1};
+    s->next_in_job = NULL;
+    if (run_with_limit(j, FINALIZE_TIMEOUT_MS + abort_timeout_ms()) && !s->is_wedged) free(s);
+}
