@@ -397,7 +397,9 @@ static int set_up(struct etcd_client *c, const struct etcd_client_options *o,
     CR_AUTO_FREE char *mark = cr_asprintf("%s%s/mark", o->etcd->prefix, o->run_id);
     c->key = key != NULL ? etcd_base64(key) : NULL;
     c->mark = mark != NULL ? etcd_base64(mark) : NULL;
-    if (c->key == NULL || c->mark == NULL) return cr_fail(err, -ENOMEM, "start the election: out of memory");
+    if (c->key == NULL || c->mark == NULL) {
+        return cr_fail(err, -ENOMEM, "start the election: out of memory");
+    }
     int rc = read_password(c, err);
     if (rc < 0) return rc;
     struct etcd_http_options http = {.https = c->etcd.https, .ca_cert = c->etcd.ca_cert,
@@ -472,7 +474,8 @@ static void goodbye(struct etcd_client *c) {
 
 static void on_goodbye_timer(uv_timer_t *timer) { goodbye(timer->data); }
 
-void etcd_client_close(struct etcd_client *c, bool is_over, void (*on_close)(void *arg), void *arg) {
+void etcd_client_close(struct etcd_client *c, bool is_over, void (*on_close)(void *arg),
+                       void *arg) {
     c->on_close = on_close;
     c->on_close_arg = arg;
     c->closing_calls = etcd_election_close(&c->election, is_over);
