@@ -53,6 +53,7 @@ check | interop)
     need strace 'shows that an idle crun makes no system call' have strace
     need etcd-server 'elects a coordinator in the tests of backend etcd' have etcd
     need openssl 'certificates for the tests of backend etcd' have openssl
+    need spin 'explores the model of the rendezvous' have spin
     need iproute2 'network namespaces as hosts' have ip
     need procps 'looks for processes left behind' have ps
     need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'

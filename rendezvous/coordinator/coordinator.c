@@ -292,7 +292,7 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
     return asked;
 }
 
-void coordinator_elected(struct coordinator *c) { c->is_elected = true; }
+void coordinator_follows_another(struct coordinator *c) { c->follows_another = true; }
 
 void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
     if (c->may_form == may_form) return;

@@ -112,9 +112,9 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER = no de
  * Returns how many nodes the order was sent to. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
-/* Call this right after coordinator_new() if coordinators of this job are elected, so that an older
- * one may still have a running round. */
-void coordinator_elected(struct coordinator *c);
+/* Call this right after coordinator_new() if an elected coordinator has led the job before, whose
+ * round may still run. */
+void coordinator_follows_another(struct coordinator *c);
 
 /* Call this when the coordinator gets or loses the right to form rounds. A new coordinator has it.
  * Without it, a round that runs goes on; no round begins, and no node is let into the running

@@ -131,7 +131,7 @@ struct coordinator {
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
-    bool is_elected;       /* an older coordinator of the job may still have a running round */
+    bool follows_another;  /* an older coordinator of the job may still have a running round */
     /* before this time no round forms, because of such a round; 0 = at once */
     int64_t quiet_until_ms;
     bool may_form;         /* the coordinator has the right to form rounds */
@@ -289,7 +289,7 @@ void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
 int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
 /* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
-void incarnation_take_memories(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
+void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
 /* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
  * becomes EMPTY, as if it was new. */
 void incarnation_end_if_empty(struct coordinator *c);
@@ -302,7 +302,7 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
 int coordinator_reserve_departed(struct coordinator *c, uint32_t n);
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
-/* Call this when a node has joined that was in a round of an earlier coordinator. */
+/* Call this when the first node has joined. */
 void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
 
 /* ---- charge.c ---- */

@@ -216,7 +216,7 @@ static void hold(struct coordinator *c) {
  * stop their workers (limit_ms of STOP). So after twice 9/8 of a lease no worker of that round
  * lives. */
 void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
-    if (!c->is_elected || c->has_formed || c->quiet_until_ms != 0) return;
+    if (!c->follows_another || c->has_formed) return;
     c->quiet_until_ms = now_ms + 2 * (c->lease_ms + c->lease_ms / 8 + 1);
     coordinator_log(c, CR_LOG_INFO,
                     "a round of an earlier leader may still run; the next one begins in %g s at "

@@ -75,9 +75,8 @@ uint64_t incarnation_to_tell(const struct coordinator *c) {
 /* Takes over the counts of rounds and restarts that the node remembers, if they are larger. A node
  * of protocol version 2 brings no incarnation, so its memories count only while the coordinator is
  * new. */
-void incarnation_take_memories(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
+void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j) {
     if (j->incarnation == 0 && c->has_formed) return;
-    if (j->rounds_seen > 0) forming_wait_for_older_round(c, now_ms);
     if (j->rounds_seen > c->next_round) c->next_round = j->rounds_seen;
     budget_remember(&c->budget, j->restarts_seen);
 }
@@ -96,7 +95,6 @@ void incarnation_end_if_empty(struct coordinator *c) {
     c->round = c->next_round = c->incarnation = 0;
     resuming_forget(c);
     c->has_formed = c->had_stopping = false;
-    c->quiet_until_ms = 0;
     c->group_size = c->world_size = c->gone_after_success = 0;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;

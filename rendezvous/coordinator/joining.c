@@ -171,6 +171,7 @@ static void take_settings(struct coordinator *c, int64_t now_ms, const struct rd
     settings_take(c, j);
     c->members_changed = true;
     incarnation_begin(c, j);
+    forming_wait_for_older_round(c, now_ms);
     coordinator_start_forming(c, now_ms, "the first node joins");
 }
 
@@ -222,7 +223,7 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
     }
     char differs[RDZV_TEXT_MAX];
     if (first != NULL) seat_queue(c, s, first, now_ms);
-    incarnation_take_memories(c, now_ms, join);
+    incarnation_take_memories(c, join);
     settings_compare(c, join, differs);
     joining_accept(c, peer, differs);
     return s;

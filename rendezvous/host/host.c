@@ -110,7 +110,6 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
-    host->is_elected = o->elected;
     host->terms.leads = host->may_form = !o->elected;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
@@ -170,10 +169,15 @@ uint16_t coordinator_host_port(const struct coordinator_host *host) {
 
 /* ---- elections ---- */
 
-void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch) {
+void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool is_first) {
+    if (!is_first) host->follows_another = true;
     host->terms.leads = true;
     host->terms.epoch = epoch;
     draw_id(host);
+}
+
+bool coordinator_host_has_running_job(const struct coordinator_host *host) {
+    return host_has_running_job(host);
 }
 
 void coordinator_host_may_form(struct coordinator_host *host, bool may_form) {

@@ -60,8 +60,11 @@ void host_peer_receive(struct host_peer *peer, const char *data, size_t len);
 void host_peer_gone(struct host_peer *peer, const char *why);
 
 /* Call this when etcd has elected this host. From now on it serves nodes, with this epoch. It knows
- * nothing about the job yet; rounds and restarts so far come from the nodes' JOINs. */
-void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch);
+ * nothing about the job yet; rounds and restarts so far come from the nodes' JOINs. `is_first` is
+ * false if another host may have led before, whose round may still run. */
+void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool is_first);
+/* Returns whether a job of this host has not ended yet. */
+bool coordinator_host_has_running_job(const struct coordinator_host *host);
 /* Call this when an elected host has got or lost the right to form rounds. At first it has not.
  * Without it a round that runs goes on, but no round begins and no node is let into the running
  * one. If a round is due and the right does not come for held_ms, the host closes all connections,

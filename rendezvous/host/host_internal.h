@@ -92,7 +92,7 @@ struct coordinator_host {
     /* coordinator_host_close() was called, but jobs of other launchers still run; when they are
      * over, `closing` follows */
     bool lingers;
-    bool is_elected;     /* the host serves nodes only while it is elected */
+    bool follows_another; /* elected; another host may have led the job before */
     bool may_form;       /* this host may form rounds; false only for an elected host */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */

@@ -136,7 +136,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         return NULL;
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
-    if (host->is_elected) coordinator_elected(job->coordinator);
+    if (host->follows_another) coordinator_follows_another(job->coordinator);
     coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
     return job;

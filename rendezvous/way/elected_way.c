@@ -23,6 +23,7 @@ struct elected_way {
     struct etcd_client *client;
     struct cr_endpoint leader; /* the newest leader */
     uint64_t epoch;            /* its epoch; 0 = none was elected yet */
+    bool is_first;             /* no node led before it, as far as this node knows */
     bool has_leader;
     bool waits_for_leader; /* way_connect() was called while no leader was known */
     struct cr_buffer greeting; /* of that call */
@@ -43,13 +44,15 @@ static void follow(struct elected_way *e, bool is_same) {
     }
 }
 
-static void on_leader(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us) {
+static void on_leader(void *arg, const struct etcd_key *key, bool is_us) {
     struct elected_way *e = arg;
+    const struct cr_endpoint *at = &key->at;
     bool is_same = strcmp(at->host, e->leader.host) == 0 && at->port == e->leader.port;
     cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, at->host, at->port,
-            is_us ? " (this node)" : "", epoch);
-    e->epoch = epoch;
-    if (is_us) coordinator_host_lead(e->remote.way.host, epoch);
+            is_us ? " (this node)" : "", key->epoch);
+    e->epoch = key->epoch;
+    e->is_first = key->is_first;
+    if (is_us) coordinator_host_lead(e->remote.way.host, key->epoch, key->is_first);
     else coordinator_host_depose(e->remote.way.host, "another node leads");
     e->has_leader = true;
     e->leader = *at;
@@ -65,7 +68,7 @@ static void on_vacant(void *arg) { ((struct elected_way *) arg)->has_leader = fa
 static void on_right(void *arg, bool may_form) {
     struct elected_way *e = arg;
     struct coordinator_host *host = e->remote.way.host;
-    if (may_form) coordinator_host_lead(host, e->epoch);
+    if (may_form) coordinator_host_lead(host, e->epoch, e->is_first);
     else
         cr_warn("etcd does not confirm this node as the coordinator (%s); the running round goes "
                 "on, but no new round forms until it does",
@@ -114,7 +117,8 @@ static void on_election_closed(void *arg) {
  * closes. */
 static void elected_close(struct way *w) {
     struct elected_way *e = (struct elected_way *) w;
-    etcd_client_close(e->client, on_election_closed, e);
+    bool is_over = !coordinator_host_has_running_job(w->host);
+    etcd_client_close(e->client, is_over, on_election_closed, e);
 }
 
 const struct way_kind way_elected = {

@@ -25,7 +25,8 @@ static const char *const call_paths[] = {
     [ETCD_CALL_LOGIN] = "/v3/auth/authenticate", [ETCD_CALL_MEMBERS] = "/v3/cluster/member/list",
     [ETCD_CALL_READ] = "/v3/kv/range",           [ETCD_CALL_WATCH] = "/v3/watch",
     [ETCD_CALL_GRANT] = "/v3/lease/grant",       [ETCD_CALL_CLAIM] = "/v3/kv/txn",
-    [ETCD_CALL_KEEP] = "/v3/lease/keepalive",    [ETCD_CALL_RELEASE] = "/v3/lease/revoke"};
+    [ETCD_CALL_KEEP] = "/v3/lease/keepalive",    [ETCD_CALL_RELEASE] = "/v3/lease/revoke",
+    [ETCD_CALL_FORGET] = "/v3/kv/deleterange"};
 
 /* One kind of call. */
 struct slot {
@@ -42,7 +43,7 @@ struct etcd_client {
     void *arg;
     struct rendezvous_etcd etcd; /* the endpoints are the members of the cluster */
     uint32_t current;            /* index of the current member */
-    char *key;                   /* the election's key, in base64 */
+    char *key, *mark;            /* the election's keys, in base64 */
     char password[PASSWORD_MAX], token[ETCD_TOKEN_MAX];
     char own_addr[RDZV_ADDR_MAX];
     uint16_t own_port;
@@ -53,6 +54,7 @@ struct etcd_client {
     struct slot slots[ETCD_CALL_COUNT];
     uv_timer_t timer;
     bool closing;
+    unsigned closing_calls; /* calls that are still awaited */
     char trouble[400];
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -94,15 +96,17 @@ static char *own_value(const struct etcd_client *c) {
 }
 
 /* The transaction: if the key was never created or is deleted (create_revision 0), create it under
- * the lease, else get it. */
+ * the lease, else get it. With the key it writes the mark, and gets the mark's old value, if there
+ * is one. */
 static json_t *claim_body(const struct etcd_client *c) {
     CR_AUTO_FREE char *value = own_value(c);
     if (value == NULL) return NULL;
-    return json_pack("{s:[{s:s, s:s, s:s, s:s}], s:[{s:{s:s, s:s, s:s}}], s:[{s:{s:s}}]}",
+    return json_pack("{s:[{s:s, s:s, s:s, s:s}], s:[{s:{s:s, s:s, s:b}}, {s:{s:s, s:s, s:s}}], "
+                     "s:[{s:{s:s}}]}",
                      "compare", "key", c->key, "target", "CREATE", "result", "EQUAL",
                      "create_revision", "0",
-                     "success", "request_put", "key", c->key, "value", value, "lease",
-                     c->election.lease,
+                     "success", "request_put", "key", c->mark, "value", value, "prev_kv", 1,
+                     "request_put", "key", c->key, "value", value, "lease", c->election.lease,
                      "failure", "request_range", "key", c->key);
 }
 
@@ -124,6 +128,7 @@ static json_t *body_of(const struct etcd_client *c, enum etcd_call call) {
     case ETCD_CALL_CLAIM: return claim_body(c);
     case ETCD_CALL_KEEP: return json_pack("{s:s}", "ID", c->election.lease);
     case ETCD_CALL_RELEASE: return json_pack("{s:s}", "ID", c->election.released);
+    case ETCD_CALL_FORGET: return json_pack("{s:s}", "key", c->mark);
     case ETCD_CALL_MEMBERS:
     case ETCD_CALL_COUNT: break;
     }
@@ -163,9 +168,9 @@ static void do_next_member(void *arg) {
     c->current = (c->current + 1) % c->etcd.endpoint_count;
 }
 
-static void do_leader(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us) {
+static void do_leader(void *arg, const struct etcd_key *key, bool is_us) {
     struct etcd_client *c = arg;
-    if (!c->closing) c->events->on_leader(c->arg, at, epoch, is_us);
+    if (!c->closing) c->events->on_leader(c->arg, key, is_us);
 }
 
 static void do_vacant(void *arg) {
@@ -290,6 +295,7 @@ static bool got_answer(struct etcd_client *c, const struct slot *s, const json_t
         etcd_election_kept(&c->election, now_ms(c), etcd_lease_lives(answer));
         return true;
     case ETCD_CALL_RELEASE:
+    case ETCD_CALL_FORGET:
     case ETCD_CALL_COUNT: break;
     }
     return true;
@@ -316,7 +322,7 @@ static void goodbye(struct etcd_client *c);
 static void end_call(struct slot *s, const char *why) {
     struct etcd_client *c = s->client;
     if (c->closing) {
-        goodbye(c);
+        if (--c->closing_calls == 0) goodbye(c);
         return;
     }
     if (why != NULL) set_trouble(c, why);
@@ -388,8 +394,12 @@ static int read_password(struct etcd_client *c, struct cr_error *err) {
 static int set_up(struct etcd_client *c, const struct etcd_client_options *o,
                   struct cr_error *err) {
     CR_AUTO_FREE char *key = cr_asprintf("%s%s", o->etcd->prefix, o->run_id);
+    CR_AUTO_FREE char *mark = cr_asprintf("%s%s/mark", o->etcd->prefix, o->run_id);
     c->key = key != NULL ? etcd_base64(key) : NULL;
-    if (c->key == NULL) return cr_fail(err, -ENOMEM, "start the election: out of memory");
+    c->mark = mark != NULL ? etcd_base64(mark) : NULL;
+    if (c->key == NULL || c->mark == NULL) {
+        return cr_fail(err, -ENOMEM, "start the election: out of memory");
+    }
     int rc = read_password(c, err);
     if (rc < 0) return rc;
     struct etcd_http_options http = {.https = c->etcd.https, .ca_cert = c->etcd.ca_cert,
@@ -402,6 +412,7 @@ static void client_free(struct etcd_client *c) {
     for (int k = 0; k < ETCD_CALL_COUNT; k++) etcd_answer_done(&c->slots[k].answer);
     explicit_bzero(c->password, sizeof(c->password));
     free(c->key);
+    free(c->mark);
     free(c);
 }
 
@@ -463,10 +474,11 @@ static void goodbye(struct etcd_client *c) {
 
 static void on_goodbye_timer(uv_timer_t *timer) { goodbye(timer->data); }
 
-void etcd_client_close(struct etcd_client *c, void (*on_close)(void *arg), void *arg) {
+void etcd_client_close(struct etcd_client *c, bool is_over, void (*on_close)(void *arg),
+                       void *arg) {
     c->on_close = on_close;
     c->on_close_arg = arg;
-    bool is_releasing = etcd_election_close(&c->election);
+    c->closing_calls = etcd_election_close(&c->election, is_over);
     c->closing = true;
-    (void) uv_timer_start(&c->timer, on_goodbye_timer, is_releasing ? GOODBYE_MS : 0, 0);
+    (void) uv_timer_start(&c->timer, on_goodbye_timer, c->closing_calls > 0 ? GOODBYE_MS : 0, 0);
 }

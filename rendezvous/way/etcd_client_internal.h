@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "rendezvous/types.h"
+#include "rendezvous/way/etcd_key_internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,8 +27,8 @@ struct etcd_client_options {
 /* Called on the loop's thread, never from inside a function of this header but
  * etcd_client_need(). */
 struct etcd_client_events {
-    /* A node leads with this epoch; is_us is true if it is this node. */
-    void (*on_leader)(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us);
+    /* A node leads, that which has created the key; is_us is true if it is this node. */
+    void (*on_leader)(void *arg, const struct etcd_key *key, bool is_us);
     /* No node leads any more. */
     void (*on_vacant)(void *arg);
     /* This node, which leads, has got or lost the right to form rounds. */
@@ -48,8 +49,9 @@ void etcd_client_need(struct etcd_client *c, bool needs);
 const char *etcd_client_trouble(const struct etcd_client *c);
 
 /* Ends this node's lease, so that another node can lead at once instead of when the lease expires.
- * Waits for etcd's answer one second at most, then frees the client. No callback but on_close
- * follows. */
-void etcd_client_close(struct etcd_client *c, void (*on_close)(void *arg), void *arg);
+ * If the job has ended (`is_over`), a leader also deletes what the job has left in etcd. Waits for
+ * etcd's answers one second at most, then frees the client. No callback but on_close follows. */
+void etcd_client_close(struct etcd_client *c, bool is_over, void (*on_close)(void *arg),
+                       void *arg);
 
 #endif

@@ -150,7 +150,7 @@ static void became_leader(struct etcd_election *e, const struct etcd_key *key) {
     e->epoch = key->epoch;
     e->hosts = true;
     enter(e, ETCD_LEADING, "this node has created the key");
-    e->actions->on_leader(e->arg, &key->at, key->epoch, true);
+    e->actions->on_leader(e->arg, key, true);
 }
 
 static void another_leads(struct etcd_election *e, int64_t now_ms, const struct etcd_key *key) {
@@ -160,7 +160,7 @@ static void another_leads(struct etcd_election *e, int64_t now_ms, const struct 
     e->hosts = false;
     enter(e, ETCD_FOLLOWING, "another node has created the key");
     update_right(e, now_ms);
-    e->actions->on_leader(e->arg, &key->at, key->epoch, false);
+    e->actions->on_leader(e->arg, key, false);
 }
 
 static void advance(struct etcd_election *e, int64_t now_ms);
@@ -174,10 +174,13 @@ void etcd_election_got_key(struct etcd_election *e, int64_t now_ms, enum etcd_ca
         e->watch_from = key->revision + 1;
         e->verify_ms = now_ms + e->set.lease_ms;
     }
+    bool is_ours = key->exists && e->lease[0] != '\0' && strcmp(key->lease, e->lease) == 0;
     if (key->revision < e->revision) return; /* an event was faster than this answer */
+    /* the watch was faster than the answer to CLAIM, which tells whether this leader is the first */
+    if (is_ours && call != ETCD_CALL_CLAIM && e->under_way[ETCD_CALL_CLAIM]) return;
     e->revision = key->revision;
     if (!key->exists) became_vacant(e, now_ms);
-    else if (e->lease[0] != '\0' && strcmp(key->lease, e->lease) == 0) became_leader(e, key);
+    else if (is_ours) became_leader(e, key);
     else another_leads(e, now_ms, key);
     advance(e, now_ms);
 }
@@ -350,13 +353,19 @@ int64_t etcd_election_deadline(const struct etcd_election *e) {
     return when_ms;
 }
 
-bool etcd_election_close(struct etcd_election *e) {
+unsigned etcd_election_close(struct etcd_election *e, bool is_over) {
+    unsigned started = 0;
     cancel_all(e);
+    if (is_over && e->state == ETCD_LEADING) {
+        e->actions->start(e->arg, ETCD_CALL_FORGET);
+        started++;
+    }
     if (e->lease[0] != '\0') {
         memcpy(e->released, e->lease, sizeof(e->released));
         e->lease[0] = '\0';
         e->actions->start(e->arg, ETCD_CALL_RELEASE);
+        started++;
     }
     e->closed = true;
-    return e->released[0] != '\0';
+    return started;
 }

@@ -36,7 +36,8 @@
     C(GRANT)   /* gets a lease for this node */ \
     C(CLAIM)   /* creates the key if it does not exist, else gets it */ \
     C(KEEP)    /* renews the lease */ \
-    C(RELEASE) /* ends a lease, and deletes the key that belongs to it */
+    C(RELEASE) /* ends a lease, and deletes the key that belongs to it */ \
+    C(FORGET)  /* deletes the mark that the job has had a leader */
 /* clang-format on */
 
 enum etcd_election_state {
@@ -72,8 +73,8 @@ struct etcd_election_actions {
     void (*cancel)(void *arg, enum etcd_call call);
     /* Makes the next member of the cluster the current one. */
     void (*next_member)(void *arg);
-    /* A node leads with this epoch; `is_us` is true if it is this node. */
-    void (*on_leader)(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us);
+    /* A node leads, that which has created the key; `is_us` is true if it is this node. */
+    void (*on_leader)(void *arg, const struct etcd_key *key, bool is_us);
     /* The key does not exist any more, so no node leads. */
     void (*on_vacant)(void *arg);
     /* This node has got or lost the right to form rounds. */
@@ -142,9 +143,10 @@ void etcd_election_ended(struct etcd_election *e, int64_t now_ms, enum etcd_call
 void etcd_election_tick(struct etcd_election *e, int64_t now_ms);
 int64_t etcd_election_deadline(const struct etcd_election *e);
 
-/* Cancels all calls, and starts RELEASE if this node has a lease. No other action follows. Returns
- * whether RELEASE was started. */
-bool etcd_election_close(struct etcd_election *e);
+/* Cancels all calls. Starts RELEASE if this node has a lease, and FORGET if this node leads and
+ * `is_over` says that the job has ended. No other action follows. Returns how many calls were
+ * started. */
+unsigned etcd_election_close(struct etcd_election *e, bool is_over);
 
 /* Returns claim_delay_ms for a node of a job of up to `max_nodes` nodes, so that few of many nodes
  * claim the key at once. `random` is a random number of the node. */

@@ -138,12 +138,14 @@ bool etcd_read_claim(const json_t *answer, bool *created, struct etcd_key *out) 
     *out = (struct etcd_key){.exists = false};
     *created = json_is_true(json_object_get(answer, "succeeded"));
     if (!read_header(answer, &out->revision)) return false;
+    const json_t *first = json_array_get(json_object_get(answer, "responses"), 0);
     if (*created) {
+        const json_t *mark = json_object_get(first, "response_put");
         out->exists = true;
         out->epoch = out->revision;
+        out->is_first = mark != NULL && json_object_get(mark, "prev_kv") == NULL;
         return true;
     }
-    const json_t *first = json_array_get(json_object_get(answer, "responses"), 0);
     const json_t *range = json_object_get(first, "response_range");
     return range != NULL && read_kvs(range, out);
 }

@@ -37,7 +37,8 @@ size_t etcd_read_members(const json_t *answer, bool https, struct cr_endpoint *o
 bool etcd_read_range(const json_t *answer, struct etcd_key *out);
 
 /* Reads the answer to the transaction that creates the key. *created says whether it did; in that
- * case only out->revision, out->exists and out->epoch are set. Otherwise *out is the existing key.
+ * case only out->revision, out->exists, out->epoch and out->is_first are set. Otherwise *out is the
+ * existing key.
  * Returns false if the answer cannot be parsed. */
 bool etcd_read_claim(const json_t *answer, bool *created, struct etcd_key *out);
 

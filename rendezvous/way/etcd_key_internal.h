@@ -2,7 +2,10 @@
  *
  * The key exists while a node leads. Its value is the address of that node's coordinator, and it
  * belongs to a lease of that node, so etcd deletes the key when the node has not renewed the lease
- * in time. A revision is the number of a change in etcd; revisions only grow. */
+ * in time. A revision is the number of a change in etcd; revisions only grow.
+ *
+ * A second key, the mark, is created with the first claim and stays until the job ends. It tells a
+ * new leader that another one has led before, whose round may still run. */
 #ifndef RENDEZVOUS_ETCD_KEY_INTERNAL_H
 #define RENDEZVOUS_ETCD_KEY_INTERNAL_H
 
@@ -20,6 +23,9 @@ struct etcd_key {
     uint64_t epoch;                /* revision at which the key was created; never 0 */
     char lease[ETCD_LEASE_ID_MAX]; /* id of the leader's lease; "" = none */
     struct cr_endpoint at;         /* where the leader's coordinator listens */
+    /* No node has led this job before. Only the answer to the claim that created the key tells
+     * that; in other cases it is false. */
+    bool is_first;
 };
 
 #endif

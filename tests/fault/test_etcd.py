@@ -394,7 +394,7 @@ def test_only_candidates_lead_and_only_the_leader_has_a_lease(tmp):
         assert [led(n) for n in nodes] == [False, False, True]
         assert cluster.leases() == 1 and len(cluster.keys()) == 1
         end_well(nodes)
-        wait_for(lambda: not cluster.keys() and cluster.leases() == 0, "the key to be deleted")
+        wait_for(lambda: not cluster.all_keys() and cluster.leases() == 0, "an empty etcd")
 
 
 def test_a_leader_beside_etcd_publishes_an_address_that_others_reach(tmp):

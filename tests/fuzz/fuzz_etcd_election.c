@@ -39,9 +39,8 @@ static void do_next_member(void *arg) {
     for (int c = 0; c < ETCD_CALL_COUNT; c++) CR_ASSERT(!r->under_way[c]);
 }
 
-static void do_leader(void *arg, const struct cr_endpoint *at, uint64_t epoch, bool is_us) {
-    (void) at;
-    CR_ASSERT(epoch > 0);
+static void do_leader(void *arg, const struct etcd_key *key, bool is_us) {
+    CR_ASSERT(key->epoch > 0);
     ((struct run *) arg)->leads = is_us;
 }
 
@@ -136,8 +135,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         CR_ASSERT(r.leads == (r.election.state == ETCD_LEADING) ||
                   r.election.state == ETCD_LOOKING);
     }
-    bool releases = etcd_election_close(&r.election);
-    CR_ASSERT(releases || !r.under_way[ETCD_CALL_RELEASE]);
+    unsigned calls = etcd_election_close(&r.election, (data[0] & 16) != 0);
+    CR_ASSERT(calls > 0 || !r.under_way[ETCD_CALL_RELEASE]);
     CR_ASSERT(etcd_election_deadline(&r.election) == CR_FOREVER);
     return 0;
 }

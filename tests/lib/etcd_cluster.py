@@ -123,7 +123,10 @@ class EtcdCluster:
             return False
 
     def keys(self, i=0):
-        """The election's keys: a list of (key, value, epoch)."""
+        """The leaders' keys: a list of (key, value, epoch)."""
+        return [k for k in self.all_keys(i) if not k[0].endswith("/mark")]
+
+    def all_keys(self, i=0):
         code = lambda text: base64.b64encode(text.encode()).decode()
         end = PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1)
         answer = self.post("/v3/kv/range", {"key": code(PREFIX), "range_end": code(end)}, i)

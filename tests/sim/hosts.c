@@ -229,7 +229,7 @@ void host_start(struct host *h) {
     h->terms.coordinator = (uint64_t) h->id;
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
     coordinator_identify(h->coordinator, h->terms.coordinator);
-    if (w->elected) coordinator_elected(h->coordinator);
+    if (w->elected && h->id > 1) coordinator_follows_another(h->coordinator);
     w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
 }

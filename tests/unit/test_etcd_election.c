@@ -15,7 +15,7 @@ static struct etcd_election e;
 static int64_t now;
 static bool under_way[ETCD_CALL_COUNT];
 static int starts[ETCD_CALL_COUNT], members_tried, leaders, vacancies;
-static bool may_form, is_us;
+static bool may_form, is_us, is_first;
 static uint64_t epoch, revision;
 static char last_log[300];
 
@@ -31,11 +31,11 @@ static void do_cancel(void *arg, enum etcd_call call) {
     under_way[call] = false;
 }
 static void do_next_member(void *arg) { (void) arg; members_tried++; }
-static void do_leader(void *arg, const struct cr_endpoint *at, uint64_t number, bool us) {
+static void do_leader(void *arg, const struct etcd_key *key, bool us) {
     (void) arg;
-    (void) at;
     leaders++;
-    epoch = number;
+    epoch = key->epoch;
+    is_first = key->is_first;
     is_us = us;
 }
 static void do_vacant(void *arg) { (void) arg; vacancies++; }
@@ -208,6 +208,20 @@ START_TEST(a_claim_whose_answer_is_lost_still_leads) {
     until(now + 200);
     read_key("1");
     ck_assert(is_us && may_form);
+}
+END_TEST
+
+START_TEST(the_answer_to_a_claim_counts_even_if_the_watch_is_faster) {
+    begin(&candidate);
+    etcd_election_need(&e, now, true);
+    read_key(NULL);
+    grant("1");
+    key_changes("1");
+    ck_assert(!is_us && !may_form);
+    struct etcd_key key = key_of("1");
+    key.is_first = true;
+    etcd_election_got_key(&e, now, ETCD_CALL_CLAIM, &key);
+    ck_assert(is_us && may_form && is_first && leaders == 1);
 }
 END_TEST
 
@@ -402,11 +416,12 @@ END_TEST
 
 START_TEST(a_leader_that_closes_gives_its_lease_back) {
     lead();
-    ck_assert(etcd_election_close(&e));
-    ck_assert(under_way[ETCD_CALL_RELEASE] && !under_way[ETCD_CALL_WATCH]);
+    ck_assert_uint_eq(etcd_election_close(&e, true), 2);
+    ck_assert(under_way[ETCD_CALL_RELEASE] && under_way[ETCD_CALL_FORGET]);
+    ck_assert(!under_way[ETCD_CALL_WATCH]);
     ck_assert_str_eq(e.released, "1");
     begin(&candidate);
-    ck_assert(!etcd_election_close(&e));
+    ck_assert_uint_eq(etcd_election_close(&e, true), 0);
     ck_assert_int_eq(etcd_election_deadline(&e), CR_FOREVER);
 }
 END_TEST
@@ -434,6 +449,7 @@ int main(void) {
     tcase_add_test(t, a_late_candidate_waits_for_the_others);
     tcase_add_test(t, who_loses_the_claim_follows_and_gives_its_lease_back);
     tcase_add_test(t, a_claim_whose_answer_is_lost_still_leads);
+    tcase_add_test(t, the_answer_to_a_claim_counts_even_if_the_watch_is_faster);
     tcase_add_test(t, a_follower_takes_over_only_when_it_is_in_need);
     tcase_add_test(t, an_answer_older_than_an_event_is_ignored);
     suite_add_tcase(suite, t);

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# timeout: 300
+"""Explores the model of the rendezvous (tests/model) with Spin: it has no error, and the two
+variants without a needed precaution have one. Then checks logs against the model: those of the
+simulator, and of two real launchers."""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import BUILD, ROOT, clean_env, run, run_tests, skip
+from nodes import Nodes
+
+MODEL = ROOT / "tests" / "model" / "rendezvous.pml"
+CHECK = ROOT / "tests" / "model" / "check_trace.py"
+
+
+def explore(tmp, *defines):
+    """Returns (number of states, number of errors)."""
+    for command in (["spin", *defines, "-a", MODEL],
+                    ["gcc", "-O2", "-w", "-DSAFETY", "-DMEMLIM=2000", "-DVECTORSZ=2048",
+                     "-DCOLLAPSE", "-o", "pan", "pan.c"]):
+        done = subprocess.run([*map(str, command)], cwd=tmp, capture_output=True, text=True)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    text = subprocess.run(["./pan", "-m300000"], cwd=tmp, capture_output=True, text=True).stdout
+    assert "max search depth too small" not in text, text
+    states = re.search(r"(\S+) states, stored", text).group(1)
+    return float(states), int(re.search(r"errors: (\d+)", text).group(1))
+
+
+def test_the_model_has_no_error(tmp):
+    states, errors = explore(tmp)
+    assert errors == 0 and states > 100000, (states, errors)
+
+
+def test_a_new_leader_has_to_wait(tmp):
+    assert explore(tmp, "-DNO_QUIET")[1] == 1
+
+
+def test_the_documented_limit_is_one(tmp):
+    assert explore(tmp, "-DLIMIT")[1] == 1
+
+
+def check(log):
+    done = run([CHECK, log])
+    assert done.returncode == 0, done.stdout
+    return int(done.stdout.split()[0])
+
+
+def test_simulated_schedules_keep_to_the_model(tmp):
+    log = tmp / "log"
+    with open(log, "w") as out:
+        for seed in range(1, 31):
+            subprocess.run([BUILD / "tests" / "sim" / "sim_rendezvous", "--seed", str(seed),
+                            "--schedules", "1", "--verbose"], stdout=out, env=clean_env())
+    assert check(log) > 1000
+
+
+def test_real_launchers_keep_to_the_model(tmp):
+    with Nodes(tmp, "--nnodes=1:2", "--max-restarts=1") as nodes:
+        a = nodes.start_host("a", LOGLEVEL="debug")
+        b = nodes.start("b", LOGLEVEL="debug")
+        nodes.round(2)[0].signal(9)
+        for w in nodes.round(2):
+            w.signal(12)  # SIGUSR2: it ends well
+        assert a.wait() == 0 and b.wait() == 0
+        assert check(f"{a.path}.out") + check(f"{b.path}.out") > 10
+
+
+def test_a_wrong_transition_is_found(tmp):
+    (tmp / "log").write_text("crun[1] debug: member: ENDED -> RUNNING (wrong)\n")
+    done = run([CHECK, tmp / "log"])
+    assert done.returncode == 1 and "the model has no MEMBER ENDED -> RUNNING" in done.stdout
+
+
+if shutil.which("spin") is None or shutil.which("gcc") is None:
+    skip("spin or gcc is not installed")
+if __name__ == "__main__":
+    run_tests(globals())
