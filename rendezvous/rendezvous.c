@@ -1,10 +1,9 @@
-/* Implements rendezvous.h. It connects the three parts of a node's side: the member, which decides;
- * the session, which turns messages into bytes; and the way, which carries the bytes to the
- * coordinator.
+/* The implementation of rendezvous.h. It connects the three parts of a node's side: the member,
+ * which decides; the session, which turns messages into bytes; and the way, which carries the bytes
+ * to the coordinator.
  *
  *     agent ── calls ──► member ── messages ──► session ── bytes ──► way ──► coordinator
  *     agent ◄─ events ── member ◄─ messages ─── session ◄─ bytes ─── way ◄── coordinator
- *
  * Member and session are pure. The way is a socket, or two buffers if the coordinator runs in this
  * process. */
 #include "rendezvous/rendezvous.h"
@@ -33,7 +32,7 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     char *run_id;
-    uint32_t max_restarts; /* this node's setting */
+    uint32_t max_restarts; /* this node's setting; the job's may differ */
     struct member *member;
     struct member_session session;
     struct way *way;
@@ -47,7 +46,8 @@ struct rendezvous {
     char offer_host[CR_HOST_MAX]; /* where the offered store listens */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
-    /* a message could not be queued for lack of memory; end_event() breaks off the connection */
+    /* true: a message could not be queued for lack of memory; end_event() breaks off the
+     * connection */
     bool lost_message;
     bool closing;
     void (*on_close)(void *arg);

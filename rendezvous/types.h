@@ -54,8 +54,8 @@ struct rendezvous_options {
     const char *role;
     /* a hash of the program and its arguments, with which nodes are compared; 0 = unknown */
     uint64_t digest;
-    uint32_t local_world_size;   /* how many workers this node starts */
-    uint32_t max_restarts;       /* how many restarts the whole job may use, over all nodes */
+    uint32_t local_world_size;   /* number of workers that this node starts */
+    uint32_t max_restarts;       /* number of restarts that the whole job may use, over all nodes */
     int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
     int64_t keep_alive_interval_ms;
     uint32_t keep_alive_max_attempt;
@@ -64,8 +64,8 @@ struct rendezvous_options {
     /* how long this node may take to stop its workers until it is left out of the job; default: the
      * longest grace of its agent plus 5 s; 0 = join_timeout_ms, but at least 120 s */
     int64_t stop_limit_ms;
-    /* how long before a joining node's round the running workers get notice; default 30 s; 0 =
-     * not at all */
+    /* ms of notice for running workers before the round of a joining node; default 30 s; 0 = no
+     * notice */
     int64_t change_notice_ms;
     /* how long to wait for a lost coordinator to come back; -1, the default, is 60 s for a
      * coordinator that is not in the launcher of a node, else 0 */

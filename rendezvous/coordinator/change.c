@@ -5,9 +5,8 @@
  *        │                                                               │ all are ready,
  *        │ no worker counts steps, or the time is up                     │ or the time is up
  *        └───────────────────────────► STOP ◄────────────────────────────┘
- *
- * If a worker fails or a node is lost meanwhile, the round is stopped at once, and the change is
- * void. */
+ * If a worker fails or a node is lost before the STOP, the round is stopped at once, and the change
+ * is void. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #define NOTICE_MAX_MS (INT64_C(1000) * 86400000)
@@ -42,7 +41,7 @@ void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, 
 }
 
 /* Call this when a second change comes while one is announced. The announced change goes on, but it
- * must be over by until_ms, the deadline of the second one. */
+ * must be over by until_ms, the deadline of the second change. */
 static void hasten(struct coordinator *c, int64_t until_ms) {
     c->change.is_hard = true;
     if (until_ms < c->change.until_ms) c->change.until_ms = until_ms;
@@ -105,7 +104,8 @@ static void send_step(struct coordinator *c, int64_t now_ms, const struct coordi
 }
 
 /* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
- * that worker may have begun one more step before it was frozen, and no worker can be further. */
+ * that worker may have begun one more step before it was frozen, and no worker has begun a later
+ * step. */
 static void set_step(struct coordinator *c, int64_t now_ms) {
     c->change.is_set = true;
     for (uint32_t i = 0; i < c->seat_count; i++) send_step(c, now_ms, c->seats[i]);
@@ -124,8 +124,8 @@ void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms) {
     if (!c->change.is_set && !time_is_up && c->in_change[CHANGE_ASKED] > 0) return;
     if (running > 0 && !c->change.is_set && !time_is_up) set_step(c, now_ms);
     if (running > 0 && !time_is_up) return;
-    /* A node that has joined is part of the next round, so that round waits for a last call. If it
-     * has gone again, the same nodes as before form the next round at once. */
+    /* If a node waits to join, the next round has a last call for further nodes. If that node has
+     * gone again, the next round has the same nodes as this one, and forms at once. */
     if (c->in_state[SEAT_JOINED] > 0) c->members_changed = true;
     coordinator_stop_round(c, now_ms);
 }

@@ -53,9 +53,9 @@ void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_sea
     coordinator_wake_by(c, c->charge.killed_until_ms);
 }
 
-/* Whether a node that has sent this message knows that the last round is over. Other messages may
- * have been under way when the round was stopped, and their node may be gone since. Beats of
- * protocol version 2 do not say what the node knows. */
+/* Returns whether a node that has sent this message knows that the last round is over. Other
+ * messages may have been under way when the round was stopped, and their node may be gone since.
+ * Beats of protocol version 2 do not say what the node knows. */
 static bool knows_of_end(const struct coordinator *c, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) return m->beat.rounds_over == 0 || m->beat.rounds_over > c->round + 1;
     return m->type == RDZV_JOIN || m->type == RDZV_FAILED || m->type == RDZV_LEAVE;
@@ -90,9 +90,9 @@ void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coor
     }
 }
 
-/* Whether a node whose worker was killed may still go and so excuse the failure. If the end of that
- * time is noticed late, this process was stopped or slow, and the node's LEAVE may wait in the
- * socket, so the time begins again. */
+/* Returns whether a node whose worker was killed may still go and so excuse the failure. If the end
+ * of that time is noticed late, this process was stopped or slow, and the node's LEAVE may wait in
+ * the socket, so the time begins again. */
 static bool awaits_killed_node(struct coordinator *c, int64_t now_ms) {
     if (c->charge.killed_until_ms == COORDINATOR_NEVER) return false;
     if (now_ms >= c->charge.killed_until_ms + KILLED_MS) {

@@ -36,9 +36,9 @@ enum seat_change {
 
 /* The change that is announced. There is at most one at a time. */
 struct coordinator_change {
-    bool open;         /* a change is announced */
-    bool is_set;       /* the agreed step was sent to the nodes */
-    bool is_hard;      /* a node leaves, so workers cannot get more time */
+    bool open;         /* true: a change is announced */
+    bool is_set;       /* true: the agreed step was sent to the nodes */
+    bool is_hard;      /* true: a node leaves, so workers cannot get more time */
     uint32_t kind;     /* enum rendezvous_change_kind */
     uint64_t id;
     int64_t notice_ms; /* end of the notice; an answer before it can extend until_ms */
@@ -48,11 +48,12 @@ struct coordinator_change {
 
 /* The decision whether the failure that ended the last round costs a restart (charge.c). */
 struct coordinator_charge {
-    bool open;             /* a worker has failed, and the decision is not made yet */
-    bool charged;          /* the failure was charged; it is refunded if a killed node goes soon */
-    bool excused;          /* a node of the round is gone, which explains the failure */
+    bool open;             /* true: a worker has failed, and the decision is not made yet */
+    bool charged;          /* true: the failure was charged; the charge is refunded if a killed node
+                            * goes soon */
+    bool excused;          /* true: a node of the round is gone, which explains the failure */
     int64_t failed_ms;     /* time of the round's first FAILED */
-    uint32_t unheard;      /* nodes of the round that may not know yet that it is over */
+    uint32_t unheard;      /* number of nodes of the round that may not know yet that it is over */
     /* until when a node whose worker was killed may go and so excuse the failure;
      * COORDINATOR_NEVER if no worker was killed */
     int64_t killed_until_ms;
@@ -85,8 +86,8 @@ struct coordinator_seat {
     enum seat_state state;
     enum seat_change change;
     bool local;
-    bool unheard;   /* counted in charge.unheard */
-    bool is_killed; /* one of its workers was killed in the failed round */
+    bool unheard;   /* true: the seat is counted in charge.unheard */
+    bool is_killed; /* true: one of the node's workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     /* with fixed ranks, if a second node of its host has its node rank: that node, which is QUEUED;
@@ -124,8 +125,9 @@ struct coordinator {
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
-    bool is_drawn;         /* this coordinator has drawn it; no node has brought it */
-    bool has_formed;       /* this coordinator has formed a round of this run */
+    bool is_drawn;         /* true: this coordinator has drawn the incarnation; no node has brought
+                            * it */
+    bool has_formed;       /* true: this coordinator has formed a round of this run */
 
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
@@ -144,7 +146,7 @@ struct coordinator {
     bool had_stopping;
     /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */
     int64_t last_call_ms;
-    bool members_changed;  /* a node has come or gone since the last round formed */
+    bool members_changed;  /* true: a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
     struct coordinator_store store; /* of the last round, if this coordinator has formed it */

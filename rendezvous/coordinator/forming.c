@@ -227,8 +227,8 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
     bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
-    /* join_timeout counts from when no node stops workers any more, so that it only limits how long
-     * nodes wait for each other. */
+    /* join_timeout counts from the time at which the last node has stopped its workers. So it
+     * limits only how long nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
     if (!charge_allows_round(c, now_ms)) return;

@@ -29,8 +29,8 @@ struct coordinator_host_options {
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
     bool in_launcher;       /* the host ends together with the launcher of a node */
     bool alone;             /* the job has only one node, which is in this process */
-    bool jobs_come_later;   /* do not open a store before the first round forms */
-    bool elected;           /* refuse nodes until coordinator_host_lead() is called */
+    bool jobs_come_later;   /* true: the store opens only when the first round forms */
+    bool elected;           /* true: nodes are refused until coordinator_host_lead() is called */
     /* how long an elected host waits for the right to form a round before it closes all
      * connections */
     int64_t held_ms;

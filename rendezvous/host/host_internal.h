@@ -33,7 +33,8 @@ struct host_job {
 struct host_peer {
     LIST_ENTRY(host_peer) entry; /* element of host->peers */
     LIST_ENTRY(host_peer) unsent_entry;
-    bool is_unsent;                /* the peer is in host->unsent; host_end_event() flushes it */
+    bool is_unsent;                /* true: the peer is in host->unsent; host_end_event() flushes
+                                    * it */
     struct coordinator_host *host;
     struct host_job *job;          /* the job of the node; NULL before HELLO */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
@@ -83,7 +84,7 @@ struct coordinator_host {
 
     uv_mutex_t lock;   /* protects `handoffs` and `listens` */
     STAILQ_HEAD(host_handoffs, handoff) handoffs;
-    bool listens;      /* `wake` is initialised, so it may be sent */
+    bool listens;      /* true: `wake` is initialised, so it may be sent */
     uv_async_t wake;   /* sent by the store's thread */
     /* runs until host_jobs_deadline(); while closing, until the nodes must have hung up */
     uv_timer_t timer;

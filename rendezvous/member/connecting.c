@@ -1,4 +1,4 @@
-/* Decides when a member tries to connect: see connecting_internal.h. */
+/* The decision when a member tries to connect. */
 #include "rendezvous/member/connecting_internal.h"
 
 #include "base/clock.h"

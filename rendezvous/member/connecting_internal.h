@@ -14,16 +14,16 @@ struct connecting {
     int64_t until_ms;   /* time at which the current try fails */
     int64_t retry_ms;   /* time at which the next try starts */
     int64_t backoff_ms;
-    uint64_t jitter;    /* state of a random number generator; any start value will do */
+    uint64_t jitter;    /* state of a random number generator; may begin with any value */
 };
 
 void connecting_stop(struct connecting *c);
-/* Begins a series with the time limit `patience_ms`. Even if that is 0, the caller makes one
- * try. */
+/* Begins a series of tries with the time limit `patience_ms`. Even if that is 0, the caller makes
+ * one try. */
 void connecting_begin(struct connecting *c, int64_t now_ms, int64_t patience_ms);
-/* Call this when a try starts. It fails after `limit_ms` or at the end of the series, and succeeds
- * with WELCOME (the caller calls connecting_stop()). A connection that the other end closes before
- * WELCOME is a failed try. */
+/* Call this when a try starts. The try fails after `limit_ms` or at the end of the series, and
+ * succeeds when WELCOME comes (then call connecting_stop()). If the other end closes the connection
+ * before WELCOME, the try has failed. */
 void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms);
 /* Call this when a try has failed. Returns true and sets retry_ms if there is time for another try;
  * returns false if the series is over. */

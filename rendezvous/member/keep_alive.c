@@ -1,4 +1,4 @@
-/* A member's lease: see keep_alive_internal.h. */
+/* The lease of a member. */
 #include "rendezvous/member/keep_alive_internal.h"
 
 #include "base/clock.h"

@@ -16,7 +16,7 @@ struct keep_alive {
     /* time at which the newest answered beat was sent; before the first answer, the time at which
      * the node connected. The lease is counted from it. */
     int64_t acked_ms;
-    int64_t beat_ms;  /* when the next beat is due; CR_FOREVER = no beats are sent */
+    int64_t beat_ms;  /* time at which the next beat is due; CR_FOREVER = no beats are sent */
     bool has_lease;   /* the lease counts, so there is a fence */
 };
 
@@ -24,8 +24,8 @@ struct keep_alive {
  * beat changes only with the next keep_alive_plan(). */
 void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t intervals);
 
-/* keep_alive_start() begins a lease for a new connection. After keep_alive_stop() no beat is due,
- * and there is no fence. */
+/* keep_alive_start() begins a lease when a new connection is made. After keep_alive_stop() no beat
+ * is due, and there is no fence. */
 void keep_alive_start(struct keep_alive *k, int64_t now_ms);
 void keep_alive_stop(struct keep_alive *k);
 /* Call this when the connection is gone, but the lease still counts: no beat is due until the next
@@ -41,9 +41,9 @@ void keep_alive_hasten(struct keep_alive *k, int64_t now_ms);
  * answered already, or if sent_ms is later than now_ms, it does nothing. */
 void keep_alive_answered(struct keep_alive *k, int64_t sent_ms, int64_t now_ms);
 
-/* Returns the fence: when the member must begin to stop its workers if no beat is answered before.
- * That is after 5/6 of the lease, so that the last sixth is left for stopping them. CR_FOREVER if
- * keep_alive_stop() was called. */
+/* Returns the fence: the time at which the member must begin to stop its workers if no beat is
+ * answered before. It is 5/6 of the lease, so that the last sixth is left for stopping the workers.
+ * CR_FOREVER if keep_alive_stop() was called. */
 int64_t keep_alive_fence(const struct keep_alive *k);
 /* Returns how much time is left of the lease; 0 if it is over. */
 int64_t keep_alive_left(const struct keep_alive *k, int64_t now_ms);

@@ -1,4 +1,4 @@
-/* Implements member.h. The functions come in this order: making and freeing, connecting, losing the
+/* The implementation of member.h, in this order: making and freeing, connecting, losing the
  * connection, the agent's calls, the coordinator's messages, time. */
 #include "rendezvous/member/member.h"
 
@@ -246,7 +246,7 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
 }
 
 void member_join(struct member *m, int64_t now_ms) {
-    /* the agent has called this before on_end reached it */
+    /* the agent called this before it received on_end */
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
     if (m->connected) send_join(m, "join");

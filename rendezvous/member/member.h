@@ -29,9 +29,9 @@ struct member_settings {
     const char *where;     /* the coordinator as "host:port", for error texts */
     /* addresses of coordinator and node, for error texts; may be "" or NULL */
     const char *facts;
-    struct rdzv_join self; /* the JOIN to send; the member itself sets its fields about rounds */
-    bool local;            /* the coordinator is in this process, so there is no lease */
-    int64_t connect_timeout_ms;  /* limit of the first series of tries to connect */
+    struct rdzv_join self; /* the JOIN to send; the member sets the fields about rounds */
+    bool local;            /* true: the coordinator is in this process, so there is no lease */
+    int64_t connect_timeout_ms;  /* time limit of the first series of tries to connect, in ms */
     /* limit of each later series; one try is always made. -1 = 60 s for a coordinator that is not
      * in a launcher, else 0 */
     int64_t coordinator_wait_ms;
@@ -41,14 +41,15 @@ struct member_settings {
  * the agent may call the member from inside them. The other actions must not call the member. Texts
  * and messages are valid until the action returns. */
 struct member_actions {
-    /* Starts to connect. The caller reports the result later, by member_welcomed() or
+    /* Begins to connect. The result is reported later, by a call of member_welcomed() or
      * member_disconnected(). */
     void (*connect)(void *arg);
     void (*send)(void *arg, const struct rdzv_message *m);
-    /* Sends the queued messages and closes the connection, or stops connecting. The caller must not
-     * call member_disconnected() for it. */
+    /* Sends the queued messages and closes the connection; or, if the node is still connecting,
+     * stops that. After this action member_disconnected() must not be called for the old
+     * connection. */
     void (*hang_up)(void *arg);
-    /* Logs one line; called for each change of state. */
+    /* Logs one line. It is called for each change of state. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
     void (*on_round)(void *arg, const struct rdzv_round *round);
     void (*on_stop)(void *arg, int64_t grace_max_ms, const char *why);
@@ -89,8 +90,9 @@ void member_set_addr(struct member *m, const char *addr);
 /* Call this when the session has received WELCOME, which shows that the other end is a coordinator
  * that accepts this node. Only then has a try to connect succeeded. It sends JOIN or RESUME. */
 void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome *welcome);
-/* Call this when the node cannot connect and another try cannot help. It ends the job on this node;
- * `why` is the end of a sentence that says who should be a coordinator. */
+/* Call this when the node cannot connect and another try cannot help. It ends the job on this node
+ * with an error text that contains `why`: what answers at the coordinator's address in place of a
+ * coordinator. */
 void member_give_up(struct member *m, const char *why);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,

@@ -1,5 +1,5 @@
-/* The coordinator's end of a connection: see host_session.h. The functions come in this order:
- * change of state, sending and refusing, received messages in the order of the protocol, time. */
+/* The coordinator's end of a connection. The functions come in this order: change of state, sending
+ * and refusing, received messages in the order of the protocol, time. */
 #include "rendezvous/protocol/host_session.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ const char *host_session_state_name(enum host_session_state s) {
     return "?";
 }
 
-/* Returns the time at which the state `next`, which begins now, must have ended. */
+/* Returns the time at which the state `next` must have ended if it begins now. */
 static int64_t limit_of(const struct host_session *s, enum host_session_state next,
                         int64_t now_ms) {
     if (s->local) return CR_FOREVER;

@@ -34,9 +34,9 @@
 
 #include <stdbool.h>
 
-/* time limit from the opening of a session to the seat, or to the answer for an operator */
+/* time limit in ms from the opening of a session to the seat, or to the answer for an operator */
 #define SESSION_GREETING_MS INT64_C(10000)
-/* time limit for the other end to close its connection after our last message */
+/* time limit in ms for the other end to close its connection after the last message of this end */
 #define SESSION_LINGER_MS   INT64_C(2000)
 
 /* clang-format off */

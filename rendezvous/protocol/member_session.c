@@ -1,4 +1,4 @@
-/* The member's end of a connection to the coordinator: see member_session.h. */
+/* The member's end of a connection to the coordinator. */
 #include "rendezvous/protocol/member_session.h"
 
 #include <errno.h>

@@ -61,7 +61,7 @@ struct member_session {
 
     const struct member_session_actions *actions;
     void *arg;
-    uint64_t opened;      /* how many times the session was opened */
+    uint64_t opened;      /* number of times that the session was opened */
     struct cr_buffer in;  /* bytes received but not handled yet */
 };
 

@@ -33,7 +33,7 @@
 #define RDZV_MAGIC     "CRUNrdzv"
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
-#define RDZV_VERSION_MIN 2 /* smallest and largest protocol version of this build */
+#define RDZV_VERSION_MIN 2 /* the smallest and the largest protocol version of this build */
 #define RDZV_VERSION_MAX 3
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */

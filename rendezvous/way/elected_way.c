@@ -25,8 +25,8 @@ struct elected_way {
     uint64_t epoch;            /* its epoch; 0 = none was elected yet */
     bool is_first;             /* no node led before it, as far as this node knows */
     bool has_leader;
-    bool waits_for_leader; /* way_connect() was called while no leader was known */
-    struct cr_buffer greeting; /* of that call */
+    bool waits_for_leader; /* true: way_connect() was called while no leader was known */
+    struct cr_buffer greeting; /* the greeting of that way_connect() */
 };
 
 /* ---- events of the election ---- */

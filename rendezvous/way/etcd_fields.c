@@ -1,4 +1,4 @@
-/* Reads the fields of etcd's JSON answers: see etcd_fields_internal.h. */
+/* The readers of the fields in etcd's JSON answers. */
 #include "rendezvous/way/etcd_fields_internal.h"
 
 #include "base/memory.h"
