@@ -17,6 +17,18 @@ enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ER
  * or all are ended; or all live on. */
 enum agent_leftovers { AGENT_LEFTOVERS_DETACHED, AGENT_LEFTOVERS_END, AGENT_LEFTOVERS_KEEP };
 
+/* The variables that make only some devices visible. With a virtual local rank, a worker gets one
+ * entry of each: of CUDA_VISIBLE_DEVICES always, of the others if the launcher has them. */
+enum agent_visible {
+    AGENT_VISIBLE_CUDA, AGENT_VISIBLE_HIP, AGENT_VISIBLE_INTEL, AGENT_VISIBLE_ASCEND,
+    AGENT_VISIBLE_COUNT
+};
+#define AGENT_VISIBLE_VARIABLES                                                                    \
+    {                                                                                              \
+        "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",                         \
+            "ASCEND_RT_VISIBLE_DEVICES"                                                            \
+    }
+
 /* The job description. The caller keeps it and all that it points to until on_done (agent.h). */
 struct agent_job {
     struct rendezvous_options rendezvous;

@@ -35,12 +35,13 @@
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
 enum {
-    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_CHANNEL, OWN_VISIBLE, OWN_COUNT
+    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_CHANNEL, OWN_COUNT
 };
 
 static const char *const own_names[OWN_COUNT] = {
-    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE,
-    "CUDA_VISIBLE_DEVICES"};
+    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE};
+
+static const char *const visible_names[] = AGENT_VISIBLE_VARIABLES;
 
 static const char *const shared_names[] = {
 #define V(name, format, value) name,
@@ -68,8 +69,10 @@ static const char *inherited_value(char *const *inherited, const char *name) {
 
 static int is_replaced(const struct environment *e, const char *entry) {
     for (size_t i = 0; i < OWN_COUNT; i++) {
-        if (i == OWN_VISIBLE && !e->job->virtual_local_rank) continue;
         if (is_named(entry, own_names[i])) return 1;
+    }
+    for (size_t i = 0; i < AGENT_VISIBLE_COUNT; i++) {
+        if (e->narrows[i] && is_named(entry, visible_names[i])) return 1;
     }
     for (size_t i = 0; i < sizeof(shared_names) / sizeof(shared_names[0]); i++) {
         if (is_named(entry, shared_names[i])) return 1;
@@ -116,19 +119,35 @@ static int has_template(char *const *argv) {
 }
 
 static size_t own_count(const struct environment *e) {
-    return e->job->virtual_local_rank ? OWN_COUNT : OWN_VISIBLE;
+    size_t count = OWN_COUNT;
+    for (size_t i = 0; i < AGENT_VISIBLE_COUNT; i++) count += e->narrows[i] ? 1 : 0;
+    return count;
+}
+
+/* Decides of which lists of devices each worker gets one entry. As in torchrun, the entry of
+ * HIP_VISIBLE_DEVICES, if that is set, is also that of CUDA_VISIBLE_DEVICES. */
+static void choose_visible(struct environment *e, char *const *inherited) {
+    if (!e->job->virtual_local_rank) return;
+    for (size_t i = 0; i < AGENT_VISIBLE_COUNT; i++) {
+        e->visible[i] = inherited_value(inherited, visible_names[i]);
+        bool is_set = e->visible[i] != NULL && e->visible[i][0] != '\0';
+        e->narrows[i] = is_set || i == AGENT_VISIBLE_CUDA;
+    }
+    if (e->narrows[AGENT_VISIBLE_HIP]) {
+        e->visible[AGENT_VISIBLE_CUDA] = e->visible[AGENT_VISIBLE_HIP];
+    }
 }
 
 int environment_init(struct environment *e, char *const *inherited, const struct agent_job *job,
                      const struct rendezvous_round *round) {
     *e = (struct environment){.job = job, .round = round};
-    e->visible_devices = inherited_value(inherited, "CUDA_VISIBLE_DEVICES");
+    choose_visible(e, inherited);
     size_t count = 0, argc = 0;
     while (inherited[count] != NULL) count++;
     while (job->argv[argc] != NULL) argc++;
     int rc = write_shared(e, inherited);
     if (rc == 0) {
-        e->envp = malloc((OWN_COUNT + count_texts(&e->shared) + count + 1) * sizeof(*e->envp));
+        e->envp = malloc((own_count(e) + count_texts(&e->shared) + count + 1) * sizeof(*e->envp));
         if (has_template(job->argv)) e->argv = malloc((argc + 1) * sizeof(*e->argv));
     }
     if (rc < 0 || e->envp == NULL || (has_template(job->argv) && e->argv == NULL)) {
@@ -149,9 +168,10 @@ int environment_init(struct environment *e, char *const *inherited, const struct
 int environment_copy(const struct environment *from, struct environment *out) {
     *out = (struct environment){.job = from->job,
                                 .round = from->round,
-                                .visible_devices = from->visible_devices,
                                 .env_count = from->env_count,
                                 .argc = from->argc};
+    memcpy(out->visible, from->visible, sizeof(out->visible));
+    memcpy(out->narrows, from->narrows, sizeof(out->narrows));
     out->envp = malloc((from->env_count + 1) * sizeof(*out->envp));
     if (from->argv != NULL) out->argv = malloc((from->argc + 1) * sizeof(*out->argv));
     if (out->envp == NULL || (from->argv != NULL && out->argv == NULL)) {
@@ -173,26 +193,26 @@ void environment_done(struct environment *e) {
 
 /* ---- one worker's own variables and arguments ---- */
 
-/* Writes CUDA_VISIBLE_DEVICES for a worker with a virtual local rank. Its value is the entry at
- * index local_rank of the launcher's list, without blanks around it; if the launcher has no list,
- * it is local_rank. */
-static int write_visible(struct environment *e, uint32_t local_rank, struct cr_error *err) {
-    const char *at = e->visible_devices;
-    if (at == NULL) return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%u", local_rank);
+/* Writes a variable for a worker with a virtual local rank: the entry of the launcher's list at
+ * index local_rank, without blanks around it; or local_rank itself if the launcher has no list. */
+static int write_visible(struct environment *e, size_t which, uint32_t local_rank,
+                         struct cr_error *err) {
+    const char *at = e->visible[which], *name = visible_names[which];
+    if (at == NULL) return cr_buffer_printf(&e->own, "%s=%u", name, local_rank);
     for (uint32_t i = 0; i < local_rank && at != NULL; i++) {
         at = strchr(at, ',');
         if (at != NULL) at++;
     }
     if (at == NULL) {
         return cr_fail(err, -EINVAL,
-                       "CUDA_VISIBLE_DEVICES='%.200s' has no entry for local rank %u; list one GPU "
-                       "for each worker, or lower --nproc-per-node",
-                       e->visible_devices, local_rank);
+                       "%s='%.200s' has no entry for local rank %u; list one GPU for each worker, "
+                       "or lower --nproc-per-node",
+                       name, e->visible[which], local_rank);
     }
     at += strspn(at, " \t");
     size_t len = strcspn(at, ",");
     while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t')) len--;
-    return cr_buffer_printf(&e->own, "CUDA_VISIBLE_DEVICES=%.*s", (int) len, at);
+    return cr_buffer_printf(&e->own, "%s=%.*s", name, (int) len, at);
 }
 
 static int end_text(struct environment *e, int rc) {
@@ -213,8 +233,8 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
                                           e->round->first_role_rank + local_rank));
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ERROR_FILE], error_file));
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", channel));
-    if (rc == 0 && e->job->virtual_local_rank) {
-        rc = end_text(e, write_visible(e, local_rank, err));
+    for (size_t i = 0; rc == 0 && i < AGENT_VISIBLE_COUNT; i++) {
+        if (e->narrows[i]) rc = end_text(e, write_visible(e, i, local_rank, err));
     }
     return rc;
 }

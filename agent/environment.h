@@ -11,11 +11,15 @@
 #include "agent/agent_job.h"
 #include "base/buffer.h"
 
+#include <stdbool.h>
+
 struct environment {
     const struct agent_job *job;
     const struct rendezvous_round *round;
-    /* value of CUDA_VISIBLE_DEVICES in the launcher's environment; NULL if not set */
-    const char *visible_devices;
+    /* by enum agent_visible: whether each worker gets only one entry of this list, and the list in
+     * the launcher's environment, or NULL */
+    bool narrows[AGENT_VISIBLE_COUNT];
+    const char *visible[AGENT_VISIBLE_COUNT];
     struct cr_buffer shared; /* variables that all workers share, each ended by a NUL */
     size_t env_count, argc;  /* number of entries of envp and of argv, not counting the NULL at the
                               * end */

@@ -66,6 +66,10 @@ static int count_gpus(void *arg, const char *visible, uint32_t *count, struct cr
     return device_gpu_count(&device_places_default, visible, count, err);
 }
 
+static uint32_t count_accelerators(void *arg, enum accelerator kind) {
+    return accelerator_count(kind, "/sys", "/dev", lookup_environment, arg);
+}
+
 static int bind_workers(void *arg, enum numa_mode mode, const char *visible, uint32_t workers,
                         struct cr_cpu_mask *masks, struct cr_error *err) {
     (void) arg;
@@ -81,6 +85,7 @@ static const struct job_world real_world = {
     .lookup = lookup_environment,
     .cpu_count = count_cpus,
     .gpu_count = count_gpus,
+    .accelerator_count = count_accelerators,
     .bind = bind_workers,
     .random = draw_random,
 };

@@ -10,6 +10,7 @@
 #include "launcher/values.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,12 +153,18 @@ static int read_simple_values(struct builder *b) {
 
 static int fail_nproc(struct builder *b, const char *text) {
     return cr_fail(b->err, -EINVAL,
-                   "'%.200s' is not a number of workers; give 1 to %d, or cpu, gpu, auto", text,
+                   "'%.200s' is not a number of workers; give 1 to %d, or cpu, gpu, xpu, npu, auto",
+                   text,
                    AGENT_WORKERS_MAX);
 }
 
 static int count_gpus(struct builder *b, uint32_t *count) {
     return b->world->gpu_count(b->world->arg, variable(b, "CUDA_VISIBLE_DEVICES"), count, b->err);
+}
+
+static uint32_t count_accelerators(const struct builder *b, enum accelerator kind) {
+    const struct job_world *world = b->world;
+    return world->accelerator_count == NULL ? 0 : world->accelerator_count(world->arg, kind);
 }
 
 static int fail_no_gpu(struct builder *b) {
@@ -170,21 +177,34 @@ static int fail_no_gpu(struct builder *b) {
     }
     return cr_fail(b->err, -ENODEV,
                    "'gpu': CUDA is not available: no NVIDIA GPU found by NVML, in /dev or in "
-                   "/proc/driver/nvidia; give a number or cpu");
+                   "/proc/driver/nvidia, and no AMD GPU in /sys/class/kfd that is visible; give a "
+                   "number or cpu");
+}
+
+/* Counts the devices of the kind that --nproc-per-node names. "gpu" is what torch.cuda counts:
+ * NVIDIA's GPUs, or else AMD's. "auto" is the first kind of which there is one, or else CPUs. */
+static int count_devices(struct builder *b, const char *text, uint32_t *out) {
+    bool is_auto = strcmp(text, "auto") == 0, is_gpu = strcmp(text, "gpu") == 0;
+    int rc = is_auto || is_gpu ? count_gpus(b, out) : 0;
+    if (rc < 0 || *out > 0) return rc;
+    if (is_auto || is_gpu) *out = count_accelerators(b, ACCELERATOR_AMD);
+    if (is_gpu) return *out > 0 ? 0 : fail_no_gpu(b);
+    if (*out == 0 && strcmp(text, "npu") != 0) *out = count_accelerators(b, ACCELERATOR_INTEL);
+    if (*out == 0 && strcmp(text, "xpu") != 0) *out = count_accelerators(b, ACCELERATOR_ASCEND);
+    if (*out == 0 && is_auto) *out = b->world->cpu_count(b->world->arg);
+    if (*out > 0) return 0;
+    int is_npu = text[0] == 'n';
+    return cr_fail(b->err, -ENODEV,
+                   "'%s': no %s found: there is no %s that %s leaves visible; give a number or cpu",
+                   text, is_npu ? "NPU" : "XPU",
+                   is_npu ? "/dev/davinci*" : "Intel GPU with a render node in /dev/dri",
+                   is_npu ? "ASCEND_RT_VISIBLE_DEVICES" : "ZE_AFFINITY_MASK");
 }
 
 static int count_workers(struct builder *b, const char *text, uint32_t *out) {
-    if (strcmp(text, "xpu") == 0) {
-        return cr_fail(b->err, -ENOTSUP,
-                       "'xpu': no XPU found: crun cannot count Intel GPUs; give their number");
-    }
+    *out = 0;
     if (strcmp(text, "cpu") == 0) return *out = b->world->cpu_count(b->world->arg), 0;
-    if (strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0) {
-        int rc = count_gpus(b, out);
-        if (rc < 0 || *out > 0) return rc;
-        if (text[0] == 'g') return fail_no_gpu(b);
-        return *out = b->world->cpu_count(b->world->arg), 0;
-    }
+    if (value_word(text, "gpu auto xpu npu", NULL) == 0) return count_devices(b, text, out);
     if (value_count(text, "", 1, AGENT_WORKERS_MAX, out, b->err) < 0) return fail_nproc(b, text);
     return 0;
 }
@@ -200,21 +220,36 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* Reads --virtual-local-rank, which gives worker i only entry i of CUDA_VISIBLE_DEVICES. So the
- * variable must have an entry for each worker. */
-static int check_virtual(struct builder *b) {
-    const char *list = variable(b, "CUDA_VISIBLE_DEVICES");
+/* Checks that the list in a variable has an entry for each worker. */
+static int check_visible(struct builder *b, const char *name) {
+    const char *list = variable(b, name);
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
-    b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
-    if (!b->job->agent.virtual_local_rank || list == NULL) return 0;
     for (const char *at = list; *at != '\0'; at++) entries += *at == ',';
     if (entries >= n) return 0;
-    return name_option(
-        b, OPTION_VIRTUAL_LOCAL_RANK,
-        cr_fail(b->err, -EINVAL,
-                "CUDA_VISIBLE_DEVICES='%.200s' has %u entries for %u workers; list one GPU "
-                "for each, or lower --nproc-per-node",
-                list, entries, n));
+    return name_option(b, OPTION_VIRTUAL_LOCAL_RANK,
+                       cr_fail(b->err, -EINVAL,
+                               "%s='%.200s' has %u entries for %u workers; list one GPU for each, "
+                               "or lower --nproc-per-node",
+                               name, list, entries, n));
+}
+
+/* Reads --virtual-local-rank, which gives worker i only entry i of the variables that make devices
+ * visible. So each variable that is used must have an entry for each worker. As in torchrun,
+ * HIP_VISIBLE_DEVICES, if it is set, is used in place of CUDA_VISIBLE_DEVICES. */
+static int check_virtual(struct builder *b) {
+    static const char *const names[] = AGENT_VISIBLE_VARIABLES;
+    b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
+    if (!b->job->agent.virtual_local_rank) return 0;
+    const char *hip = variable(b, names[AGENT_VISIBLE_HIP]);
+    for (int i = 0; i < AGENT_VISIBLE_COUNT; i++) {
+        const char *list = variable(b, names[i]);
+        bool is_cuda = i == AGENT_VISIBLE_CUDA;
+        if (list == NULL || (list[0] == '\0' && !is_cuda)) continue;
+        if (is_cuda && hip != NULL && hip[0] != '\0') continue;
+        int rc = check_visible(b, names[i]);
+        if (rc < 0) return rc;
+    }
+    return 0;
 }
 
 /* Reads --numa-binding. This is the last step of job_build(), because it reads hundreds of files of
@@ -615,6 +650,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"},
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
+    .coordinator_wait_ms = -1,
     .is_host = -1,
 };
 

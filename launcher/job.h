@@ -6,6 +6,7 @@
 #define LAUNCHER_JOB_H
 
 #include "agent/agent.h"
+#include "launcher/accelerators.h"
 #include "launcher/numa_binding.h"
 #include "launcher/options.h"
 
@@ -19,6 +20,9 @@ struct job_world {
     void *arg;           /* first parameter of every function in this struct */
     uint32_t (*cpu_count)(void *arg);
     int (*gpu_count)(void *arg, const char *visible_devices, uint32_t *count, struct cr_error *err);
+    /* Returns how many accelerators of another vendor there are: accelerator_count() of
+     * launcher/accelerators.h. NULL = none. */
+    uint32_t (*accelerator_count)(void *arg, enum accelerator kind);
     /* Chooses the CPUs of each worker: numa_bind_workers() of launcher/numa.h. */
     int (*bind)(void *arg, enum numa_mode mode, const char *visible_devices, uint32_t workers,
                 struct cr_cpu_mask *masks, struct cr_error *err);

@@ -33,9 +33,9 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
      .old_variable = "PET_N_PROC_PER_NODE", /* the spelling of Kubeflow's PyTorchJob v1 */
      .group = WORKERS,
-     .words = "auto cpu gpu",
-     .help = "workers on this node; cpu: one for each CPU that we may run on, gpu: one for each "
-             "visible GPU, auto: GPUs, else CPUs"},
+     .words = "auto cpu gpu xpu npu",
+     .help = "workers on this node; cpu: one for each CPU that we may run on, gpu, xpu, npu: one "
+             "for each that is visible, auto: the first of these, else CPUs"},
     [OPTION_NODE_RANK] =
     {.name = "node-rank", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = WORKERS,

@@ -81,7 +81,7 @@ static void break_off(struct rendezvous *r, const char *why) {
     member_session_close(&r->session, why);
     cr_buffer_clear(&r->session.out);
     way_hang_up(r->way);
-    member_disconnected(r->member, now_ms(r), why);
+    member_disconnected(r->member, now_ms(r), RENDEZVOUS_BROKEN, why);
 }
 
 /* ---- the wait for the coordinator ---- */
@@ -158,11 +158,10 @@ static void on_data(void *arg, const char *data, size_t len) {
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct rendezvous *r = arg;
-    (void) how;
     if (r->closing) return;
     member_session_close(&r->session, why);
     cr_buffer_clear(&r->session.out);
-    member_disconnected(r->member, now_ms(r), why);
+    member_disconnected(r->member, now_ms(r), how, why);
     end_event(r);
 }
 
@@ -179,9 +178,9 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 /* ---- the session's actions ---- */
 
-static void on_welcome(void *arg) {
+static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
-    member_welcomed(r->member, now_ms(r));
+    member_welcomed(r->member, now_ms(r), welcome);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -357,7 +356,7 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
 
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why) {
-    member_notice(r->member, (uint32_t) kind, left_ms, why);
+    member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
     end_event(r);
 }
 

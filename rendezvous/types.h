@@ -67,7 +67,8 @@ struct rendezvous_options {
     /* how long before a joining node's round the running workers get notice; default 30 s; 0 =
      * not at all */
     int64_t change_notice_ms;
-    /* how long to wait for a lost coordinator to come back; default 0 */
+    /* how long to wait for a lost coordinator to come back; -1, the default, is 60 s for a
+     * coordinator that is not in the launcher of a node, else 0 */
     int64_t coordinator_wait_ms;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;

@@ -6,7 +6,7 @@ _crun() {
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     case ${prev//_/-} in
         --nnodes) COMPREPLY=($(compgen -W "1 2 1:2" -- "$cur")); return ;;
-        --nproc-per-node) COMPREPLY=($(compgen -W "auto cpu gpu" -- "$cur")); return ;;
+        --nproc-per-node) COMPREPLY=($(compgen -W "auto cpu gpu xpu npu" -- "$cur")); return ;;
         --node-rank) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --scheduler) COMPREPLY=($(compgen -W "auto none show" -- "$cur")); return ;;
         --role) COMPREPLY=($(compgen -f -- "$cur")); return ;;

@@ -19,11 +19,12 @@ static void send_change(struct coordinator *c, struct coordinator_seat *s, uint3
     struct rdzv_message m = {.type = RDZV_CHANGE};
     m.change = (struct rdzv_change){.round = c->round, .id = c->change.id, .kind = kind,
                                     .left_ms = left_ms, .why = c->why};
-    c->actions->send(c->arg, s->peer, &m);
+    seat_send(c, s, &m);
 }
 
 void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, int64_t left_ms) {
     c->change = (struct coordinator_change){.open = true,
+                                            .kind = kind,
                                             .is_hard = kind != RENDEZVOUS_CHANGE_JOIN,
                                             .id = c->change.id + 1,
                                             .notice_ms = now_ms + left_ms,
@@ -95,18 +96,26 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
 
 /* ---- coordinator_reconcile_change() ---- */
 
-/* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
- * that worker may have begun one more step before it was frozen, and no worker can be further. */
-static void set_step(struct coordinator *c, int64_t now_ms) {
+static void send_step(struct coordinator *c, int64_t now_ms, const struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_CHANGE_AT};
     m.change_at = (struct rdzv_change_at){.id = c->change.id,
                                           .step = (uint64_t) c->change.step + 1,
                                           .left_ms = c->change.until_ms - now_ms};
+    if (s->change == CHANGE_RUNS) seat_send(c, s, &m);
+}
+
+/* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
+ * that worker may have begun one more step before it was frozen, and no worker can be further. */
+static void set_step(struct coordinator *c, int64_t now_ms) {
     c->change.is_set = true;
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        struct coordinator_seat *s = c->seats[i];
-        if (s->change == CHANGE_RUNS) c->actions->send(c->arg, s->peer, &m);
-    }
+    for (uint32_t i = 0; i < c->seat_count; i++) send_step(c, now_ms, c->seats[i]);
+}
+
+void coordinator_repeat_change(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
+    int64_t left_ms = c->change.until_ms - now_ms;
+    if (!c->change.open || c->phase != COORDINATOR_RUNNING) return;
+    if (s->change == CHANGE_ASKED) send_change(c, s, c->change.kind, left_ms > 0 ? left_ms : 0);
+    if (c->change.is_set) send_step(c, now_ms, s);
 }
 
 void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms) {

@@ -31,7 +31,9 @@ static bool was_in_round(const struct coordinator_seat *s) {
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
                  const struct rdzv_failed *f) {
     c->charge = (struct coordinator_charge){
-        .open = true, .failed_ms = now_ms, .killed_until_ms = COORDINATOR_NEVER};
+        .open = true, .failed_ms = now_ms, .killed_until_ms = COORDINATOR_NEVER,
+        /* the store of the round was on the host of the earlier coordinator and is lost */
+        .excused = c->is_rebuilt};
     (void) snprintf(c->charge.what, sizeof(c->charge.what), "%s", f->what);
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];

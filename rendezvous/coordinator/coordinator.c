@@ -34,9 +34,12 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
 void coordinator_free(struct coordinator *c) {
     if (c == NULL) return;
     seats_free(c);
+    resuming_forget(c);
     free(c->run_id);
     free(c);
 }
+
+void coordinator_identify(struct coordinator *c, uint64_t id) { c->id = id; }
 
 /* ---- texts and messages ---- */
 
@@ -64,7 +67,7 @@ static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){
         .round = c->round, .why = c->why, .limit_ms = c->may_form ? 0 : c->lease_ms};
-    c->actions->send(c->arg, s->peer, &m);
+    seat_send(c, s, &m);
 }
 
 void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const char *why) {
@@ -106,6 +109,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
     c->outcome = (int) outcome;
     c->wake_ms = CR_FOREVER;
     for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i]->peer == NULL) continue; /* it gets END when it resumes */
         coordinator_send_end(c, c->seats[i]->peer, (int) outcome, c->why);
     }
 }
@@ -135,6 +139,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     c->is_held = false;
+    if (c->phase == COORDINATOR_REBUILDING) resuming_reconcile(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
     if (c->phase == COORDINATOR_FORMING) coordinator_reconcile_forming(c, now_ms);
@@ -198,7 +203,7 @@ static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
                         const struct rdzv_beat *b) {
     struct rdzv_message ack = {.type = RDZV_BEAT_ACK};
     ack.beat_ack.sent_ms = b->sent_ms;
-    c->actions->send(c->arg, s->peer, &ack);
+    seat_send(c, s, &ack);
 }
 
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
@@ -208,6 +213,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
+    if (c->phase == COORDINATOR_REBUILDING) resuming_hear(c, now_ms, seat, m);
     switch ((unsigned) m->type) {
     case RDZV_BEAT:
         answer_beat(c, seat, &m->beat);
@@ -280,7 +286,7 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
     for (uint32_t i = 0; c->phase != COORDINATOR_ENDED && i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (what->host[0] != '\0' && strcmp(what->host, s->host) != 0) continue;
-        c->actions->send(c->arg, s->peer, &m);
+        seat_send(c, s, &m);
         asked++;
     }
     return asked;
@@ -302,9 +308,17 @@ void coordinator_stand_by(struct coordinator *c) {
     c->charge.killed_until_ms = COORDINATOR_NEVER;
 }
 
-void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why) {
-    (void) now_ms;
+void coordinator_goodbye(struct coordinator *c, const char *why) {
+    struct rdzv_message m = {.type = RDZV_GOODBYE};
+    m.goodbye.why = why;
     if (c->phase == COORDINATOR_ENDED) return;
+    for (uint32_t i = c->seat_count; i-- > 0;) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->local) continue;
+        seat_send(c, s, &m);
+        if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
+        seat_remove(c, s);
+    }
     coordinator_set_why(c, "%s", why);
     coordinator_end_job(c, RENDEZVOUS_LOST);
 }

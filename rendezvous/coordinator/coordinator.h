@@ -10,8 +10,11 @@
  *                 any phase ── budget spent, all succeeded, time up ───────────┴──► ENDED
  *                 FORMING, RUNNING ── the last seat is gone ───────────────────────► EMPTY
  *
- * A seat is the record of one node, from its JOIN until its connection is gone. change.c has the
- * rules for a round that ends with notice. This header is the door of rendezvous/coordinator. */
+ * A new coordinator of a job that already runs has one more phase, REBUILDING (resuming.c).
+ *
+ * A seat is the record of one node, from its JOIN until the node is gone. While the node of a round
+ * has no connection, its seat is suspended. change.c has the rules for a round that ends with
+ * notice. This header is the door of rendezvous/coordinator. */
 #ifndef RENDEZVOUS_COORDINATOR_H
 #define RENDEZVOUS_COORDINATOR_H
 
@@ -67,6 +70,9 @@ struct coordinator_actions {
 struct coordinator *coordinator_new(const char *run_id, const struct coordinator_actions *actions,
                                     void *arg);
 void coordinator_free(struct coordinator *c); /* `c` may be NULL */
+/* Sets the id that nodes get in WELCOME and show in later JOINs. By it a new coordinator finds out
+ * that the job had an earlier one. Call this before the first event. */
+void coordinator_identify(struct coordinator *c, uint64_t id);
 
 /* ---- events; now_ms must never decrease from one call to the next ---- */
 
@@ -83,9 +89,19 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
-/* Call this when the node's connection is gone. It frees the seat. */
+/* Call this when the node is gone, because it has closed its connection. It frees the seat. */
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why);
+
+/* Call this when the connection was reset or has timed out, and the node can resume. If the node is
+ * in a round, its seat is kept until its lease ends. If not, it calls coordinator_lost(). */
+void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
+                         const char *why);
+
+/* Call this when a node has sent RESUME on a new connection. Returns its seat. Returns NULL if it
+ * gets none; in that case it was sent the reason, and the caller has to close the connection. */
+struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_ms, void *peer,
+                                            const struct rdzv_resume *resume);
 
 /* Call this at coordinator_deadline(). Before that time it does nothing. */
 void coordinator_tick(struct coordinator *c, int64_t now_ms);
@@ -108,9 +124,11 @@ void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form);
  * they excuse no failure. */
 void coordinator_stand_by(struct coordinator *c);
 
-/* Call this when the process that hosts the coordinator ends. It ends the job with the outcome
+/* Call this when the process that hosts the coordinator ends and the job has not ended. It sends
+ * GOODBYE to the remote nodes, which may go on under another coordinator, hangs up on them, and
+ * frees their seats. For the node in the coordinator's own process the job ends, with the outcome
  * LOST. */
-void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why);
+void coordinator_goodbye(struct coordinator *c, const char *why);
 
 /* ---- the state, as operators, tests and the simulator can read it ---- */
 
@@ -120,7 +138,8 @@ void coordinator_abandon(struct coordinator *c, int64_t now_ms, const char *why)
     P(EMPTY)   /* no node has joined yet. No time limit */ \
     P(FORMING) /* nodes wait. Limits: join_timeout; with min_nodes, last_call_timeout */ \
     P(RUNNING) /* a round runs. No time limit, unless a change is announced */ \
-    P(ENDED)   /* the job is over. No time limit; the host closes connections after close_timeout */
+    P(ENDED)   /* the job is over. Limit: the host closes connections after close_timeout */ \
+    P(REBUILDING) /* a new coordinator waits for the nodes of the running round. Limit: a lease */
 
 /* S(NAME) — each state, its meaning and its time limit. The lease is a further limit in every
  * state: a remote node that has sent nothing for 9/8 of its lease is lost. */
@@ -153,7 +172,7 @@ struct coordinator_view {
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
     uint32_t spent;          /* restarts charged; less than restart_count after a refund */
     uint32_t group_world_size, world_size; /* sizes of the last round */
-    uint32_t seats;
+    uint32_t seats, suspended; /* suspended: seats whose nodes have no connection */
     uint32_t in_state[SEAT_STATE_COUNT];
     uint32_t awaited;        /* nodes that are missing before a round can form */
     bool is_held;            /* a round would form now if the coordinator had the right to */
@@ -166,7 +185,7 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
 struct seat_view {
     const char *host, *addr, *role;
     uint64_t pid;
-    bool local;
+    bool local, suspended;
     enum seat_state state;
     int64_t group_rank; /* group rank in the last round; -1 = it was not in it */
     uint32_t local_world_size, first_rank;

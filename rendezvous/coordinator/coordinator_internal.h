@@ -2,6 +2,7 @@
  *
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
+ *     resuming.c      nodes that lose their connection, and a new coordinator of a running round
  *     settings.c      the settings of the job, and nodes that have others
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
@@ -38,6 +39,7 @@ struct coordinator_change {
     bool open;         /* a change is announced */
     bool is_set;       /* the agreed step was sent to the nodes */
     bool is_hard;      /* a node leaves, so workers cannot get more time */
+    uint32_t kind;     /* enum rendezvous_change_kind */
     uint64_t id;
     int64_t notice_ms; /* end of the notice; an answer before it can extend until_ms */
     int64_t until_ms;  /* time at which the round is stopped, even if nodes are not ready */
@@ -57,6 +59,19 @@ struct coordinator_charge {
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
 };
 
+/* What a new coordinator has heard of the round of an earlier coordinator (resuming.c). */
+struct coordinator_rebuild {
+    bool is_over;         /* that round was ended, so its nodes are stopped when they resume */
+    bool has_change;      /* a change was announced in the earlier round */
+    /* end of the lease of each node that has not been heard of; 0 = there is no earlier round */
+    int64_t until_ms;
+    uint64_t rounds_seen; /* number of the earlier round, plus 1 */
+    uint32_t group_size;  /* how many nodes it has; 0 = unknown */
+    uint32_t world_size;
+    uint32_t counted;     /* how many of them have resumed */
+    bool *is_counted;     /* by group rank: the node has resumed */
+};
+
 /* The tries to open the store of the next round, after the first one has failed. */
 struct store_retry {
     int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
@@ -65,7 +80,7 @@ struct store_retry {
 };
 
 struct coordinator_seat {
-    void *peer;
+    void *peer; /* its connection; NULL = the seat is suspended */
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
@@ -83,7 +98,7 @@ struct coordinator_seat {
     uint16_t store_port;  /* port of the store that the node offers; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
     int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
-    uint32_t first_rank;
+    uint32_t first_rank, first_role_rank, role_world_size; /* of the last round */
     int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
     int64_t since_ms;     /* time at which the seat entered its state */
     uint32_t told;        /* number of WAITING messages since then */
@@ -97,6 +112,7 @@ struct coordinator {
     const struct coordinator_actions *actions;
     void *arg;
     char *run_id;
+    uint64_t id; /* 0 = it has none */
 
     /* settings of the job, from the JOIN of its first node */
     uint32_t min_nodes, max_nodes;
@@ -131,6 +147,10 @@ struct coordinator {
     bool members_changed;  /* a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
+    struct coordinator_store store; /* of the last round, if this coordinator has formed it */
+    uint32_t suspended;    /* number of suspended seats */
+    bool is_rebuilt;       /* the last round was formed by an earlier coordinator */
+    struct coordinator_rebuild rebuild;
     struct coordinator_change change;
     struct store_retry store_retry;
     /* nodes of the round that have succeeded and closed their connection */
@@ -202,6 +222,10 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
  * enough, because several nodes may have the same. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
+/* Sends a message to the node of the seat, unless the seat is suspended. */
+void seat_send(struct coordinator *c, const struct coordinator_seat *s,
+               const struct rdzv_message *m);
+
 /* ---- joining.c ---- */
 
 /* Sends REFUSED with the formatted text as the reason. Returns -EINVAL. */
@@ -211,6 +235,41 @@ int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
 /* Call this when a node has sent a message although another node waits for its node rank. It is not
  * gone, so the other node is refused. */
 void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
+/* Returns 0 if the node may have a seat. If a silent node has its node rank, stores that node's
+ * seat in *first, else NULL. Otherwise sends it the reason and returns a negative errno. The
+ * settings in the first JOIN become the job's. */
+int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
+                  struct coordinator_seat **first);
+/* Gives an admitted node a seat in state JOINED, behind the seat `first` if that is not NULL, and
+ * sends it ACCEPTED. When memory is short, sends it the reason and returns NULL. */
+struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, void *peer, bool local,
+                                      const struct rdzv_join *j, struct coordinator_seat *first);
+/* Sends ACCEPTED. `differs` says in which settings the node differs from the job; "" = in none. */
+void joining_accept(struct coordinator *c, void *peer, const char *differs);
+/* Call this when a node was not admitted. Its older connection may have had the last seat. */
+void joining_failed(struct coordinator *c, int64_t now_ms);
+
+/* ---- resuming.c ---- */
+
+/* Call this with the JOIN of a node. If the node has a seat from an earlier connection that it can
+ * keep, gives it that seat and returns it. That is a node whose workers are gone after STOP, or one
+ * that has missed its ROUND. */
+struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, void *peer,
+                                       const struct rdzv_join *j);
+/* Call this when a node that was admitted shows which round it was in. If this coordinator is new,
+ * it waits for the other nodes of that round. */
+void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
+/* Returns whether no round may form yet, because nodes of an earlier coordinator's round may have
+ * workers that run. */
+bool resuming_must_wait(const struct coordinator *c, int64_t now_ms);
+/* Call this in phase REBUILDING. It lets the earlier round go on, or ends it, once that is
+ * decided. */
+void resuming_reconcile(struct coordinator *c, int64_t now_ms);
+/* Call this in phase REBUILDING with a message of a node, before it is handled as usual. */
+void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                   const struct rdzv_message *m);
+/* Forgets what was heard of an earlier round. */
+void resuming_forget(struct coordinator *c);
 
 /* ---- settings.c ---- */
 
@@ -236,6 +295,11 @@ void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j)
 void incarnation_end_if_empty(struct coordinator *c);
 
 /* ---- forming.c ---- */
+
+/* Sends the node its part of the last round. */
+void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s);
+/* Makes c->departed long enough for the group ranks 0 to n - 1. Returns 0 or -ENOMEM. */
+int coordinator_reserve_departed(struct coordinator *c, uint32_t n);
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
 /* Call this when the first node has joined. */
@@ -271,6 +335,8 @@ void charge_close(struct coordinator *c);
 /* Announces to the nodes of the round that it ends within left_ms, with the reason c->why. `kind`
  * is an enum rendezvous_change_kind. */
 void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, int64_t left_ms);
+/* Repeats the messages of the announced change that the node has not answered. */
+void coordinator_repeat_change(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
 void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms);
 void coordinator_got_answer(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                             const struct rdzv_change_answer *a);

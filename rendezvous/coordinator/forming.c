@@ -56,8 +56,7 @@ struct forming {
     struct coordinator_store store;
 };
 
-/* Makes c->departed long enough for the group ranks 0 to n - 1. */
-static int reserve_departed(struct coordinator *c, uint32_t n) {
+int coordinator_reserve_departed(struct coordinator *c, uint32_t n) {
     if (n <= c->departed_count) return 0;
     char **grown = realloc(c->departed, n * sizeof(*grown));
     if (grown == NULL) return -ENOMEM;
@@ -76,7 +75,7 @@ static int assign(struct coordinator *c, struct forming *f) {
     for (uint32_t i = 0; i < f->count; i++) describe_seat(chosen[i], &f->nodes[i]);
     int rc = assignment_make(f->nodes, f->count, c->departed, c->departed_count, c->fixed_ranks,
                              &f->sum);
-    return rc < 0 ? rc : reserve_departed(c, f->nodes[f->count - 1].group_rank + 1);
+    return rc < 0 ? rc : coordinator_reserve_departed(c, f->nodes[f->count - 1].group_rank + 1);
 }
 
 /* Stores the new ranks in the seats. A node that is not in the new round gets -1. */
@@ -87,25 +86,25 @@ static void give_ranks(struct coordinator *c, const struct forming *f, int64_t n
         struct coordinator_seat *s = a->owner;
         s->group_rank = s->old_rank = a->group_rank;
         s->first_rank = a->first_rank;
+        s->first_role_rank = a->first_role_rank;
+        s->role_world_size = a->role_world_size;
         seat_enter(c, s, SEAT_RUNNING, now_ms);
         free(c->departed[a->group_rank]);
         c->departed[a->group_rank] = NULL;
     }
 }
 
-static void send_round(struct coordinator *c, const struct forming *f, uint32_t i) {
-    const struct assignment_node *a = &f->nodes[i];
-    const struct coordinator_seat *s = a->owner;
+void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_ROUND};
     m.round = (struct rdzv_round){
         .round = c->round, .restart_count = c->budget.restart_count,
-        .group_rank = a->group_rank, .group_world_size = f->count,
-        .first_rank = a->first_rank, .world_size = f->sum.world_size,
-        .first_role_rank = a->first_role_rank, .role_world_size = a->role_world_size,
-        .master_addr = f->store.addr, .master_port = f->store.port,
+        .group_rank = (uint32_t) s->group_rank, .group_world_size = c->group_size,
+        .first_rank = s->first_rank, .world_size = c->world_size,
+        .first_role_rank = s->first_role_rank, .role_world_size = s->role_world_size,
+        .master_addr = c->store.addr, .master_port = c->store.port,
         .max_restarts = c->budget.max_restarts,
         .incarnation = c->incarnation};
-    c->actions->send(c->arg, s->peer, &m);
+    seat_send(c, s, &m);
 }
 
 /* Writes which ranks are on which host, as " 0=n1(0-7) 1=n2(8-15)". If `text` is too small for all
@@ -145,9 +144,11 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->gone_after_success = 0;
     c->group_size = f->count;
     c->world_size = f->sum.world_size;
+    c->store = f->store;
+    c->is_rebuilt = false;
     charge_close(c);
     give_ranks(c, f, now_ms);
-    for (uint32_t i = 0; i < f->count; i++) send_round(c, f, i);
+    for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);
 }
@@ -239,7 +240,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     }
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + c->last_call_timeout_ms;
     /* nodes are still stopping their workers; wait until they have joined again or left */
-    if (has_stopping) return;
+    if (has_stopping || resuming_must_wait(c, now_ms)) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);

@@ -44,9 +44,15 @@ static void send_older_nodes_away(struct coordinator *c) {
     for (uint32_t i = c->seat_count; i-- > 0;) {
         struct coordinator_seat *s = i < c->seat_count ? c->seats[i] : NULL;
         if (s == NULL || s->incarnation == 0) continue;
-        coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, "another run of this job has begun");
-        c->actions->hang_up(c->arg, s->peer);
+        if (s->peer != NULL) {
+            coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, "another run of this job has begun");
+            c->actions->hang_up(c->arg, s->peer);
+        }
         seat_remove(c, s); /* no round of this coordinator is to be stopped, there was none */
+    }
+    resuming_forget(c);
+    if (c->phase == COORDINATOR_REBUILDING) {
+        coordinator_start_forming(c, c->forming_ms, "another run has begun");
     }
     incarnation_end_if_empty(c);
 }
@@ -87,6 +93,7 @@ void incarnation_end_if_empty(struct coordinator *c) {
     c->change.open = c->charge.open = c->charge.charged = false;
     c->budget = (struct budget){0};
     c->round = c->next_round = c->incarnation = 0;
+    resuming_forget(c);
     c->has_formed = c->had_stopping = false;
     c->group_size = c->world_size = c->gone_after_success = 0;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;

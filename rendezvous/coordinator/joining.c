@@ -159,7 +159,7 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
         return coordinator_refuse(c, peer, "this node has a newer connection");
     }
     if (s->next != NULL) coordinator_refuse_next(c, s); /* the node is here */
-    c->actions->hang_up(c->arg, s->peer);
+    if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     charge_node_gone(c, s->heard_ms, s);
     coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");
     return 0;
@@ -175,7 +175,7 @@ static void take_settings(struct coordinator *c, int64_t now_ms, const struct rd
     coordinator_start_forming(c, now_ms, "the first node joins");
 }
 
-static void send_accepted(struct coordinator *c, void *peer, const char *differs) {
+void joining_accept(struct coordinator *c, void *peer, const char *differs) {
     struct rdzv_message m = {.type = RDZV_ACCEPTED};
     m.accepted = (struct rdzv_accepted){
         .keep_alive_interval_ms = c->interval_ms,
@@ -192,10 +192,8 @@ static int refuse_after_the_end(struct coordinator *c, void *peer) {
     return -EPERM;
 }
 
-/* Returns 0 if the node may have a seat, and sets *first as check_node_rank() does. Otherwise sends
- * it the reason and returns a negative errno. The settings in the first JOIN become the job's. */
-static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
-                 struct coordinator_seat **first) {
+int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
+                  struct coordinator_seat **first) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
@@ -209,22 +207,40 @@ static int admit(struct coordinator *c, int64_t now_ms, void *peer, const struct
     return 0;
 }
 
-struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
-                                          bool local, const struct rdzv_join *join) {
-    char differs[RDZV_TEXT_MAX];
-    struct coordinator_seat *first = NULL;
-    bool is_admitted = admit(c, now_ms, peer, join, &first) == 0;
-    struct coordinator_seat *s = is_admitted ? seat_new(c, now_ms, peer, local, join) : NULL;
+void joining_failed(struct coordinator *c, int64_t now_ms) {
+    incarnation_end_if_empty(c);
+    coordinator_reconcile(c, now_ms);
+}
+
+struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, void *peer, bool local,
+                                      const struct rdzv_join *join,
+                                      struct coordinator_seat *first) {
+    struct coordinator_seat *s = seat_new(c, now_ms, peer, local, join);
     if (s == NULL) {
-        if (is_admitted) (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
-        incarnation_end_if_empty(c); /* the node's older connection may have had the last seat */
-        coordinator_reconcile(c, now_ms);
+        (void) coordinator_refuse(c, peer, "the coordinator is out of memory");
+        joining_failed(c, now_ms);
         return NULL;
     }
+    char differs[RDZV_TEXT_MAX];
     if (first != NULL) seat_queue(c, s, first, now_ms);
     incarnation_take_memories(c, join);
     settings_compare(c, join, differs);
-    send_accepted(c, peer, differs);
+    joining_accept(c, peer, differs);
+    return s;
+}
+
+struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
+                                          bool local, const struct rdzv_join *join) {
+    struct coordinator_seat *s = resuming_join(c, now_ms, peer, join);
+    if (s != NULL) return s;
+    struct coordinator_seat *first = NULL;
+    if (joining_admit(c, now_ms, peer, join, &first) < 0) {
+        joining_failed(c, now_ms);
+        return NULL;
+    }
+    resuming_heard_of_round(c, now_ms, join);
+    s = joining_seat(c, now_ms, peer, local, join, first);
+    if (s == NULL) return NULL;
     coordinator_log(c, CR_LOG_INFO,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
                     " waiting, %" PRIu32 ":%" PRIu32 " wanted",

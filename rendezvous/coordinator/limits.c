@@ -57,8 +57,10 @@ static void describe_timeout(const struct coordinator *c, const struct coordinat
 static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     char why[RDZV_TEXT_MAX];
     describe_timeout(c, s, now_ms, why);
-    coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
-    c->actions->hang_up(c->arg, s->peer);
+    if (s->peer != NULL) {
+        coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
+        c->actions->hang_up(c->arg, s->peer);
+    }
     if (s->state != SEAT_JOINED) {
         coordinator_log(c, CR_LOG_WARN, "node '%.200s' (process %" PRIu64 ") is left out: %.300s",
                         s->host, s->pid, why);
@@ -95,7 +97,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     char why[100];
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
-    c->actions->hang_up(c->arg, s->peer);
+    if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     coordinator_lost(c, now_ms, s, why);
 }
 
@@ -109,7 +111,8 @@ static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
 
 static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->phase != COORDINATOR_FORMING) return;
-    if (!c->had_stopping && !c->is_held && c->last_call_ms != COORDINATOR_NEVER) {
+    if (!c->had_stopping && !c->is_held && !resuming_must_wait(c, now_ms) &&
+        c->last_call_ms != COORDINATOR_NEVER) {
         wake_after(c, now_ms, c->last_call_ms);
         wake_after(c, now_ms, c->quiet_until_ms);
     }
@@ -127,6 +130,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     find_forming_deadline(c, now_ms);
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
+    wake_after(c, now_ms, c->rebuild.until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {

@@ -34,6 +34,11 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     coordinator_wake_by(c, coordinator_waiting_due(c, s));
 }
 
+void seat_send(struct coordinator *c, const struct coordinator_seat *s,
+               const struct rdzv_message *m) {
+    if (s->peer != NULL) c->actions->send(c->arg, s->peer, m);
+}
+
 /* ---- adding a seat ---- */
 
 static int reserve(struct coordinator *c) {
@@ -133,6 +138,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     charge_forget(c, s);
+    if (s->peer == NULL) c->suspended--;
     unindex_seat(c, s);
     leave_queue(c, s);
     c->in_state[s->state]--;

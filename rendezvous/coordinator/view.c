@@ -43,6 +43,7 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
                                      .group_world_size = c->group_size,
                                      .world_size = c->world_size,
                                      .seats = c->seat_count,
+                                     .suspended = c->suspended,
                                      .awaited = count_awaited(c),
                                      .is_held = c->is_held,
                                      .outcome = c->outcome,
@@ -55,7 +56,8 @@ void coordinator_visit(const struct coordinator *c,
     for (uint32_t i = 0; i < c->seat_count; i++) {
         const struct coordinator_seat *s = c->seats[i];
         struct seat_view view = {.host = s->host, .addr = s->addr, .role = s->role, .pid = s->pid,
-                                 .local = s->local, .state = s->state, .group_rank = s->group_rank,
+                                 .local = s->local, .suspended = s->peer == NULL,
+                                 .state = s->state, .group_rank = s->group_rank,
                                  .local_world_size = s->local_world_size,
                                  .first_rank = s->first_rank, .heard_ms = s->heard_ms};
         visit(arg, &view);

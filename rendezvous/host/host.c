@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
@@ -26,7 +27,8 @@ static void stand_by(struct coordinator_host *host) {
     host->terms.leads = false;
     LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
     LIST_FOREACH(peer, &host->peers, entry) {
-        host_peer_close(peer, "a round is due, but etcd does not confirm this coordinator");
+        host_peer_close(peer, RENDEZVOUS_CLOSED,
+                        "a round is due, but etcd does not confirm this coordinator");
     }
 }
 
@@ -70,7 +72,7 @@ void host_end_event(struct coordinator_host *host) {
         begin_closing(host);
     }
     if (!host->closing) arm_timer(host);
-    else if (LIST_EMPTY(&host->peers)) close_handles(host);
+    else if (LIST_EMPTY(&host->peers) && !host_awaits_nodes(host)) close_handles(host);
 }
 
 /* ---- opening a host ---- */
@@ -94,6 +96,12 @@ static void host_free(struct coordinator_host *host) {
     free(host);
 }
 
+/* Without random numbers, the id stays 0: nodes of an earlier coordinator are known by their rounds
+ * only. */
+static void draw_id(struct coordinator_host *host) {
+    (void) getrandom(&host->terms.coordinator, sizeof(host->terms.coordinator), GRND_NONBLOCK);
+}
+
 static struct coordinator_host *host_new(uv_loop_t *loop,
                                          const struct coordinator_host_options *o) {
     struct coordinator_host *host = calloc(1, sizeof(*host));
@@ -105,6 +113,8 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->terms.leads = host->may_form = !o->elected;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
+    host->terms.in_launcher = o->in_launcher;
+    draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
@@ -163,6 +173,7 @@ void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool i
     if (!is_first) host->follows_another = true;
     host->terms.leads = true;
     host->terms.epoch = epoch;
+    draw_id(host);
 }
 
 bool coordinator_host_has_running_job(const struct coordinator_host *host) {
@@ -209,9 +220,11 @@ static void close_handles(struct coordinator_host *host) {
 static void on_close_timeout(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
     struct host_peer *peer;
+    host->time_is_up = true;
     LIST_FOREACH(peer, &host->peers, entry) {
-        if (!peer->local) host_peer_close(peer, host->why);
+        if (!peer->local) host_peer_close(peer, RENDEZVOUS_CLOSED, host->why);
     }
+    host_end_event(host);
 }
 
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
@@ -221,7 +234,7 @@ void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
 
 /* No new node is served from now on, and the connected ones have close_timeout_ms to hang up. */
 static void begin_closing(struct coordinator_host *host) {
-    host->terms.closing = host->why;
+    if (!host_awaits_nodes(host)) host->terms.closing = host->why;
     host->closing = true;
     (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
                           0);

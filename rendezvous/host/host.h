@@ -27,6 +27,7 @@ struct coordinator_host_options {
      * connect. */
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
+    bool in_launcher;       /* the host ends together with the launcher of a node */
     bool alone;             /* the job has only one node, which is in this process */
     bool jobs_come_later;   /* do not open a store before the first round forms */
     bool elected;           /* refuse nodes until coordinator_host_lead() is called */
@@ -73,7 +74,9 @@ void coordinator_host_may_form(struct coordinator_host *host, bool may_form);
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
 
-/* Ends all jobs with the outcome LOST and sends `why` to their nodes. Closes nothing yet. */
+/* Sends GOODBYE with the reason `why` to the remote nodes of all jobs that have not ended, and
+ * takes no more nodes. For a node of this process the job ends, with the outcome LOST. Closes
+ * nothing yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
 /* Ends the job of the node in this process if it has not ended. Waits until the jobs of other

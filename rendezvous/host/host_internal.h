@@ -24,6 +24,7 @@ struct host_job {
     struct coordinator *coordinator;
     struct store_space *space;
     bool is_own;       /* the job of this launcher's node; false in a crun-agent */
+    bool says_goodbye; /* GOODBYE was sent, so the job's nodes shall try another coordinator */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
 };
@@ -97,6 +98,7 @@ struct coordinator_host {
     int64_t stand_by_ms; /* when it closes all connections for that reason; or CR_FOREVER */
 
     bool closing, closing_handles;
+    bool time_is_up; /* close_timeout_ms are over since the host began to close */
     int open_handles;
     char why[256]; /* why the host closes */
     void (*on_close)(void *arg);
@@ -131,10 +133,13 @@ void host_pass_on_right(struct coordinator_host *host);
 /* Returns whether a coordinator would form a round now if it might. */
 bool host_has_held_job(const struct coordinator_host *host);
 bool host_has_running_job(const struct coordinator_host *host);
+/* Returns whether a closing host has to wait for nodes that have lost their connections and do not
+ * know yet how their job has ended. */
+bool host_awaits_nodes(const struct coordinator_host *host);
 /* Returns how many jobs of other launchers have nodes and have not ended, and stores the run id of
  * one of them in *run_id. */
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
-/* Ends all jobs, or only those of this launcher's node, with the outcome LOST. */
+/* Says goodbye to the nodes of all jobs, or only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
@@ -150,9 +155,9 @@ void host_peer_send(struct host_peer *peer, const struct rdzv_message *m);
 void host_peer_hang_up(struct host_peer *peer);
 /* Sends the peer's queued bytes, and closes its connection if the session is over. */
 void host_peer_flush(struct host_peer *peer);
-/* Closes the connection of a remote node. Its coordinator frees the node's seat
- * (coordinator_lost()). */
-void host_peer_close(struct host_peer *peer, const char *why);
+/* Closes the connection of a remote node. Its coordinator frees or suspends the node's seat
+ * (coordinator_lost(), coordinator_suspend()). */
+void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why);
 /* Closes the connection of a remote node without coordinator_lost(), because the caller frees the
  * coordinator as well. */
 void host_peer_forget(struct host_peer *peer, const char *why);

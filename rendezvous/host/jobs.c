@@ -135,6 +135,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         job_free(job);
         return NULL;
     }
+    coordinator_identify(job->coordinator, host->terms.coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
     coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
@@ -181,6 +182,13 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
     return when_ms;
 }
 
+/* Returns whether nodes of a job without connections may come back, because their leases run. */
+static bool may_resume(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
+}
+
 /* Does nothing while the host may not form rounds: its nodes may come back when it may. */
 static void forget_jobs(struct coordinator_host *host) {
     struct host_job *job, *next;
@@ -188,6 +196,10 @@ static void forget_jobs(struct coordinator_host *host) {
     for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
         next = LIST_NEXT(job, entry);
         if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
+        if (may_resume(job)) {
+            job->forget_ms = host_now_ms(host) + host->terms.close_timeout_ms;
+            continue;
+        }
         cr_debug("job '%s' is forgotten", job->run_id);
         LIST_REMOVE(job, entry);
         job_free(job);
@@ -198,6 +210,21 @@ void host_tick_jobs(struct coordinator_host *host) {
     struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) coordinator_tick(job->coordinator, host_now_ms(host));
     forget_jobs(host);
+}
+
+static bool has_suspended(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.suspended > 0;
+}
+
+bool host_awaits_nodes(const struct coordinator_host *host) {
+    const struct host_job *job;
+    if (host->time_is_up || host->store == NULL) return false;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (has_suspended(job)) return true;
+    }
+    return false;
 }
 
 void host_remember_jobs(struct coordinator_host *host) {
@@ -244,9 +271,9 @@ uint32_t host_count_other_jobs(const struct coordinator_host *host, const char *
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why) {
     struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) {
-        if (job->is_own || !only_own) {
-            coordinator_abandon(job->coordinator, host_now_ms(host), why);
-        }
+        if (only_own && !job->is_own) continue;
+        if (is_running(job)) job->says_goodbye = host->terms.comes_again = true;
+        coordinator_goodbye(job->coordinator, why);
     }
 }
 

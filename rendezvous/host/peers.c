@@ -39,6 +39,8 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     peer->job = host_get_job(peer->host, hello->run_id);
     if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
     peer->job->peers++;
+    if (peer->job->says_goodbye && !peer->local)
+        return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
     if (peer->local) peer->job->is_own = true;
     return 0;
 }
@@ -50,18 +52,26 @@ static int on_join(void *arg, const struct rdzv_join *join) {
     return peer->seat != NULL ? 0 : -EACCES;
 }
 
+static int on_resume(void *arg, const struct rdzv_resume *resume) {
+    struct host_peer *peer = arg;
+    peer->seat =
+        coordinator_resume(peer->job->coordinator, host_now_ms(peer->host), peer, resume);
+    return peer->seat != NULL ? 0 : -EACCES;
+}
+
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct host_peer *peer = arg;
     struct coordinator_seat *seat = peer->seat;
+    int64_t now_ms = host_now_ms(peer->host);
     peer->seat = NULL;
-    if (seat != NULL) {
-        coordinator_lost(peer->job->coordinator, host_now_ms(peer->host), seat, why);
-    }
+    if (seat == NULL) return;
+    if (how == RENDEZVOUS_BROKEN) coordinator_suspend(peer->job->coordinator, now_ms, seat, why);
+    else coordinator_lost(peer->job->coordinator, now_ms, seat, why);
 }
 
 static void on_status(void *arg) { host_answer_status(arg); }
@@ -76,8 +86,9 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
-    .on_status = on_status, .on_operate = on_operate, .log = on_log};
+    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
+    .on_operate = on_operate, .log = on_log};
 
 /* ---- adding and closing peers ---- */
 
@@ -111,10 +122,10 @@ static void on_peer_closed(uv_handle_t *handle) {
     host_end_event(host);
 }
 
-void host_peer_close(struct host_peer *peer, const char *why) {
+void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why) {
     if (peer->closing) return;
     peer->closing = true;
-    host_session_lost(&peer->session, host_now_ms(peer->host), why);
+    host_session_lost(&peer->session, host_now_ms(peer->host), how, why);
     uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
     uv_close((uv_handle_t *) &peer->timer, on_peer_closed);
 }
@@ -122,7 +133,13 @@ void host_peer_close(struct host_peer *peer, const char *why) {
 void host_peer_forget(struct host_peer *peer, const char *why) {
     peer->job = NULL;
     host_peer_hang_up(peer);
-    host_peer_close(peer, why);
+    host_peer_close(peer, RENDEZVOUS_CLOSED, why);
+}
+
+/* Handles an error of the connection. EPIPE comes only after the node has closed it; every other
+ * error may come from the network between, while the node runs. */
+static void broken(struct host_peer *peer, int rc) {
+    host_peer_close(peer, rc == UV_EPIPE ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN, uv_strerror(rc));
 }
 
 /* ---- nodes of this process ---- */
@@ -147,7 +164,7 @@ void host_peer_receive(struct host_peer *peer, const char *data, size_t len) {
 
 void host_peer_gone(struct host_peer *peer, const char *why) {
     struct coordinator_host *host = peer->host;
-    host_session_lost(&peer->session, host_now_ms(host), why);
+    host_session_lost(&peer->session, host_now_ms(host), RENDEZVOUS_CLOSED, why);
     peer_free(peer);
     host_end_event(host);
 }
@@ -171,8 +188,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct host_peer *peer = stream->data;
     struct coordinator_host *host = peer->host;
     if (n > 0) host_session_receive(&peer->session, host_now_ms(host), buf->base, (size_t) n);
-    else if (n == UV_EOF) host_peer_close(peer, "its connection was closed");
-    else if (n < 0) host_peer_close(peer, uv_strerror((int) n));
+    else if (n == UV_EOF) host_peer_close(peer, RENDEZVOUS_CLOSED, "its connection was closed");
+    else if (n < 0) broken(peer, (int) n);
     mark_unsent(peer);
     host_end_event(host);
 }
@@ -190,7 +207,7 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
-    if (rc < 0) host_peer_close(peer, uv_strerror(rc));
+    if (rc < 0) broken(peer, rc);
     else host_session_receive(&peer->session, host_now_ms(host), data, len);
 }
 
@@ -224,7 +241,7 @@ static void on_written(uv_write_t *req, int status) {
     struct coordinator_host *host = peer->host;
     peer->write_busy = false;
     cr_buffer_clear(&peer->writing);
-    if (status < 0) host_peer_close(peer, uv_strerror(status));
+    if (status < 0) broken(peer, status);
     else mark_unsent(peer);
     host_end_event(host);
 }
@@ -237,7 +254,7 @@ static void peer_write(struct host_peer *peer) {
     uv_buf_t buf = uv_buf_init(out->data, (unsigned) out->len);
     int n = uv_try_write(stream, &buf, 1);
     if (n < 0 && n != UV_EAGAIN) {
-        host_peer_close(peer, uv_strerror(n));
+        broken(peer, n);
         return;
     }
     cr_buffer_consume(out, n > 0 ? (size_t) n : 0);
@@ -247,7 +264,7 @@ static void peer_write(struct host_peer *peer) {
     *out = spare;
     buf = uv_buf_init(peer->writing.data, (unsigned) peer->writing.len);
     peer->write_busy = uv_write(&peer->write, stream, &buf, 1, on_written) == 0;
-    if (!peer->write_busy) host_peer_close(peer, "writing failed");
+    if (!peer->write_busy) host_peer_close(peer, RENDEZVOUS_BROKEN, "writing failed");
 }
 
 static void on_shut(uv_shutdown_t *req, int status) {
@@ -261,11 +278,11 @@ static void flush_remote(struct host_peer *peer) {
     const struct host_session *s = &peer->session;
     if (peer->closing) return;
     if (s->state == HOST_SESSION_CLOSED) {
-        host_peer_close(peer, "closed");
+        host_peer_close(peer, RENDEZVOUS_CLOSED, "closed");
         return;
     }
     if (s->out.len > UNREAD_MAX && s->state != HOST_SESSION_CLOSING) {
-        host_peer_close(peer, "it does not read what it is sent");
+        host_peer_close(peer, RENDEZVOUS_CLOSED, "it does not read what it is sent");
         return;
     }
     if (s->out.len > 0 && !peer->write_busy) peer_write(peer);

@@ -39,4 +39,10 @@ bool connecting_failed(struct connecting *c, int64_t now_ms) {
     return true;
 }
 
+bool connecting_extend(struct connecting *c, int64_t until_ms) {
+    if (c->until_ms == CR_FOREVER && c->retry_ms == CR_FOREVER) return false;
+    if (c->give_up_ms < until_ms) c->give_up_ms = until_ms;
+    return true;
+}
+
 bool connecting_is_trying(const struct connecting *c) { return c->until_ms != CR_FOREVER; }

@@ -29,6 +29,10 @@ void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms);
  * returns false if the series is over. */
 bool connecting_failed(struct connecting *c, int64_t now_ms);
 
+/* Call this to let a series go on until `until_ms` if it would end earlier. Returns false if there
+ * is no series. */
+bool connecting_extend(struct connecting *c, int64_t until_ms);
+
 bool connecting_is_trying(const struct connecting *c);
 
 #endif

@@ -10,10 +10,16 @@ void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t interval
 
 void keep_alive_start(struct keep_alive *k, int64_t now_ms) {
     k->acked_ms = now_ms;
+    k->has_lease = true;
     keep_alive_plan(k, now_ms);
 }
 
-void keep_alive_stop(struct keep_alive *k) { k->beat_ms = CR_FOREVER; }
+void keep_alive_stop(struct keep_alive *k) {
+    k->beat_ms = CR_FOREVER;
+    k->has_lease = false;
+}
+
+void keep_alive_suspend(struct keep_alive *k) { k->beat_ms = CR_FOREVER; }
 
 /* The next beat is due after one keep-alive interval, but at most a third of the lease, so that the
  * lease survives one lost beat. */
@@ -31,7 +37,7 @@ void keep_alive_answered(struct keep_alive *k, int64_t sent_ms, int64_t now_ms) 
 }
 
 int64_t keep_alive_fence(const struct keep_alive *k) {
-    if (k->beat_ms == CR_FOREVER) return CR_FOREVER;
+    if (!k->has_lease) return CR_FOREVER;
     return k->acked_ms + k->lease_ms - k->lease_ms / 6;
 }
 

@@ -8,6 +8,7 @@
 #ifndef RENDEZVOUS_KEEP_ALIVE_INTERNAL_H
 #define RENDEZVOUS_KEEP_ALIVE_INTERNAL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct keep_alive {
@@ -16,6 +17,7 @@ struct keep_alive {
      * the node connected. The lease is counted from it. */
     int64_t acked_ms;
     int64_t beat_ms;  /* when the next beat is due; CR_FOREVER = no beats are sent */
+    bool has_lease;   /* the lease counts, so there is a fence */
 };
 
 /* Sets the keep-alive interval, and the lease to `intervals` such intervals. The time of the next
@@ -26,6 +28,9 @@ void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t interval
  * and there is no fence. */
 void keep_alive_start(struct keep_alive *k, int64_t now_ms);
 void keep_alive_stop(struct keep_alive *k);
+/* Call this when the connection is gone, but the lease still counts: no beat is due until the next
+ * keep_alive_plan(), and the fence stays. */
+void keep_alive_suspend(struct keep_alive *k);
 
 /* Call this when a beat is sent at now_ms. It computes when the next beat is due. */
 void keep_alive_plan(struct keep_alive *k, int64_t now_ms);

@@ -4,8 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "rendezvous/member/connecting_internal.h"
-#include "rendezvous/member/keep_alive_internal.h"
+#include "rendezvous/member/member_internal.h"
 #include "rendezvous/types.h"
 
 #include <errno.h>
@@ -13,28 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct member {
-    struct member_settings set; /* a copy, with texts that the member owns */
-    const struct member_actions *actions;
-    void *arg;
-
-    enum member_state state;
-    bool connected;       /* WELCOME has come on the current connection */
-    bool had_coordinator; /* WELCOME has come on some connection */
-    uint64_t connections; /* number of connections on which WELCOME has come */
-
-    /* The last round that this node was in; JOIN reports it. */
-    uint64_t round;
-    uint64_t rounds_seen;
-    uint32_t restarts_seen;
-    int64_t last_rank;
-    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
-
-    struct connecting connecting;     /* the series of tries to connect, if there is one */
-    struct keep_alive keep_alive; /* stopped while not connected, and if the coordinator is local */
-    char lost_why[512];           /* why the last connection was lost */
-};
 
 const char *member_state_name(enum member_state s) {
     switch (s) {
@@ -85,6 +62,7 @@ struct member *member_new(const struct member_settings *settings,
     m->actions = actions;
     m->arg = arg;
     m->last_rank = -1;
+    m->resumed_ms = MEMBER_NEVER;
     m->connecting.jitter = settings->self.instance;
     connecting_stop(&m->connecting);
     keep_alive_set(&m->keep_alive, settings->self.keep_alive_interval_ms,
@@ -118,7 +96,7 @@ static void end(struct member *m, int outcome, const char *why) {
     bool has_connection = m->connected || connecting_is_trying(&m->connecting);
     enter(m, MEMBER_ENDED, why);
     if (has_connection) m->actions->hang_up(m->arg);
-    m->connected = false;
+    m->connected = m->resumes = false;
     keep_alive_stop(&m->keep_alive);
     connecting_stop(&m->connecting);
     if (!was_leaving) m->actions->on_end(m->arg, outcome, why);
@@ -126,17 +104,16 @@ static void end(struct member *m, int outcome, const char *why) {
 
 /* ---- connecting ---- */
 
-static void start_try(struct member *m, int64_t now_ms) {
-    connecting_try(&m->connecting, now_ms, m->keep_alive.lease_ms);
+void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
+    connecting_try(&m->connecting, now_ms, limit_ms);
     m->actions->connect(m->arg);
 }
 
 static void start_connecting(struct member *m, int64_t now_ms, const char *why) {
-    int64_t patience_ms =
-        m->had_coordinator ? m->set.coordinator_wait_ms : m->set.connect_timeout_ms;
+    int64_t patience_ms = m->had_coordinator ? member_wait_ms(m) : m->set.connect_timeout_ms;
     enter(m, MEMBER_CONNECTING, why);
     connecting_begin(&m->connecting, now_ms, patience_ms);
-    start_try(m, now_ms);
+    member_try(m, now_ms, m->keep_alive.lease_ms);
 }
 
 static void give_up(struct member *m, const char *why) {
@@ -168,18 +145,15 @@ void member_give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
+/* A node whose round goes on does not give up here: its fence ends the round. */
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
-    if (!connecting_failed(&m->connecting, now_ms)) give_up(m, why);
+    if (connecting_failed(&m->connecting, now_ms)) return;
+    if (m->state == MEMBER_CONNECTING) give_up(m, why);
 }
 
 static void send_join(struct member *m, const char *why) {
     struct rdzv_message msg = {.type = RDZV_JOIN};
-    msg.join = m->set.self;
-    msg.join.connection = m->connections;
-    msg.join.rounds_seen = m->rounds_seen;
-    msg.join.restarts_seen = m->restarts_seen;
-    msg.join.last_rank = m->last_rank;
-    msg.join.incarnation = m->incarnation;
+    member_fill_join(m, &msg.join);
     enter(m, MEMBER_JOINING, why);
     m->actions->send(m->arg, &msg);
 }
@@ -191,53 +165,92 @@ void member_set_addr(struct member *m, const char *addr) {
     m->set.self.addr = copy;
 }
 
-void member_welcomed(struct member *m, int64_t now_ms) {
-    if (m->state != MEMBER_CONNECTING) return;
-    connecting_stop(&m->connecting);
-    m->connected = m->had_coordinator = true;
-    m->connections++;
+static void join_when_welcomed(struct member *m, int64_t now_ms) {
+    if (m->owes_failure && m->can_resume) member_send_resume(m, now_ms);
+    m->resumes = false;
     keep_alive_start(&m->keep_alive, now_ms);
     if (m->set.local) keep_alive_stop(&m->keep_alive);
     send_join(m, "welcomed");
 }
 
+static void stop_workers(struct member *m, int64_t now_ms, const char *why);
+
+void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome *welcome) {
+    if (!connecting_is_trying(&m->connecting)) return;
+    connecting_stop(&m->connecting);
+    m->connected = m->had_coordinator = true;
+    m->can_resume = welcome->version >= RDZV_VERSION_RESUME;
+    m->in_launcher = welcome->in_launcher != 0;
+    m->last_coordinator = m->coordinator;
+    m->coordinator = welcome->coordinator;
+    m->connections++;
+    if (m->state == MEMBER_CONNECTING) join_when_welcomed(m, now_ms);
+    else if (m->can_resume) member_send_resume(m, now_ms);
+    else stop_workers(m, now_ms, "the new coordinator is of an older version");
+}
+
 /* ---- losing the connection ---- */
 
-static void cut_off(struct member *m, int64_t now_ms, const char *why) {
+/* Makes the agent stop the workers before the lease ends, because after that the coordinator may
+ * give their ranks to other nodes. */
+static void stop_workers(struct member *m, int64_t now_ms, const char *why) {
     char text[RDZV_TEXT_MAX];
-    m->connected = false;
+    int64_t left_ms = keep_alive_left(&m->keep_alive, now_ms);
+    m->resumes = false;
     keep_alive_stop(&m->keep_alive);
+    (void) snprintf(text, sizeof(text), "lost the coordinator at '%.200s': %.500s", m->set.where,
+                    why);
+    if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING, why);
+    m->actions->on_stop(m->arg, left_ms, text);
+}
+
+/* Call this when the connection is gone. A node that waits for a round connects again at once. */
+static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
+    m->connected = false;
     (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
     switch (m->state) {
-    case MEMBER_JOINING: start_connecting(m, now_ms, why); break;
+    case MEMBER_JOINING:
+        keep_alive_stop(&m->keep_alive);
+        start_connecting(m, now_ms, why);
+        break;
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:
     case MEMBER_FAILED:
     case MEMBER_STOPPING:
-    case MEMBER_LEAVING:
-        (void) snprintf(text, sizeof(text), "lost the coordinator at '%.200s': %.500s",
-                        m->set.where, why);
-        if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING, why);
-        m->actions->on_stop(m->arg, keep_alive_left(&m->keep_alive, now_ms), text);
+        if (member_may_resume(m, how)) member_begin_resuming(m, now_ms);
+        else stop_workers(m, now_ms, why);
         break;
+    case MEMBER_LEAVING: stop_workers(m, now_ms, why); break;
     case MEMBER_IDLE:
     case MEMBER_CONNECTING:
     case MEMBER_ENDED: break;
     }
 }
 
-void member_disconnected(struct member *m, int64_t now_ms, const char *why) {
-    if (m->state == MEMBER_CONNECTING) try_failed(m, now_ms, why);
-    else if (m->connected) cut_off(m, now_ms, why);
+void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
+                         const char *why) {
+    if (m->connected) cut_off(m, now_ms, how, why);
+    else if (connecting_is_trying(&m->connecting)) try_failed(m, now_ms, why);
 }
 
 /* ---- the agent's calls ---- */
+
+/* Call this when the workers are gone before the node is connected again. It goes on to connect,
+ * but only a failure still has to be reported by RESUME. */
+static void join_while_resuming(struct member *m, int64_t now_ms) {
+    m->resumes = false;
+    keep_alive_stop(&m->keep_alive);
+    enter(m, MEMBER_CONNECTING, "join");
+    if (connecting_extend(&m->connecting, now_ms + member_wait_ms(m))) return;
+    start_connecting(m, now_ms, "join");
+}
 
 void member_join(struct member *m, int64_t now_ms) {
     /* the agent has called this before on_end reached it */
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
     if (m->connected) send_join(m, "join");
+    else if (m->resumes) join_while_resuming(m, now_ms);
     else start_connecting(m, now_ms, "join");
 }
 
@@ -247,8 +260,11 @@ void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char 
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     struct rdzv_message msg = {.type = RDZV_FAILED};
     msg.failed = (struct rdzv_failed){.round = round, .what = what, .is_killed = is_killed};
+    (void) snprintf(m->what, sizeof(m->what), "%s", what);
+    m->is_killed = is_killed;
+    m->owes_failure = true;
     enter(m, MEMBER_FAILED, what);
-    m->actions->send(m->arg, &msg);
+    if (m->connected) m->actions->send(m->arg, &msg);
 }
 
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
@@ -257,26 +273,36 @@ void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
     struct rdzv_message msg = {.type = RDZV_SUCCEEDED};
     msg.succeeded.round = round;
     enter(m, MEMBER_SUCCEEDED, "all workers of this node ended well");
-    m->actions->send(m->arg, &msg);
+    if (m->connected) m->actions->send(m->arg, &msg);
 }
 
 /* Sends CHANGE_ANSWER, if the round still runs. After the round the change is void. */
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms) {
     struct rdzv_message msg = {.type = RDZV_CHANGE_ANSWER};
     msg.change_answer = (struct rdzv_change_answer){.id = id, .step = step, .needs_ms = needs_ms};
+    if (id == m->change.id) {
+        m->change.has_answered = true;
+        m->change.step = step;
+        m->change.needs_ms = needs_ms;
+    }
     if (m->state == MEMBER_RUNNING && m->connected) m->actions->send(m->arg, &msg);
 }
 
 void member_change_ready(struct member *m, uint64_t id) {
     struct rdzv_message msg = {.type = RDZV_CHANGE_READY};
     msg.change_ready.id = id;
+    if (id == m->change.id) m->change.is_ready = true;
     if (m->state == MEMBER_RUNNING && m->connected) m->actions->send(m->arg, &msg);
 }
 
-void member_notice(struct member *m, uint32_t kind, int64_t left_ms, const char *why) {
+void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
+                   const char *why) {
     struct rdzv_message msg = {.type = RDZV_NOTICE};
     msg.notice = (struct rdzv_notice){.kind = kind, .left_ms = left_ms, .why = why};
     bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    m->notice = (struct member_notice){.is_given = in_round, .kind = kind,
+                                       .until_ms = now_ms + left_ms};
+    (void) snprintf(m->notice.why, sizeof(m->notice.why), "%s", why);
     if (in_round && m->connected) m->actions->send(m->arg, &msg);
 }
 
@@ -285,6 +311,7 @@ void member_leave(struct member *m, int64_t now_ms, const char *why) {
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     if (connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
     connecting_stop(&m->connecting);
+    m->resumes = false;
     enter(m, MEMBER_LEAVING, why);
     if (!m->connected) return;
     struct rdzv_message msg = {.type = RDZV_LEAVE};
@@ -315,6 +342,8 @@ static int got_accepted(struct member *m, int64_t now_ms, const struct rdzv_acce
     if (a->incarnation != 0) m->incarnation = a->incarnation;
     if (a->differs[0] != '\0') warn_of_other_settings(m, a->differs);
     keep_alive_set(&m->keep_alive, interval_ms, attempts);
+    if (m->resumed_ms != MEMBER_NEVER) keep_alive_answered(&m->keep_alive, m->resumed_ms, now_ms);
+    m->resumed_ms = MEMBER_NEVER;
     if (!m->set.local) keep_alive_plan(&m->keep_alive, now_ms);
     return 0;
 }
@@ -325,6 +354,12 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->rounds_seen = r->round + 1;
     m->restarts_seen = r->restart_count;
     m->last_rank = r->group_rank;
+    m->first_rank = r->first_rank;
+    m->world_size = r->world_size;
+    m->group_size = r->group_world_size;
+    m->owes_failure = false;
+    m->change = (struct member_change){.id = 0};
+    m->notice = (struct member_notice){.is_given = false};
     m->incarnation = r->incarnation;
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
@@ -334,20 +369,39 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
  * every node has sent something before it ends the job. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
+    m->owes_failure = false;
+    int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
+    int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
     /* a node that reported a failure stops its workers already, so only a limit is new to it */
-    bool is_limited = m->state == MEMBER_FAILED && s->limit_ms > 0;
+    bool is_limited = m->state == MEMBER_FAILED && limit_ms != CR_FOREVER;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
     enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
-    m->actions->on_stop(m->arg, s->limit_ms > 0 ? s->limit_ms : CR_FOREVER, s->why);
+    m->actions->on_stop(m->arg, limit_ms, s->why);
 }
 
+/* A coordinator repeats CHANGE and CHANGE_AT to a node that resumes. The agent gets each once. */
 static void got_change(struct member *m, const struct rdzv_change *c) {
-    if (m->state == MEMBER_RUNNING && c->round == m->round) m->actions->on_change(m->arg, c);
+    if (m->state != MEMBER_RUNNING || c->round != m->round || c->id == m->change.id) return;
+    m->change = (struct member_change){.id = c->id};
+    m->actions->on_change(m->arg, c);
 }
 
 static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
-    if (m->state == MEMBER_RUNNING) m->actions->on_change_at(m->arg, at);
+    if (m->state != MEMBER_RUNNING || at->id != m->change.id || m->change.is_set) return;
+    m->change.is_set = true;
+    m->actions->on_change_at(m->arg, at);
+}
+
+/* Handles GOODBYE: the coordinator ends and may come back. If it is not worth to wait for, the job
+ * ends for this node with the reason that GOODBYE names. */
+static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
+    if (member_wait_ms(m) == 0) {
+        end(m, RENDEZVOUS_LOST, g->why);
+        return;
+    }
+    m->actions->hang_up(m->arg);
+    cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
 }
 
 /* Reports that the node waits. Once it is in a round, the message is late. */
@@ -395,6 +449,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
+    case RDZV_GOODBYE: got_goodbye(m, now_ms, &msg->goodbye); return 0;
     default:
         return cr_fail(err, -EPROTO, "a coordinator must not send a %s message",
                        rdzv_message_name((unsigned) msg->type));
@@ -416,8 +471,16 @@ static void fence(struct member *m, int64_t now_ms) {
     char why[100];
     (void) snprintf(why, sizeof(why), "it has not answered for %" PRId64 " ms",
                     now_ms - m->keep_alive.acked_ms);
-    m->actions->hang_up(m->arg);
-    cut_off(m, now_ms, why);
+    if (m->connected) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
+    if (m->connected || connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
+    connecting_stop(&m->connecting);
+    m->connected = false;
+    if (m->state != MEMBER_JOINING) {
+        stop_workers(m, now_ms, why);
+        return;
+    }
+    keep_alive_stop(&m->keep_alive);
+    start_connecting(m, now_ms, why);
 }
 
 void member_tick(struct member *m, int64_t now_ms) {
@@ -430,7 +493,7 @@ void member_tick(struct member *m, int64_t now_ms) {
         m->actions->hang_up(m->arg);
         try_failed(m, now_ms, "no answer");
     } else if (now_ms >= m->connecting.retry_ms) {
-        start_try(m, now_ms);
+        member_try(m, now_ms, m->keep_alive.lease_ms);
     }
 }
 

@@ -9,9 +9,10 @@
  *                   └────────── join ───────┴─── STOPPING ◄─ FAILED ◄──── STOP ────┘
  *   any ─leave─► LEAVING     any ─END, REFUSED, time up─► ENDED
  *
- * A node is cut off when its connection is closed, or when the coordinator has not answered for 5/6
- * of the lease. A node that is cut off stops its workers before its lease ends, because after that
- * the coordinator may give their ranks to other nodes. */
+ * A connection that is lost in a round is no reason to stop the workers: the member connects again
+ * and sends RESUME (resuming.c). The workers are stopped when the coordinator has not answered for
+ * 5/6 of the lease (the fence), because after the lease it may give their ranks to other nodes.
+ * They are stopped at once if the coordinator has closed the connection and will not come back. */
 #ifndef RENDEZVOUS_MEMBER_H
 #define RENDEZVOUS_MEMBER_H
 
@@ -31,7 +32,9 @@ struct member_settings {
     struct rdzv_join self; /* the JOIN to send; the member itself sets its fields about rounds */
     bool local;            /* the coordinator is in this process, so there is no lease */
     int64_t connect_timeout_ms;  /* limit of the first series of tries to connect */
-    int64_t coordinator_wait_ms; /* limit of each later series; one try is always made */
+    /* limit of each later series; one try is always made. -1 = 60 s for a coordinator that is not
+     * in a launcher, else 0 */
+    int64_t coordinator_wait_ms;
 };
 
 /* What the member calls to act. The on_… actions call the agent; they come last in each event, so
@@ -71,7 +74,8 @@ void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char 
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms);
 void member_change_ready(struct member *m, uint64_t id);
-void member_notice(struct member *m, uint32_t kind, int64_t left_ms, const char *why);
+void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
+                   const char *why);
 /* Call this when the node leaves. The member sends LEAVE, and keeps the connection and the lease
  * until the caller closes them, which it does when the workers are gone. The only on_… action that
  * can follow is an on_stop that shortens the time to stop the workers. */
@@ -83,13 +87,14 @@ void member_leave(struct member *m, int64_t now_ms, const char *why);
  * settings have one (self.addr). Call it before member_welcomed(). */
 void member_set_addr(struct member *m, const char *addr);
 /* Call this when the session has received WELCOME, which shows that the other end is a coordinator
- * that accepts this node. Only then has a try to connect succeeded. It sends JOIN. */
-void member_welcomed(struct member *m, int64_t now_ms);
+ * that accepts this node. Only then has a try to connect succeeded. It sends JOIN or RESUME. */
+void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome *welcome);
 /* Call this when the node cannot connect and another try cannot help. It ends the job on this node;
  * `why` is the end of a sentence that says who should be a coordinator. */
 void member_give_up(struct member *m, const char *why);
 /* Call this when a try to connect has failed, or when the connection is gone. */
-void member_disconnected(struct member *m, int64_t now_ms, const char *why);
+void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
+                         const char *why);
 /* Call this with each message after WELCOME, and with a final REFUSED before it. Returns 0, or
  * -EPROTO and a text in err if a coordinator must not send the message; on error the caller has to
  * close the connection and call member_disconnected(). */
@@ -102,7 +107,8 @@ int64_t member_gives_up_ms(const struct member *m);
 
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. "The fence" is the time after which 5/6 of
- * the lease have passed without an answer from the coordinator. */
+ * the lease have passed without an answer from the coordinator; without a connection it applies in
+ * RUNNING, SUCCEEDED, FAILED and STOPPING. */
 #define MEMBER_STATES(S) \
     S(IDLE)       /* before the first join. No time limit */ \
     S(CONNECTING) /* tries to connect. Limit: connect_timeout_ms, later coordinator_wait_ms */ \

@@ -67,8 +67,19 @@ static bool takes_input(const struct host_session *s) { return s->state < HOST_S
 
 /* ---- sending ---- */
 
+/* Call this in place of sending GOODBYE to a node that does not know it. */
+static void send_old_goodbye(struct host_session *s, int64_t now_ms, const char *why) {
+    struct rdzv_message m = {.type = RDZV_END};
+    m.end = (struct rdzv_end){.outcome = RENDEZVOUS_LOST, .why = why};
+    if (s->terms->in_launcher) host_session_send(s, now_ms, &m);
+}
+
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
     if (!takes_input(s)) return;
+    if (m->type == RDZV_GOODBYE && s->version < RDZV_VERSION_RESUME) {
+        send_old_goodbye(s, now_ms, m->goodbye.why);
+        return;
+    }
     if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message, so its connection is closed: a node can handle a lost
@@ -84,10 +95,10 @@ void host_session_hang_up(struct host_session *s, int64_t now_ms) {
     if (takes_input(s)) enter(s, now_ms, HOST_SESSION_CLOSING, "hung up");
 }
 
-static void vacate(struct host_session *s, const char *why) {
+static void vacate(struct host_session *s, enum rendezvous_loss how, const char *why) {
     if (!s->seated) return;
     s->seated = false;
-    s->actions->on_lost(s->arg, why);
+    s->actions->on_lost(s->arg, s->version < RDZV_VERSION_RESUME ? RENDEZVOUS_CLOSED : how, why);
 }
 
 /* Sends REFUSED, which is the last message of a session. `epoch` is the smallest epoch of a
@@ -99,7 +110,7 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
                                       .epoch = epoch, .why = why};
     host_session_send(s, now_ms, &m);
     if (takes_input(s)) enter(s, now_ms, HOST_SESSION_CLOSING, why);
-    vacate(s, why);
+    vacate(s, RENDEZVOUS_CLOSED, why);
 }
 
 /* ---- the greeting ---- */
@@ -148,15 +159,18 @@ static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_
     if (!choose_version(s, now_ms, h->software, h->version_min, h->version_max)) return;
     if (!check_epoch(s, now_ms, h->epoch)) return;
     if (s->terms->closing != NULL) {
-        refuse(s, now_ms, 0, s->terms->closing);
+        refuse(s, now_ms, s->terms->comes_again ? s->terms->epoch + 1 : 0, s->terms->closing);
         return;
     }
-    if (s->actions->on_hello(s->arg, h, &err) < 0) {
-        refuse(s, now_ms, 0, err.text);
+    int rc = s->actions->on_hello(s->arg, h, &err);
+    if (rc < 0) {
+        refuse(s, now_ms, rc == -EAGAIN ? s->terms->epoch + 1 : 0, err.text);
         return;
     }
     struct rdzv_message m = {.type = RDZV_WELCOME};
-    m.welcome = (struct rdzv_welcome){.version = s->version, .epoch = s->terms->epoch};
+    m.welcome = (struct rdzv_welcome){.version = s->version, .epoch = s->terms->epoch,
+                                      .in_launcher = s->terms->in_launcher,
+                                      .coordinator = s->terms->coordinator};
     host_session_send(s, now_ms, &m);
     if (takes_input(s)) enter(s, now_ms, HOST_SESSION_JOIN, h->software);
 }
@@ -181,6 +195,12 @@ static void got_join(struct host_session *s, int64_t now_ms, const struct rdzv_j
     enter(s, now_ms, HOST_SESSION_SEATED, join->host);
     s->seated = true;
     if (s->actions->on_join(s->arg, join) < 0) host_session_hang_up(s, now_ms);
+}
+
+static void got_resume(struct host_session *s, int64_t now_ms, const struct rdzv_resume *resume) {
+    enter(s, now_ms, HOST_SESSION_SEATED, resume->host);
+    s->seated = true;
+    if (s->actions->on_resume(s->arg, resume) < 0) host_session_hang_up(s, now_ms);
 }
 
 static void got_seated(struct host_session *s, int64_t now_ms, const struct rdzv_message *m) {
@@ -220,6 +240,7 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
     case HOST_SESSION_HELLO: got_first(s, a->now_ms, m); break;
     case HOST_SESSION_JOIN:
         if (m->type == RDZV_JOIN) got_join(s, a->now_ms, &m->join);
+        else if (m->type == RDZV_RESUME) got_resume(s, a->now_ms, &m->resume);
         else refuse_out_of_order(s, a->now_ms, (unsigned) m->type, "JOIN");
         break;
     case HOST_SESSION_SEATED:
@@ -261,14 +282,16 @@ void host_session_receive(struct host_session *s, int64_t now_ms, const char *da
 
 /* ---- the end of the connection, and the time limits ---- */
 
-void host_session_lost(struct host_session *s, int64_t now_ms, const char *why) {
+void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_loss how,
+                       const char *why) {
     if (s->state == HOST_SESSION_CLOSED) return;
     enter(s, now_ms, HOST_SESSION_CLOSED, why);
-    vacate(s, why);
+    vacate(s, how, why);
 }
 
 void host_session_tick(struct host_session *s, int64_t now_ms) {
-    if (now_ms >= s->limit_ms) host_session_lost(s, now_ms, "it did not answer in time");
+    if (now_ms < s->limit_ms) return;
+    host_session_lost(s, now_ms, RENDEZVOUS_CLOSED, "it did not answer in time");
 }
 
 int64_t host_session_deadline(const struct host_session *s) { return s->limit_ms; }

@@ -30,6 +30,7 @@
 
 #include "base/log.h"
 #include "rendezvous/protocol/message.h"
+#include "rendezvous/types.h"
 
 #include <stdbool.h>
 
@@ -45,7 +46,7 @@
     S(NEW)      /* host_session_open() was not called yet. No time limit */ \
     S(MAGIC)    /* waits for the magic number. Limit: SESSION_GREETING_MS since opening */ \
     S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
-    S(JOIN)     /* waits for JOIN. Limit: SESSION_GREETING_MS since opening */ \
+    S(JOIN)     /* waits for JOIN or RESUME. Limit: SESSION_GREETING_MS since opening */ \
     S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
     S(ENDING)   /* END was sent, so the node will close. Limit: close_timeout_ms of the terms */ \
     S(CLOSING)  /* the last bytes are queued, input is ignored. Limit: SESSION_LINGER_MS */ \
@@ -62,9 +63,13 @@ const char *host_session_state_name(enum host_session_state s);
 struct host_session_terms {
     /* nodes are served; false = they are refused, because this host is not elected */
     bool leads;
+    bool in_launcher;        /* the host ends together with the launcher of a node */
     uint64_t epoch;          /* epoch of an elected host; else 0 */
+    uint64_t coordinator;    /* id of the coordinators of this host */
     /* why the host closes, so that it refuses all nodes; NULL = it does not close */
     const char *closing;
+    /* jobs have not ended when the host closes, so refused nodes shall try another coordinator */
+    bool comes_again;
     int64_t close_timeout_ms;
 };
 
@@ -72,18 +77,21 @@ struct host_session_terms {
  * an action fails, its error is sent to the node as REFUSED. */
 struct host_session_actions {
     /* A node has sent HELLO with the run id of its job. Returns 0, or a negative errno and a text
-     * in err. */
+     * in err; after -EAGAIN the node tries another coordinator. */
     int (*on_hello)(void *arg, const struct rdzv_hello *hello, struct cr_error *err);
     /* A node requests a seat. Returns 0 if it has got one. Otherwise returns a negative errno,
      * after the coordinator has sent the reason (REFUSED or END) by host_session_send(); the
      * session closes. */
     int (*on_join)(void *arg, const struct rdzv_join *join);
+    /* A node that is in a round requests its seat again. Returns as on_join. */
+    int (*on_resume)(void *arg, const struct rdzv_resume *resume);
     /* A node with a seat has sent a message. Returns 0, or -EPROTO and a text in err; in that case
      * on_lost follows. */
     int (*on_message)(void *arg, const struct rdzv_message *m, struct cr_error *err);
-    /* The connection of a node with a seat is over: its seat must be freed. Called once for such a
-     * session, unless host_session_hang_up() was called before. */
-    void (*on_lost)(void *arg, const char *why);
+    /* The connection of a node with a seat is over: the coordinator must be told. Called once for
+     * such a session, unless host_session_hang_up() was called before. `how` is BROKEN only if the
+     * node can resume, that is, if the connection's version has RESUME. */
+    void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
     /* An operator has sent a question (on_status) or an order (on_operate). The action answers by
      * host_session_send() before it returns; after that the session closes. on_operate returns 0,
      * or a negative errno and a text in err. */
@@ -118,13 +126,15 @@ void host_session_open(struct host_session *s, int64_t now_ms, bool local,
 void host_session_done(struct host_session *s);
 
 void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len);
-void host_session_lost(struct host_session *s, int64_t now_ms, const char *why);
+void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_loss how,
+                       const char *why);
 /* does nothing before host_session_deadline() */
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER = no limit */
 
-/* Queues a message. The coordinator's actions may call it, because it calls no action itself but
- * `log`. */
+/* Queues a message. A node whose connection has a version without GOODBYE is sent END in its place
+ * if the host is in a launcher, and nothing otherwise. The coordinator's actions may call this
+ * function, because it calls no action itself but `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
 /* Ends the session: no further message is queued, and the state becomes CLOSING. Call it when the
  * coordinator has freed the node's seat; on_lost does not follow. */

@@ -86,7 +86,7 @@ static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) 
     s->epoch = w->epoch;
     s->version = w->version;
     enter(s, MEMBER_SESSION_WELCOMED, "WELCOME");
-    s->actions->on_welcome(s->arg);
+    s->actions->on_welcome(s->arg, w);
 }
 
 /* Handles a REFUSED that is not final: closes the session, so that the node can try another

@@ -38,8 +38,8 @@ const char *member_session_state_name(enum member_session_state s);
 
 struct member_session_actions {
     /* WELCOME has come, so the other end is a coordinator that accepts this node: call
-     * member_welcomed(), which sends JOIN. */
-    void (*on_welcome)(void *arg);
+     * member_welcomed(), which sends JOIN or RESUME. */
+    void (*on_welcome)(void *arg, const struct rdzv_welcome *welcome);
     /* A message has come after WELCOME, or a final REFUSED: call member_receive(). Returns 0, or
      * -EPROTO and a text in err; in that case on_broken follows. */
     int (*on_message)(void *arg, const struct rdzv_message *m, struct cr_error *err);

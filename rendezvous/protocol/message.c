@@ -19,6 +19,14 @@ const char *rdzv_message_name(unsigned type) {
     }
 }
 
+void rdzv_join_of_resume(const struct rdzv_resume *resume, struct rdzv_join *out) {
+#define F(type, name) out->name = resume->name;
+#define V(since)
+    RDZV_JOIN_FIELDS(F, V)
+#undef V
+#undef F
+}
+
 /* ---- encoding: a frame is built on the stack and appended at once ---- */
 
 struct writer {
@@ -49,9 +57,9 @@ static void put_text(struct writer *w, const char *text) {
     put_bytes(w, "", 1);
 }
 
-/* No message has more than three texts and 200 bytes of numbers, so every message fits into a
+/* No message has more than five texts and 400 bytes of numbers, so every message fits into a
  * frame. */
-_Static_assert(5 + 3 * (RDZV_TEXT_MAX + 2) + 200 <= RDZV_FRAME_MAX, "a message may not fit");
+_Static_assert(5 + 5 * (RDZV_TEXT_MAX + 2) + 400 <= RDZV_FRAME_MAX, "a message may not fit");
 
 int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct cr_buffer *out) {
     struct writer w;

@@ -36,9 +36,10 @@
 #define RDZV_VERSION_MIN 2 /* smallest and largest protocol version of this build */
 #define RDZV_VERSION_MAX 3
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
+#define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
 
-#define RDZV_FRAME_MAX ((size_t) 4096) /* most bytes of a frame, length field included */
+#define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
 
 /* Limits that both ends check, so that no sum or product of received numbers overflows. */
@@ -74,7 +75,18 @@
     F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
     F(u64, digest)              /* of the node's program and arguments; 0 = unknown */ \
     F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
-    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */
+    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */ \
+    F(u32, last_group_size)     /* number of nodes in that last round; 0 = unknown */ \
+    F(u64, last_coordinator)    /* id of the coordinator that accepted the node last; 0 = none */
+/* The node is in a round and its connection was lost: it keeps its place. The fields of JOIN follow
+ * those of RESUME; in them, "that last round" is the round that the node is in. */
+#define RDZV_RESUME_FIELDS(F, V) \
+    F(u32, part)                /* enum rdzv_part */ \
+    F(u32, first_rank) F(u32, world_size) \
+    F(u64, change)              /* id of the change that was announced in this round; 0 = none */ \
+    F(text, what)               /* the failure, if `part` is RDZV_PART_FAILED; else "" */ \
+    F(u32, is_killed)           /* as in FAILED */ \
+    RDZV_JOIN_FIELDS(F, V)
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \
@@ -105,7 +117,10 @@
 
 /* ---- messages of the coordinator to a member ---- */
 #define RDZV_WELCOME_FIELDS(F, V) /* accepts a node after HELLO */ \
-    F(u32, version) F(u64, epoch)
+    F(u32, version) F(u64, epoch) \
+    V(3) \
+    F(u32, in_launcher)         /* 1: the coordinator ends with the launcher of a node; else 0 */ \
+    F(u64, coordinator)         /* random number of this coordinator, its id; 0 = none */
 /* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
 #define RDZV_ACCEPTED_FIELDS(F, V) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
@@ -127,8 +142,10 @@
 #define RDZV_STOP_FIELDS(F, V) /* the round is over: the node stops its workers */ \
     F(u64, round) F(text, why) \
     V(3) \
-    F(i64, limit_ms)            /* the workers must be gone by then; 0 = no limit */
+    F(i64, limit_ms)            /* the workers must be gone by then; 0 = no limit */ \
+    F(u32, is_late)             /* 1: other nodes may have the round's ranks after the lease */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
+#define RDZV_GOODBYE_FIELDS(F, V) F(text, why) /* this coordinator ends, but the job does not */
 #define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
@@ -173,6 +190,7 @@
     M(CHANGE_READY,  change_ready,  9) \
     M(NOTICE,    notice,    10) \
     M(OPERATE,   operate,   11) \
+    M(RESUME,    resume,    12) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -188,8 +206,17 @@
     M(ASK_NOTICE, ask_notice, 77) \
     M(ASK_DUMP,   ask_dump,   78) \
     M(OPERATED,   operated,   79) \
+    M(GOODBYE,    goodbye,    80) \
     M(WAITING,    waiting,    81)
 /* clang-format on */
+
+/* What a node that resumes does in its round. Messages carry these numbers. */
+enum rdzv_part {
+    RDZV_PART_RUNS = 0,      /* its workers run */
+    RDZV_PART_SUCCEEDED = 1, /* its workers have ended well */
+    RDZV_PART_FAILED = 2,    /* a worker has failed, and the others are stopped or being stopped */
+    RDZV_PART_STOPS = 3,     /* it was sent STOP, and its workers are being stopped */
+};
 
 typedef uint32_t rdzv_u32;
 typedef uint64_t rdzv_u64;
@@ -224,6 +251,9 @@ struct rdzv_message {
 
 /* Returns the name of a message type, "HELLO" for example, or "?" for an unknown number. */
 const char *rdzv_message_name(unsigned type);
+
+/* Copies the fields that RESUME has in common with JOIN. The texts are not copied. */
+void rdzv_join_of_resume(const struct rdzv_resume *resume, struct rdzv_join *out);
 
 /* Encodes `m` with the fields of protocol version `version`, and appends the frame to `out`. Texts
  * longer than RDZV_TEXT_MAX - 1 bytes are cut. Returns 0 or -ENOMEM. */

@@ -3,6 +3,7 @@
 #include "rendezvous/way/backend_internal.h"
 
 #include "base/cleanup.h"
+#include "rendezvous/way/race_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -157,6 +158,11 @@ static void compare(const char *host, const struct addrinfo *found, struct backe
         if (!to_text(a->ai_addr, addr)) continue;
         prefer_v4(out->first, addr);
         if (is_ours(addr, interfaces)) prefer_reachable(out->local, addr);
+    }
+    for (const struct addrinfo *a = found; a != NULL && out->local[0] != '\0'; a = a->ai_next) {
+        if (!to_text(a->ai_addr, addr) || is_ours(addr, interfaces)) continue;
+        out->has_others = true;
+        if (race_compare(addr, out->local) < 0) out->before_local++;
     }
     out->is_loopback = backend_is_loopback(out->first);
     out->is_written_loopback = is_written_loopback(host);

@@ -10,6 +10,12 @@
 #include <errno.h>
 #include <stdio.h>
 
+/* If the endpoint's name has addresses of several machines: how long the machine with the smallest
+ * address waits for an answer of the others before it hosts, and how much longer each next one
+ * waits. The latter must be longer than a launcher takes to start, so that two do not host. */
+#define HOST_FIRST_MS INT64_C(1000)
+#define HOST_NEXT_MS  INT64_C(3000)
+
 /* Plans a job of one node without an address for other nodes. Its store listens on loopback only if
  * the job is standalone and the user gave no --local-addr; else programs on other machines may
  * connect to it, as they may under torchrun. */
@@ -69,5 +75,7 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
     else out->hosting = found.local[0] != '\0' ? BACKEND_MAY_HOST : BACKEND_CONNECTS;
     backend_plan_listening(&found, out);
     out->listen_port = o->endpoint.port;
+    out->asks_first = out->hosting == BACKEND_MAY_HOST && found.has_others;
+    out->host_delay_ms = HOST_FIRST_MS + found.before_local * HOST_NEXT_MS;
     return 0;
 }

@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Every node has node rank 0 by default, but only the node at the endpoint can have it. Without this
- * check each node would host, and wait in vain for the others. */
+/* Every node has node rank 0 by default, but only the node at the endpoint can have it. Without
+ * this check each node would host, and wait in vain for the others. */
 static int check_forgotten_rank(const struct rendezvous_options *o,
                                 const struct backend_plan *plan,
                                 const struct backend_addresses *found, struct cr_error *err) {

@@ -127,8 +127,6 @@ const struct way_kind way_elected = {
 
 /* ---- opening the way ---- */
 
-static void on_dial_closed(void *arg) { free(arg); }
-
 static int64_t claim_delay_ms(const struct rendezvous_options *o, uint64_t random) {
     if (o->etcd.is_candidate == 0) return CR_FOREVER;
     return o->etcd.is_candidate == 1 ? 0 : etcd_claim_delay_ms(random, o->max_nodes);
@@ -159,7 +157,7 @@ int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *o,
     }
     int rc = open_client(e, o, plan, coordinator_host_port(host), err);
     if (rc < 0) {
-        dial_close(e->remote.dial, on_dial_closed, e);
+        remote_way_drop(&e->remote);
         return rc;
     }
     e->remote.way.host = host;

@@ -176,7 +176,8 @@ void etcd_election_got_key(struct etcd_election *e, int64_t now_ms, enum etcd_ca
     }
     bool is_ours = key->exists && e->lease[0] != '\0' && strcmp(key->lease, e->lease) == 0;
     if (key->revision < e->revision) return; /* an event was faster than this answer */
-    /* the watch was faster than the answer to CLAIM, which tells whether this leader is the first */
+    /* The watch was faster than the answer to CLAIM, which tells whether this leader is the
+     * first. */
     if (is_ours && call != ETCD_CALL_CLAIM && e->under_way[ETCD_CALL_CLAIM]) return;
     e->revision = key->revision;
     if (!key->exists) became_vacant(e, now_ms);

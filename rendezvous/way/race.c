@@ -43,14 +43,19 @@ void race_order(struct race *r, const char *first) {
     }
 }
 
-/* Compares addresses of one family and form: a shorter text is a smaller number in most cases, and
- * all nodes get the same order in any case. */
-static int compare(const void *pa, const void *pb) {
-    const struct race_entry *a = pa, *b = pb;
-    size_t a_len = strlen(a->addr), b_len = strlen(b->addr);
-    if (is_v6(a) != is_v6(b)) return is_v6(a) ? 1 : -1;
+/* A shorter text is a smaller number in most cases. What counts is that all nodes get the same
+ * order. */
+int race_compare(const char *a, const char *b) {
+    bool a_v6 = strchr(a, ':') != NULL, b_v6 = strchr(b, ':') != NULL;
+    size_t a_len = strlen(a), b_len = strlen(b);
+    if (a_v6 != b_v6) return a_v6 ? 1 : -1;
     if (a_len != b_len) return a_len < b_len ? -1 : 1;
-    return strcmp(a->addr, b->addr);
+    return strcmp(a, b);
+}
+
+static int compare(const void *a, const void *b) {
+    return race_compare(((const struct race_entry *) a)->addr,
+                        ((const struct race_entry *) b)->addr);
 }
 
 void race_sort(struct race *r) { qsort(r->entries, r->count, sizeof(r->entries[0]), compare); }

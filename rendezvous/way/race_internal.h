@@ -59,6 +59,8 @@ void race_add(struct race *r, const char *addr);
 void race_order(struct race *r, const char *first);
 /* Orders the addresses by their numbers, so that all nodes try them in the same order. */
 void race_sort(struct race *r);
+/* Compares two numeric addresses for that order. Returns a negative number, 0 or a positive one. */
+int race_compare(const char *a, const char *b);
 
 /* Takes over what the race `last` has found out about the same addresses, until this race finds out
  * more; so a text that is written while an address is tried again is as good as the one before. */

@@ -39,8 +39,20 @@ static void try_to_host(struct remote_way *r) {
     r->may_host = NULL;
 }
 
+/* No coordinator has answered at any address of the endpoint's name in the time that this node has
+ * to wait, so it hosts. */
+static void on_host_time(uv_timer_t *timer) {
+    struct remote_way *r = timer->data;
+    if (r->may_host == NULL) return;
+    try_to_host(r);
+    if (r->may_host != NULL || !dial_is_open(r->dial)) return;
+    dial_shut(r->dial); /* the addresses that are tried now include none at which this node hosts */
+    r->way.events->on_lost(r->way.arg, RENDEZVOUS_BROKEN, "this node hosts now");
+}
+
 static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     struct remote_way *r = arg;
+    (void) uv_timer_stop(&r->host_timer);
     free(r->may_host);
     r->may_host = NULL;
     (void) snprintf(r->coordinator_addr, sizeof(r->coordinator_addr), "%s", peer_addr);
@@ -54,7 +66,7 @@ static void on_data(void *arg, const char *data, size_t len) {
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct remote_way *r = arg;
-    if (r->may_host != NULL) try_to_host(r);
+    if (r->may_host != NULL && !r->may_host->asks_first) try_to_host(r);
     r->way.events->on_lost(r->way.arg, how, why);
 }
 
@@ -93,16 +105,30 @@ const char *way_remote_report(struct way *w) {
     return r->report;
 }
 
-static void on_dial_closed(void *arg) {
-    struct remote_way *r = arg;
+static void on_timer_closed(uv_handle_t *handle) {
+    struct remote_way *r = handle->data;
     free(r->may_host);
     way_closed(&r->way);
+}
+
+static void on_dial_closed(void *arg) {
+    struct remote_way *r = arg;
+    uv_close((uv_handle_t *) &r->host_timer, on_timer_closed);
 }
 
 void remote_way_close(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
     dial_close(r->dial, on_dial_closed, r);
 }
+
+static void on_dropped(uv_handle_t *handle) { free(handle->data); }
+
+static void on_dial_dropped(void *arg) {
+    struct remote_way *r = arg;
+    uv_close((uv_handle_t *) &r->host_timer, on_dropped);
+}
+
+void remote_way_drop(struct remote_way *r) { dial_close(r->dial, on_dial_dropped, r); }
 
 const struct way_kind way_remote = {
     .description = "is there", .connect = remote_way_connect, .send = remote_way_send,
@@ -112,7 +138,10 @@ int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t
                     const char *host, uint16_t port, const char *run_id) {
     r->way = (struct way){.kind = kind, .loop = loop};
     r->dial = dial_new(loop, host, port, run_id, &dial_events, r);
-    return r->dial != NULL ? 0 : -ENOMEM;
+    if (r->dial == NULL) return -ENOMEM;
+    (void) uv_timer_init(loop, &r->host_timer);
+    r->host_timer.data = r;
+    return 0;
 }
 
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
@@ -128,5 +157,9 @@ struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
     if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
     if (r->may_host != NULL)
         *r->may_host = *may_host; /* if malloc() failed, this node never hosts, but can connect */
+    if (r->may_host != NULL && r->may_host->asks_first) {
+        dial_sort(r->dial);
+        (void) uv_timer_start(&r->host_timer, on_host_time, (uint64_t) may_host->host_delay_ms, 0);
+    }
     return &r->way;
 }

@@ -19,11 +19,14 @@ struct remote_way {
     char host[CR_HOST_MAX]; /* host name of the endpoint */
     int64_t close_timeout_ms;
     char report[400];       /* see way_report() */
+    uv_timer_t host_timer;  /* runs until this node hosts, if may_host->asks_first is set */
 };
 
 /* Initialises `r`, whose bytes must all be 0. Returns 0 or -ENOMEM. */
 int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
                     const char *host, uint16_t port, const char *run_id);
+/* Closes and frees a remote way that could not be opened as a whole. */
+void remote_way_drop(struct remote_way *r);
 /* Closes the dial; calls way_closed() when that is done. */
 void remote_way_close(struct way *w);
 

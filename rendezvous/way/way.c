@@ -15,7 +15,7 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
                   struct coordinator_host **out, struct cr_error *err) {
     struct coordinator_host_options h = {
         .store_host = plan->store_host, .store_port = plan->store_port,
-        .store_addr = plan->store_addr, .alone = plan->alone,
+        .store_addr = plan->store_addr, .alone = plan->alone, .in_launcher = true,
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
         .listen_port = plan->listen_port, .close_timeout_ms = close_timeout_ms};
     return coordinator_host_open(loop, &h, out, err);
@@ -60,6 +60,10 @@ static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
+    if (plan->asks_first) {
+        *out = way_remote_new(loop, o, plan);
+        return 0;
+    }
     int rc = plan->one_node ? open_host_of_one(loop, plan, o->close_timeout_ms, &host, err)
                             : way_open_host(loop, plan, o->close_timeout_ms, &host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {

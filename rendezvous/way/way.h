@@ -49,6 +49,11 @@ struct backend_plan {
     bool fixed_ranks;                  /* each node's group rank is its node rank */
     /* MASTER_ADDR of the workers as the user wrote it; "" = the numeric address of the store */
     char master_name[CR_HOST_MAX];
+    /* The endpoint's name has addresses of other machines, too, so each of them may host: this node
+     * asks them first. Only if no coordinator has answered after host_delay_ms, which is shorter on
+     * a machine with a smaller address, does it host. */
+    bool asks_first;
+    int64_t host_delay_ms;
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* the job has one node and no endpoint to listen at */
     /* the job has one node, so it can run even if another program has the endpoint's port */
@@ -83,6 +88,8 @@ struct backend_addresses {
      * know another address of the name, so this machine must not listen on loopback only. */
     bool is_written_loopback;
     bool is_any;                /* the host is 0.0.0.0 or ::, which means all interfaces */
+    bool has_others;            /* the host also has addresses that this machine does not have */
+    uint32_t before_local;      /* how many of these come before `local`, in the order of numbers */
     /* address at which other machines reach this one: that of the default route, or else of the
      * first interface; a loopback address if there is no other */
     char machine[RDZV_ADDR_MAX];

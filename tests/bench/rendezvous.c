@@ -129,10 +129,10 @@ static void on_data(void *arg, const char *data, size_t len) {
     settle(n);
 }
 
-static void on_welcome(void *arg) {
+static void on_welcome(void *arg, const struct rdzv_welcome *w) {
     struct node *n = arg;
     messages++;
-    member_welcomed(n->member, now());
+    member_welcomed(n->member, now(), w);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -156,10 +156,9 @@ static const struct member_session_actions session_actions = {on_welcome, on_mes
                                                               on_log};
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
-    (void) how;
     struct node *n = arg;
     (void) fprintf(stderr, "rendezvous: lost: %s\n", why);
-    member_disconnected(n->member, now(), why);
+    member_disconnected(n->member, now(), how, why);
     settle(n);
 }
 

@@ -24,10 +24,12 @@ def debian(net):
     net.hosts[1].etc_hosts("127.0.1.1 n2", "10.77.0.1 head")
 
 
-def meet(net, nodes, options=((), ())):
+def meet(net, nodes, options=(), hosts=None):
     """Starts one node per host, waits for a round with all, and ends it. Returns the workers."""
-    started = [nodes.start(f"n{i}", *options[i], prefix=h.run) for i, h in enumerate(net.hosts)]
-    workers = nodes.round(len(net.hosts))
+    hosts = hosts or net.hosts
+    options = options or [()] * len(hosts)
+    started = [nodes.start(f"n{i}", *options[i], prefix=h.run) for i, h in enumerate(hosts)]
+    workers = nodes.round(len(hosts))
     for w in workers:
         nodes.connects(w)
         w.signal(nodes.WELL)
@@ -192,6 +194,29 @@ def test_a_forgotten_node_rank(tmp):
         for w in nodes.round(2):
             w.signal(nodes.WELL)
         assert a.wait() == 0 and b.wait() == 0
+
+
+def test_a_name_with_the_addresses_of_all_nodes(tmp):
+    """A headless service of Kubernetes: each node could host, and exactly one does."""
+    with Net(3, names=["n0", "n1", "n2"]) as net:
+        for h in net.hosts:
+            h.etc_hosts("10.77.0.3 svc", "10.77.0.1 svc", "10.77.0.2 svc")
+        for i, nnodes in enumerate(("3", "1:3")):
+            folder = tmp / str(i)
+            folder.mkdir()
+            with Nodes(folder, f"--nnodes={nnodes}", endpoint="svc:29400",
+                       conf="last_call_timeout=5,join_timeout=30") as nodes:
+                meet(net, nodes)
+
+
+def test_the_first_of_a_name_with_all_addresses_is_not_there(tmp):
+    """The machine with the smallest address never comes, and packets to it are lost."""
+    with Net(3, names=["n0", "n1", "n2"]) as net:
+        for h in net.hosts[1:]:
+            h.etc_hosts("10.77.0.1 svc", "10.77.0.2 svc", "10.77.0.3 svc")
+            h.black_hole("10.77.0.1")
+        with Nodes(tmp, "--nnodes=2", endpoint="svc:29400", conf=CONF) as nodes:
+            meet(net, nodes, hosts=net.hosts[1:])
 
 
 def test_all_interfaces_as_endpoint(tmp):

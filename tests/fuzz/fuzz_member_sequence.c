@@ -7,7 +7,8 @@
  * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then a
  * sequence of events: u8 what, and an argument for some of them. what % 8 is 0: the time advances
  * to the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: WELCOME comes on a
- * new connection; 3: the connection is lost; 4: the agent makes the call that a u8 selects; 5 to 7:
+ * new connection, of a version and a host that a u8 selects; 3: the connection is lost, and a u8
+ * selects how; 4: the agent makes the call that a u8 selects; 5 to 7:
  * the coordinator sends a message. Each upcall reads one byte, which selects the call that the
  * agent makes inside. */
 #include "base/clock.h"
@@ -57,7 +58,9 @@ static void agent_calls(struct node *n) {
     case 3: member_succeeded(n->member, n->now_ms, round); break;
     case 4: member_change_answer(n->member, input_u64(in), input_i64(in), input_i64(in)); break;
     case 5: member_change_ready(n->member, input_u64(in)); break;
-    case 6: member_notice(n->member, input_u32(in), input_i64(in), input_text(in)); break;
+    case 6:
+        member_notice(n->member, n->now_ms, input_u32(in), input_u32(in), input_text(in));
+        break;
     default: leave(n);
     }
     n->calling--;
@@ -151,13 +154,17 @@ static void link_up(struct node *n) {
     if (!n->connecting) return;
     n->connecting = 0;
     n->linked = 1;
-    member_welcomed(n->member, n->now_ms);
+    uint8_t which = input_byte(&n->in);
+    struct rdzv_welcome welcome = {.version = 3 - which % 2, .in_launcher = which / 2 % 2};
+    member_welcomed(n->member, n->now_ms, &welcome);
 }
 
 static void link_down(struct node *n, const char *why) {
     if (!n->connecting && !n->linked) return;
     n->connecting = n->linked = 0;
-    member_disconnected(n->member, n->now_ms, why);
+    enum rendezvous_loss how =
+        input_byte(&n->in) % 2 == 0 ? RENDEZVOUS_BROKEN : RENDEZVOUS_CLOSED;
+    member_disconnected(n->member, n->now_ms, how, why);
 }
 
 static void hear(struct node *n) {

@@ -6,8 +6,9 @@
  *
  * Input: a sequence of events: u8 what, and an argument for some of them. what % 8 is the node;
  * what / 8 % 8 is what happens: 0: the time advances to the coordinator's deadline; 1: the time
- * advances by a u8 (see rdzv_input.h); 2: the node's connection is lost; 3: the node's shell does
- * what a u8 selects in shell_acts(); 4 to 7: the node sends a message. */
+ * advances by a u8 (see rdzv_input.h); 2: the node's connection is lost, and an odd u8 means that
+ * the node may resume; 3: the node's shell does what a u8 selects in shell_acts(); 4 to 7: the node
+ * sends a message. */
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/lib/rdzv_input.h"
@@ -60,11 +61,12 @@ static void begin_told(struct world *w, const struct rdzv_round *r) {
 static void check_round(struct world *w, const struct node *n, const struct rdzv_round *r) {
     struct told *t = &w->told;
     if (r->round >= w->rounds) begin_told(w, r);
+    bool is_repeated = (t->ranks & 1u << r->group_rank) != 0; /* its node has resumed */
+    if (is_repeated) return;
     CR_ASSERT(r->round == t->first.round && r->restart_count == t->first.restart_count);
     CR_ASSERT(r->group_world_size == t->first.group_world_size);
     CR_ASSERT(r->world_size == t->first.world_size);
     CR_ASSERT(r->group_rank < r->group_world_size && r->group_world_size <= NODES);
-    CR_ASSERT((t->ranks & 1u << r->group_rank) == 0);
     CR_ASSERT(r->first_rank + n->workers <= r->world_size);
     CR_ASSERT(r->first_role_rank + n->workers <= r->role_world_size);
     CR_ASSERT(r->role_world_size <= r->world_size);
@@ -124,14 +126,20 @@ static void lose(struct world *w, struct node *n, const char *why) {
     if (seat != NULL) coordinator_lost(w->coordinator, w->now_ms, seat, why);
 }
 
+static void suspend(struct world *w, struct node *n) {
+    struct coordinator_seat *seat = n->seat;
+    n->seat = NULL;
+    if (seat != NULL) coordinator_suspend(w->coordinator, w->now_ms, seat, "reset");
+}
+
 /* Node 0 joins as the node in the coordinator's own process, all others as remote nodes. */
 static void join(struct world *w, struct node *n, const struct rdzv_join *j) {
     n->workers = j->local_world_size;
     n->seat = coordinator_join(w->coordinator, w->now_ms, n, n == w->nodes, j);
 }
 
-/* Sends the message that the input describes. A node without a seat can only send JOIN, because the
- * shell passes no other message to the coordinator before JOIN. */
+/* Sends the message that the input describes. A node without a seat can only send JOIN or RESUME,
+ * because the shell passes no other message to the coordinator before these. */
 static void send(struct world *w, struct node *n, struct input *in) {
     struct cr_error err = {0};
     struct cr_buffer frame = {0};
@@ -143,6 +151,9 @@ static void send(struct world *w, struct node *n, struct input *in) {
         if (rc < 0) lose(w, n, err.text);
     } else if (m.type == RDZV_JOIN) {
         join(w, n, &m.join);
+    } else if (m.type == RDZV_RESUME && n != w->nodes) {
+        n->workers = m.resume.local_world_size;
+        n->seat = coordinator_resume(w->coordinator, w->now_ms, n, &m.resume);
     }
     cr_buffer_done(&frame);
 }
@@ -151,7 +162,7 @@ static void shell_acts(struct world *w, struct input *in) {
     struct rdzv_operate o = {.run_id = "job"};
     switch (input_byte(in) % 4) {
     case 0: w->store_fails = !w->store_fails; break;
-    case 1: coordinator_abandon(w->coordinator, w->now_ms, input_text(in)); break;
+    case 1: coordinator_goodbye(w->coordinator, input_text(in)); break;
     default:
         o.host = input_text(in), o.why = input_text(in);
         o.kind = input_u32(in), o.left_ms = input_i64(in);
@@ -182,7 +193,10 @@ static void step(struct world *w, struct input *in) {
     switch (what / NODES % 8) {
     case 0: pass(w, in, 1); break;
     case 1: pass(w, in, 0); break;
-    case 2: lose(w, n, "its connection was closed"); break;
+    case 2:
+        if (input_byte(in) % 2 == 0) lose(w, n, "its connection was closed");
+        else suspend(w, n);
+        break;
     case 3: shell_acts(w, in); break;
     default: send(w, n, in);
     }
@@ -190,18 +204,22 @@ static void step(struct world *w, struct input *in) {
 
 /* ---- invariants, checked after each event ---- */
 
-static void check(const struct world *w) {
+static void check(struct world *w) {
     struct coordinator_view v;
     uint32_t seats = 0, in_states = 0;
     coordinator_look(w->coordinator, &v);
     for (int i = 0; i < NODES; i++) seats += w->nodes[i].seat != NULL;
     for (int i = 0; i < SEAT_STATE_COUNT; i++) in_states += v.in_state[i];
-    CR_ASSERT(v.seats == seats && in_states == seats);
+    CR_ASSERT(v.seats == seats + v.suspended && in_states == v.seats);
+    check_complete(&w->told);
+    if (v.phase == COORDINATOR_EMPTY) { /* it has forgotten the job, and begins again at round 0 */
+        CR_ASSERT(seats == 0 && v.next_round == 0);
+        w->rounds = 0;
+        w->told = (struct told){.nodes = 0};
+    }
     CR_ASSERT(v.restart_count <= v.max_restarts);
     CR_ASSERT(v.next_round >= w->rounds && v.next_round <= (UINT64_C(1) << 32) + STEPS_MAX);
-    if (v.phase == COORDINATOR_EMPTY) CR_ASSERT(seats == 0 && v.max_nodes == 0);
     if (v.phase == COORDINATOR_ENDED) CR_ASSERT(coordinator_deadline(w->coordinator) == CR_FOREVER);
-    check_complete(&w->told);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -57,6 +57,12 @@ static int on_join(void *arg, const struct rdzv_join *j) {
     return host->seated ? 0 : -EACCES;
 }
 
+static int on_resume(void *arg, const struct rdzv_resume *r) {
+    struct rdzv_join j;
+    rdzv_join_of_resume(r, &j);
+    return on_join(arg, &j);
+}
+
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host *host = arg;
     CR_ASSERT(host->seated);
@@ -64,9 +70,10 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     return m->type >= RDZV_WELCOME ? cr_fail(err, -EPROTO, "not from a node") : 0;
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct host *host = arg;
     CR_ASSERT(host->seated && why[0] != '\0');
+    CR_ASSERT(how == RENDEZVOUS_CLOSED || host->session.version >= RDZV_VERSION_RESUME);
     host->seated = false;
 }
 
@@ -88,8 +95,9 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions host_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
-    .on_status = on_status, .on_operate = on_operate, .log = on_log};
+    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
+    .on_operate = on_operate, .log = on_log};
 
 static void host_acts(struct host *host, uint8_t n) {
     struct rdzv_message m = {.type = n % 2 == 0 ? RDZV_END : RDZV_BEAT_ACK};
@@ -125,7 +133,9 @@ static void run_host(struct input *in) {
         } else if (what == 6) {
             host_acts(&host, n);
         } else if (what == 7) {
-            host_session_lost(&host.session, host.now_ms, "its connection was closed");
+            host_session_lost(&host.session, host.now_ms,
+                              n % 2 == 0 ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN,
+                              "its connection is gone");
         } else {
             host_session_receive(&host.session, host.now_ms, (const char *) in->data, len);
             in->data += len;
@@ -150,7 +160,8 @@ static void open_node(struct node *n) {
     member_session_open(&n->session, "job");
 }
 
-static void on_welcome(void *arg) {
+static void on_welcome(void *arg, const struct rdzv_welcome *w) {
+    (void) w;
     struct node *n = arg;
     CR_ASSERT(n->open && !n->welcomed && n->session.epoch >= n->epoch);
     n->epoch = n->session.epoch;

@@ -134,14 +134,16 @@ def test_silence_is_noticed_after_the_lease(tmp):
         assert "nothing heard" in stop["why"], stop
 
 
-def test_sigterm_ends_jobs_and_says_why(tmp):
+def test_sigterm_says_goodbye_and_ends_no_job(tmp):
     with Agent() as agent:
-        a = Member(agent.address)
-        rounds(a)
+        old, new = Member(agent.address, max_nodes=2, min_nodes=2), \
+            Member(agent.address, version=3, max_nodes=2, min_nodes=2)
+        rounds(old, new)
         agent.process.send_signal(signal.SIGTERM)
-        end = a.expect("END")
-        assert end["outcome"] == LOST and "was told to end" in end["why"], end
-        a.close()
+        assert "was told to end" in new.expect("GOODBYE")["why"]
+        assert new.receive() is None
+        assert old.receive() is None  # version 2 has no GOODBYE, and END would end the job
+        old.close(), new.close()
         assert agent.process.wait(TIMEOUT_S) == 0
 
 

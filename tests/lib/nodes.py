@@ -96,6 +96,18 @@ class Nodes:
         wait_for(listens, f"{name} to listen at {self.endpoint}")
         return node
 
+    def start_host_in(self, host, name, *args, **how):
+        """Starts a node in the network namespace `host`, and waits until it listens."""
+        node = self.start(name, *args, prefix=host.run, **how)
+        port = self.endpoint.rsplit(":", 1)[1]
+
+        def listens():
+            found = subprocess.run([*host.run, "ss", "-H", "-t", "-l", "sport", "=", port],
+                                   capture_output=True, text=True)
+            return found.stdout != ""
+        wait_for(listens, f"{name} to listen at {self.endpoint}")
+        return node
+
     def workers(self):
         found = []
         for path in self.tmp.glob("*.worker"):
@@ -139,3 +151,25 @@ class Nodes:
         if kind is not None:
             for n in self.nodes:
                 print(f"--- {n.name}: exit {n.process.returncode}\n{n.text}")
+
+
+class Daemon:
+    """A crun-agent that serves on loopback."""
+
+    def __init__(self, port):
+        self.address = f"127.0.0.1:{port}"
+        self.process = subprocess.Popen([BUILD / "bin" / "crun-agent", "serve",
+                                         f"--listen={self.address}"],
+                                        stdout=subprocess.PIPE, text=True, env=clean_env())
+        assert self.process.stdout.readline().strip() == self.address
+
+    def phase(self):
+        """Returns the phase of the only job, or None if there is no job."""
+        done = subprocess.run([BUILD / "bin" / "crun-agent", "status", self.address],
+                              capture_output=True, text=True, env=clean_env())
+        words = [w.rstrip(",") for w in done.stdout.split()]
+        return next((w for w in words if w in ("FORMING", "RUNNING", "REBUILDING", "ENDED")), None)
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        return self.process.wait(TIMEOUT_S)

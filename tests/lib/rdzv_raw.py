@@ -39,20 +39,35 @@ MESSAGES = {
     "ASK_DUMP": (78, "text why"),
     "OPERATED": (79, "u32 nodes"),
     "WAITING": (81, "i64 waited_ms, i64 left_ms, text what"),
+    "GOODBYE": (80, "text why"),
+}
+# Fields that protocol version 3 adds to the end of a message.
+SINCE_3 = {
+    "JOIN": "u64 incarnation, u64 digest, i64 stop_limit_ms, u32 store_port,"
+            "u32 last_group_size, u64 last_coordinator",
+    "ACCEPTED": "u64 incarnation, text differs",
+    "FAILED": "u32 is_killed",
+    "BEAT": "u64 rounds_over",
+    "WELCOME": "u32 in_launcher, u64 coordinator",
+    "ROUND": "u32 max_restarts, u64 incarnation",
+    "STOP": "i64 limit_ms, u32 is_late",
 }
 NAMES = {number: name for name, (number, _) in MESSAGES.items()}
 FORMATS = {"u32": ">I", "u64": ">Q", "i64": ">q"}
 SUCCEEDED, FAILED, LOST = range(3)
 
 
-def fields(name):
-    return [tuple(f.split()) for f in MESSAGES[name][1].split(",")]
+def fields(name, version=2):
+    text = MESSAGES[name][1]
+    if version >= 3 and name in SINCE_3:
+        text += "," + SINCE_3[name]
+    return [tuple(f.split()) for f in text.split(",")]
 
 
-def encode(name, **values):
+def encode(name, version=2, **values):
     body = b""
-    for kind, field in fields(name):
-        value = values[field]
+    for kind, field in fields(name, version):
+        value = values[field] if version == 2 else values.get(field, 0)
         if kind == "text":
             raw = value.encode(errors="surrogateescape") + b"\0"
             body += struct.pack(">H", len(raw)) + raw
@@ -61,9 +76,9 @@ def encode(name, **values):
     return struct.pack(">IB", len(body) + 1, MESSAGES[name][0]) + body
 
 
-def decode(name, body):
+def decode(name, body, version=2):
     out, at = {"type": name}, 0
-    for kind, field in fields(name):
+    for kind, field in fields(name, version):
         if kind == "text":
             (n,) = struct.unpack_from(">H", body, at)
             out[field] = body[at + 2:at + 2 + n - 1].decode()
@@ -78,7 +93,8 @@ def decode(name, body):
 class Member:
     """One node's side of the protocol. It sends only the messages that the test requests."""
 
-    def __init__(self, address, run_id="job", host="raw", timeout=60, **join):
+    def __init__(self, address, run_id="job", host="raw", timeout=60, version=2, **join):
+        self.version = version
         ip, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((ip, int(port)), timeout)
         self.join = dict(host=host, addr=host, pid=os.getpid(),
@@ -91,10 +107,12 @@ class Member:
                          change_notice_ms=0)
         self.join.update(join)
         self.socket.sendall(MAGIC)
-        self.send("HELLO", version_min=2, version_max=2, software="raw", run_id=run_id, epoch=0)
+        self.send("HELLO", version_min=2, version_max=version, software="raw", run_id=run_id,
+                  epoch=0)
 
     def send(self, name, **values):
-        self.socket.sendall(encode(name, **values))
+        version = 2 if name in ("HELLO", "STATUS", "OPERATE") else self.version
+        self.socket.sendall(encode(name, version, **values))
 
     def send_join(self):
         self.send("JOIN", **self.join)
@@ -105,7 +123,8 @@ class Member:
         if head is None:
             return None
         length, number = struct.unpack(">IB", head)
-        return decode(NAMES[number], self.exactly(length - 1) if length > 1 else b"")
+        body = self.exactly(length - 1) if length > 1 else b""
+        return decode(NAMES[number], body, self.version)
 
     def exactly(self, n):
         data = b""

@@ -74,9 +74,25 @@ void check_store_opened(struct host *h, uint64_t round) {
     check_given_up(h, round);
 }
 
+static const struct round_record *last_record_of(const struct world *w, int host_id);
+
+/* Checks a ROUND that is sent again, to a node that has lost its connection before it has got the
+ * first one: it must say the same. */
+static void check_round_repeated(struct host *h, const struct conn *c, const struct rdzv_round *m) {
+    const struct round_record *r = last_record_of(h->w, h->id);
+    if (r == NULL || m->group_rank >= r->group || r->round != m->round ||
+        r->node[m->group_rank] != c->node || r->told[m->group_rank].first_rank != m->first_rank) {
+        world_violation(h->w, "node %d is sent another round again", c->node);
+    }
+}
+
 void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m) {
     struct history *history = &h->w->history;
     struct round_record *r = last_record(h->w);
+    if (!h->forming) {
+        check_round_repeated(h, c, m);
+        return;
+    }
     if (m->group_rank >= NODES_MAX || r->node[m->group_rank] >= 0) {
         world_violation(h->w, "group rank %u is given twice", m->group_rank);
         return;
@@ -306,6 +322,7 @@ static void check_cause(const struct host *h, bool ended) {
     struct world *w = h->w;
     const struct round_record *r = &w->history.rounds[h->failed_record];
     if (r->failed_by_itself) return;
+    if (h != &w->hosts[w->leader]) return; /* it was stalled, and reads old messages only now */
     for (int i = 0; i < w->node_count; i++) {
         if ((r->symptoms_of & 1U << i) != 0 && !is_gone(h, r, &w->nodes[i], ended)) return;
     }
@@ -334,15 +351,54 @@ static void check_decision(struct host *h, uint32_t charged,
     h->failed_record = -1;
 }
 
+/* Notes that a new coordinator has made the round of an earlier one its own. */
+static void note_rebuilt(struct host *h, const struct coordinator_view *before,
+                         const struct coordinator_view *after) {
+    struct world *w = h->w;
+    if (before->group_world_size != 0 || after->group_world_size == 0 || h->forming) return;
+    for (int i = 0; i < w->node_count; i++) {
+        const struct sim_node *n = &w->nodes[i];
+        if (n->record < 0 || n->conn == NULL || n->conn->host_id != h->id) continue;
+        struct round_record *r = &w->history.rounds[n->record];
+        if (r->round + 1 != after->next_round) continue;
+        if (r->superseded_at != CR_FOREVER) continue;
+        for (int k = 0; k < HOSTS_MAX; k++) {
+            if (w->hosts[k].id == r->host_id) w->hosts[k].is_superseded = true;
+        }
+        r->host_id = h->id;
+        r->is_rebuilt = true;
+        w->totals.rebuilt++;
+        story(w, "host %d: has rebuilt record %d", h->id, n->record);
+        return;
+    }
+    /* a host that was stalled does not know yet that it is deposed */
+    if (h == &w->hosts[w->leader]) world_violation(w, "a round is rebuilt that is not the newest");
+}
+
+/* Checks, in a schedule in which nothing happens but resets and short restarts of the host, that no
+ * round is stopped because a node or the coordinator is thought to be lost. */
+void check_stop_heard(struct sim_node *n, const char *why) {
+    bool is_loss = strstr(why, "was lost: ") != NULL || strstr(why, "lost the coord") != NULL;
+    const struct host *h = &n->w->hosts[n->w->leader];
+    bool host_leaves = n->w->host_with_node >= 0 && (!h->up || h->terms.closing != NULL);
+    if (host_leaves) return;
+    if (!n->w->only_resets || !is_loss || member_state(n->member) == MEMBER_LEAVING) return;
+    world_violation(n->w, "node %d is stopped by a reset: %s", n->index, why);
+}
+
 static void note_failure(struct host *h, const struct coordinator_view *before,
                          const struct rdzv_message *m) {
     const struct round_record *last = last_record_of(h->w, h->id);
-    if (m == NULL || m->type != RDZV_FAILED || before->phase != COORDINATOR_RUNNING) return;
-    if (last == NULL || m->failed.round != last->round) return;
+    bool resumes_failed = m != NULL && m->type == RDZV_RESUME &&
+                          m->resume.part == RDZV_PART_FAILED;
+    bool is_failed = m != NULL && m->type == RDZV_FAILED;
+    uint64_t round = is_failed ? m->failed.round : resumes_failed ? m->resume.rounds_seen - 1 : 0;
+    if ((!is_failed && !resumes_failed) || before->phase != COORDINATOR_RUNNING) return;
+    if (last == NULL || round != last->round) return;
     h->failed_record = (int) (last - h->w->history.rounds);
     h->failed_at = host_now(h);
     h->failed_alone = before->seats == 1;
-    h->failure_excused = false;
+    h->failure_excused = last->is_rebuilt;
 }
 
 static bool has_newer_record(const struct host *h) {
@@ -357,10 +413,13 @@ static bool has_newer_record(const struct host *h) {
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m) {
     struct world *w = h->w;
-    uint32_t known = before->restart_count, known_spent = before->spent;
-    if (m != NULL && m->type == RDZV_JOIN && m->join.restarts_seen > known &&
-        m->join.restarts_seen <= after->restart_count) {
-        known = known_spent = m->join.restarts_seen;
+    uint32_t known = before->restart_count, known_spent = before->spent, seen = 0;
+    if (m != NULL && m->type == RDZV_JOIN) seen = m->join.restarts_seen;
+    if (m != NULL && m->type == RDZV_RESUME) seen = m->resume.restarts_seen;
+    if (h->is_superseded) return;
+    note_rebuilt(h, before, after);
+    if (seen > known && seen <= after->restart_count) {
+        known = known_spent = seen;
         if (known > w->history.top_restarts) {
             world_violation(w, "a node remembers a restart that never was");
         }

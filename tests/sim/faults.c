@@ -6,6 +6,7 @@
 #include <signal.h>
 
 static bool hosts_with(const struct sim_node *n) { return n->index == n->w->host_with_node; }
+static bool is_cut(const struct sim_node *n) { return n->cut[TO_HOST] || n->cut[TO_NODE]; }
 static bool runs(const struct sim_node *n) { return n->up && n->stalled_until == 0; }
 
 static struct host *leader(struct world *w) { return &w->hosts[w->leader]; }
@@ -26,11 +27,14 @@ static void crash_node(struct sim_node *n) {
 
 static void cut_node(struct sim_node *n) {
     struct world *w = n->w;
-    if (n->cut || hosts_with(n)) return;
-    n->cut = true;
-    if (n->up) n->gone_at = w->now;
-    if (n->up) workers_notice_end_of(n);
-    story(w, "node %d: cut off", n->index);
+    int sides = 1 + (int) rnd(w, 3); /* a third each: to the host, from the host, both */
+    if (is_cut(n) || hosts_with(n)) return;
+    n->cut[TO_HOST] = (sides & 1) != 0;
+    n->cut[TO_NODE] = (sides & 2) != 0;
+    if (n->up && sides == 3) n->gone_at = w->now;
+    if (n->up && sides == 3) workers_notice_end_of(n);
+    story(w, "node %d: cut off%s%s", n->index, n->cut[TO_HOST] ? ", to the host" : "",
+          n->cut[TO_NODE] ? ", from the host" : "");
     world_push(w, (struct event){.at = w->now + 10 + rnd(w, 1500), .type = EV_CUT_ENDS,
                                  .node = n->index});
 }
@@ -61,6 +65,12 @@ static void crash_host(struct world *w) {
     start_host_in(w, h, 20 + rnd(w, 1500));
 }
 
+static void restart_host(struct world *w) {
+    struct host *h = leader(w);
+    if (w->host_with_node >= 0 || w->elected || !h->up || h->stalled_until != 0) return;
+    host_restart(h);
+}
+
 /* Elects the other host as coordinator, in one of two ways: the old leader steps down, or it is
  * silent for longer than its lease. */
 static void elect(struct world *w) {
@@ -88,9 +98,10 @@ static void lose_right(struct world *w) {
 
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
+    if (conn_is_local(n->conn)) return; /* it is no connection of the network */
     story(n->w, "node %d: connection reset", n->index);
     n->w->totals.resets++;
-    network_reset(n->conn);
+    network_reset(n->conn, chance(n->w, 70) ? 3 : 1 + (int) rnd(n->w, 2));
 }
 
 /* Sends a signal to a launcher. A signal to the launcher that hosts the coordinator ends the whole
@@ -106,7 +117,7 @@ static void signal_launcher(struct sim_node *n) {
 /* Ends a whole node: its workers and its launcher get signals, in any order. */
 static void end_node(struct sim_node *n) {
     struct world *w = n->w;
-    if (!runs(n) || hosts_with(n) || n->cut || n->node.group.state != GROUP_RUNNING) return;
+    if (!runs(n) || hosts_with(n) || is_cut(n) || n->node.group.state != GROUP_RUNNING) return;
     story(w, "node %d: all its processes are told to end", n->index);
     n->gone_at = w->now;
     n->ends_in_pieces = true;
@@ -135,7 +146,11 @@ static void start_again(struct sim_node *n) {
 
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
-    switch (rnd(w, 15)) {
+    int fault = (int) rnd(w, 17);
+    if (w->only_resets && w->now < w->last_reset + 2 * LEASE) return;
+    if (w->only_resets) fault = chance(w, 80) ? 5 : 14;
+    w->last_reset = w->now;
+    switch (fault) {
     case 0:
     case 1: crash_node(n); break;
     case 2: cut_node(n); break;
@@ -149,7 +164,9 @@ void faults_inject(struct world *w) {
     case 10: end_node(n); break;
     case 11:
     case 12: elect(w); break;
-    case 13: lose_right(w); break;
+    case 13: reset(n); break;
+    case 14: restart_host(w); break;
+    case 15: lose_right(w); break;
     default: start_again(n); break;
     }
     node_after_event(n);

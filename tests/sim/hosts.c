@@ -87,8 +87,25 @@ static int on_join(void *arg, const struct rdzv_join *join) {
     coordinator_look(h->coordinator, &before);
     c->seat = coordinator_join(h->coordinator, host_now(h), c, conn_is_local(c), join);
     coordinator_look(h->coordinator, &after);
+    if (after.suspended < before.suspended) h->failure_excused = true; /* or its lost seat */
     struct rdzv_message m = {.type = RDZV_JOIN, .join = *join};
     check_charge(h, &before, &after, &m);
+    return c->seat != NULL ? 0 : -EACCES;
+}
+
+static int on_resume(void *arg, const struct rdzv_resume *resume) {
+    struct conn *c = arg;
+    struct host *h = c->host;
+    struct coordinator_view before, after;
+    coordinator_look(h->coordinator, &before);
+    c->seat = coordinator_resume(h->coordinator, host_now(h), c, resume);
+    coordinator_look(h->coordinator, &after);
+    struct rdzv_message m = {.type = RDZV_RESUME, .resume = *resume};
+    int record = h->w->nodes[c->node].record;
+    bool is_own = record >= 0 && h->w->history.rounds[record].host_id == h->id;
+    if (!is_own) m.resume.part = RDZV_PART_RUNS; /* its failure is none of a round of this host */
+    check_charge(h, &before, &after, &m);
+    h->w->totals.resumed++;
     return c->seat != NULL ? 0 : -EACCES;
 }
 
@@ -108,16 +125,18 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     return rc;
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct conn *c = arg;
     struct coordinator_seat *seat = c->seat;
     struct coordinator_view before, after;
     c->seat = NULL;
     if (seat == NULL) return;
-    check_node_gone(c->host, c);
-    coordinator_look(c->host->coordinator, &before);
-    coordinator_lost(c->host->coordinator, host_now(c->host), seat, why);
-    coordinator_look(c->host->coordinator, &after);
+    struct coordinator *coordinator = c->host->coordinator;
+    coordinator_look(coordinator, &before);
+    if (how == RENDEZVOUS_BROKEN) coordinator_suspend(coordinator, host_now(c->host), seat, why);
+    else coordinator_lost(coordinator, host_now(c->host), seat, why);
+    coordinator_look(coordinator, &after);
+    if (after.suspended <= before.suspended) check_node_gone(c->host, c);
     check_charge(c->host, &before, &after, NULL);
 }
 
@@ -135,8 +154,9 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_message = on_message, .on_lost = on_lost,
-    .on_status = on_status, .on_operate = on_operate, .log = on_log};
+    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
+    .on_operate = on_operate, .log = on_log};
 
 /* ---- output and timers after each event ---- */
 
@@ -199,13 +219,16 @@ void host_start(struct host *h) {
     h->id = ++w->host_ids;
     h->stalled_until = 0;
     h->timer_at = h->change_until = CR_FOREVER;
-    h->forming = h->closes = false;
+    h->forming = h->closes = h->is_superseded = false;
     h->may_form = true;
     h->unsent_count = 0;
     h->failed_record = -1;
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
+                                           .in_launcher = w->host_with_node >= 0,
                                            .epoch = w->elected ? (uint64_t) h->id : 0};
+    h->terms.coordinator = (uint64_t) h->id;
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
+    coordinator_identify(h->coordinator, h->terms.coordinator);
     if (w->elected && h->id > 1) coordinator_follows_another(h->coordinator);
     w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
@@ -243,14 +266,29 @@ void host_depose(struct host *h) {
 }
 
 void host_abandon(struct host *h, const char *why) {
-    if (h->up) coordinator_abandon(h->coordinator, host_now(h), why);
+    struct coordinator_view v;
+    if (!h->up) return;
+    coordinator_look(h->coordinator, &v);
+    if (v.phase != COORDINATOR_ENDED) {
+        h->terms.closing = why;
+        h->terms.comes_again = true;
+    }
+    coordinator_goodbye(h->coordinator, why);
     host_after_event(h);
+}
+
+void host_restart(struct host *h) {
+    struct world *w = h->w;
+    int64_t in = 1 + rnd(w, w->only_resets ? 20 : 2 * LEASE);
+    w->totals.restarts++;
+    host_abandon(h, "the host is restarted");
+    host_die(h, false);
+    world_push(w, (struct event){.at = w->now + in, .type = EV_HOST_UP, .node = -1, .host = h});
 }
 
 void host_close(struct host *h) {
     if (!h->up || h->closes) return;
     h->closes = true;
-    h->terms.closing = "the host closes";
     host_abandon(h, "the host closes");
     world_push(h->w, (struct event){.at = h->w->now + CLOSE_TIME, .type = EV_HOST_DOWN, .node = -1,
                                     .host = h, .host_id = h->id});
@@ -279,9 +317,9 @@ void host_bytes(struct conn *c, const char *bytes, size_t len) {
     mark_unsent(c);
 }
 
-void host_closed(struct conn *c) {
+void host_closed(struct conn *c, enum rendezvous_loss how) {
     if (!c->host_open) return;
-    host_session_lost(&c->session, host_now(c->host), "connection closed");
+    host_session_lost(&c->session, host_now(c->host), how, "connection gone");
     network_close(c, TO_NODE);
 }
 
@@ -291,6 +329,7 @@ void host_timer(struct host *h) {
     coordinator_look(h->coordinator, &before);
     coordinator_tick(h->coordinator, host_now(h));
     coordinator_look(h->coordinator, &after);
+    if (after.suspended < before.suspended) h->failure_excused = true; /* a lease is over */
     check_charge(h, &before, &after, NULL);
 }
 

@@ -12,6 +12,7 @@ bool conn_is_local(const struct conn *c) {
 }
 
 static int64_t delay(struct world *w) {
+    if (w->only_resets) return rnd(w, 4); /* a long delay could end a lease */
     if (chance(w, 90)) return rnd(w, 4);
     return chance(w, 80) ? rnd(w, 30) : rnd(w, w->calm ? 60 : 250);
 }
@@ -43,9 +44,17 @@ static void send_piece(struct conn *c, enum direction dir, const char *data, siz
     deliver(c, dir, e, arrival(c));
 }
 
+static void learn_of_reset(struct conn *c, enum direction end) {
+    if (c->reset_known[end]) return;
+    c->reset_known[end] = true;
+    deliver(c, end, (struct event){.type = EV_RESET}, arrival(c));
+}
+
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
     struct world *w = c->host->w;
     bool open = dir == TO_HOST ? c->node_open : c->host_open && !c->fin_sent;
+    enum direction back = dir == TO_HOST ? TO_NODE : TO_HOST;
+    if (open && c->is_reset && bytes->len > 0) learn_of_reset(c, back);
     if (open && bytes->len > 0) {
         size_t first = bytes->len;
         if (chance(w, 5) && !conn_is_local(c)) first = (size_t) rnd(w, (int64_t) bytes->len);
@@ -62,14 +71,15 @@ void network_close(struct conn *c, enum direction dir) {
     if (!*open) return;
     *open = false;
     if (dir == TO_NODE && c->fin_sent) return;
+    if (c->is_reset) return; /* the FIN is lost as well */
     deliver(c, dir, (struct event){.type = EV_CLOSED}, arrival(c));
 }
 
-void network_reset(struct conn *c) {
+void network_reset(struct conn *c, int sides) {
     if (c->is_reset || !c->connected) return;
     c->is_reset = true;
-    deliver(c, TO_NODE, (struct event){.type = EV_CLOSED}, arrival(c));
-    deliver(c, TO_HOST, (struct event){.type = EV_CLOSED}, arrival(c));
+    if ((sides & 1 << TO_NODE) != 0) learn_of_reset(c, TO_NODE);
+    if ((sides & 1 << TO_HOST) != 0) learn_of_reset(c, TO_HOST);
 }
 
 /* Returns the host to which a node connects: the leader. If a former leader still runs, some nodes

@@ -48,7 +48,7 @@ static void do_leave(void *arg) {
 static void do_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why) {
     struct sim_node *n = arg;
-    member_notice(n->member, (uint32_t) kind, left_ms, why);
+    member_notice(n->member, node_now(n), (uint32_t) kind, left_ms, why);
 }
 
 static void do_change_answer(void *arg, uint64_t id, int64_t step, int64_t needs_ms) {
@@ -134,6 +134,7 @@ static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct sim_node *n = arg;
     story(n->w, "node %d: stop within %" PRId64 ": %s", n->index,
           grace_max_ms == CR_FOREVER ? -1 : grace_max_ms, why);
+    check_stop_heard(n, why);
     node_stop(&n->node, node_now(n), grace_max_ms);
 }
 
@@ -184,13 +185,13 @@ static const struct member_actions member_actions = {
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
-static void on_welcome(void *arg) {
+static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct sim_node *n = arg;
     if (n->session.epoch < n->epoch_seen) {
         world_violation(n->w, "node %d obeys an older coordinator", n->index);
     }
     n->epoch_seen = n->session.epoch;
-    member_welcomed(n->member, node_now(n));
+    member_welcomed(n->member, node_now(n), welcome);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -203,7 +204,7 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
 static void on_broken(void *arg, const char *why) {
     struct sim_node *n = arg;
     network_close(n->conn, TO_HOST);
-    member_disconnected(n->member, node_now(n), why);
+    member_disconnected(n->member, node_now(n), RENDEZVOUS_BROKEN, why);
 }
 
 static const struct member_session_actions session_actions = {
@@ -346,7 +347,7 @@ void node_refused(struct conn *c) {
     struct sim_node *n = &c->host->w->nodes[c->node];
     if (n->conn != c || c->failed || c->connected) return;
     c->failed = true;
-    member_disconnected(n->member, node_now(n), "connection refused");
+    member_disconnected(n->member, node_now(n), RENDEZVOUS_BROKEN, "connection refused");
 }
 
 void node_connected(struct conn *c) {
@@ -367,11 +368,11 @@ void node_bytes(struct conn *c, const char *bytes, size_t len) {
     member_session_receive(&n->session, bytes, len);
 }
 
-void node_closed(struct conn *c) {
+void node_closed(struct conn *c, enum rendezvous_loss how) {
     struct sim_node *n = &c->host->w->nodes[c->node];
     if (n->conn != c || !c->node_open) return;
     network_close(c, TO_HOST);
     member_session_close(&n->session, "connection closed");
     cr_buffer_clear(&n->session.out);
-    member_disconnected(n->member, node_now(n), "connection closed");
+    member_disconnected(n->member, node_now(n), how, "connection gone");
 }

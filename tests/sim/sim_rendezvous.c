@@ -46,7 +46,8 @@ static void happen_at_host(struct world *w, const struct event *e) {
     case EV_HOST_TIMER: host_timer(e->host); break;
     case EV_SESSION_TIMER: host_session_timer(e->conn); break;
     case EV_BYTES: host_bytes(e->conn, e->bytes, e->len); break;
-    case EV_CLOSED: host_closed(e->conn); break;
+    case EV_CLOSED: host_closed(e->conn, RENDEZVOUS_CLOSED); break;
+    case EV_RESET: host_closed(e->conn, RENDEZVOUS_BROKEN); break;
     case EV_DEPOSED: host_depose(e->host); break;
     case EV_HOST_DOWN: host_die(e->host, false); break;
     case EV_RIGHT_BACK: host_may_form(e->host, true); break;
@@ -61,7 +62,8 @@ static void happen_at_node(struct world *w, struct sim_node *n, const struct eve
     case EV_CONNECTED: node_connected(e->conn); break;
     case EV_REFUSED: node_refused(e->conn); break;
     case EV_BYTES: node_bytes(e->conn, e->bytes, e->len); break;
-    case EV_CLOSED: node_closed(e->conn); break;
+    case EV_CLOSED: node_closed(e->conn, RENDEZVOUS_CLOSED); break;
+    case EV_RESET: node_closed(e->conn, RENDEZVOUS_BROKEN); break;
     case EV_EXIT: worker_exit_reported(n, e); break;
     case EV_GONE: workers_gone(n, e); break;
     case EV_GRACE_OVER: workers_grace_over(n, e); break;
@@ -87,7 +89,7 @@ static bool happen_in_world(struct world *w, const struct event *e) {
         return true;
     case EV_CUT_ENDS:
         story(w, "node %d: reachable again", n->index);
-        n->cut = false;
+        n->cut[TO_HOST] = n->cut[TO_NODE] = false;
         if (n->up && !n->node.group.rendezvous_over) n->gone_at = CR_FOREVER;
         world_release(w, &n->held);
         return true;
@@ -150,7 +152,7 @@ static void let_all_recover(struct world *w) {
     for (int i = 0; i < w->node_count; i++) {
         struct sim_node *n = &w->nodes[i];
         struct event e = {.at = w->now, .type = EV_CUT_ENDS, .node = i, .inc = n->inc};
-        if (n->cut) world_push(w, e);
+        if (n->cut[TO_HOST] || n->cut[TO_NODE]) world_push(w, e);
         if (n->up) end_stall(w, &n->stalled_until, e);
     }
     for (int i = 0; i < HOSTS_MAX; i++) {
@@ -176,7 +178,10 @@ static void draw_job(struct world *w) {
     w->max_restarts = (int) rnd(w, 6);
     w->host_with_node = chance(w, 40) ? (int) rnd(w, w->node_count) : -1;
     w->elected = w->host_with_node < 0 && chance(w, 40);
-    w->wait_ms = chance(w, 70) ? 10000 : 0;
+    w->wait_ms = chance(w, 70) ? 10000 : chance(w, 50) ? 0 : -1;
+    w->only_resets = chance(w, 10);
+    w->last_reset = -2 * LEASE;
+    if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     story(w, "---- %d nodes, %d:%d, %d restarts, host %d%s ----", w->node_count, w->min_nodes,
           w->max_nodes, w->max_restarts, w->host_with_node, w->elected ? ", elected" : "");
 }
@@ -229,6 +234,7 @@ static void reset_world(struct world *w) {
     w->history.top_restarts = 0;
     w->now = w->checked_at = w->leader = w->host_ids = 0;
     w->failed = w->calm = false;
+    w->events_now = 0;
 }
 
 static bool run_schedule(struct world *w, uint64_t seed) {
@@ -266,8 +272,11 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   t->left);
     (void) printf("%" PRIu64 " symptoms, %" PRIu64 " charged, %" PRIu64 " excused, %" PRIu64
                   " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
-    (void) printf("%" PRIu64 " elections, %" PRIu64 " resets; %d failed, %" PRId64 " ms\n",
-                  t->takeovers, t->resets, failures, ms);
+    (void) printf("%" PRIu64 " elections, %" PRIu64 " resets, %" PRIu64 " resumed, ",
+                  t->takeovers, t->resets, t->resumed);
+    (void) printf("%" PRIu64 " restarts of the host, %" PRIu64 " rounds rebuilt; %d failed, ",
+                  t->restarts, t->rebuilt, failures);
+    (void) printf("%" PRId64 " ms\n", ms);
     if (failures > 0) (void) printf("replay one with: make sim SEED=<seed>\n");
 }
 

@@ -117,7 +117,8 @@ static bool keep(struct held *held, const struct event *e) {
 }
 
 static bool is_of_network(enum event_type type) {
-    return type == EV_BYTES || type == EV_CLOSED || type == EV_CONNECTED || type == EV_REFUSED;
+    return type == EV_BYTES || type == EV_CLOSED || type == EV_RESET || type == EV_CONNECTED ||
+           type == EV_REFUSED;
 }
 
 /* Events of the type EV_DEATH and of all types after it in EVENTS are not kept for a stalled
@@ -125,7 +126,7 @@ static bool is_of_network(enum event_type type) {
 bool world_hold(struct world *w, struct event *e) {
     if (is_of_network(e->type)) {
         struct sim_node *n = &w->nodes[e->conn->node];
-        if (n->cut) return keep(&n->held, e);
+        if (n->cut[e->host != NULL ? TO_HOST : TO_NODE]) return keep(&n->held, e);
     }
     if (e->type >= EV_DEATH) return false;
     if (e->host != NULL) {

@@ -61,6 +61,7 @@
     X(REFUSED, "connection refused")                                                               \
     X(BYTES, "bytes")                                                                              \
     X(CLOSED, "connection closed")                                                                 \
+    X(RESET, "connection reset")                                                                   \
     X(EXIT, "exit of a worker is reported")                                                        \
     X(GONE, "processes are gone")                                                                  \
     X(GRACE_OVER, "grace is over")                                                                 \
@@ -121,6 +122,8 @@ struct conn {
     bool node_open, host_open; /* true until the node, or the host, closes its end */
     bool fin_sent;             /* true once the host sends no more; it still reads */
     bool is_reset;             /* true after a reset: bytes under way do not arrive */
+    /* true once the end to which a direction leads knows, or will know, of the reset */
+    bool reset_known[2];
     bool hung_up_by_lease;     /* true if the coordinator closed the connection when the node's
                                 * lease ended */
     int64_t last_arrival[2];
@@ -145,6 +148,7 @@ struct host {
     size_t unsent_count;
     bool may_form;         /* true: the host may form rounds; an elected host can lose this right */
     bool forming;          /* true if this event has formed a round that is not checked yet */
+    bool is_superseded;    /* another host has rebuilt its last round */
     bool closes;           /* true from the end of the hosting node until other nodes were told */
     int failed_record;     /* index in history.rounds of a failure not yet charged; -1: none */
     int64_t failed_at;     /* time of failed_record's first FAILED, by the host's clock */
@@ -187,7 +191,8 @@ struct sim_worker {
 struct sim_node {
     struct world *w;
     int index;
-    bool up, cut, ended, finished; /* ended: the member has reported the end of the job */
+    bool up, ended, finished; /* ended: the member has reported the end of the job */
+    bool cut[2]; /* bytes of this direction do not arrive before the cut ends */
     int inc; /* number of starts of the launcher so far */
     int64_t stalled_until, resumed_at;
     int64_t offset, ppm, timer_at;
@@ -223,7 +228,8 @@ struct sim_node {
 /* ---- what the checks record ---- */
 
 struct round_record {
-    int host_id;
+    int host_id; /* the host that has formed it, or that has rebuilt it later */
+    bool is_rebuilt;
     uint64_t round;
     int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
     uint32_t group, restart_count;
@@ -265,6 +271,7 @@ struct history {
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
+    uint64_t resumed, rebuilt, restarts; /* RESUMEs; rebuilt rounds; restarts of a host */
     uint64_t symptoms, charged, excused, refunded, killed;
 };
 
@@ -284,6 +291,9 @@ struct world {
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
     bool calm;          /* true once no more faults are injected */
+    /* the only faults are resets and short restarts of the host, which must stop no worker */
+    bool only_resets;
+    int64_t last_reset; /* time of the last fault; a further one within two leases is left out */
     bool verbose, failed;
 
     /* ---- the job ---- */
@@ -331,7 +341,9 @@ struct conn *network_connect(struct sim_node *n); /* queues EV_CONNECTED or EV_R
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears `bytes` */
 void network_close(struct conn *c, enum direction dir); /* `dir` names the end that receives
                                                          * EV_CLOSED */
-void network_reset(struct conn *c);
+/* Resets the connection. `sides` has a bit for each direction whose receiving end learns of it at
+ * once; the other end learns of it when it sends. */
+void network_reset(struct conn *c, int sides);
 void network_clear(struct world *w);
 
 /* ---- hosts.c ---- */
@@ -346,7 +358,8 @@ bool host_serves(const struct conn *c); /* true if the start of the host to whic
                                          * runs */
 void host_connected(struct conn *c);
 void host_bytes(struct conn *c, const char *bytes, size_t len);
-void host_closed(struct conn *c);
+void host_closed(struct conn *c, enum rendezvous_loss how);
+void host_restart(struct host *h); /* as when a crun-agent gets SIGTERM and is started again */
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
@@ -361,7 +374,7 @@ void node_die(struct sim_node *n, bool silently);
 void node_connected(struct conn *c);
 void node_refused(struct conn *c);
 void node_bytes(struct conn *c, const char *bytes, size_t len);
-void node_closed(struct conn *c);
+void node_closed(struct conn *c, enum rendezvous_loss how);
 void node_timer(struct sim_node *n);
 void node_resume(struct sim_node *n);
 void node_gives_notice(struct sim_node *n, enum rendezvous_change_kind kind, int64_t left_ms);
@@ -422,6 +435,7 @@ void check_charge(struct host *h, const struct coordinator_view *before,
 void check_node_gone(struct host *h, const struct conn *c);
 
 /* Call these when a node receives a round or the end of the job. */
+void check_stop_heard(struct sim_node *n, const char *why);
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
 

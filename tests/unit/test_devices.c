@@ -1,5 +1,6 @@
 /* Tests how the launcher finds GPUs, on a machine without any: the test builds a fake NVML library
  * and makes fake /dev and /proc folders. */
+#include "launcher/accelerators.h"
 #include "launcher/devices.h"
 #include "tests/lib/run_suite.h"
 
@@ -231,6 +232,105 @@ START_TEST(cpus_follow_the_affinity) {
 }
 END_TEST
 
+/* ---- accelerators of other vendors, in fake /sys and /dev folders ---- */
+
+/* Makes a file below the test's folder, with the folders on its path. */
+static void make_file(const char *path, const char *text) {
+    char command[512], name[256];
+    (void) snprintf(name, sizeof(name), "%s/%s", root, path);
+    (void) snprintf(command, sizeof(command), "mkdir -p \"$(dirname '%s')\"", name);
+    ck_assert_int_eq(system(command), 0);
+    FILE *f = fopen(name, "w");
+    ck_assert_ptr_nonnull(f);
+    (void) fputs(text, f);
+    (void) fclose(f);
+}
+
+static const char *from_environment(void *arg, const char *name) {
+    (void) arg;
+    return getenv(name);
+}
+
+/* Counts while the environment variable `name` has this value; NULL = it is not set. */
+static uint32_t count_kind(enum accelerator kind, const char *name, const char *value) {
+    char sys[128];
+    (void) snprintf(sys, sizeof(sys), "%s/sys", root);
+    if (value != NULL) (void) setenv(name, value, 1);
+    uint32_t n = accelerator_count(kind, sys, dev, from_environment, NULL);
+    if (value != NULL) (void) unsetenv(name);
+    return n;
+}
+
+START_TEST(amd_gpus) {
+    static const char nodes[] = "sys/class/kfd/kfd/topology/nodes";
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "", NULL), 0);
+    for (int i = 0; i < 6; i++) { /* node 0 is a CPU; node 5 is a GPU of another container */
+        char path[128], text[128];
+        (void) snprintf(path, sizeof(path), "%s/%d/properties", nodes, i);
+        (void) snprintf(text, sizeof(text),
+                        "cpu_cores_count %d\nsimd_count %d\ndrm_render_minor %d\n",
+                        i == 0 ? 64 : 0, i == 0 ? 0 : 304, i == 0 ? 0 : 127 + i);
+        make_file(path, text);
+        (void) snprintf(path, sizeof(path), "dev/dri/renderD%d", 127 + i);
+        if (i > 0 && i < 5) make_file(path, "");
+    }
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "", NULL), 4);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "CUDA_VISIBLE_DEVICES", "0,3"), 2);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "HIP_VISIBLE_DEVICES", "1, 2,9,3"), 2);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "HIP_VISIBLE_DEVICES", ""), 0);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "ROCR_VISIBLE_DEVICES", "GPU-ab12,GPU-cd34"), 2);
+    (void) setenv("ROCR_VISIBLE_DEVICES", "2,3", 1);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "HIP_VISIBLE_DEVICES", "1,2"), 1);
+    (void) unsetenv("ROCR_VISIBLE_DEVICES");
+    (void) setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* HIP_VISIBLE_DEVICES comes first */
+    ck_assert_uint_eq(count_kind(ACCELERATOR_AMD, "HIP_VISIBLE_DEVICES", "0,1,2"), 3);
+    (void) unsetenv("CUDA_VISIBLE_DEVICES");
+}
+END_TEST
+
+/* Makes a render node with its PCI device in /sys, and in /dev. */
+static void make_render_node(int minor, const char *address, const char *vendor, int tiles) {
+    char path[160], target[160], link[160];
+    (void) snprintf(path, sizeof(path), "sys/pci/%s/vendor", address);
+    make_file(path, vendor);
+    for (int i = 0; i < tiles; i++) {
+        (void) snprintf(path, sizeof(path), "sys/pci/%s/tile%d/id", address, i);
+        make_file(path, "");
+    }
+    (void) snprintf(path, sizeof(path), "sys/class/drm/renderD%d/dev", minor);
+    make_file(path, "");
+    (void) snprintf(target, sizeof(target), "%s/sys/pci/%s", root, address);
+    (void) snprintf(link, sizeof(link), "%s/sys/class/drm/renderD%d/device", root, minor);
+    ck_assert_int_eq(symlink(target, link), 0);
+    (void) snprintf(path, sizeof(path), "dev/dri/renderD%d", minor);
+    make_file(path, "");
+}
+
+START_TEST(intel_gpus) {
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "", NULL), 0);
+    make_render_node(128, "0000:00:02.0", "0x8086\n", 0);
+    make_render_node(129, "0000:01:00.0", "0x10de\n", 0);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "", NULL), 1); /* only the one on the CPU */
+    make_render_node(130, "0000:3a:00.0", "0x8086\n", 2);
+    make_render_node(131, "0000:9a:00.0", "0x8086\n", 2);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "", NULL), 4);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"), 2);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "ZE_AFFINITY_MASK", "0,2,3"), 3);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "ZE_AFFINITY_MASK", "0.0,0.1"), 2);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_INTEL, "ZE_AFFINITY_MASK", "7"), 0);
+}
+END_TEST
+
+START_TEST(ascend_npus) {
+    touch(dev, "davinci_manager");
+    ck_assert_uint_eq(count_kind(ACCELERATOR_ASCEND, "", NULL), 0);
+    touch(dev, "davinci0");
+    touch(dev, "davinci7");
+    ck_assert_uint_eq(count_kind(ACCELERATOR_ASCEND, "", NULL), 2);
+    ck_assert_uint_eq(count_kind(ACCELERATOR_ASCEND, "ASCEND_RT_VISIBLE_DEVICES", "1"), 1);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("devices");
     TCase *t = tcase_create("count");
@@ -244,6 +344,9 @@ int main(void) {
     tcase_add_test(t, places_on_the_bus);
     tcase_add_test(t, places_that_the_driver_tells);
     tcase_add_test(t, cpus_follow_the_affinity);
+    tcase_add_test(t, amd_gpus);
+    tcase_add_test(t, intel_gpus);
+    tcase_add_test(t, ascend_npus);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -131,6 +131,30 @@ START_TEST(test_what_the_user_set_stays) {
 }
 END_TEST
 
+/* As in torch 2.15, HIP_VISIBLE_DEVICES is used in place of CUDA_VISIBLE_DEVICES; and the lists of
+ * other vendors are shared out likewise if they are set. */
+START_TEST(test_virtual_local_rank_of_other_vendors) {
+    const char *const inherited[] = {"CUDA_VISIBLE_DEVICES=7", "HIP_VISIBLE_DEVICES=2,3",
+                                     "ZE_AFFINITY_MASK=0.0, 0.1", "ASCEND_RT_VISIBLE_DEVICES=",
+                                     NULL};
+    struct agent_job job = job_of(2);
+    job.virtual_local_rank = 1;
+    struct environment e, copy;
+    struct cr_error err;
+    char *const *envp;
+    ck_assert_int_eq(environment_init(&e, LIST(inherited), &job, &round_), 0);
+    ck_assert_int_eq(environment_copy(&e, &copy), 0);
+    ck_assert_int_eq(environment_for(&copy, 1, "", "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "LOCAL_RANK", "0");
+    expect(envp, "CUDA_VISIBLE_DEVICES", "3");
+    expect(envp, "HIP_VISIBLE_DEVICES", "3");
+    expect(envp, "ZE_AFFINITY_MASK", "0.1");
+    expect(envp, "ASCEND_RT_VISIBLE_DEVICES", "");
+    environment_done(&copy);
+    environment_done(&e);
+}
+END_TEST
+
 START_TEST(test_virtual_local_rank) {
     const char *const listed[] = {"CUDA_VISIBLE_DEVICES=4, GPU-5 ", NULL};
     const char *const unlisted[] = {NULL};
@@ -220,6 +244,7 @@ int main(void) {
     tcase_add_test(t, test_master_name);
     tcase_add_test(t, test_what_the_user_set_stays);
     tcase_add_test(t, test_virtual_local_rank);
+    tcase_add_test(t, test_virtual_local_rank_of_other_vendors);
     tcase_add_test(t, test_arguments);
     tcase_add_test(t, test_template);
     suite_add_tcase(s, t);

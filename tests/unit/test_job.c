@@ -63,7 +63,15 @@ static int draw(void *arg, unsigned char out[16]) {
     return 0;
 }
 
+static uint32_t accelerators[3]; /* by enum accelerator */
+
+static uint32_t count_accelerators(void *arg, enum accelerator kind) {
+    (void) arg;
+    return accelerators[kind];
+}
+
 static const struct job_world world = {
+    .accelerator_count = count_accelerators,
     .lookup = lookup, .cpu_count = count_cpus, .gpu_count = count_gpus, .bind = bind_workers,
     .random = draw};
 
@@ -207,6 +215,30 @@ START_TEST(worker_counts) {
 }
 END_TEST
 
+START_TEST(accelerators_of_other_vendors) {
+    accelerators[ACCELERATOR_ASCEND] = 8;
+    ck_assert_int_eq(BUILD("--nproc-per-node=npu"), 0);
+    ck_assert_uint_eq(R.local_world_size, 8);
+    ck_assert_int_eq(BUILD("--nproc-per-node=auto"), 0);
+    ck_assert_uint_eq(R.local_world_size, 8);
+    FAILS("'xpu': no XPU found", "--nproc-per-node=xpu");
+    accelerators[ACCELERATOR_INTEL] = 2;
+    ck_assert_int_eq(BUILD("--nproc-per-node=xpu"), 0);
+    ck_assert_uint_eq(R.local_world_size, 2);
+    FAILS("CUDA is not available", "--nproc-per-node=gpu");
+    accelerators[ACCELERATOR_AMD] = 4;
+    ck_assert_int_eq(BUILD("--nproc-per-node=gpu"), 0); /* torch.cuda counts AMD's GPUs */
+    ck_assert_uint_eq(R.local_world_size, 4);
+    ck_assert_int_eq(BUILD("--nproc-per-node=auto"), 0);
+    ck_assert_uint_eq(R.local_world_size, 4);
+    gpus = 3;
+    ck_assert_int_eq(BUILD("--nproc-per-node=gpu"), 0);
+    ck_assert_uint_eq(R.local_world_size, 3);
+    accelerators[ACCELERATOR_ASCEND] = 0;
+    FAILS("'npu': no NPU found", "--nproc-per-node=npu");
+}
+END_TEST
+
 START_TEST(threads_rule) {
     ck_assert_int_eq(BUILD("--nproc-per-node=2"), 0);
     ck_assert_int_eq(job.agent.set_omp_num_threads, 1);
@@ -223,6 +255,16 @@ START_TEST(virtual_local_rank_needs_a_gpu_for_each) {
     ck_assert_int_eq(BUILD("--virtual-local-rank", "--nproc-per-node=2"), 0);
     ck_assert_int_eq(job.agent.virtual_local_rank, 1);
     FAILS("has 2 entries for 3 workers", "--virtual-local-rank", "--nproc-per-node=3");
+}
+END_TEST
+
+START_TEST(virtual_local_rank_by_other_variables) {
+    WITH_ENV("CUDA_VISIBLE_DEVICES=4", "HIP_VISIBLE_DEVICES=1,2", "OMP_NUM_THREADS=1");
+    ck_assert_int_eq(BUILD("--virtual-local-rank", "--nproc-per-node=2"), 0);
+    FAILS("HIP_VISIBLE_DEVICES='1,2' has 2 entries for 3", "--virtual-local-rank",
+          "--nproc-per-node=3");
+    WITH_ENV("ZE_AFFINITY_MASK=0", "OMP_NUM_THREADS=1");
+    FAILS("ZE_AFFINITY_MASK='0' has 1 entries", "--virtual-local-rank", "--nproc-per-node=2");
 }
 END_TEST
 
@@ -517,6 +559,8 @@ int main(void) {
     tcase_add_test(t, a_default_node_rank_is_not_a_given_one);
     tcase_add_test(t, job_ids);
     tcase_add_test(t, worker_counts);
+    tcase_add_test(t, accelerators_of_other_vendors);
+    tcase_add_test(t, virtual_local_rank_by_other_variables);
     tcase_add_test(t, threads_rule);
     tcase_add_test(t, virtual_local_rank_needs_a_gpu_for_each);
     tcase_add_test(t, nodes);

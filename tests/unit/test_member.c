@@ -105,10 +105,14 @@ static void hear_ack(void) {
     hear(&msg);
 }
 
+static struct rdzv_welcome greeting = {.version = 2};
+
+static void welcome(void) { member_welcomed(m, now, &greeting); }
+
 static void start(int64_t wait_ms) {
     setup(wait_ms);
     member_join(m, now);
-    member_welcomed(m, now);
+    welcome();
     hear_round(0);
     ck_assert_int_eq(rounds, 1);
 }
@@ -185,12 +189,12 @@ END_TEST
 
 START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     start(0);
-    member_disconnected(m, now, "connection reset");
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection reset");
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(ends, 0);
     member_join(m, now);
     ck_assert_int_eq(connects, 2); /* one try to connect is made even if coordinator_wait is 0 */
-    member_disconnected(m, now, "connection refused");
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
     ck_assert_int_eq(ends, 1);
     ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(why, "connection reset"));
@@ -200,16 +204,16 @@ END_TEST
 
 START_TEST(after_a_reconnect_join_carries_what_the_node_remembers) {
     start(10000);
-    member_disconnected(m, now, "connection reset");
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection reset");
     member_join(m, now);
     for (int i = 0; i < 8; i++) {
-        member_disconnected(m, now, "connection refused");
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
         ck_assert_int_eq(ends, 0);
         int before = connects;
         pass(1000);
         ck_assert_int_eq(connects, before + 1);
     }
-    member_welcomed(m, now);
+    welcome();
     ck_assert_int_eq(joins, 2);
     ck_assert_uint_eq(last_join.rounds_seen, 1);
     ck_assert_uint_eq(last_join.restarts_seen, 4);
@@ -224,7 +228,7 @@ START_TEST(the_first_connection_is_tried_until_its_time_is_up) {
     setup(0);
     member_join(m, now);
     while (ends == 0) {
-        member_disconnected(m, now, "connection refused");
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
         if (ends == 0) pass(member_deadline(m) - now);
         ck_assert_int_le(now, 1000 + 3000);
     }
@@ -253,14 +257,14 @@ START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     /* another program listens on the port: it accepts each connection and closes it before
      * WELCOME */
     for (int i = 0; i < 5; i++) {
-        member_disconnected(m, now, "the connection was closed");
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "the connection was closed");
         ck_assert_int_eq(connects, i + 1);
         int64_t before = now;
         pass(member_deadline(m) - now);
         ck_assert_int_ge(now - before, 10 << i);
     }
     while (ends == 0) {
-        member_disconnected(m, now, "the connection was closed");
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "the connection was closed");
         if (ends == 0) pass(member_deadline(m) - now);
     }
     ck_assert_int_le(now, 1000 + 3000);
@@ -283,7 +287,7 @@ START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(last_grace, 900);
     stops = 0;
-    member_disconnected(m, now, "connection reset");
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection reset");
     ck_assert_int_eq(stops, 1);
     ck_assert(last_grace < CR_FOREVER);
 }
@@ -351,7 +355,7 @@ START_TEST(after_a_failure_a_change_is_not_answered) {
     member_failed(m, now, 0, "exit code 1", false);
     member_change_answer(m, 3, 8, 0);
     member_change_ready(m, 3);
-    member_notice(m, 2, 1000, "spot");
+    member_notice(m, now, 2, 1000, "spot");
     hear_change(0);
     hear_change_at();
     ck_assert_int_eq(answers + readies + given + sets, 0);
@@ -361,10 +365,10 @@ END_TEST
 
 START_TEST(without_a_connection_a_notice_is_dropped) {
     start(0);
-    member_notice(m, 2, 1000, "spot");
+    member_notice(m, now, 2, 1000, "spot");
     ck_assert_int_eq(given, 1);
-    member_disconnected(m, now, "reset");
-    member_notice(m, 2, 1000, "spot");
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+    member_notice(m, now, 2, 1000, "spot");
     member_change_answer(m, 3, 8, 0);
     ck_assert_int_eq(given + answers, 1);
 }
@@ -408,12 +412,12 @@ END_TEST
 START_TEST(a_node_that_is_cut_off_while_joining_joins_again) {
     setup(0);
     member_join(m, now);
-    member_welcomed(m, now);
+    welcome();
     ck_assert_int_eq(joins, 1);
-    member_disconnected(m, now, "connection closed");
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection closed");
     ck_assert_int_eq(stops + ends, 0);
     ck_assert_int_eq(connects, 2);
-    member_welcomed(m, now);
+    welcome();
     ck_assert_int_eq(joins, 2);
     hear_round(0);
     ck_assert_int_eq(rounds, 1);

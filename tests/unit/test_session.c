@@ -18,7 +18,8 @@ static int64_t now;
 
 static struct host_session host;
 static struct host_session_terms terms;
-static int hellos, joins, messages, losses, statuses, operates, transitions;
+static enum rendezvous_loss last_loss;
+static int hellos, joins, resumes, messages, losses, statuses, operates, transitions;
 static int hello_rc, join_rc, message_rc, operate_rc;
 static int end_at_join; /* if not 0, the coordinator answers a JOIN with END */
 static char lost_why[300], last_transition[300];
@@ -44,6 +45,13 @@ static int on_join(void *arg, const struct rdzv_join *j) {
     return join_rc;
 }
 
+static int on_resume(void *arg, const struct rdzv_resume *r) {
+    (void) arg;
+    resumes++;
+    ck_assert_str_eq(r->host, "n1");
+    return join_rc;
+}
+
 static int on_host_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     (void) arg;
     (void) m;
@@ -51,9 +59,10 @@ static int on_host_message(void *arg, const struct rdzv_message *m, struct cr_er
     return message_rc < 0 ? cr_fail(err, message_rc, "refuse that message") : 0;
 }
 
-static void on_lost(void *arg, const char *why) {
+static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     (void) arg;
     losses++;
+    last_loss = how;
     (void) snprintf(lost_why, sizeof(lost_why), "%s", why);
 }
 
@@ -79,7 +88,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions host_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_message = on_host_message, .on_lost = on_lost,
+    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .on_message = on_host_message, .on_lost = on_lost,
     .on_status = on_status, .on_operate = on_operate, .log = on_log};
 
 /* ---- the member's end ---- */
@@ -90,7 +100,8 @@ static int reopen_at_message; /* if not 0, the member connects again while it ha
 static unsigned last_heard;
 static char broken_why[RDZV_TEXT_MAX + 200];
 
-static void on_welcome(void *arg) {
+static void on_welcome(void *arg, const struct rdzv_welcome *w) {
+    (void) w;
     (void) arg;
     welcomes++;
 }
@@ -120,7 +131,7 @@ static const struct member_session_actions node_actions = {
 
 static void setup(void) {
     now = 1000;
-    hellos = joins = messages = losses = statuses = operates = transitions = 0;
+    hellos = joins = resumes = messages = losses = statuses = operates = transitions = 0;
     hello_rc = join_rc = message_rc = operate_rc = end_at_join = 0;
     welcomes = heard = breaks = reopen_at_message = 0;
     broken_why[0] = lost_why[0] = '\0';
@@ -476,8 +487,8 @@ END_TEST
 
 START_TEST(a_lost_connection_vacates_the_seat_once) {
     seat();
-    host_session_lost(&host, now, "its connection was closed");
-    host_session_lost(&host, now, "its connection was closed");
+    host_session_lost(&host, now, RENDEZVOUS_BROKEN, "its connection was closed");
+    host_session_lost(&host, now, RENDEZVOUS_BROKEN, "its connection was closed");
     ck_assert_int_eq(losses, 1);
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSED);
 }

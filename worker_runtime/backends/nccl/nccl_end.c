@@ -135,7 +135,8 @@ static void run_abort(struct job *j) {
     (void) api->ncclGroupEnd();
 }
 
-static void late_abort(struct job *j) { (void) j; /* the wedged states stay, see give_up_on() */ }
+/* Does nothing: the wedged states stay as they are, because their groups may still use them. */
+static void late_abort(struct job *j) { (void) j; }
 
 struct collection {
     struct nccl_state *states, **end;

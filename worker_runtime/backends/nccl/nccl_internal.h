@@ -145,8 +145,8 @@ void nccl_changed(void); /* wakes all threads in nccl_wait_change(); hold the lo
  * deadline has passed. */
 bool nccl_wait_change(int64_t deadline_ms);
 
-/* Adds a state to those that the overseer looks at, and removes it. The first call starts the
- * thread of the overseer. Returns 0, or -EAGAIN and sets err. */
+/* overseer_add() adds a state to those that the overseer looks at. The first call starts the thread
+ * of the overseer. Returns 0, or -EAGAIN and sets err. */
 int overseer_add(struct nccl_state *s, struct cr_error *err);
 void overseer_remove(struct nccl_state *s); /* waits until the overseer does not use the state */
 
@@ -157,18 +157,18 @@ void overseer_each(void (*func)(struct nccl_state *s, void *arg), void *arg);
  */
 void overseer_wake(void);
 
-/* Call this before a call of NCCL with the communicator that returns at once. The communicator is
- * not freed until comm_give(). Returns 0, and stores the communicator in *comm unless comm is NULL.
- * If the communicator was aborted, sets err to the reason and returns its code. */
+/* Call this before a call of NCCL that returns at once. Until comm_give(), the communicator is not
+ * freed. Returns 0, and stores the communicator in *comm unless comm is NULL; or, if the
+ * communicator has been aborted, the reason of the abort. */
 int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err);
 
-/* Call this after the call of NCCL that comm_take() has begun. Returns 0. If the communicator was
- * aborted meanwhile, sets err to the reason and returns its code. */
+/* Call this after that call of NCCL. Returns 0; or, if the communicator has been aborted, the
+ * reason of the abort, and sets err. */
 int comm_give(struct nccl_state *s, struct cr_error *err);
 
-/* These do what comm_take() and comm_give() do, for calls that may wait for other ranks. If the
- * call is not over at the deadline, or another rank has failed, the overseer aborts the
- * communicator, so that the call returns. */
+/* call_begin() and call_end() do what comm_take() and comm_give() do, for calls of NCCL that may
+ * wait for other ranks. If the call is not over at the deadline, or if another rank has failed, the
+ * overseer aborts the communicator, so that the call of NCCL returns. */
 int call_begin(struct nccl_state *s, ncclComm_t *comm, const char *phase, int64_t timeout_ms,
                int64_t deadline_ms, struct cr_error *err);
 int call_end(struct nccl_state *s, struct cr_error *err);
@@ -210,7 +210,8 @@ bool has_wedged_comm(void);
  * the other communicators may wait for the same dead peer. */
 void nccl_abort(void *arg);
 
-/* Does what nccl_abort() does. From now on operations on the aborted states return `reason`. */
+/* Does what nccl_abort() does. From now on, operations on `s` return `reason`, unless it is NULL.
+ */
 void abort_because(struct nccl_state *s, const struct cr_error *reason);
 
 /* Ends the communicator of the state `arg` and frees the state. Waits until that is done, but not
