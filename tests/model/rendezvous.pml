@@ -123,7 +123,8 @@ inline got_resume(h, n, r) {
     :: seat[AT(h, n)] == NONE && !has_formed[h] && phase[h] != RUNNING && (round[h] == 0 || round[h] == r) ->
         remember(h, r);
         round[h] = r;
-        SEAT(h, n, NONE, RUNNING);
+        SEAT(h, n, NONE, JOINED); /* a new seat begins as JOINED, within the same step */
+        SEAT(h, n, JOINED, RUNNING);
         if
         :: phase[h] == EMPTY -> PHASE(h, EMPTY, REBUILDING)
         :: phase[h] == FORMING -> PHASE(h, FORMING, REBUILDING)
@@ -131,7 +132,9 @@ inline got_resume(h, n, r) {
         fi
     :: seat[AT(h, n)] == RUNNING && round[h] == r -> skip /* it has its seat back */
     :: else -> send(h, n, M_STOP, r);
-        if :: seat[AT(h, n)] == NONE -> SEAT(h, n, NONE, STOPPING) :: else fi;
+        if :: seat[AT(h, n)] == NONE -> SEAT(h, n, NONE, JOINED); SEAT(h, n, JOINED, STOPPING)
+           :: else
+        fi;
         if :: phase[h] == EMPTY -> PHASE(h, EMPTY, FORMING) :: else fi
     fi
 }
