@@ -19,6 +19,7 @@
 #define C10D_PORT      29400
 #define STOP_MS        30000
 #define DEATH_MS       5000   /* most time from SIGKILL until all processes are gone */
+#define LAST_CALL_MS   30000
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
 /* The parameters that job_build() passes to all its steps. */
@@ -444,8 +445,11 @@ static int build_endpoint(struct builder *b) {
 static int build_rdzv_conf(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     char unknown[VALUE_NAME_MAX];
+    r->last_call_timeout_ms = -1;
     int rc = value_rdzv_conf(text_of(b, OPTION_RDZV_CONF), r, unknown, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_CONF, rc);
+    r->skips_last_call = r->last_call_timeout_ms < 0; /* the user has not given one */
+    if (r->skips_last_call) r->last_call_timeout_ms = LAST_CALL_MS;
     if (unknown[0] != '\0')
         warn(b, "--rdzv-conf: the key '%s' is not known and has no effect", unknown);
     return 0;
@@ -642,7 +646,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .max_nodes = 1,
     .node_rank = -1,
     .join_timeout_ms = 600000,
-    .last_call_timeout_ms = 30000,
+    .last_call_timeout_ms = LAST_CALL_MS,
     .close_timeout_ms = 30000,
     .heartbeat_timeout_ms = 5000,
     .keep_alive_interval_ms = 5000,

@@ -57,6 +57,7 @@ struct rendezvous_options {
     uint32_t local_world_size;   /* number of workers that this node starts */
     uint32_t max_restarts;       /* number of restarts that the whole job may use, over all nodes */
     int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
+    bool skips_last_call;        /* only the first round of a run has a last call */
     int64_t keep_alive_interval_ms;
     uint32_t keep_alive_max_attempt;
     /* time limit for the first connection to the coordinator, all tries together; default 60 s */

@@ -118,6 +118,7 @@ struct coordinator {
     /* settings of the job, from the JOIN of its first node */
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
+    bool skips_last_call; /* only the first round of a run has a last call */
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
     uint64_t digest;       /* of the first node's program and arguments; 0 = unknown */
     char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of that node */

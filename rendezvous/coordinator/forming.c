@@ -224,6 +224,12 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
                     (double) (c->quiet_until_ms - now_ms) / 1000);
 }
 
+/* Returns how long the minimum waits for more nodes. After the first round the nodes that are left
+ * need not wait for a lost one: if it comes back, it is let in with notice. */
+static int64_t last_call(const struct coordinator *c) {
+    return c->skips_last_call && c->has_formed ? 0 : c->last_call_timeout_ms;
+}
+
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     uint32_t waiting = c->in_state[SEAT_JOINED];
     bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
@@ -238,7 +244,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
         c->last_call_ms = COORDINATOR_NEVER;
         return;
     }
-    if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + c->last_call_timeout_ms;
+    if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
     /* nodes are still stopping their workers; wait until they have joined again or left */
     if (has_stopping || resuming_must_wait(c, now_ms)) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;

@@ -17,6 +17,7 @@ void settings_take(struct coordinator *c, const struct rdzv_join *j) {
     c->fixed_ranks = j->fixed_ranks != 0;
     c->join_timeout_ms = j->join_timeout_ms;
     c->last_call_timeout_ms = j->last_call_timeout_ms;
+    c->skips_last_call = j->skips_last_call != 0;
     c->interval_ms = j->keep_alive_interval_ms;
     c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
     c->notice_ms = j->change_notice_ms;

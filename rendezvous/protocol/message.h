@@ -77,7 +77,8 @@
     F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
     F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */ \
     F(u32, last_group_size)     /* number of nodes in that last round; 0 = unknown */ \
-    F(u64, last_coordinator)    /* id of the coordinator that accepted the node last; 0 = none */
+    F(u64, last_coordinator)    /* id of the coordinator that accepted the node last; 0 = none */ \
+    F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */
 /* The node is in a round and its connection was lost: it keeps its place. The fields of JOIN follow
  * those of RESUME; in them, "that last round" is the round that the node is in. */
 #define RDZV_RESUME_FIELDS(F, V) \

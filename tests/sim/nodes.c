@@ -225,6 +225,7 @@ static struct member *new_member(struct sim_node *n) {
                  .max_nodes = (uint32_t) w->max_nodes,
                  .max_restarts = (uint32_t) w->max_restarts, .join_timeout_ms = JOIN_TIME,
                  .last_call_timeout_ms = LAST_CALL, .close_timeout_ms = CLOSE_TIME,
+                 .skips_last_call = w->skips_last_call,
                  .keep_alive_interval_ms = INTERVAL, .keep_alive_max_attempt = ATTEMPTS,
                  .change_notice_ms = w->notice_ms}};
     return member_new(&s, &member_actions, n);

@@ -172,6 +172,7 @@ static void let_all_recover(struct world *w) {
 static int64_t random_ppm(struct world *w) { return rnd(w, 40001) - 20000; }
 
 static void draw_job(struct world *w) {
+    w->skips_last_call = chance(w, 50);
     w->notice_ms = chance(w, 30) ? 0 : 1 + rnd(w, NOTICE_MAX);
     w->node_count = 1 + (int) rnd(w, NODES_MAX);
     w->max_nodes = 1 + (int) rnd(w, w->node_count);

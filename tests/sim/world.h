@@ -302,6 +302,7 @@ struct world {
     int host_with_node; /* index of the node that hosts the coordinator; -1: no node does */
     bool elected;       /* true if coordinators are elected, so that another can take over */
     int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone */
+    bool skips_last_call; /* only the first round of a run has a last call */
     int64_t notice_ms;  /* milliseconds of notice before a change that lets a node join */
 };
 

@@ -366,6 +366,28 @@ START_TEST(a_spent_budget_waits_for_a_silent_node) {
 }
 END_TEST
 
+/* After a loss the nodes that are left begin the next round as soon as all of them are ready, and
+ * the first round has its last call. */
+START_TEST(after_the_first_round_there_is_no_last_call) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(1, 4, 0);
+    defaults.last_call_timeout_ms = 1000;
+    defaults.skips_last_call = 1;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    pass(999);
+    ck_assert_int_eq(a.rounds, 0);
+    pass(1);
+    ck_assert_int_eq(a.rounds, 1);
+    lose(&d);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+    say(&a, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 1); /* b still stops its workers */
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+}
+END_TEST
+
 START_TEST(a_spent_budget_ends_the_job_when_all_nodes_are_heard) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 0);
@@ -1900,6 +1922,7 @@ int main(void) {
     tcase_add_test(t, a_failure_before_the_loss_that_caused_it_costs_nothing);
     tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
     tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
+    tcase_add_test(t, after_the_first_round_there_is_no_last_call);
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
     tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
     tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);

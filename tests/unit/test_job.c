@@ -126,6 +126,8 @@ START_TEST(nothing_asked_for_is_one_worker_on_a_free_port) {
     ck_assert_str_eq(R.role, "default");
     ck_assert_uint_eq(R.max_nodes, 1);
     ck_assert_int_eq(R.join_timeout_ms, 900000);
+    ck_assert_int_eq(R.last_call_timeout_ms, 30000);
+    ck_assert_int_eq(R.skips_last_call, 1);
     ck_assert_uint_eq(job.agent.max_restarts, 0);
     ck_assert_int_eq(job.agent.stop_timeout_ms, 30000);
     ck_assert_int_eq(job.agent.shutdown_timeout_ms, 30000);
@@ -409,6 +411,7 @@ START_TEST(rdzv_conf) {
                            "keep_alive_max_attempt=7,read_timeout=2"),
                      0);
     ck_assert_int_eq(R.join_timeout_ms, 3000);
+    ck_assert_int_eq(R.skips_last_call, 0);
     ck_assert_int_eq(R.last_call_timeout_ms, 500);
     ck_assert_int_eq(R.is_host, 1);
     ck_assert_uint_eq(R.keep_alive_max_attempt, 7);
