@@ -15,6 +15,9 @@
 #define SUFFIX_LAST  ".last"
 #define SUFFIX_OLDER ".last.1"
 
+/* most bytes by which a part may exceed its size so that its last line is whole */
+#define LINE_REST_MAX ((size_t) 4096)
+
 int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out) {
     struct log_file *f = calloc(1, sizeof(*f));
     int rc = f == NULL ? -ENOMEM : 0;
@@ -55,6 +58,7 @@ static int append_to(struct log_file *f, struct log_part *p, const char *data, s
         data += n;
         len -= (size_t) n;
         p->to += (uint64_t) n;
+        p->is_mid_line = data[-1] != '\n';
         f->end += (uint64_t) n;
     }
     return 0;
@@ -62,6 +66,15 @@ static int append_to(struct log_file *f, struct log_part *p, const char *data, s
 
 static uint64_t part_max(const struct log_file *f, const struct log_part *p) {
     return p == &f->first ? f->max / 2 : f->max / 4;
+}
+
+/* Returns how many bytes end the line that a part of `used` bytes has begun: up to its newline, or
+ * all bytes if the newline has not come yet. Returns 0 if the part would exceed its size `max` by
+ * more than LINE_REST_MAX. */
+static size_t rest_of_line(const char *data, size_t len, uint64_t used, uint64_t max) {
+    const char *lf = memchr(data, '\n', len);
+    size_t rest = lf != NULL ? (size_t) (lf - data) + 1 : len;
+    return used + rest <= max + LINE_REST_MAX ? rest : 0;
 }
 
 /* Returns the number of bytes to append to the current part: as many as fit, and whole lines if
@@ -73,6 +86,7 @@ static size_t fitting(struct log_file *f, const char *data, size_t len) {
     if (f->max == 0 || room >= len) return len;
     const char *lf = memrchr(data, '\n', room);
     if (lf != NULL) return (size_t) (lf - data) + 1;
+    if (p->is_mid_line && used > 0) return rest_of_line(data, len, used, max);
     /* a line longer than a part is cut; an empty part takes at least one byte */
     return used > 0 ? 0 : room > 0 ? room : 1;
 }

@@ -4,7 +4,8 @@
  * If the file has a size limit, it keeps the first and the last part of the stream. The first half
  * of the limit goes to NAME. What follows goes to NAME.last; when that has a quarter of the limit,
  * it is renamed to NAME.last.1, and a new NAME.last begins. So the last part has between a quarter
- * and a half of the limit. NAME.last and NAME.last.1 begin with a line that says which bytes of
+ * and a half of the limit. A part may exceed its share by up to 4 KiB, so that its last line is
+ * whole. NAME.last and NAME.last.1 begin with a line that says which bytes of
  * the stream follow. */
 #ifndef AGENT_LOG_FILE_H
 #define AGENT_LOG_FILE_H
@@ -20,7 +21,8 @@
 
 /* One file on disk, with the bytes [from, to) of the stream. */
 struct log_part {
-    int fd; /* -1 = there is no such part */
+    int fd;           /* -1 if there is no such part */
+    bool is_mid_line; /* true if the last byte of the part is not a newline */
     uint64_t from, to;
     uint64_t head; /* length in bytes of the line at the head of the file, before the stream's
                     * bytes; 0 in `first` */

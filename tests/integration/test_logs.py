@@ -264,6 +264,12 @@ def test_size_limit(tmp):
         assert older[0].startswith("[crun: here the output goes on at byte "), older[0]
         end = older[1:] + last[1:]
         assert end == lines[-len(end):] and len(end) > 400, len(end)
+    # a line without an end is cut, so that the limit holds
+    endless = script(tmp, "endless", "#!/usr/bin/python3\nimport os\n"
+                                     "for i in range(3000): os.write(1, b'x' * 1000)\n")
+    done = crun("-r", "1", "--log-max-size=100K", f"--log-dir={tmp / 'endless-logs'}", endless)
+    found = files(tmp / "endless-logs")[1]
+    assert done.returncode == 0 and sum(map(len, found.values())) <= 112 * 1024 + 300, found.keys()
     done = crun("--log-max-size=100", "true")
     assert done.returncode == 2 and "--log-max-size: '100' is not a size" in done.stderr, done
 
