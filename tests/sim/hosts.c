@@ -20,9 +20,6 @@ static void mark_unsent(struct conn *c) {
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     struct host *h = arg;
     struct conn *c = peer;
-    if (m->type == RDZV_ROUND && !h->may_form) {
-        world_violation(h->w, "host %d forms a round without the right to", h->id);
-    }
     if (m->type == RDZV_ROUND) check_round_sent(h, c, &m->round);
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
@@ -45,6 +42,11 @@ static int do_open_store(void *arg, uint64_t round, struct coordinator_store *ou
                          struct cr_error *err) {
     struct host *h = arg;
     (void) err;
+    /* Each new round opens a store. A ROUND that is sent again to a node that has resumed does not,
+     * and needs no right: the round runs already. */
+    if (!h->may_form) {
+        world_violation(h->w, "host %d forms a round without the right to", h->id);
+    }
     check_store_opened(h, round);
     (void) snprintf(out->addr, sizeof(out->addr), "10.0.0.1");
     out->port = h->w->history.rounds[h->w->history.round_count - 1].port;
