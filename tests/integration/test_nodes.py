@@ -106,6 +106,17 @@ def test_a_lost_node_shrinks_the_group(tmp):
         assert a.wait() == 0
 
 
+def test_after_a_loss_the_others_wait_for_nobody(tmp):
+    """By default only the first round has a last call, of 30 s: the time limit is half of it."""
+    with Nodes(tmp, "--nnodes=1:2", conf="") as nodes:
+        a, b = nodes.start_host("a"), nodes.start("b")
+        nodes.round(2)
+        b.signal(signal.SIGKILL)
+        second = nodes.round(1, timeout=15)
+        end_well(second)
+        assert a.wait() == 0
+
+
 def test_a_late_node_makes_a_new_round(tmp):
     with Nodes(tmp, "--nnodes=1:2") as nodes:
         a = nodes.start("a")
