@@ -190,6 +190,10 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
                           const struct rdzv_join *join, struct cr_error *err) {
     /* the node sent this message before it received END */
     if (c->phase == COORDINATOR_ENDED) return 0;
+    if (s->state == SEAT_RUNNING && s->missed_round) {
+        resuming_repeat_round(c, now_ms, s);
+        return 0;
+    }
     if (s->state != SEAT_STOPPING) {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));

@@ -85,6 +85,9 @@ struct coordinator_seat {
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
+    /* true if the node has not received ROUND for the running round; its JOIN is still to come, and
+     * ROUND answers it */
+    bool missed_round;
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
@@ -254,6 +257,9 @@ void joining_failed(struct coordinator *c, int64_t now_ms);
 
 /* ---- resuming.c ---- */
 
+/* Call this when the JOIN of a node has come that has missed ROUND of the running round. It sends
+ * ROUND again, and the change that is announced, if there is one. */
+void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
 /* Call this with the JOIN of a node. If the node has a seat from an earlier connection that it can
  * keep, gives it that seat and returns it. That is a node whose workers are gone after STOP, or one
  * that has missed its ROUND. */

@@ -66,6 +66,21 @@ static struct coordinator_seat *find_instance(const struct coordinator *c, uint6
     return s != NULL && !s->local ? s : NULL;
 }
 
+/* Returns whether the running round was formed with this node, but the node has not received ROUND:
+ * it knows of earlier rounds only. */
+static bool has_missed_round(const struct coordinator *c, const struct coordinator_seat *s,
+                             uint64_t rounds_seen) {
+    bool is_own = c->store.port != 0; /* not the round of an earlier coordinator */
+    return is_own && c->phase == COORDINATOR_RUNNING && s->state == SEAT_RUNNING &&
+           rounds_seen <= c->round;
+}
+
+void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
+    s->missed_round = false;
+    coordinator_send_round(c, s);
+    coordinator_repeat_change(c, now_ms, s);
+}
+
 struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, void *peer,
                                        const struct rdzv_join *j) {
     struct coordinator_seat *s = find_instance(c, j->instance);
@@ -77,12 +92,9 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
         (void) coordinator_receive(c, now_ms, s, &m, &err);
         return s;
     }
-    bool is_own = c->store.port != 0; /* not the round of an earlier coordinator */
-    bool missed_round = is_own && s->state == SEAT_RUNNING && j->rounds_seen <= c->round;
-    if (!missed_round || c->phase != COORDINATOR_RUNNING) return NULL;
+    if (!has_missed_round(c, s, j->rounds_seen)) return NULL;
     take_seat_back(c, now_ms, s, peer, j->connection);
-    coordinator_send_round(c, s);
-    coordinator_repeat_change(c, now_ms, s);
+    resuming_repeat_round(c, now_ms, s);
     return s;
 }
 
@@ -324,6 +336,12 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
                    j.rounds_seen == c->round + 1 && s->group_rank >= 0;
     if (is_same && s->state != SEAT_LEAVING)
         return resume_seat(c, now_ms, peer, s, r);
+    if (s != NULL && r->part == RDZV_PART_FAILED && has_missed_round(c, s, j.rounds_seen)) {
+        /* The failure was in an earlier round, which is over. The node's JOIN follows RESUME. */
+        take_seat_back(c, now_ms, s, peer, j.connection);
+        s->missed_round = true;
+        return s;
+    }
     struct coordinator_seat *first = NULL;
     if (joining_admit(c, now_ms, peer, &j, &first) < 0) {
         joining_failed(c, now_ms);

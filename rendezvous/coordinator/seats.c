@@ -28,6 +28,7 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     c->in_state[s->state]--;
     c->in_state[next]++;
     s->state = next;
+    s->missed_round = false;
     s->since_ms = now_ms;
     s->told = 0;
     s->told_spare = false;

@@ -382,6 +382,9 @@ void check_stop_heard(struct sim_node *n, const char *why) {
     const struct host *h = &n->w->hosts[n->w->leader];
     bool host_leaves = n->w->host_with_node >= 0 && (!h->up || h->terms.closing != NULL);
     if (host_leaves) return;
+    for (int i = 0; i < n->w->node_count; i++) {
+        if (n->w->nodes[i].gone_at != CR_FOREVER) return; /* a node has really left */
+    }
     if (!n->w->only_resets || !is_loss || member_state(n->member) == MEMBER_LEAVING) return;
     world_violation(n->w, "node %d is stopped by a reset: %s", n->index, why);
 }
