@@ -110,8 +110,8 @@ static void arm_waiting(struct rendezvous *r) {
                           when_ms > now ? (uint64_t) (when_ms - now) : 0, 0);
 }
 
-/* Starts the timer of these log lines when the member begins to connect, and stops it when the
- * member does not connect any more. */
+/* Starts the timer of the log lines about the wait for the coordinator when the member begins to
+ * connect; stops it when the member does not connect any more. */
 static void note_waiting(struct rendezvous *r) {
     bool waits = member_state(r->member) == MEMBER_CONNECTING;
     bool is_active = uv_is_active((uv_handle_t *) &r->waiting) != 0;
@@ -245,9 +245,9 @@ static void do_hang_up(void *arg) {
 /* ---- the member's actions: towards the agent ---- */
 
 /* Returns the address at which workers of this node reach the store. `master_addr` is the address
- * that the coordinator has sent. A loopback address is of use only on the store's own host; "" is
- * no address, and means that the store listens on all interfaces. In both cases the store runs on
- * the coordinator's host, so the workers use the address at which this node last reached the
+ * that the coordinator has sent. If it is a loopback address, only the store's own host could use
+ * it; if it is "", the store listens on all interfaces. In both cases the store runs on the
+ * coordinator's host, so the workers use the address at which this node last reached the
  * coordinator. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
     const char *reached = way_is_local(r->way) ? "" : way_coordinator_addr(r->way);

@@ -25,8 +25,8 @@ struct rendezvous;
 /* The callbacks of a node. They run on the loop's thread, one at a time, and never from inside a
  * rendezvous_ function. A callback may call every rendezvous_ function.
  *
- * The agent calls rendezvous_join(); on_round follows, and the agent starts its workers. What it
- * does next depends on what happens first:
+ * The agent calls rendezvous_join(); on_round follows, and the agent starts its workers. What the
+ * agent does next depends on what happens first:
  *
  *   all workers ended well   call rendezvous_succeeded(). on_end follows when all nodes have called
  *                            it. If another node failed or was lost before that, on_stop follows

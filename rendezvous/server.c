@@ -18,7 +18,8 @@ struct rendezvous_server {
 };
 
 /* Stores in `bind` the address at which the server listens; "" = all interfaces. Stores in `store`
- * the address at which workers reach the stores; "" = see rendezvous_serve().
+ * the address at which workers reach the stores; "" = the address at which their node reached this
+ * host.
  *
  * If `host` is "" or "::", both become "". If it is "0.0.0.0", the server listens there, and
  * `store` becomes "". Another numeric address, or "localhost", is used for both. Another name

@@ -43,8 +43,9 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
                       const struct rendezvous_status_events *events, void *arg,
                       struct cr_error *err);
 
-/* Two functions that name a number: a job's phase (rdzv_status_job.phase), "FORMING" for example,
- * and a node's state (rdzv_status_node.state). They return "?" if the number has no name. */
+/* rendezvous_phase_name() returns the name of a job's phase (rdzv_status_job.phase), such as
+ * "FORMING". rendezvous_state_name() returns the name of a node's state (rdzv_status_node.state).
+ * Both return "?" for a number without a name. */
 const char *rendezvous_phase_name(uint32_t phase);
 const char *rendezvous_state_name(uint32_t state);
 

@@ -28,8 +28,8 @@ struct rendezvous_etcd {
     /* 1 = this node may be elected, 0 = it may not, -1 = it may, but in a job of many nodes most of
      * them wait before they claim the key */
     int is_candidate;
-    char prefix[RENDEZVOUS_ETCD_TEXT_MAX];  /* how the names of the keys begin */
-    char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* "" = the system's authorities */
+    char prefix[RENDEZVOUS_ETCD_TEXT_MAX];  /* start of the keys' names; the run id follows */
+    char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* file; "" = the system's authorities */
     char ssl_cert[RENDEZVOUS_ETCD_TEXT_MAX], ssl_cert_key[RENDEZVOUS_ETCD_TEXT_MAX];
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
 };
@@ -40,9 +40,10 @@ struct rendezvous_etcd {
 struct rendezvous_options {
     const char *run_id;          /* --rdzv-id, which names the job; never empty */
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
-    /* where the coordinator is, or, if the job has one node, where its coordinator listens */
+    /* where the coordinator is; in a job of one node: where its coordinator listens */
     struct cr_endpoint endpoint;
-    /* true if the user gave the endpoint; only then can a job of one node listen there */
+    /* true if the user gave the endpoint; with the backend c10d, a job of one node listens there
+     * only then */
     bool endpoint_given;
     /* 1 = --standalone: the job has one node, which listens on loopback only, at a port that the
      * kernel chooses; else 0 */
@@ -56,7 +57,7 @@ struct rendezvous_options {
      * coordinator */
     const char *local_addr;
     const char *role;
-    /* hash of the program and its arguments; the coordinator compares those of all nodes; 0 =
+    /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
      * unknown */
     uint64_t digest;
     uint32_t local_world_size;   /* number of workers that this node starts */
@@ -70,8 +71,8 @@ struct rendezvous_options {
     /* time limit for this node to stop its workers; after it, the job goes on without this node;
      * default: the longest grace of its agent plus 5 s; 0 = join_timeout_ms, but at least 120 s */
     int64_t stop_limit_ms;
-    /* how many ms running workers are told before the round of a joining node begins; default 30 s;
-     * 0 = they get no notice */
+    /* when a node joins a running job: how many ms before the next round the running workers get
+     * notice; default 30 s; 0 = no notice */
     int64_t change_notice_ms;
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */

@@ -203,8 +203,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     host_end_event(host);
 }
 
-/* ---- closing, in this order: END to all nodes; the nodes close; the stores; libuv's handles
- * ---- */
+/* ---- closing: END to all nodes; the nodes close; the stores; libuv's handles ---- */
 
 static void on_handle_closed(uv_handle_t *handle) {
     struct coordinator_host *host = handle->data;

@@ -27,7 +27,7 @@ struct coordinator_host_options {
      * connect. */
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
-    bool in_launcher;       /* true: it ends with the launcher of a node */
+    bool in_launcher;       /* true: the host ends with a node's launcher */
     bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */
     bool elected;           /* true: nodes are refused until coordinator_host_lead() is called */

@@ -44,7 +44,7 @@ struct host_peer {
     void (*deliver)(void *arg, const char *data, size_t len);
     void *deliver_arg;
 
-    /* used only if the node is in another process */
+    /* used only if the node or operator is in another process */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */

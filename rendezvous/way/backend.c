@@ -70,9 +70,10 @@ void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend
     cr_warn("%s; trying again for %g s", err.text, (double) out->connect_timeout_ms / 1000);
 }
 
-/* Returns the address of the store that workers get, or "" if each node has to find it out itself.
- * If the endpoint is a name that resolves to a loopback address here, "" is returned, because
- * workers on other machines cannot use that address. */
+/* Returns the address of the store that workers get. If the user gave --local-addr, it is that
+ * address; else the endpoint's. Returns "" if each node has to find out the address itself: the
+ * endpoint is 0.0.0.0 or ::, or is a name that resolves to a loopback address, which workers on
+ * other machines cannot use. */
 static const char *store_addr_of(const struct backend_addresses *found,
                                  const struct backend_plan *plan) {
     const char *addr = found->local[0] != '\0' ? found->local : found->first;

@@ -15,8 +15,8 @@ int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *o
 
 /* Looks up the endpoint's host for a job of several nodes. Stores the addresses in *found, and
  * their description in out->facts. If the name cannot be resolved, that is no error: the name of a
- * pod, for example, appears when the pod runs. So the node warns, sets out->unresolved, and will
- * try to connect for at least join_timeout. */
+ * pod, for example, appears when the pod runs. In that case the function logs a warning, sets
+ * out->unresolved, and makes out->connect_timeout_ms at least join_timeout_ms. */
 void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,
                               struct backend_plan *out);
 

@@ -4,8 +4,8 @@
  * If etcd does not confirm a leader in time (because etcd has no majority, for example), the
  * running round goes on, because that needs no decision of the coordinator. The leader forms no
  * round before etcd confirms it again. If a round becomes due before that, the leader waits for the
- * time of one lease. Then it closes all connections, so that nodes that still reach etcd can elect
- * another leader. */
+ * time of one lease. If etcd has not confirmed it by then, the leader closes all connections, so
+ * that nodes that still reach etcd can elect another leader. */
 #include "rendezvous/way/remote_way_internal.h"
 
 #include "base/buffer.h"
@@ -32,9 +32,10 @@ struct elected_way {
 
 /* ---- events of the election ---- */
 
-/* Call this when etcd has elected a leader. `is_same`: true if it listens at the address of the
- * previous leader. If way_connect() waits for a leader, this function connects. A connection that
- * is open stays if the address is the same, even if the epoch is new; if not, it is closed. */
+/* Call this when etcd has elected a leader. `is_same`: true if the leader listens at the address of
+ * the previous leader. If way_connect() waits for a leader, this function connects. Otherwise an
+ * open connection stays if the address is the same, even if the epoch is new; a connection to
+ * another address is closed. */
 static void follow(struct elected_way *e, bool is_same) {
     struct way *w = &e->remote.way;
     if (e->waits_for_leader) {
@@ -88,9 +89,9 @@ const char *way_elected_trouble(const struct way *w) {
 
 /* ---- the calls of way.h ---- */
 
-/* Connects to the leader. If no leader is known, stores the greeting, which is sent when one is
- * elected. If memory is too short for that, an empty greeting is sent: the connection then ends
- * without an answer, and the member tries again. */
+/* Connects to the leader. If no leader is known, stores the greeting, which is sent when a leader
+ * is elected. If memory is too short to store it, an empty greeting is sent: the connection then
+ * ends without an answer, and the member tries again. */
 static void elected_connect(struct way *w, const void *greeting, size_t len) {
     struct elected_way *e = (struct elected_way *) w;
     e->waits_for_leader = !e->has_leader;

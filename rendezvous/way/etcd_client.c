@@ -315,7 +315,8 @@ static int on_object(void *arg, const json_t *answer) {
         return -EPROTO;
     }
     if (s->kind == ETCD_CALL_READ) c->trouble[0] = '\0';
-    /* NULL: because of the answer, the election has cancelled this call */
+    /* If the answer has made the election cancel this call, s->call is NULL. -ECANCELED stops the
+     * parser. */
     return s->call == NULL ? -ECANCELED : 0;
 }
 

@@ -45,7 +45,8 @@ int etcd_client_open(uv_loop_t *loop, const struct etcd_client_options *options,
  * (false). */
 void etcd_client_need(struct etcd_client *c, bool needs);
 
-/* Returns the last error of a call to etcd, for an error message, or "" if the last call worked. */
+/* Returns the last error of a call to etcd, for an error message; "" if there was none, or if etcd
+ * has answered READ after it. */
 const char *etcd_client_trouble(const struct etcd_client *c);
 
 /* Ends this node's lease, so that another node can lead at once instead of when the lease expires.

@@ -22,8 +22,8 @@
 /* S(NAME) — each state, its meaning and its time limit. */
 #define ETCD_ELECTION_STATES(S) \
     S(LOOKING)   /* the key is not known; READ gets it. Limit: that of READ, then next member */ \
-    S(VACANT)    /* no node leads. Limit: a candidate that needs a coordinator claims the key */ \
-                 /* after claim_delay_ms; else none */ \
+    S(VACANT)    /* no node leads. Limit of a candidate that needs a coordinator: */ \
+                 /* claim_delay_ms, then it claims the key. No time limit for other nodes */ \
     S(FOLLOWING) /* another node leads. No time limit */ \
     S(LEADING)   /* this node leads. No time limit; the right to form ends at 5/6 of the lease */
 
@@ -54,8 +54,8 @@ enum etcd_call {
 const char *etcd_election_state_name(enum etcd_election_state s);
 const char *etcd_call_name(enum etcd_call c);
 
-/* time limit of a call in ms; a watch has it only until etcd confirms the watch; KEEP has a third
- * of the lease instead */
+/* time limit of a call in ms. A watch has this limit only until etcd confirms the watch. KEEP has a
+ * third of the lease as its limit instead. */
 #define ETCD_CALL_LIMIT_MS INT64_C(3000)
 
 struct etcd_election_settings {
@@ -68,7 +68,7 @@ struct etcd_election_settings {
     uint64_t seed;          /* random; spreads the waiting times of many nodes */
 };
 
-/* The actions may not call the election. */
+/* The actions must not call the election. */
 struct etcd_election_actions {
     /* Starts a call to the current member of the etcd cluster. */
     void (*start)(void *arg, enum etcd_call call);
@@ -106,7 +106,7 @@ struct etcd_election {
     int64_t lease_until_ms;   /* end of the lease, as renew_lease() counts it */
     int64_t keep_ms;          /* time at which KEEP is due */
     int64_t claim_ms;         /* before this time the key is not claimed */
-    int64_t retry_ms;         /* before this time no call is started; 0 = calls may start */
+    int64_t retry_ms;         /* before this time no call is started; 0 = there is no pause */
     int64_t verify_ms;        /* if `needs`: time at which READ is due again */
     int64_t read_ms;          /* time at which the newest READ was started */
     int64_t sent_ms[ETCD_CALL_COUNT], limit_ms[ETCD_CALL_COUNT];

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-/* most bytes of one call that wait for on_body; with more, it fails */
+/* most bytes of one answer that wait for on_body; with more, the call fails */
 #define UNREAD_MAX ((size_t) 4 << 20)
 
 struct etcd_http_call {

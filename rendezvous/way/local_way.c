@@ -15,8 +15,8 @@
 struct local_way {
     struct way way;
     struct host_peer *peer; /* the coordinator's end of the connection; NULL = not connected */
-    bool connecting;        /* way_connect() was called; the next on_turn() connects */
-    bool hanging_up;        /* way_hang_up() was called; the next on_turn() closes the connection */
+    bool connecting;        /* true: the next on_turn() connects */
+    bool hanging_up;        /* true: the next on_turn() closes the connection */
     /* why the connection has ended; NULL = it has not ended, or on_lost was already called. While
      * this is not NULL, no bytes are queued. */
     const char *lost;

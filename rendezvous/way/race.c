@@ -102,7 +102,7 @@ void race_refused(struct race *r, int64_t now_ms, uint32_t index) {
 
 /* ---- what follows from the states ---- */
 
-/* Returns whether WELCOME may still come from some address. */
+/* Returns whether WELCOME can still come from some address. */
 static bool has_hope(const struct race *r) {
     for (uint32_t i = 0; i < r->count; i++) {
         enum race_state state = r->entries[i].state;

@@ -23,7 +23,7 @@
 /* clang-format off */
 /* S(NAME) — each state of an address. The try as a whole has a time limit, set by the member. */
 #define RACE_STATES(S) \
-    S(WAITS)   /* is not started yet. Limit: RACE_NEXT_MS after the start of the one before */ \
+    S(WAITS)   /* is not started yet. Limit: RACE_NEXT_MS after the previous address's start */ \
     S(TRIED)   /* is being tried. Limit: that of the whole try */ \
     S(REFUSED) /* a coordinator there refuses the node. Limit: RACE_REFUSED_MS */ \
     S(FAILED)  /* has failed; `why` has the reason. No time limit */
@@ -37,7 +37,7 @@ enum race_state {
 struct race_entry {
     char addr[RDZV_ADDR_MAX]; /* numeric */
     enum race_state state;
-    bool connected;           /* true: it is connected, but no WELCOME came yet */
+    bool connected;           /* true: a connection is established, but no WELCOME came yet */
     /* if FAILED: the reason, such as "connection refused"; if TRIED: what is known, or "" */
     char why[RACE_WHY_MAX];
 };

@@ -47,7 +47,8 @@ static void on_host_time(uv_timer_t *timer) {
     if (r->may_host == NULL) return;
     try_to_host(r);
     if (r->may_host != NULL || !dial_is_open(r->dial)) return;
-    /* this race may have tried this node's address before the node listened there */
+    /* The current race may have tried this node's own address before this node listened there, so
+     * end the race. */
     dial_shut(r->dial);
     r->way.events->on_lost(r->way.arg, RENDEZVOUS_BROKEN, "this node hosts now");
 }

@@ -23,7 +23,7 @@ struct connection {
     struct tcp_stream *stream;
     uv_getaddrinfo_t resolve;
     struct addrinfo *found, *next;   /* the host's addresses, and the one to try next */
-    struct sockaddr_storage numeric; /* the host's address, if it is no name */
+    struct sockaddr_storage numeric; /* the host's address, if the host is not a name */
     bool resolving;
 
     uv_tcp_t tcp;
@@ -123,7 +123,8 @@ static void close_tcp(struct connection *a) {
     }
 }
 
-/* Closes a connection, which reports no more events. Its last callback frees it. */
+/* Closes a connection, which reports no more events. It is freed at once, or by the last callback
+ * that it still gets. */
 static void discard(struct connection *a) {
     if (is_current(a)) a->stream->current = NULL;
     a->retry = false;

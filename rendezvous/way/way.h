@@ -47,7 +47,7 @@ struct backend_plan {
      * has its address. If that decides whether this node hosts, the node looks the name up again
      * later. */
     bool unresolved;
-    int64_t etcd_lease_ms;             /* of a leader, if BACKEND_ELECTS */
+    int64_t etcd_lease_ms;             /* lease of a leader in etcd, if BACKEND_ELECTS */
     bool fixed_ranks;                  /* true: a node's group rank is its node rank */
     /* MASTER_ADDR of the workers as the user wrote it; "" = the numeric address of the store */
     char master_name[CR_HOST_MAX];
