@@ -1,5 +1,5 @@
-/* Sends an operator's question (status) or order (notice, dump) to a coordinator and receives the
- * answer. The calls block, with a deadline; they need no libuv loop. */
+/* Sends an operator's question (status) or order (notice, dump) to a coordinator, and receives the
+ * answer. The functions block until the answer or a deadline; they need no libuv loop. */
 #include "rendezvous/server.h"
 
 #include "base/address.h"
@@ -15,7 +15,7 @@
 const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
 const char *rendezvous_state_name(uint32_t state) { return seat_state_name(state); }
 
-/* One question or order, and where its answer is stored. */
+/* One question or order of an operator, and where the coordinator's answer goes. */
 struct query {
     const struct cr_endpoint *where;
     int64_t deadline_ms;
@@ -40,8 +40,8 @@ static int connect_to(const struct query *q, int *out_fd) {
                    q->where->host, q->where->port, strerror(-rc));
 }
 
-/* Sends the magic number and the message with one send(). It takes all bytes at once, because the
- * message is much smaller than the empty send buffer of a new socket. */
+/* Sends the magic number and the message with one send(). A new socket has an empty send buffer,
+ * which is much larger than the message, so send() accepts all bytes at once. */
 static int send_question(const struct query *q, int fd, const struct rdzv_message *m) {
     struct cr_buffer b = {0};
     int rc = cr_buffer_append(&b, RDZV_MAGIC, RDZV_MAGIC_LEN);
@@ -51,8 +51,9 @@ static int send_question(const struct query *q, int fd, const struct rdzv_messag
     return rc == 0 ? 0 : cr_fail(q->err, rc, "cannot ask the coordinator: %s", strerror(-rc));
 }
 
-/* Handles one message of the answer. Returns 0 if more messages follow, 1 if it was the last one,
- * or -EPROTO and a text in err. */
+/* Handles one message of the coordinator's answer. Returns 0 if more messages have to follow, 1 if
+ * this was the last one, or -EPROTO and a text in err if the coordinator refuses or the message is
+ * not an answer to this question. */
 static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     const struct query *q = arg;
     switch ((unsigned) m->type) {
@@ -75,7 +76,9 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
                    rdzv_message_name((unsigned) m->type));
 }
 
-/* Waits for bytes and appends them to `in`. Returns 0, or a negative errno and a text in q->err. */
+/* Waits for bytes from the coordinator until q->deadline_ms, and appends them to `in`. Returns 0,
+ * or a negative errno and a text in q->err: no bytes came in time, the connection has ended, or
+ * memory is short. */
 static int receive(const struct query *q, int fd, struct cr_buffer *in) {
     char chunk[16384];
     int rc = cr_wait_ready(fd, POLLIN, q->deadline_ms);

@@ -39,19 +39,20 @@ struct rendezvous {
     /* see the fields of the same names in struct backend_plan */
     char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
-    uv_timer_t waiting; /* runs until the next line about the wait for the coordinator */
-    /* the store that this node offers with its JOIN; NULL = none so far */
+    uv_timer_t waiting; /* runs until the next log line about the wait for the coordinator */
+    /* the offer of this node (see host.h); NULL = none was opened yet */
     struct store_offer *offer;
-    bool offers;               /* this node offers a store */
-    char offer_host[CR_HOST_MAX]; /* where the offered store listens */
+    bool offers;               /* true if this node opens an offer */
+    char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
-    /* true: a message could not be queued for lack of memory; end_event() breaks off the
+    /* true if a message could not be queued for lack of memory; end_event() then breaks off the
      * connection */
     bool lost_message;
     bool closing;
     void (*on_close)(void *arg);
-    /* why this node leaves; if it hosts, the other nodes get this text */
+    /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the
+     * other nodes get this text. */
     char leaves[RDZV_TEXT_MAX];
 };
 
@@ -88,7 +89,8 @@ static void break_off(struct rendezvous *r, const char *why) {
 
 static void arm_waiting(struct rendezvous *r);
 
-/* Writes one line about the wait: which addresses are tried, with which results, and how long. */
+/* Logs one line about the wait for the coordinator: the result at each address that is tried, how
+ * long the wait has lasted, and how long it can still last. Sets the timer for the next line. */
 static void on_waiting(uv_timer_t *timer) {
     struct rendezvous *r = timer->data;
     int64_t left_ms = member_gives_up_ms(r->member) - now_ms(r);
@@ -108,7 +110,8 @@ static void arm_waiting(struct rendezvous *r) {
                           when_ms > now ? (uint64_t) (when_ms - now) : 0, 0);
 }
 
-/* Begins or ends the wait, as the member's state says. */
+/* Starts the timer of the log lines about the wait for the coordinator when the member begins to
+ * connect; stops it when the member does not connect any more. */
 static void note_waiting(struct rendezvous *r) {
     bool waits = member_state(r->member) == MEMBER_CONNECTING;
     bool is_active = uv_is_active((uv_handle_t *) &r->waiting) != 0;
@@ -119,8 +122,9 @@ static void note_waiting(struct rendezvous *r) {
     arm_waiting(r);
 }
 
-/* The last call of every event and of every call of the agent: sends the bytes that the session has
- * queued, and sets the timer to the member's next deadline. */
+/* Every callback, and every function that the agent calls, ends with this function. It sends the
+ * bytes that the session has queued, and sets the timer to the member's next deadline. If a message
+ * was lost for lack of memory, it first breaks off the connection. */
 static void end_event(struct rendezvous *r) {
     if (!r->closing && r->lost_message) break_off(r, "out of memory");
     if (r->closing) return;
@@ -137,8 +141,9 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- the way's events ---- */
 
-/* Returns the address that other nodes can use in place of `addr`, which is an address of this
- * machine or "": a loopback address is replaced, unless the user wants one (see machine_addr). */
+/* Returns an address of this machine that other nodes can use. `addr` is an address of this
+ * machine, or "". If it is "" or a loopback address, other machines cannot use it, so machine_addr
+ * is returned if it is known; else `addr`. */
 static const char *public_addr(const struct rendezvous *r, const char *addr) {
     bool is_private = addr[0] == '\0' || backend_is_loopback(addr);
     return is_private && r->machine_addr[0] != '\0' ? r->machine_addr : addr;
@@ -200,8 +205,8 @@ static const struct member_session_actions session_actions = {
 
 /* ---- the member's actions: towards the coordinator ---- */
 
-/* Opens the session before the connection exists, because the way sends the greeting by itself, on
- * as many connections as the coordinator has addresses. */
+/* Opens the session, which queues the greeting, before a connection exists: the way tries all
+ * addresses of the coordinator, and sends the greeting on each of these connections. */
 static void do_connect(void *arg) {
     struct rendezvous *r = arg;
     struct cr_buffer *greeting = &r->session.out;
@@ -210,7 +215,8 @@ static void do_connect(void *arg) {
     cr_buffer_clear(greeting);
 }
 
-/* Returns the port of an empty store that this node can serve, or 0 if it offers none. */
+/* Opens an offer if there is none. Returns the port of its empty store, or 0 if this node offers no
+ * store or the store could not be opened. */
 static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
@@ -238,10 +244,11 @@ static void do_hang_up(void *arg) {
 
 /* ---- the member's actions: towards the agent ---- */
 
-/* Returns the address at which workers of this node reach the store. master_addr is no use on
- * another host than the store's if it is a loopback address, and nowhere if it is "" (the store
- * listens on all interfaces). In both cases workers use the address at which this node reached the
- * coordinator, because the store runs on the same host. */
+/* Returns the address at which workers of this node reach the store. `master_addr` is the address
+ * that the coordinator has sent. If it is a loopback address, only the store's own host could use
+ * it; if it is "", the store listens on all interfaces. In both cases the store runs on the
+ * coordinator's host, so the workers use the address at which this node last reached the
+ * coordinator. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
     const char *reached = way_is_local(r->way) ? "" : way_coordinator_addr(r->way);
     bool is_vague = master_addr[0] == '\0' || backend_is_loopback(master_addr);
@@ -293,8 +300,8 @@ static void do_end(void *arg, int outcome, const char *why) {
     if (!r->closing) r->events->on_end(r->arg, (enum rendezvous_outcome) outcome, &err);
 }
 
-/* Passes the change to the agent. If the agent has no on_change, its workers do not count steps, so
- * the answer is sent at once: -1 for the step. */
+/* Passes an announced change to the agent. If the agent has no on_change, its workers do not count
+ * steps; the coordinator then gets the answer at once, with the step -1. */
 static void do_change(void *arg, const struct rdzv_change *m) {
     struct rendezvous *r = arg;
     struct rendezvous_change change = {.id = m->id, .kind = (enum rendezvous_change_kind) m->kind,
@@ -379,12 +386,13 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
     return backend_check(options, err);
 }
 
-/* Returns the JOIN message that this node sends: its name, its address and the user's settings. */
+/* Returns the JOIN message of this node: its host name, its address and the user's settings. */
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
                                       bool local) {
     const char *addr = plan->own_addr;
-    /* on the local way there is no connection from which the member could learn its address */
+    /* The local way has no connection from which the member could learn this node's address, so an
+     * address of the plan is used. */
     if (addr[0] == '\0' && local) addr = plan->store_addr;
     if (addr[0] == '\0' && local) addr = plan->machine_addr;
     return (struct rdzv_join){

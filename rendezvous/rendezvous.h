@@ -25,15 +25,15 @@ struct rendezvous;
 /* The callbacks of a node. They run on the loop's thread, one at a time, and never from inside a
  * rendezvous_ function. A callback may call every rendezvous_ function.
  *
- * The agent calls rendezvous_join(); on_round follows, and the agent starts its workers. What it
- * does next depends on what happens first:
+ * The agent calls rendezvous_join(); on_round follows, and the agent starts its workers. What the
+ * agent does next depends on what happens first:
  *
  *   all workers ended well   call rendezvous_succeeded(). on_end follows when all nodes have called
  *                            it. If another node failed or was lost before that, on_stop follows
  *                            instead, because all nodes must run the next round
  *   a worker failed          call rendezvous_failed(), stop the other workers without waiting for
  *                            on_stop, and call rendezvous_join(). If the budget is spent, on_end
- *                            (FAILED) comes instead of on_round, before or after that join
+ *                            (FAILED) comes instead of on_round, perhaps before that join
  *   on_stop                  stop the workers, then call rendezvous_join()
  *   on_end                   stop the workers if there are any; only on_close can follow */
 struct rendezvous_events {
@@ -43,27 +43,29 @@ struct rendezvous_events {
      * grace between SIGTERM and SIGKILL; CR_FOREVER means that only the agent's own stop timeout
      * limits it. A node that is cut off from the coordinator gets the rest of its lease as the
      * limit, because after its lease its ranks may run on other nodes. All workers must be gone
-     * before the next rendezvous_join(). on_stop comes at most once per round, and not after
-     * rendezvous_failed(). There is one exception: while workers are being stopped, a further
-     * on_stop with a limit may shorten their grace at any time. */
+     * before the next rendezvous_join().
+     *
+     * on_stop comes at most once per round, and not after rendezvous_failed(), with one exception:
+     * while workers are being stopped, a further on_stop with a limit may come, which shortens
+     * their grace. */
     void (*on_stop)(void *arg, int64_t grace_max_ms, const char *why);
 
     /* The job is over; only on_close can follow. `err` is never NULL. If the outcome is LOST, `err`
-     * describes what happened and the remedy. If it is FAILED, `err` has the job's first failure,
-     * as the failed node described it in rendezvous_failed(). If it is SUCCEEDED, `err` is
-     * empty. */
+     * describes what happened and the remedy. If the outcome is FAILED, `err` has the job's first
+     * failure, as the failed node described it in rendezvous_failed(). If the outcome is SUCCEEDED,
+     * `err` is empty. */
     void (*on_end)(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err);
 
     /* ---- each of the callbacks below may be NULL ---- */
 
     /* The round will end soon: answer with rendezvous_change_answer(). If this callback is NULL,
-     * the rendezvous answers that no worker counts steps, so that they can be stopped after any
-     * step. */
+     * the rendezvous answers that no worker counts steps, which means that the workers can be
+     * stopped at any time. */
     void (*on_change)(void *arg, const struct rendezvous_change *change);
 
-    /* All workers stop for the change after the step `step`: call rendezvous_change_ready() when
-     * every worker that counts steps has made that step. on_stop follows when all nodes are ready,
-     * or after left_ms milliseconds if they are not. */
+    /* All ranks stop for the change after the step `step`. When every worker of this node that
+     * counts steps has made that step, call rendezvous_change_ready(). on_stop follows when all
+     * nodes are ready, or after left_ms milliseconds if they are not. */
     void (*on_change_at)(void *arg, uint64_t id, uint64_t step, int64_t left_ms);
 
     /* on_notice: an operator requests that this node gives notice (rendezvous_notice()) and leaves.
@@ -77,7 +79,7 @@ struct rendezvous_events {
  * checks first. Returns 0, or -EINVAL and sets err to a text that names the wrong option. */
 int rendezvous_check(const struct rendezvous_options *options, struct cr_error *err);
 
-/* Opens what this node hosts, if it hosts: the store's thread, the coordinator, and the store of
+/* If this node hosts, opens what it hosts: the store's thread, the coordinator, and the store of
  * the first round. Does not connect or join yet. `options` and the texts in it are copied; `events`
  * must live until on_close. Returns 0, or a negative errno such as -EADDRINUSE, -EADDRNOTAVAIL or
  * -EINVAL and a text in err; on error everything is closed again. */
@@ -85,34 +87,37 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err);
 
-/* Requests a place in the next round. Call it at the start, and again when all workers of a stopped
- * or failed round are gone. on_round or on_end follows. */
+/* Requests a place in the next round. Call this at the start; and after a round was stopped or has
+ * failed, when all its workers are gone. on_round or on_end follows. */
 void rendezvous_join(struct rendezvous *r);
 
 /* Call this when a worker of this node has failed in `round`. Only a node's first failure in a
  * round counts; a failure in a round that is not the current one is ignored. `what` is one line
- * that other nodes may log: rank, host, exit code or signal. The failure costs one restart of the
- * job's budget; further failures in the same round, on any node, cost nothing. Nor does the failure
- * if a node of the round has gone or goes soon, because that explains it. is_killed: the worker was
- * ended by a signal that this agent did not send, so perhaps this whole node is being ended. */
+ * that other nodes may log: rank, host, exit code or signal. The first failure of a round on any
+ * node costs one restart of the job's budget; further failures in the round cost nothing. If a node
+ * of the round has gone, or goes soon after the failure, that excuses the failure, and even the
+ * first one costs nothing. is_killed: true if the worker was ended by a signal that this agent did
+ * not send; then this whole node may be about to end. */
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed);
 
-/* Call this when all workers of this node have ended well in `round`. on_end follows when all other
- * nodes have called it, too, or on_stop if the round has to be repeated. */
+/* Call this when all workers of this node have ended well in `round`. on_end follows when all nodes
+ * have called this function, or on_stop if the round has to be repeated. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
 /* Answers on_change. `step` is the number of steps that this node's furthest worker has made; that
- * worker may have begun one more step, but makes no further one before on_change_at. -1 means that
- * no worker counts steps, so that they can be stopped at any time. needs_ms is the time that the
- * slowest worker needs after its last step, for a checkpoint for example. It lengthens the notice
- * only if the round ends because nodes wait to join, not if a node leaves. */
+ * worker may have begun one more step, but begins no other before on_change_at. -1 means that no
+ * worker counts steps, so that all can be stopped at any time. needs_ms is the time that the
+ * slowest worker needs after its last step, for a checkpoint for example. If the round ends because
+ * nodes wait to join, the time until on_stop is lengthened by needs_ms if necessary; if a node
+ * leaves, it is not. */
 void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms);
 
-/* Call this after on_change_at, when this node's workers have made the agreed step and saved. */
+/* After on_change_at, call this when all workers of this node that count steps have made the agreed
+ * step and saved. */
 void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
 
 /* Announces that this node will leave within left_ms milliseconds. The coordinator announces the
- * change to all nodes of the round, this one included. When on_stop comes, stop the workers, then
+ * change to all nodes of the round, also to this one. When on_stop comes, stop the workers; then
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
@@ -125,13 +130,16 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
  * rendezvous_close(). */
 void rendezvous_leave(struct rendezvous *r);
 
-/* Closes everything, calls `on_close` from the loop (unless it is NULL), and frees `r`. May be
- * called in every state; no other callback follows. A hosting node first sends the end of the job
- * to the other nodes, and waits for them to close their connections, at most close_timeout_ms. */
+/* Closes everything, calls `on_close` from the loop (unless it is NULL), and frees `r`. This
+ * function is allowed in every state; no other callback follows. A hosting node sends the end of
+ * the job to the other nodes. If it also hosts jobs of other launchers, it waits until these are
+ * over. After that it waits for at most close_timeout_ms until the nodes have closed their
+ * connections. */
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg));
 
-/* Call this after rendezvous_close() and before on_close, when the launcher gets a signal. A node
- * that stays because it hosts jobs of other launchers ends these jobs and closes. */
+/* Call this if the launcher gets a signal between rendezvous_close() and on_close. A node that
+ * hosts jobs of other launchers waits in this time until these jobs are over. This call ends the
+ * wait: the node says goodbye to the nodes of these jobs, and on_close follows soon. */
 void rendezvous_hasten_close(struct rendezvous *r);
 
 #endif

@@ -1,4 +1,6 @@
-/* Hosts coordinators and stores for jobs of other nodes: the server half of server.h. */
+/* The server of crun-agent, the first half of server.h: it hosts coordinators and stores for jobs
+ * whose nodes run in other processes. query.c has the other half, an operator's questions and
+ * orders. */
 #include "rendezvous/server.h"
 
 #include "rendezvous/host/host.h"
@@ -15,11 +17,17 @@ struct rendezvous_server {
     void *arg;
 };
 
-/* Decides at which address to listen, and which address of the stores workers get. An address is
- * taken as it is written; "::" means IPv6 and IPv4, as for most programs. A name stands for its
- * first address; but if that is a loopback address, such as 127.0.1.1 for a machine's own name in
- * Debian's /etc/hosts, other machines know another address of the name, so the server listens on
- * all interfaces. */
+/* Stores in `bind` the address at which the server listens; "" = all interfaces. Stores in `store`
+ * the address at which workers reach the stores; "" = the address at which their node reached this
+ * host.
+ *
+ * If `host` is "" or "::", both become "". If it is "0.0.0.0", the server listens there, and
+ * `store` becomes "". Another numeric address, or "localhost", is used for both. Another name
+ * stands for its first address; but if that is a loopback address, such as 127.0.1.1 for a
+ * machine's own name in Debian's /etc/hosts, both become "", because other machines know the name
+ * by another address.
+ *
+ * Returns 0, or -ENOENT and a text in err if `host` cannot be resolved. */
 static int choose_addresses(const char *host, char bind[RDZV_ADDR_MAX], char store[RDZV_ADDR_MAX],
                             struct cr_error *err) {
     struct backend_addresses found;
@@ -65,6 +73,7 @@ void rendezvous_server_close(struct rendezvous_server *server, const char *why,
                              void (*on_close)(void *arg), void *arg) {
     server->on_close = on_close;
     server->arg = arg;
-    coordinator_host_abandon(server->host, why); /* the host would wait until its jobs are over */
+    /* without this call, coordinator_host_close() would wait until all jobs of the host are over */
+    coordinator_host_abandon(server->host, why);
     coordinator_host_close(server->host, why, on_host_closed, server);
 }

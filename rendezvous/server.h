@@ -1,5 +1,5 @@
-/* The part of the room that crun-agent uses: a server that hosts coordinators and stores for jobs
- * of other nodes, and an operator's questions and orders to such a server. */
+/* What crun-agent uses of this room: a server that hosts coordinators and stores for jobs whose
+ * nodes run in other processes, and an operator's questions and orders to such a server. */
 #ifndef RENDEZVOUS_SERVER_H
 #define RENDEZVOUS_SERVER_H
 
@@ -14,16 +14,16 @@
 
 struct rendezvous_server;
 
-/* Hosts coordinators and stores for any number of jobs at the endpoint `listen`. Its port 0 means
- * any free port; its host "" or "::" means all interfaces, "0.0.0.0" the same for IPv4 only. A job
- * is forgotten close_timeout_ms after its last node has closed its connection. Stores the port in
- * *port. Returns 0, or a negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a
- * text that names the address. */
+/* Hosts coordinators and stores for any number of jobs at the endpoint `listen`. Port 0 means any
+ * free port; host "" or "::" means all interfaces, "0.0.0.0" all interfaces by IPv4 only. The
+ * server frees a job when close_timeout_ms have passed since the job's last connection was closed,
+ * and no node may resume any more. Stores the port in *port. Returns 0, or a negative errno such as
+ * -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names the address. */
 int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
-/* Ends the jobs that still run; their nodes get `why` as the reason. Then frees the server and
- * calls on_close from the loop. */
+/* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees
+ * the server and calls on_close from the loop. */
 void rendezvous_server_close(struct rendezvous_server *server, const char *why,
                              void (*on_close)(void *arg), void *arg);
 
@@ -37,21 +37,22 @@ struct rendezvous_status_events {
 };
 
 /* Requests the status of all jobs and nodes from the coordinator at `where`, and calls `events` for
- * each. Returns 0, or a negative errno and a text in err: -ECONNREFUSED, -ETIMEDOUT, or -EPROTO if
- * the other end is not a coordinator or has an incompatible version. */
+ * each job and each node. Returns 0, or a negative errno and a text in err: -ECONNREFUSED;
+ * -ETIMEDOUT; or -EPROTO if the other end is not a coordinator or has an incompatible version. */
 int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
                       const struct rendezvous_status_events *events, void *arg,
                       struct cr_error *err);
 
-/* Return the name of a job's phase (rdzv_status_job.phase), "FORMING" for example, and of a node's
- * state (rdzv_status_node.state); "?" for a number without a name. */
+/* rendezvous_phase_name() returns the name of a job's phase (rdzv_status_job.phase), such as
+ * "FORMING". rendezvous_state_name() returns the name of a node's state (rdzv_status_node.state).
+ * Both return "?" for a number without a name. */
 const char *rendezvous_phase_name(uint32_t phase);
 const char *rendezvous_state_name(uint32_t state);
 
-/* Orders nodes of a job to leave with notice, or, if what->kind is 0, to write their workers'
- * flight records. The caller need not set the version fields of `what`. Stores in *nodes how many
- * nodes the order was sent to. Returns 0 or the errors of rendezvous_status(); -EPROTO also means
- * that there is no such job or node. */
+/* Sends an order to nodes of a job: to leave with notice, or, if what->kind is 0, to write their
+ * workers' flight records. The caller need not set the version fields of `what`. Stores in *nodes
+ * how many nodes the order was sent to. Returns 0 or the errors of rendezvous_status(); -EPROTO
+ * also means that there is no such job or node. */
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
 

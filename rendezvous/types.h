@@ -20,56 +20,62 @@
 #define RENDEZVOUS_ETCD_TEXT_MAX    512 /* bytes of a path or name below, NUL included */
 #define RENDEZVOUS_ETCD_MEMBERS_MAX 8
 
-/* Where etcd is, and how to get in; used by the backend etcd. */
+/* Where etcd is, and how this node proves who it is; used by the backend etcd. */
 struct rendezvous_etcd {
     struct cr_endpoint endpoints[RENDEZVOUS_ETCD_MEMBERS_MAX]; /* members of the cluster */
     uint32_t endpoint_count;                                   /* at least 1 */
     int https;
-    int is_candidate; /* 1 = this node may host, 0 = it may not, -1 = it may, if it is needed */
-    char prefix[RENDEZVOUS_ETCD_TEXT_MAX];  /* of the keys; the run id follows */
+    /* 1 = this node may be elected, 0 = it may not, -1 = it may, but in a job of many nodes most of
+     * them wait before they claim the key */
+    int is_candidate;
+    char prefix[RENDEZVOUS_ETCD_TEXT_MAX];  /* start of the keys' names; the run id follows */
     char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* file; "" = the system's authorities */
     char ssl_cert[RENDEZVOUS_ETCD_TEXT_MAX], ssl_cert_key[RENDEZVOUS_ETCD_TEXT_MAX];
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
 };
 
-/* What the command line sets for the rendezvous. Times are in milliseconds. Names and defaults of
- * the timeouts are those of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5
- * s heartbeat, a keep-alive every 5 s, and a lease of 3 keep-alive intervals. */
+/* What the command line sets for the rendezvous. Times are in milliseconds. The timeouts have the
+ * names and defaults of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5 s
+ * heartbeat, a keep-alive every 5 s, and a lease of 3 keep-alive intervals. */
 struct rendezvous_options {
     const char *run_id;          /* --rdzv-id, which names the job; never empty */
     const char *backend;         /* "c10d", "static", "etcd" or "etcd-v2" */
-    /* where the coordinator is, or, if the job has one node, where its coordinator listens */
+    /* where the coordinator is; in a job of one node: where its coordinator listens */
     struct cr_endpoint endpoint;
-    /* the user gave the endpoint, so a job of one node listens there, too */
+    /* true if the user gave the endpoint; with the backend c10d, a job of one node listens there
+     * only then */
     bool endpoint_given;
-    /* --standalone: one node, which listens on loopback only, at a port that the kernel chooses */
+    /* 1 = --standalone: the job has one node, which listens on loopback only, at a port that the
+     * kernel chooses; else 0 */
     int standalone;
     uint32_t min_nodes, max_nodes;
-    int64_t node_rank;           /* --node-rank, or -1 if it was not given */
-    /* the user or the scheduler gave the node rank; if not, 0 is only the default of `static` */
+    int64_t node_rank;           /* the value of --node-rank; -1 = not given */
+    /* true if the user or the scheduler gave the node rank; if false, a node_rank of 0 is only the
+     * default of the backend `static` */
     bool node_rank_given;
     /* --local-addr: the address this node publishes; NULL = its address on the connection to the
      * coordinator */
     const char *local_addr;
     const char *role;
-    /* a hash of the program and its arguments, with which nodes are compared; 0 = unknown */
+    /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
+     * unknown */
     uint64_t digest;
     uint32_t local_world_size;   /* number of workers that this node starts */
     uint32_t max_restarts;       /* number of restarts that the whole job may use, over all nodes */
     int64_t join_timeout_ms, last_call_timeout_ms, close_timeout_ms, heartbeat_timeout_ms;
-    bool skips_last_call;        /* only the first round of a run has a last call */
+    bool skips_last_call;        /* true: only a run's first round has a last call */
     int64_t keep_alive_interval_ms;
     uint32_t keep_alive_max_attempt;
-    /* time limit for the first connection to the coordinator, all tries together; default 60 s */
+    /* time limit for the first connection to the coordinator, over all tries; default 60 s */
     int64_t read_timeout_ms;
-    /* how long this node may take to stop its workers until it is left out of the job; default: the
-     * longest grace of its agent plus 5 s; 0 = join_timeout_ms, but at least 120 s */
+    /* time limit for this node to stop its workers; after it, the job goes on without this node;
+     * default: the longest grace of its agent plus 5 s; 0 = join_timeout_ms, but at least 120 s */
     int64_t stop_limit_ms;
-    /* ms of notice for running workers before the round of a joining node; default 30 s; 0 = no
-     * notice */
+    /* when a node joins a running job: how many ms before the next round the running workers get
+     * notice; default 30 s; 0 = no notice */
     int64_t change_notice_ms;
-    /* how long to wait for a lost coordinator to come back; -1, the default, is 60 s for a
-     * coordinator that is not in the launcher of a node, else 0 */
+    /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
+     * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
@@ -84,7 +90,7 @@ struct rendezvous_round {
     uint32_t restart_count;
     uint32_t max_restarts;                /* the job's budget; all nodes get the same number */
     uint32_t group_rank, group_world_size;
-    /* rank of this node's local rank 0; number of all workers */
+    /* first_rank: the rank of this node's local rank 0; world_size: number of all workers */
     uint32_t first_rank, world_size;
     uint32_t first_role_rank, role_world_size;
     char master_addr[CR_HOST_MAX];        /* numeric address of the round's store */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes over a connection from the store's server. Runs on the store's thread. */
+/* Queues a connection that the store's server hands over. Runs on the store's thread. */
 static void on_handoff(void *arg, const struct store_handoff *from) {
     struct coordinator_host *host = arg;
     struct handoff *h = malloc(sizeof(*h) + from->len);

@@ -1,4 +1,5 @@
-/* The host as a whole: opening, the last step of every event, elections, closing. */
+/* Opens and closes a host, follows elections, and has host_end_event(), with which every event
+ * ends. */
 #include "rendezvous/host/host.h"
 
 #include "base/assert.h"
@@ -14,10 +15,11 @@
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
-/* ---- host_end_event(): the last call of every event ---- */
+/* ---- host_end_event(): every event ends with it ---- */
 
-/* Closes the connections of all nodes, so that they look for another coordinator. The jobs stay: if
- * no other node is elected, this host leads again, and knows their restarts. */
+/* Makes this host stand by: closes the connections of all nodes, so that they look for another
+ * coordinator. The jobs stay in memory. If etcd confirms this node again before it elects another
+ * one, this host leads again and still knows how many restarts each job has had. */
 static void stand_by(struct coordinator_host *host) {
     struct host_peer *peer;
     struct host_job *job;
@@ -39,7 +41,8 @@ static void on_timer(uv_timer_t *timer) {
     host_end_event(host);
 }
 
-/* Computes when this host stands by: held_ms after a round was due that it may not form. */
+/* Sets stand_by_ms, the time at which this host stands by: held_ms after a round became due that it
+ * has no right to form. CR_FOREVER if no such round is due. */
 static void find_stand_by_time(struct coordinator_host *host) {
     if (host->may_form || !host_has_held_job(host)) host->stand_by_ms = CR_FOREVER;
     else if (host->stand_by_ms == CR_FOREVER)
@@ -61,9 +64,10 @@ static void arm_timer(struct coordinator_host *host) {
 static void begin_closing(struct coordinator_host *host);
 static void close_handles(struct coordinator_host *host);
 
-/* The last call of every event: sends the bytes that the event has queued, closes the connections
- * that are over, and sets the timer to the next deadline. A host that lingers begins to close when
- * the last job of another launcher is over. */
+/* Every event ends with this function. It sends the bytes that the event has queued, closes the
+ * connections that are over, and sets the timer to the next deadline. If coordinator_host_close()
+ * is waiting for jobs of other launchers (`lingers`), and the last of them is over, the host begins
+ * to close. */
 void host_end_event(struct coordinator_host *host) {
     const char *other;
     while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
@@ -96,8 +100,9 @@ static void host_free(struct coordinator_host *host) {
     free(host);
 }
 
-/* Without random numbers, the id stays 0: nodes of an earlier coordinator are known by their rounds
- * only. */
+/* Draws the id of this host's coordinators, by which a later coordinator finds out that the job had
+ * an earlier one. If getrandom() has no random numbers yet, the id does not change; it is 0 at
+ * first, and then only the round that a node reports shows that the job had a coordinator. */
 static void draw_id(struct coordinator_host *host) {
     (void) getrandom(&host->terms.coordinator, sizeof(host->terms.coordinator), GRND_NONBLOCK);
 }
@@ -129,9 +134,9 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
     return !o->alone && (o->store_port != 0 || o->listen_host != NULL);
 }
 
-/* Starts the store's server and opens its ports. host_accept_handoffs() comes before the first port
- * is open; otherwise the server would take a node that connects at once for a client of the store,
- * and close its connection. */
+/* Starts the store's server and opens its ports. host_accept_handoffs() must come before the first
+ * port is open: without it, the server would take a node that connects for a client of the store,
+ * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
     int rc = store_server_start(NULL, &host->store, err);
@@ -198,7 +203,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     host_end_event(host);
 }
 
-/* ---- closing, in order: END to all nodes; wait until they close; stores; libuv handles ---- */
+/* ---- closing: END to all nodes; the nodes close; the stores; libuv's handles ---- */
 
 static void on_handle_closed(uv_handle_t *handle) {
     struct coordinator_host *host = handle->data;
@@ -232,7 +237,9 @@ void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
     host_end_event(host);
 }
 
-/* No new node is served from now on, and the connected ones have close_timeout_ms to hang up. */
+/* Begins to close the host. Its nodes have close_timeout_ms to close their connections. New
+ * connections are refused, unless a node with a suspended seat may still come back and must learn
+ * how its job has ended. */
 static void begin_closing(struct coordinator_host *host) {
     if (!host_awaits_nodes(host)) host->terms.closing = host->why;
     host->closing = true;
@@ -240,8 +247,8 @@ static void begin_closing(struct coordinator_host *host) {
                           0);
 }
 
-/* Ends this launcher's job if it still runs. If jobs of other launchers have this host, too, it
- * serves them until they are over. */
+/* Ends this launcher's job if it still runs. If the host also has jobs of other launchers, it
+ * lingers, which means that it serves them until they are over. If not, it begins to close. */
 static void close_or_linger(struct coordinator_host *host) {
     const char *other = "";
     host_abandon_jobs(host, true, host->why);

@@ -1,10 +1,10 @@
 /* Hosting: the store's server, the coordinators of one or more jobs, and the connections of nodes
- * to them. It is the libuv shell around rendezvous/coordinator. This header is the door of
- * rendezvous/host.
+ * to the coordinators. It is the libuv shell around rendezvous/coordinator. This header is the door
+ * of rendezvous/host.
  *
- * Every round has a key space of its own. Normally it has a new port, which is opened before the
- * last round's port is closed. With a fixed port (backend static) there is only one key space,
- * which is cleared between rounds. */
+ * Every round has a key space of its own. Normally the key space has a new port, which is opened
+ * before the port of the previous round is closed. With a fixed port (backend static), all rounds
+ * share one key space, which is cleared between two rounds. */
 #ifndef RENDEZVOUS_HOST_H
 #define RENDEZVOUS_HOST_H
 
@@ -22,17 +22,17 @@ struct coordinator_host_options {
     const char *store_host; /* address at which the rounds' stores listen; "" = all interfaces */
     uint16_t store_port;    /* port of all rounds' stores; 0 = a new port for each round */
     const char *store_addr; /* numeric address of the store that workers get; NULL = store_host */
-    /* Address at which nodes of other processes connect. If store_port is not 0, they connect to
+    /* Address at which nodes of other processes connect. If store_port is not 0, nodes connect to
      * that port instead. If listen_host is NULL and store_port is 0, no other process can
      * connect. */
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
-    bool in_launcher;       /* the host ends together with the launcher of a node */
-    bool alone;             /* the job has only one node, which is in this process */
+    bool in_launcher;       /* true: the host ends with a node's launcher */
+    bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */
     bool elected;           /* true: nodes are refused until coordinator_host_lead() is called */
-    /* how long an elected host waits for the right to form a round before it closes all
-     * connections */
+    /* if a round is due, but an elected host has no right to form it: how long the host waits for
+     * the right before it closes all connections */
     int64_t held_ms;
     int64_t close_timeout_ms;
 };
@@ -43,12 +43,12 @@ struct coordinator_host_options {
 int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
                           struct coordinator_host **out, struct cr_error *err);
 
-/* the port to which nodes connect */
+/* Returns the port to which nodes of other processes connect. */
 uint16_t coordinator_host_port(const struct coordinator_host *host);
 
-/* Connects a node of this process to its coordinator. The host calls `deliver` with bytes for the
- * node's member; `deliver` must only queue them. It is called with NULL when the coordinator closes
- * the connection. Returns NULL when memory is short. */
+/* Connects a node of this process to its coordinator. The host calls `deliver` with the bytes for
+ * the node's member; `deliver` must only queue them. When the coordinator closes the connection,
+ * the host calls `deliver` with `data` = NULL. Returns NULL when memory is short. */
 struct host_peer *coordinator_host_add_local(struct coordinator_host *host,
                                              void (*deliver)(void *arg, const char *data,
                                                              size_t len),
@@ -59,51 +59,57 @@ void host_peer_receive(struct host_peer *peer, const char *data, size_t len);
  * is not called any more. */
 void host_peer_gone(struct host_peer *peer, const char *why);
 
-/* Call this when etcd has elected this host. From now on it serves nodes, with this epoch. It knows
- * nothing about the job yet; rounds and restarts so far come from the nodes' JOINs. `is_first` is
- * false if another host may have led before, whose round may still run. */
+/* Call this when etcd has elected this host, or confirms it again. From now on the host serves
+ * nodes as the coordinator with this epoch. If it has just been elected, it knows nothing about the
+ * job: it learns the rounds and restarts so far from the nodes' JOINs. `is_first` is false if
+ * another host may have led before, whose round may still run. */
 void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool is_first);
 /* Returns whether a job of this host has not ended yet. */
 bool coordinator_host_has_running_job(const struct coordinator_host *host);
-/* Call this when an elected host has got or lost the right to form rounds. At first it has not.
- * Without it a round that runs goes on, but no round begins and no node is let into the running
- * one. If a round is due and the right does not come for held_ms, the host closes all connections,
- * so that its nodes look for another coordinator; coordinator_host_lead() ends that. */
+/* Call this when an elected host has got or lost the right to form rounds. At first, an elected
+ * host does not have the right. Without the right, no round begins and no node is let into the
+ * running round, but the running round goes on. If a round is due and the right does not come for
+ * held_ms, the host closes all connections, so that its nodes look for another coordinator; after
+ * the next coordinator_host_lead() it serves nodes again. */
 void coordinator_host_may_form(struct coordinator_host *host, bool may_form);
 /* Call this when this host is not the elected coordinator any more. It closes all connections and
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
 
 /* Sends GOODBYE with the reason `why` to the remote nodes of all jobs that have not ended, and
- * takes no more nodes. For a node of this process the job ends, with the outcome LOST. Closes
- * nothing yet. */
+ * refuses further nodes of these jobs. For a node of this process the job ends, with the outcome
+ * LOST. Nothing is closed yet. */
 void coordinator_host_abandon(struct coordinator_host *host, const char *why);
 
-/* Ends the job of the node in this process if it has not ended. Waits until the jobs of other
- * launchers are over (coordinator_host_abandon() ends them sooner), and until the remote nodes have
- * closed their connections (close_timeout_ms at most). Then closes the stores, frees the host and
- * calls on_close. If `why` is NULL, the jobs continue under another coordinator, so they are not
- * ended, but freed as by coordinator_host_depose(). The caller must have called host_peer_gone()
- * for the node of this process before. */
+/* If the job of the node in this process has not ended, ends it. Waits until the jobs of other
+ * launchers are over (coordinator_host_abandon() ends them sooner), and then for at most
+ * close_timeout_ms until the remote nodes have closed their connections. Then closes the stores,
+ * frees the host and calls on_close.
+ *
+ * If `why` is NULL, the jobs do not end, because they continue under another coordinator; they are
+ * freed as by coordinator_host_depose(). If a node of this process is connected, call
+ * host_peer_gone() first. */
 void coordinator_host_close(struct coordinator_host *host, const char *why,
                             void (*on_close)(void *arg), void *arg);
 
 /* ---- the store that a node offers ---- */
 
-/* Programs of rank 0 open ports of their own at MASTER_ADDR, so the store of a round is on the node
- * with group rank 0, also if the coordinator is elsewhere. Each node opens an empty store before
- * its JOIN, which names the port; ROUND shows whether the coordinator has chosen it. */
+/* The program of rank 0 may open ports of its own at MASTER_ADDR. So the store of a round runs on
+ * the node with group rank 0, even if the coordinator runs on another node: each node opens an
+ * empty store before its JOIN, which has the store's port. The address and port in ROUND show
+ * whether the coordinator has chosen this store. */
 struct store_offer;
 
-/* Starts a store's server for offers, which listen at `listen_host`; "" = on all interfaces.
- * Returns NULL and sets err on failure. */
+/* Starts the server for the stores that this node offers. They listen at `listen_host`; "" = on all
+ * interfaces. Returns NULL and sets err on failure. */
 struct store_offer *store_offer_new(const char *listen_host, struct cr_error *err);
-/* Call this before each JOIN. It opens a new empty store if there is none, and stores its port in
+/* Call this before each JOIN. If the offer has no unused empty store, opens one. Stores its port in
  * *port. Returns 0, or a negative errno and a text in err. */
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err);
-/* Call this when a round begins, which means that no worker of the last round is left. `port` is
- * that of the round's store if this node has group rank 0, else 0. If it is the offered one, that
- * store stays open until the next call; all other stores of the offer are closed. */
+/* Call this when a round begins; at that time all workers of the previous round are gone. If this
+ * node has group rank 0, `port` is the port of the round's store, else 0. If it is the port of the
+ * offered store, that store stays open until the next call; all other stores of the offer are
+ * closed. */
 void store_offer_settle(struct store_offer *o, uint16_t port);
 void store_offer_free(struct store_offer *o); /* `o` may be NULL */
 

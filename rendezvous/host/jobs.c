@@ -24,8 +24,8 @@ static void job_hang_up(void *arg, void *peer) {
     host_peer_hang_up(peer);
 }
 
-/* Returns the time of day in its upper 32 bits, so that later runs have larger numbers, and random
- * bits below. */
+/* Returns a number for a new run. Its upper 32 bits are the time in seconds, so that a later run
+ * has a larger number; its lower 32 bits are random. */
 static uint64_t job_draw(void *arg) {
     (void) arg;
     uint32_t random = 0;
@@ -48,9 +48,9 @@ int host_open_space(struct coordinator_host *host, struct store_space **space, u
     return store_server_open(host->store, host->store_host, host->store_port, space, port, err);
 }
 
-/* Opens the key space of the new round before it closes that of the last round. Both are open for a
- * moment, so the kernel gives them different ports, and late workers of the last round cannot reach
- * the new store. */
+/* Opens the key space of the new round before it closes that of the previous round. As both ports
+ * are open for a moment, they differ, and late workers of the previous round cannot reach the new
+ * store. */
 static int replace_space(struct host_job *job, uint16_t *port, struct cr_error *err) {
     struct store_space *fresh = NULL;
     int rc = host_open_space(job->host, &fresh, port, err);
@@ -182,14 +182,16 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
     return when_ms;
 }
 
-/* Returns whether nodes of a job without connections may come back, because their leases run. */
+/* Returns whether a job that has not ended has suspended seats, whose nodes may resume. */
 static bool may_resume(const struct host_job *job) {
     struct coordinator_view view;
     coordinator_look(job->coordinator, &view);
     return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
 }
 
-/* Does nothing while the host may not form rounds: its nodes may come back when it may. */
+/* Frees the jobs that have had no connection for close_timeout_ms, but keeps a job whose nodes may
+ * resume. Without the right to form rounds it frees no job, because the nodes may come back when
+ * the host has the right again. */
 static void forget_jobs(struct coordinator_host *host) {
     struct host_job *job, *next;
     if (!host->may_form) return;

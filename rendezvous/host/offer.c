@@ -12,9 +12,9 @@
 struct store_offer {
     struct store_server *server;
     char listen_host[CR_HOST_MAX];
-    struct store_space *offered; /* empty, because only the coordinator knows its port; or NULL */
+    struct store_space *offered; /* an unused store; or NULL */
     uint16_t offered_port;
-    struct store_space *serving; /* the store of the round; NULL = another node has it */
+    struct store_space *serving; /* the store of the round; NULL = another node has that store */
 };
 
 struct store_offer *store_offer_new(const char *listen_host, struct cr_error *err) {

@@ -1,6 +1,6 @@
 /* The connections of nodes and operators to a host. Each has a host_session, which handles the
- * protocol, and a transport. The transport of a remote node is a TCP connection; that of a node of
- * this process are the two buffers of rendezvous/way/local_way.c. */
+ * protocol, and a transport. The transport of a remote node or an operator is a TCP connection;
+ * that of a node of this process is the pair of buffers in rendezvous/way/local_way.c. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* most bytes queued for a node; with more, its connection is closed */
+/* most bytes that wait to be sent to one peer; if there are more, its connection is closed */
 #define UNREAD_MAX ((size_t) 1 << 20)
 
 static void mark_unsent(struct host_peer *peer) {
@@ -136,8 +136,8 @@ void host_peer_forget(struct host_peer *peer, const char *why) {
     host_peer_close(peer, RENDEZVOUS_CLOSED, why);
 }
 
-/* Handles an error of the connection. EPIPE comes only after the node has closed it; every other
- * error may come from the network between, while the node runs. */
+/* Closes the connection after the error `rc`. EPIPE means that the node has closed the connection.
+ * With every other error the node may still run, because the network may be the cause. */
 static void broken(struct host_peer *peer, int rc) {
     host_peer_close(peer, rc == UV_EPIPE ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN, uv_strerror(rc));
 }
@@ -269,8 +269,8 @@ static void peer_write(struct host_peer *peer) {
 
 static void on_shut(uv_shutdown_t *req, int status) {
     (void) req;
-    /* on an error, end-of-file from the node or the session's deadline still closes the
-     * connection */
+    /* An error needs no handling: end-of-file from the node or the session's deadline closes the
+     * connection in any case. */
     (void) status;
 }
 

@@ -11,8 +11,8 @@
 
 #define LEASE_MIN_MS INT64_C(100) /* shortest lease */
 
-/* Checks that the lease is longer than usual pauses of a process or a network. With a shorter one,
- * nodes give each other up for no reason. */
+/* Checks that the lease is longer than usual pauses of a process or a network. With a shorter
+ * lease, nodes that still run would count as lost. */
 static int check_lease(const struct rendezvous_options *o, struct cr_error *err) {
     int64_t lease_ms = o->keep_alive_interval_ms * o->keep_alive_max_attempt;
     if (o->max_nodes == 1 || lease_ms >= LEASE_MIN_MS) return 0;
@@ -23,8 +23,8 @@ static int check_lease(const struct rendezvous_options *o, struct cr_error *err)
                    (double) LEASE_MIN_MS / 1000);
 }
 
-/* A coordinator would refuse a node with such options, too; the check here reports the error before
- * anything is opened. */
+/* A coordinator refuses a node with wrong options, too. This check reports the error earlier,
+ * before anything is opened. */
 int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
     if (o->run_id == NULL || o->run_id[0] == '\0') {
         return cr_fail(err, -EINVAL, "the rendezvous id is empty; give --rdzv-id a name");
@@ -70,9 +70,10 @@ void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend
     cr_warn("%s; trying again for %g s", err.text, (double) out->connect_timeout_ms / 1000);
 }
 
-/* Returns the address of the store that workers get, or "" if each node has to find out itself. An
- * endpoint whose loopback address comes from a name gives no address: workers on other machines
- * cannot use it. */
+/* Returns the address of the store that workers get. If the user gave --local-addr, it is that
+ * address; else the endpoint's. Returns "" if each node has to find out the address itself: the
+ * endpoint is 0.0.0.0 or ::, or is a name that resolves to a loopback address, which workers on
+ * other machines cannot use. */
 static const char *store_addr_of(const struct backend_addresses *found,
                                  const struct backend_plan *plan) {
     const char *addr = found->local[0] != '\0' ? found->local : found->first;
@@ -85,7 +86,8 @@ void backend_plan_listening(const struct backend_addresses *found, struct backen
     bool is_everywhere = strcmp(found->first, "::") == 0; /* IPv6 and IPv4 */
     bool is_exact = (found->is_written_loopback || found->is_any) && !is_everywhere;
     const char *bind = is_exact ? found->first : "";
-    /* --local-addr is published; the store must be reachable there */
+    /* If --local-addr is another address than `bind`, workers use it to reach the store, so the
+     * store listens on all interfaces. */
     bool publishes_other = out->own_addr[0] != '\0' && strcmp(out->own_addr, bind) != 0;
     (void) snprintf(out->listen_host, sizeof(out->listen_host), "%s", bind);
     (void) snprintf(out->store_host, sizeof(out->store_host), "%s", publishes_other ? "" : bind);

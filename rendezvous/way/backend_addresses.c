@@ -64,7 +64,7 @@ static bool is_ours(const char *addr, const struct ifaddrs *interfaces) {
 
 /* Finds the address from which this machine sends to an address beyond its own networks: connecting
  * a UDP socket makes the kernel choose a route, and sends nothing. `to` is an address that is
- * reserved for documentation, so it is on no network. */
+ * reserved for documentation, so no network has it. */
 static bool find_route_source(int family, const char *to, char out[RDZV_ADDR_MAX]) {
     struct sockaddr_storage addr = {.ss_family = (sa_family_t) family};
     struct sockaddr_in *in = (struct sockaddr_in *) &addr;
@@ -73,14 +73,15 @@ static bool find_route_source(int family, const char *to, char out[RDZV_ADDR_MAX
     CR_AUTO_FD int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     void *bytes = family == AF_INET ? (void *) &in->sin_addr : (void *) &in6->sin6_addr;
     if (fd < 0 || inet_pton(family, to, bytes) != 1) return false;
-    in->sin_port = htons(9); /* sin_port and sin6_port have the same place */
+    in->sin_port = htons(9); /* sin6_port has the same offset */
     if (connect(fd, (struct sockaddr *) &addr, len) < 0) return false;
     if (getsockname(fd, (struct sockaddr *) &addr, &len) < 0) return false;
     return to_text((struct sockaddr *) &addr, out) && !backend_is_loopback(out);
 }
 
-/* Finds the address of the first interface that is up and not loopback. IPv6 addresses that are
- * valid on one link only are left out, because other machines would need their interface, too. */
+/* Finds the address of the first interface that is up and not loopback. IPv6 link-local addresses
+ * (fe80:) are left out, because another machine can use one only together with the name of its own
+ * interface. */
 static bool find_interface(const struct ifaddrs *interfaces, int family, char out[RDZV_ADDR_MAX]) {
     for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
         if (i->ifa_addr == NULL || i->ifa_addr->sa_family != family) continue;
@@ -139,8 +140,9 @@ static void prefer_v4(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) 
     if (kept[0] == '\0' || (is_v4 && strchr(kept, ':') != NULL)) memcpy(kept, addr, RDZV_ADDR_MAX);
 }
 
-/* Chooses among the host's addresses that this machine has: one that is not loopback is preferred,
- * because other machines can use it. */
+/* Replaces `kept` by `addr` if `kept` is empty or `addr` is better. An address that is not loopback
+ * is better than a loopback address, because other machines can use it; among the others, IPv4 is
+ * better than IPv6. */
 static void prefer_reachable(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) {
     if (kept[0] == '\0' || backend_is_loopback(kept) == backend_is_loopback(addr)) {
         prefer_v4(kept, addr);

@@ -10,15 +10,16 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* If the endpoint's name has addresses of several machines: how long the machine with the smallest
- * address waits for an answer of the others before it hosts, and how much longer each next one
- * waits. The latter must be longer than a launcher takes to start, so that two do not host. */
+/* If the endpoint's name has addresses of several machines, each of them waits for a coordinator on
+ * the others before it hosts. The machine with the smallest address waits HOST_FIRST_MS; each other
+ * machine waits HOST_NEXT_MS longer for each address that is smaller than its own. HOST_NEXT_MS
+ * must be longer than a launcher takes to start; with less, two machines could host. */
 #define HOST_FIRST_MS INT64_C(1000)
 #define HOST_NEXT_MS  INT64_C(3000)
 
-/* Plans a job of one node without an address for other nodes. Its store listens on loopback only if
- * the job is standalone and the user gave no --local-addr; else programs on other machines may
- * connect to it, as they may under torchrun. */
+/* Plans a job of one node that does not listen for nodes or operators. If the job is standalone and
+ * the user gave no --local-addr, its store listens on loopback only; else programs on other
+ * machines can connect to the store, as under torchrun. */
 static void plan_alone(const struct rendezvous_options *o, struct backend_plan *out) {
     bool only_here = o->standalone && out->own_addr[0] == '\0';
     out->hosting = BACKEND_HOSTS;
@@ -32,9 +33,10 @@ static void plan_alone(const struct rendezvous_options *o, struct backend_plan *
     (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", out->own_addr);
 }
 
-/* Plans a job of one node whose user gave an endpoint: if this machine has its address, operators
- * and clients of the store are answered there. If the host cannot be resolved, or is another
- * machine, the job needs nobody there, so it runs without listening at the endpoint. */
+/* Plans a job of one node whose user gave an endpoint. If this machine has the endpoint's address,
+ * the node listens there for operators and for clients of the store. If the endpoint is another
+ * machine, or cannot be resolved, the job runs without listening there, because no other node has
+ * to connect. */
 static void plan_one_node(const struct rendezvous_options *o, struct backend_plan *out) {
     struct backend_addresses found;
     struct cr_error err = {0};

@@ -27,7 +27,8 @@ static int check_files(const struct rendezvous_etcd *e, struct cr_error *err) {
     return 0;
 }
 
-/* Writes the members as "a:2379,b:2379" for log lines and errors; what has no room is left out. */
+/* Writes the members as "a:2379,b:2379" for log lines and errors; cuts off what does not fit into
+ * `room` bytes. */
 static void describe(const struct rendezvous_etcd *e, char *out, size_t room) {
     size_t len = 0;
     out[0] = '\0';
@@ -45,11 +46,12 @@ int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *o
     out->hosting = BACKEND_ELECTS;
     describe(&o->etcd, out->where, sizeof(out->where));
     /* etcd deletes a dead leader's key when the leader's lease in etcd has expired. That should not
-     * take much longer than the nodes' own leases, so it gets the same length, within 2 to 5 s. */
+     * take much longer than the nodes' leases at the coordinator, so the lease in etcd gets their
+     * length, but at least 2 s and at most 5 s. */
     out->etcd_lease_ms = clamp(o->keep_alive_interval_ms * o->keep_alive_max_attempt,
                                ETCD_LEASE_MIN, ETCD_LEASE_MAX);
-    /* When a leader is lost, another one is elected, so it is worth to wait for it as long as for
-     * nodes to join. */
+    /* After a leader is lost, another one is elected. So the nodes wait for a coordinator at least
+     * as long as for nodes that join (join_timeout). */
     if (o->join_timeout_ms > out->coordinator_wait_ms)
         out->coordinator_wait_ms = o->join_timeout_ms;
     return 0;

@@ -13,16 +13,20 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
 int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *out,
                       struct cr_error *err);
 
-/* Looks up the endpoint's host for a job of several nodes. A name that is not resolved may appear
- * later: that of a pod does when the pod runs. So the node does not fail, but warns, and tries to
- * connect as long as nodes wait for each other. Stores the addresses and their description. */
+/* Looks up the endpoint's host for a job of several nodes. Stores the addresses in *found, and
+ * their description in out->facts. If the name cannot be resolved, that is no error: the name of a
+ * pod, for example, appears when the pod runs. In that case the function logs a warning, sets
+ * out->unresolved, and makes out->connect_timeout_ms at least join_timeout_ms. */
 void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,
                               struct backend_plan *out);
 
 /* Plans where the coordinator and the stores of a hosting node listen, and at which address workers
- * find the store. `found` has the addresses of the endpoint. Workers on other nodes must reach the
- * stores, so these listen on all interfaces, unless the user wrote a loopback address or
- * "localhost", which means that all nodes are on this machine, or "0.0.0.0" or "::". */
+ * find the store. `found` has the addresses of the endpoint.
+ *
+ * Workers on other nodes must reach the stores, so the coordinator and the stores listen on all
+ * interfaces, with two exceptions. If the user wrote "localhost" or a loopback address, all nodes
+ * are on this machine, and only that address is used. If the user wrote "0.0.0.0", only IPv4 is
+ * used. */
 void backend_plan_listening(const struct backend_addresses *found, struct backend_plan *out);
 
 /* Stores the address at which other machines reach this one; see backend_addresses.machine. */

@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Every node has node rank 0 by default, but only the node at the endpoint can have it. Without
- * this check each node would host, and wait in vain for the others. */
+/* Every node has node rank 0 by default, but only a node on the endpoint's machine can have it.
+ * Without this check, each node whose user forgot --node-rank would host, and would wait in vain
+ * for the others. */
 static int check_forgotten_rank(const struct rendezvous_options *o,
                                 const struct backend_plan *plan,
                                 const struct backend_addresses *found, struct cr_error *err) {
@@ -45,8 +46,8 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
     }
     int rc = check_forgotten_rank(o, out, &found, err);
     if (rc < 0) return rc;
-    /* A node may start as late as the others wait for it, which is join_timeout. Node rank 0 may be
-     * the late one, so the others must try to connect for at least that long. */
+    /* Nodes wait for each other for up to join_timeout, so the hosting node (node rank 0) may start
+     * that late. The others must try to connect for at least that long. */
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
     out->hosting = out->node_rank == 0 ? BACKEND_HOSTS : BACKEND_CONNECTS;
     out->store_port = o->endpoint.port;

@@ -1,8 +1,9 @@
-/* The connector to a coordinator whose host may have several addresses.
+/* Connects to a coordinator whose host may have several addresses.
  *
  * Each address that is tried has a `struct caller` with a tcp_stream of its own. The callbacks of
- * streams, resolver and timer only note what happened; advance() decides what follows. A caller
- * that is not needed any more is let go: its stream closes and frees it, and reports nothing. */
+ * the streams, the resolver and the timer only note what happened; advance() decides what to do. A
+ * caller that is not needed any more is removed by let_go(): it reports nothing more, its stream
+ * closes, and the memory is freed when the stream is closed. */
 #include "rendezvous/way/dial_internal.h"
 
 #include "base/assert.h"
@@ -20,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* If a coordinator is silent on a connection for this time, a second connection asks whether the
- * other end is another program. The greeting on the first connection goes on. */
+/* time limit in ms for the answer to the greeting; after it, a second connection asks whether the
+ * other end is another program, while the first connection still waits for its answer */
 #define ASK_AFTER_MS INT64_C(500)
 /* time limit in ms for the answer to the question what the other end is */
 #define ASK_MS       INT64_C(1000)
@@ -39,16 +40,19 @@ struct caller {
     struct caller *next;
     struct tcp_stream *stream;
     enum caller_role role;
-    uint32_t index;    /* index of the caller's address in race.entries */
-    int64_t limit_ms;  /* GREETS: time at which to ask; otherwise time at which to give up;
-                        * CR_FOREVER = none */
-    bool asked;        /* GREETS: true if a second caller asks at this address */
-    bool is_over;      /* the connection has ended, after a refusal that may still be accepted */
+    uint32_t index;    /* index of the address in race.entries */
+    /* GREETS: time at which a second connection asks; other roles: time at which the caller gives
+     * up; CR_FOREVER = no limit */
+    int64_t limit_ms;
+    bool asked;        /* GREETS: true if a second caller asks at the address */
+    /* true if the connection has ended after a refusal; the race may still accept the refusal */
+    bool is_over;
     char own_addr[RDZV_ADDR_MAX], peer_addr[RDZV_ADDR_MAX];
     struct cr_buffer in;
 };
 
-/* A request to the resolver. It outlives a dial_shut(), because libuv cannot stop it at once. */
+/* A request to the resolver. libuv cannot stop a request at once, so it may live longer than the
+ * race that needed it. */
 struct lookup {
     struct dial *dial; /* the dial that waits for the answer; NULL = none */
     struct dial *owner;
@@ -63,13 +67,15 @@ struct dial {
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
-    struct race race, last; /* the current race, and the one before */
+    struct race race, last; /* races of the newest dial_open() and of the one before */
     bool racing;             /* true: addresses are tried, and `race` has them */
     struct lookup *lookup;   /* request to the resolver that is under way, or NULL */
     const char *failed;      /* error that advance() has to report; NULL = none */
     struct caller *callers;  /* list of the callers of the race */
     struct caller *current;  /* the caller on whose connection WELCOME or a refusal came, or NULL */
-    char last_addr[RDZV_ADDR_MAX]; /* address that answered last; it is tried first */
+    /* address at which a coordinator answered last; "" = none so far. race_order() puts it
+     * first. */
+    char last_addr[RDZV_ADDR_MAX];
     char report[512];
     uv_timer_t timer;        /* runs until advance() has something to do */
     int open_handles;        /* callers, lookups and the timer that are not freed yet */
@@ -153,7 +159,8 @@ static bool is_active(const struct caller *c) {
     return false;
 }
 
-/* Sends the queued bytes, closes the connection, and frees the caller in the end. */
+/* Removes a caller: sends its queued bytes and closes its connection. When that is done, frees the
+ * caller. */
 static void let_go(struct caller *c) {
     struct dial *d = c->dial;
     unlink_caller(d, c);
@@ -161,7 +168,7 @@ static void let_go(struct caller *c) {
     tcp_stream_close(c->stream, on_caller_closed, c);
 }
 
-/* Returns the caller that greets at an address; NULL = its connection has ended. */
+/* Returns the caller with the role GREETS at an address; NULL if there is none any more. */
 static struct caller *caller_of(const struct dial *d, uint32_t index) {
     struct caller *c = d->callers;
     while (c != NULL && (c->index != index || c->role != GREETS)) c = c->next;
@@ -211,7 +218,7 @@ static void win(struct caller *c) {
     struct dial *d = c->dial;
     struct cr_buffer in = c->in;
     c->in = (struct cr_buffer){0};
-    unlink_caller(d, c); /* end_race() lets all others go */
+    unlink_caller(d, c); /* end_race() removes all callers that are still in the list */
     end_race(d);
     d->current = c;
     memcpy(d->last_addr, d->race.entries[c->index].addr, sizeof(d->last_addr));
@@ -223,7 +230,7 @@ static void win(struct caller *c) {
     d->events->on_lost(d->arg, RENDEZVOUS_CLOSED, "the connection was closed");
 }
 
-/* Handles the first bytes on a connection on which the greeting was sent. */
+/* Handles the bytes that have come so far in answer to the greeting. */
 static void got_greeting(struct caller *c) {
     struct dial *d = c->dial;
     char why[RACE_WHY_MAX];
@@ -258,7 +265,7 @@ static void end_hopeless(struct caller *c) {
     (void) snprintf(why, sizeof(why), "torchrun serves this job at %s",
                     d->race.entries[c->index].addr);
     end_race(d);
-    d->race.started = 0; /* dial_report() has nothing to add */
+    d->race.started = 0; /* dial_report() returns "": `why` says everything */
     d->report[0] = '\0';
     d->events->on_hopeless(d->arg, why);
 }
@@ -274,9 +281,9 @@ static void ask_for_torchrun(struct caller *c) {
     tcp_stream_flush(c->stream);
 }
 
-/* Handles the end of the questions to a TCPStore without a torchrun of this job. If the greeting is
- * still unanswered, it goes on: crun's own store answers the questions, too, while its coordinator
- * is stopped or slow. */
+/* Call this when a TCPStore has answered that it has no state of a torchrun of this job. If the
+ * connection with the greeting is still open, the address stays in the race: crun's own store gives
+ * the same answers while its coordinator is stopped or slow. If not, the address has failed. */
 static void is_plain_store(struct caller *c) {
     struct dial *d = c->dial;
     if (caller_of(d, c->index) == NULL) {
@@ -287,8 +294,8 @@ static void is_plain_store(struct caller *c) {
     }
 }
 
-/* Handles the answer of a program that was asked what it is. Only when it is a TCPStore, a second
- * question follows. */
+/* Handles the answer of a program that was asked what it is. If it is a TCPStore, it is asked a
+ * second question: whether it has the state of a torchrun of this job. */
 static void got_answer(struct caller *c) {
     char why[RACE_WHY_MAX];
     if (c->role == ASKS && stranger_is_store(c->in.data, c->in.len)) {
@@ -326,14 +333,16 @@ static void on_data(void *arg, const char *data, size_t len) {
     }
 }
 
-/* Handles a question that has got no answer. If the greeting goes on, it decides. */
+/* Call this when a program has not answered the question what it is. If the connection with the
+ * greeting is still open, the address stays in the race. If not, the address has failed. */
 static void give_up_asking(struct caller *c) {
     if (caller_of(c->dial, c->index) != NULL) let_go(c);
     else fail(c, "it closes the connection; it is not a crun");
 }
 
-/* Handles the end of a connection in a race. If the other end was reached but has closed the
- * connection without an answer, it is asked what it is. */
+/* Handles the end of a connection during a race. If the connection was established, but the other
+ * end has closed it without an answer to the greeting, a second connection asks what the other end
+ * is. */
 static void ended_in_race(struct caller *c, const char *why) {
     const struct race_entry *e = &c->dial->race.entries[c->index];
     if (e->state == RACE_REFUSED) {
@@ -342,7 +351,7 @@ static void ended_in_race(struct caller *c, const char *why) {
         ask_about(c);
         let_go(c);
     } else if (c->role == GREETS && c->asked) {
-        let_go(c); /* the caller that asks decides */
+        let_go(c); /* the address's other caller, which asks, decides */
     } else if (c->role == GREETS) {
         fail(c, why);
     } else {
@@ -367,7 +376,8 @@ static const struct tcp_stream_events stream_events = {
 
 /* ---- the race ---- */
 
-/* Adds a caller for the address `index`. Returns NULL when memory is short. */
+/* Adds a caller for the address `index`, and starts to connect. Returns NULL when memory is
+ * short. */
 static struct caller *call(struct dial *d, uint32_t index, enum caller_role role) {
     struct caller *c = calloc(1, sizeof(*c));
     if (c == NULL) return NULL;
@@ -400,15 +410,16 @@ static void start_due(struct dial *d) {
     }
 }
 
-/* Handles the callers whose time is over. A silent program that does not answer the question either
- * may be a coordinator that is stopped or slow, so its greeting goes on. */
+/* Handles the callers whose time limit is over. If it is one that greets, a second connection asks
+ * the other end what it is; if it is one that asks, it gives up. The connection with the greeting
+ * stays open even then, because a coordinator that is stopped or slow answers neither. */
 static void check_limits(struct dial *d) {
     struct caller *c = d->callers;
     while (c != NULL && now_ms(d) < c->limit_ms) c = c->next;
     if (c == NULL) return;
     if (c->role == GREETS) ask_about(c);
     else give_up_asking(c);
-    check_limits(d); /* the list has changed */
+    check_limits(d); /* the list of callers has changed, so search it again */
 }
 
 static int64_t deadline(const struct dial *d) {
@@ -435,7 +446,8 @@ static void lose(struct dial *d, const char *why) {
     d->events->on_lost(d->arg, RENDEZVOUS_BROKEN, why);
 }
 
-/* Takes the steps of the race that are due. */
+/* Does what is due in the race: starts addresses, handles time limits, and ends a race that is
+ * decided. */
 static void advance(struct dial *d) {
     if (d->failed != NULL) {
         lose(d, d->failed);

@@ -1,8 +1,8 @@
 /* Connects to a coordinator whose host may have several addresses, and carries bytes in both
  * directions. All addresses are tried side by side (race_internal.h). On each connection the node's
  * greeting is sent; the first connection on which WELCOME comes is kept, and its bytes, the WELCOME
- * included, go to the owner. To a program that does not answer the greeting, another question is
- * sent, so that the error can name what it is (stranger_internal.h).
+ * included, go to the owner. A program that does not answer the greeting is asked what it is, so
+ * that an error text can name it (stranger_internal.h).
  *
  * A dial can connect again and again, to one coordinator at a time. */
 #ifndef RENDEZVOUS_DIAL_INTERNAL_H
@@ -26,20 +26,22 @@ struct dial_events {
     /* No coordinator has answered at any address, or the connection has ended. No callback follows
      * until the next dial_open(). */
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
-    /* The same, and another try cannot help: a torchrun serves this job at the endpoint. */
+    /* No coordinator has answered, and another try cannot help: a torchrun serves this job at the
+     * endpoint. No callback follows until the next dial_open(). */
     void (*on_hopeless)(void *arg, const char *why);
 };
 
-/* Copies `host` and `run_id`; `events` must live until on_close. Returns NULL when memory is
- * short. */
+/* Creates a dial, which does not connect yet. Copies `host` and `run_id`; `events` must live until
+ * on_close. Returns NULL when memory is short. */
 struct dial *dial_new(uv_loop_t *loop, const char *host, uint16_t port, const char *run_id,
                       const struct dial_events *events, void *arg);
 
 /* Sets the host and port to which the next dial_open() connects. Copies `host`. Returns 0 or
  * -ENOMEM. */
 int dial_aim(struct dial *d, const char *host, uint16_t port);
-/* Makes all nodes try the addresses in the same order, that of their numbers, and not the address
- * that worked last time first. */
+/* From now on, dial_open() tries the addresses in the order of race_sort(), which is the same on
+ * all nodes. Without this call it uses race_order(), which begins with the address that answered
+ * last. */
 void dial_sort(struct dial *d);
 
 /* Tries all addresses once; on_open, on_lost or on_hopeless follows. Copies the greeting. The dial

@@ -1,10 +1,11 @@
 /* The way to the coordinator that etcd has elected: a remote way whose host is set to each new
  * leader. Every node listens for other nodes all the time, but serves them only while it leads.
  *
- * A leader that etcd does not confirm in time (etcd has no majority, for example) goes on with the
- * round that runs, because that needs no decision of the coordinator. It forms no round before etcd
- * confirms it again. If the round ends meanwhile, it waits for one lease, and closes all
- * connections then, so that nodes that still reach etcd can elect another leader. */
+ * If etcd does not confirm a leader in time (because etcd has no majority, for example), the
+ * running round goes on, because that needs no decision of the coordinator. The leader forms no
+ * round before etcd confirms it again. If a round becomes due before that, the leader waits for the
+ * time of one lease. If etcd has not confirmed it by then, the leader closes all connections, so
+ * that nodes that still reach etcd can elect another leader. */
 #include "rendezvous/way/remote_way_internal.h"
 
 #include "base/buffer.h"
@@ -22,17 +23,19 @@ struct elected_way {
     struct remote_way remote;
     struct etcd_client *client;
     struct cr_endpoint leader; /* the newest leader */
-    uint64_t epoch;            /* its epoch; 0 = none was elected yet */
-    bool is_first;             /* no node led before it, as far as this node knows */
+    uint64_t epoch;            /* epoch of `leader`; 0 = no leader was known yet */
+    bool is_first;             /* true: as far as this node knows, no node led before */
     bool has_leader;
-    bool waits_for_leader; /* true: way_connect() was called while no leader was known */
+    bool waits_for_leader; /* true: way_connect() waits until a leader is known */
     struct cr_buffer greeting; /* the greeting of that way_connect() */
 };
 
 /* ---- events of the election ---- */
 
-/* Connects to the new leader. A connection to the same coordinator stays, also if that has led
- * before under a smaller epoch. */
+/* Call this when etcd has elected a leader. `is_same`: true if the leader listens at the address of
+ * the previous leader. If way_connect() waits for a leader, this function connects. Otherwise an
+ * open connection stays if the address is the same, even if the epoch is new; a connection to
+ * another address is closed. */
 static void follow(struct elected_way *e, bool is_same) {
     struct way *w = &e->remote.way;
     if (e->waits_for_leader) {
@@ -62,7 +65,8 @@ static void on_leader(void *arg, const struct etcd_key *key, bool is_us) {
     follow(e, is_same);
 }
 
-/* A connection that is open stays: the leader may only have lost its connection to etcd. */
+/* The connection to the leader stays open: perhaps the leader has only lost its connection to etcd,
+ * and its round goes on. */
 static void on_vacant(void *arg) { ((struct elected_way *) arg)->has_leader = false; }
 
 static void on_right(void *arg, bool may_form) {
@@ -85,8 +89,9 @@ const char *way_elected_trouble(const struct way *w) {
 
 /* ---- the calls of way.h ---- */
 
-/* While no leader is known, keeps the greeting. If memory is short for it, the connection will be
- * closed without an answer, and the member tries again. */
+/* Connects to the leader. If no leader is known, stores the greeting, which is sent when a leader
+ * is elected. If memory is too short to store it, an empty greeting is sent: the connection then
+ * ends without an answer, and the member tries again. */
 static void elected_connect(struct way *w, const void *greeting, size_t len) {
     struct elected_way *e = (struct elected_way *) w;
     e->waits_for_leader = !e->has_leader;
@@ -96,7 +101,8 @@ static void elected_connect(struct way *w, const void *greeting, size_t len) {
     etcd_client_need(e->client, true);
 }
 
-/* The first bytes are sent when the connection is open, so the node has its coordinator. */
+/* The member sends bytes only when it is connected, so a call of this function shows that this node
+ * does not look for a coordinator any more. */
 static void elected_send(struct way *w, const void *data, size_t len) {
     etcd_client_need(((struct elected_way *) w)->client, false);
     remote_way_send(w, data, len);

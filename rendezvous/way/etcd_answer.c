@@ -6,8 +6,9 @@
 
 void etcd_answer_done(struct etcd_answer *a) { cr_buffer_done(&a->body); }
 
-/* Returns the text of the error that an answer reports, or NULL if it reports none. An answer
- * without a stream has the text in "message" or "error"; in a stream, "error" is an object. */
+/* Returns the text of the error that an answer reports, or NULL if it reports none. In a stream,
+ * "error" is an object, whose "message" has the text. Any other answer has the text in "message" or
+ * "error". */
 static const char *find_error(const json_t *root, int status) {
     const json_t *error = json_object_get(root, "error");
     const char *text = json_string_value(json_object_get(root, "message"));

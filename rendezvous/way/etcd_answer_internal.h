@@ -1,6 +1,6 @@
 /* Splits the body of an HTTP answer of etcd's JSON gateway into JSON objects, one per line. Pure:
- * bytes go in, objects come out. All sizes are bounded, because any program may listen at that
- * port. */
+ * bytes go in, objects come out. All sizes are bounded, because another program than etcd may
+ * answer. */
 #ifndef RENDEZVOUS_ETCD_ANSWER_INTERNAL_H
 #define RENDEZVOUS_ETCD_ANSWER_INTERNAL_H
 
@@ -12,16 +12,16 @@
 
 #define ETCD_ANSWER_MAX ((size_t) 1 << 20) /* most bytes of one JSON object */
 
-/* Called for each JSON object of the answer. If the object has a field "result", as in the
- * elements of a stream, `object` is that field, else the whole object. It is valid until the
- * function returns. Returns 0, or a negative errno to stop the parser. */
+/* Called for each JSON object of the answer. If the object has a field "result", as each object of
+ * a stream has, `object` is the value of that field, else the whole object. `object` is valid until
+ * the function returns. Returns 0, or a negative errno to stop the parser. */
 typedef int (*etcd_object_fn)(void *arg, const json_t *object);
 
 /* State of the parser for one answer. The caller sets all bytes to 0, then on_object and arg. */
 struct etcd_answer {
     etcd_object_fn on_object;
     void *arg;
-    struct cr_buffer body; /* the start of a JSON line whose end is still to come */
+    struct cr_buffer body; /* start of a line whose end has not come yet */
 };
 
 void etcd_answer_done(struct etcd_answer *a);

@@ -1,6 +1,7 @@
 /* Sends the election's calls to etcd and parses the answers: see etcd_client_internal.h. All calls
  * go to the current member of the etcd cluster, over connections that libcurl keeps open: one for
- * the watch, and one for the other calls, which etcd closes when it is idle. */
+ * the watch, and one for the other calls. etcd closes the second one if no call uses it for a
+ * while. */
 #include "rendezvous/way/etcd_client_internal.h"
 
 #include "base/buffer.h"
@@ -28,13 +29,13 @@ static const char *const call_paths[] = {
     [ETCD_CALL_KEEP] = "/v3/lease/keepalive",    [ETCD_CALL_RELEASE] = "/v3/lease/revoke",
     [ETCD_CALL_FORGET] = "/v3/kv/deleterange"};
 
-/* One kind of call. */
+/* The call of one kind that is under way, if there is one. */
 struct slot {
     struct etcd_client *client;
     enum etcd_call kind;
     struct etcd_http_call *call; /* NULL = no call of this kind is under way */
     struct etcd_answer answer;
-    char failure[200];           /* why the answer is an error; "" = it is none yet */
+    char failure[200];           /* why the call has failed; "" = it has not failed */
 };
 
 struct etcd_client {
@@ -54,7 +55,7 @@ struct etcd_client {
     struct slot slots[ETCD_CALL_COUNT];
     uv_timer_t timer;
     bool closing;
-    unsigned closing_calls; /* calls that are still awaited */
+    unsigned closing_calls; /* while closing: number of calls that have not ended */
     char trouble[400];
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -68,7 +69,7 @@ const char *etcd_client_trouble(const struct etcd_client *c) { return c->trouble
 
 static void on_timer(uv_timer_t *timer);
 
-/* The last call of every event: sets the timer to the election's next deadline. */
+/* Every event ends with this function, which sets the timer to the election's next deadline. */
 static void end_event(struct etcd_client *c) {
     if (c->closing) return;
     int64_t when_ms = etcd_election_deadline(&c->election), now = now_ms(c);
@@ -95,9 +96,10 @@ static char *own_value(const struct etcd_client *c) {
     return etcd_base64(text);
 }
 
-/* The transaction: if the key was never created or is deleted (create_revision 0), create it under
- * the lease, else get it. With the key it writes the mark, and gets the mark's old value, if there
- * is one. */
+/* Returns the body of CLAIM, or NULL when memory is short. CLAIM is a transaction: if the key does
+ * not exist (its create_revision is 0), etcd creates it under this node's lease; if it exists, etcd
+ * returns it. With the new key etcd also writes the mark, and returns the old value of the mark, if
+ * it had one. */
 static json_t *claim_body(const struct etcd_client *c) {
     CR_AUTO_FREE char *value = own_value(c);
     if (value == NULL) return NULL;
@@ -117,7 +119,7 @@ static json_t *watch_body(const struct etcd_client *c) {
     return json_pack("{s:{s:s, s:s}}", "create_request", "key", c->key, "start_revision", revision);
 }
 
-/* Returns NULL when memory is short. */
+/* Returns the JSON body of a call, or NULL when memory is short. */
 static json_t *body_of(const struct etcd_client *c, enum etcd_call call) {
     switch (call) {
     case ETCD_CALL_LOGIN:
@@ -147,8 +149,8 @@ static void do_cancel(void *arg, enum etcd_call kind) {
     s->call = NULL;
 }
 
-/* If memory is short, no call is started; the election's time limit handles that like a member that
- * does not answer. */
+/* Starts a call. If memory is short, none is started; the election's time limit for the call
+ * handles that like a member that does not answer. */
 static void do_start(void *arg, enum etcd_call kind) {
     struct etcd_client *c = arg;
     struct slot *s = &c->slots[kind];
@@ -204,8 +206,9 @@ static bool is_loopback(const char *host) {
     return strcmp(host, "localhost") == 0 || backend_is_loopback(host);
 }
 
-/* Adds the members that are not known yet. A loopback address in the answer is of use only on the
- * member's own host, so it is left out unless this node has reached etcd by one. */
+/* Adds the cluster's members in the answer that are not known yet. A loopback address of a member
+ * is of use only on the member's own host. So loopback addresses are left out, unless the first
+ * endpoint, by which this node has reached etcd, is one. */
 static void add_members(struct etcd_client *c, const json_t *answer) {
     struct cr_endpoint found[RENDEZVOUS_ETCD_MEMBERS_MAX];
     size_t n = etcd_read_members(answer, c->etcd.https, found, RENDEZVOUS_ETCD_MEMBERS_MAX);
@@ -221,9 +224,9 @@ static void add_members(struct etcd_client *c, const json_t *answer) {
     }
 }
 
-/* Chooses the address that this node publishes: that of its end of the connection to etcd; or, if
- * that is a loopback address because etcd runs on this machine, the address at which other machines
- * reach this one. */
+/* If the user gave no address, chooses the one that this node publishes: `own_end`, the address of
+ * its end of the connection to etcd. If that is a loopback address, because etcd runs on this
+ * machine, the node publishes the address at which other machines reach this one. */
 static void choose_own_addr(struct etcd_client *c, const char *own_end) {
     if (c->own_addr[0] != '\0') return;
     if (own_end[0] == '\0' || is_loopback(own_end)) backend_machine_addr(c->own_addr);
@@ -260,7 +263,7 @@ static bool got_watched(struct etcd_client *c, const json_t *element) {
     for (size_t i = 0; i < w.event_count; i++) {
         if (!etcd_read_event(element, i, &key)) return false;
         etcd_election_got_key(&c->election, now_ms(c), ETCD_CALL_WATCH, &key);
-        /* the event has made the election cancel the watch */
+        /* if the event has made the election cancel the watch, the other events are ignored */
         if (c->slots[ETCD_CALL_WATCH].call == NULL) return true;
     }
     return true;
@@ -279,7 +282,7 @@ static bool got_token(struct etcd_client *c, const json_t *answer) {
     return true;
 }
 
-/* Returns false if the answer cannot be understood. */
+/* Passes an answer to the election. Returns false if it cannot be understood. */
 static bool got_answer(struct etcd_client *c, const struct slot *s, const json_t *answer) {
     switch (s->kind) {
     case ETCD_CALL_LOGIN: return got_token(c, answer);
@@ -312,7 +315,9 @@ static int on_object(void *arg, const json_t *answer) {
         return -EPROTO;
     }
     if (s->kind == ETCD_CALL_READ) c->trouble[0] = '\0';
-    return s->call == NULL ? -ECANCELED : 0; /* the answer has made the election cancel this call */
+    /* If the answer has made the election cancel this call, s->call is NULL. -ECANCELED stops the
+     * parser. */
+    return s->call == NULL ? -ECANCELED : 0;
 }
 
 /* ---- events of a call ---- */
@@ -330,8 +335,9 @@ static void end_call(struct slot *s, const char *why) {
     end_event(c);
 }
 
-/* Keeps the text of an error of the parser, unless on_object() has set one or the call was
- * cancelled. */
+/* Call this with what the parser has returned: `rc`, and the text in err. If that is an error, its
+ * text goes to s->failure, unless on_object() has already stored a text there, or the election has
+ * cancelled the call (-ECANCELED). */
 static void note_failure(struct slot *s, int rc, const struct cr_error *err) {
     if (rc == 0 || rc == -ECANCELED || s->failure[0] != '\0') return;
     (void) snprintf(s->failure, sizeof(s->failure), "%.190s", err->text);
@@ -343,7 +349,7 @@ static void on_body(void *arg, int status, const char *data, size_t len) {
     if (s->failure[0] != '\0') return;
     note_failure(s, etcd_answer_receive(&s->answer, status, data, len, &err), &err);
     if (s->call != NULL && s->failure[0] != '\0' && s->kind == ETCD_CALL_WATCH) {
-        /* the stream of a watch may stay open after an error */
+        /* etcd may keep a watch's stream open after an error, so end the call here */
         etcd_http_cancel(s->call);
         s->call = NULL;
         end_call(s, s->failure);
@@ -358,7 +364,7 @@ static void on_done(void *arg, int status, const char *why) {
     if (why == NULL && s->failure[0] == '\0') {
         note_failure(s, etcd_answer_end(&s->answer, status, &err), &err);
     }
-    if (s->call != ended) { /* the answer has made the election cancel this call */
+    if (s->call != ended) { /* because of the answer, the election has cancelled this call */
         end_event(s->client);
         return;
     }
@@ -374,7 +380,8 @@ void etcd_client_need(struct etcd_client *c, bool needs) {
     end_event(c);
 }
 
-/* Reads the first line of the file with the password. */
+/* If a user is set, reads the user's password, the first line of its file. Returns 0, or a negative
+ * errno and a text in err. */
 static int read_password(struct etcd_client *c, struct cr_error *err) {
     const char *path = c->etcd.password_file;
     if (c->etcd.user[0] == '\0') return 0;
@@ -449,7 +456,7 @@ int etcd_client_open(uv_loop_t *loop, const struct etcd_client_options *o,
     return 0;
 }
 
-/* ---- closing: RELEASE, then the connections, then the timer, then the memory ---- */
+/* ---- closing, in this order: RELEASE and FORGET; the connections; the timer; the memory ---- */
 
 static void on_timer_closed(uv_handle_t *handle) {
     struct etcd_client *c = handle->data;

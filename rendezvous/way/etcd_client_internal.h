@@ -1,5 +1,5 @@
-/* Elects the coordinator by means of etcd: the shell around etcd_election.c. It sends the calls
- * that the election wants by HTTP, parses the answers, and runs the election's timer. */
+/* Elects the coordinator by means of etcd: the shell around etcd_election.c. It sends the calls of
+ * the election to etcd by HTTP, parses the answers, and runs the election's timer. */
 #ifndef RENDEZVOUS_ETCD_CLIENT_INTERNAL_H
 #define RENDEZVOUS_ETCD_CLIENT_INTERNAL_H
 
@@ -15,23 +15,23 @@ struct etcd_client;
 
 struct etcd_client_options {
     const char *run_id;                /* names the key; copied */
-    const struct rendezvous_etcd *etcd; /* where etcd is, and how to get in; copied */
+    const struct rendezvous_etcd *etcd; /* where etcd is, and the user; copied */
     int64_t lease_ms;       /* time to live of this node's lease in etcd; rounded up to seconds */
     int64_t claim_delay_ms; /* see etcd_election_settings */
     /* address of this node; "" = found out from its connection to etcd; copied */
     const char *own_addr;
     uint16_t own_port;      /* port of this node's coordinator, should it lead */
-    uint64_t seed;          /* of the random part of waiting times */
+    uint64_t seed;          /* random; spreads the waiting times of many nodes */
 };
 
-/* Called on the loop's thread, never from inside a function of this header but
- * etcd_client_need(). */
+/* Called on the loop's thread, and never from inside a function of this header, with one exception:
+ * etcd_client_need() can call them. */
 struct etcd_client_events {
-    /* A node leads, that which has created the key; is_us is true if it is this node. */
+    /* The node that has created the key leads. is_us is true if it is this node. */
     void (*on_leader)(void *arg, const struct etcd_key *key, bool is_us);
-    /* No node leads any more. */
+    /* The key does not exist any more, so no node leads. */
     void (*on_vacant)(void *arg);
-    /* This node, which leads, has got or lost the right to form rounds. */
+    /* This node has got or lost the right to form rounds; it gets the right only while it leads. */
     void (*on_right)(void *arg, bool may_form);
 };
 
@@ -45,12 +45,14 @@ int etcd_client_open(uv_loop_t *loop, const struct etcd_client_options *options,
  * (false). */
 void etcd_client_need(struct etcd_client *c, bool needs);
 
-/* Returns the last error of a call to etcd, for an error message, or "" if the last call worked. */
+/* Returns the last error of a call to etcd, for an error message; "" if there was none, or if etcd
+ * has answered READ after it. */
 const char *etcd_client_trouble(const struct etcd_client *c);
 
 /* Ends this node's lease, so that another node can lead at once instead of when the lease expires.
- * If the job has ended (`is_over`), a leader also deletes what the job has left in etcd. Waits for
- * etcd's answers one second at most, then frees the client. No callback but on_close follows. */
+ * If the job has ended (`is_over`) and this node leads, it also deletes the job's mark from etcd.
+ * Waits one second at most for etcd's answers, then frees the client. No callback but on_close
+ * follows. */
 void etcd_client_close(struct etcd_client *c, bool is_over, void (*on_close)(void *arg),
                        void *arg);
 

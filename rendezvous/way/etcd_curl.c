@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Names of the library: the usual one, and that of Debian's build with GnuTLS. */
+/* File names of libcurl: the usual one, and that of Debian's build with GnuTLS. */
 static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 static void *open_library(struct cr_error *err) {
@@ -48,7 +48,7 @@ static int find_functions(void *handle, struct etcd_curl *curl, struct cr_error 
 }
 
 int etcd_curl_load(const struct etcd_curl **out, struct cr_error *err) {
-    static struct etcd_curl curl; /* complete if global_init is set */
+    static struct etcd_curl curl; /* if global_init is set, all functions are */
     struct etcd_curl found;
     if (curl.global_init == NULL) {
         void *handle = open_library(err);

@@ -8,7 +8,7 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
-/* F(name): curl_NAME of libcurl. */
+/* F(name) stands for libcurl's function curl_NAME(). */
 #define ETCD_CURL_FUNCTIONS(F)                                                                     \
     F(global_init) F(easy_init) F(easy_setopt) F(easy_getinfo) F(easy_cleanup) F(easy_strerror)    \
     F(multi_init) F(multi_setopt) F(multi_add_handle) F(multi_remove_handle)                       \
@@ -21,8 +21,8 @@ struct etcd_curl {
 #undef F
 };
 
-/* Loads and initialises libcurl once, and returns its functions in *out. The library stays loaded
- * until the process ends. Returns 0, or -ENOENT and a text in err. */
+/* The first call loads and initialises libcurl. Stores its functions in *out. The library stays
+ * loaded until the process ends. Returns 0, or -ENOENT and a text in err. */
 int etcd_curl_load(const struct etcd_curl **out, struct cr_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* Decides how a node takes part in an election: see etcd_election_internal.h. Events change facts
- * (the key, the lease, which calls are under way); advance(), the last call of every event, starts
+ * (the key, the lease, which calls are under way). Every event ends with advance(), which starts
  * each call that the facts require. */
 #include "rendezvous/way/etcd_election_internal.h"
 
@@ -10,10 +10,11 @@
 #include <string.h>
 
 #define RETRY_MIN_MS   INT64_C(200)
-#define RETRY_MAX_MS   INT64_C(1000) /* of a node that leads or needs a coordinator */
-#define IDLE_RETRY_MS  INT64_C(8000) /* of the other nodes */
-#define READ_PAUSE_MS  INT64_C(1000) /* least time between two READs of a node in need */
-#define EAGER_NODES    4             /* about so many nodes claim the key without a delay */
+#define RETRY_MAX_MS   INT64_C(1000) /* longest pause if the node leads or needs a coordinator */
+#define IDLE_RETRY_MS  INT64_C(8000) /* longest pause of the other nodes */
+#define READ_PAUSE_MS  INT64_C(1000) /* least ms from one READ to the next */
+/* about so many nodes of a job claim the key without a delay */
+#define EAGER_NODES    4
 #define LATE_CLAIM_MS  INT64_C(1000)
 
 const char *etcd_election_state_name(enum etcd_election_state s) {
@@ -37,9 +38,10 @@ const char *etcd_call_name(enum etcd_call c) {
     return "?";
 }
 
-/* `random` is mapped to a place among max_nodes places. The first places do not wait. The others
- * wait one second, and half a millisecond for each place before them, so that they see in time that
- * one of the first has created the key. */
+/* Maps `random` to a place from 0 to max_nodes - 1. A node at one of the first EAGER_NODES places
+ * does not wait. Any other node waits for one second, and half a millisecond for each place before
+ * its own. In this time one of the first nodes usually creates the key; the others see that and do
+ * not claim it. */
 int64_t etcd_claim_delay_ms(uint64_t random, uint32_t max_nodes) {
     uint64_t place = (uint64_t) (((unsigned __int128) random * max_nodes) >> 64);
     return place < EAGER_NODES ? 0 : LATE_CLAIM_MS + (int64_t) place / 2;
@@ -78,8 +80,8 @@ static void cancel_all(struct etcd_election *e) {
     e->is_watching = false;
 }
 
-/* Returns the next number of splitmix64, scaled to 50 % to 100 % of `ms`, so that many nodes do not
- * try again at one moment. */
+/* Returns a random time from 50 % to 100 % of `ms` (by splitmix64), so that many nodes do not call
+ * etcd at one moment. */
 static int64_t jittered(struct etcd_election *e, int64_t ms) {
     uint64_t z = (e->set.seed += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -87,8 +89,9 @@ static int64_t jittered(struct etcd_election *e, int64_t ms) {
     return ms / 2 + (int64_t) ((z ^ z >> 31) % (uint64_t) (ms / 2 + 1));
 }
 
-/* Call this when the current member of the etcd cluster does not work. It cancels all calls; they
- * start again at the next member after a pause, which grows with each failure. */
+/* Call this when the current member of the etcd cluster does not work. It cancels all calls and
+ * makes the next member the current one. The calls start again after a pause, which is longer after
+ * each failure. */
 static void move_on(struct etcd_election *e, int64_t now_ms) {
     bool is_urgent = e->needs || e->state == ETCD_LEADING;
     int64_t pause_ms = RETRY_MIN_MS << (e->failures < 6 ? e->failures : 6);
@@ -110,8 +113,9 @@ static void update_right(struct etcd_election *e, int64_t now_ms) {
     e->actions->on_right(e->arg, may_form);
 }
 
-/* Computes when the lease ends: counted from when GRANT or KEEP was sent, not from its answer. etcd
- * counts from a later moment, so this node never believes in a lease that etcd has ended. */
+/* Sets the end of the lease after an answer to the call `by`, which is GRANT or KEEP. The lease is
+ * counted from the time at which this node sent the call. etcd counts it from the time at which the
+ * call arrives, which is later. So etcd never ends the lease while this node still trusts it. */
 static void renew_lease(struct etcd_election *e, enum etcd_call by) {
     e->lease_until_ms = e->sent_ms[by] + e->set.lease_ms;
     e->keep_ms = e->sent_ms[by] + e->set.lease_ms / 3;
@@ -125,7 +129,8 @@ static void forget_lease(struct etcd_election *e) {
     cancel(e, ETCD_CALL_CLAIM);
 }
 
-/* Ends the lease in etcd. A CLAIM that is still on its way cannot create the key afterwards. */
+/* Ends this node's lease in etcd. A CLAIM under this lease that arrives later cannot create the
+ * key. */
 static void release_lease(struct etcd_election *e, int64_t now_ms) {
     if (e->lease[0] == '\0') return;
     memcpy(e->released, e->lease, sizeof(e->released));
@@ -175,9 +180,9 @@ void etcd_election_got_key(struct etcd_election *e, int64_t now_ms, enum etcd_ca
         e->verify_ms = now_ms + e->set.lease_ms;
     }
     bool is_ours = key->exists && e->lease[0] != '\0' && strcmp(key->lease, e->lease) == 0;
-    if (key->revision < e->revision) return; /* an event was faster than this answer */
-    /* the watch was faster than the answer to CLAIM, which tells whether this leader is the first
-     */
+    if (key->revision < e->revision) return; /* the election knows a newer state of the key */
+    /* The watch has reported this node's key before the answer to CLAIM has come. Only that answer
+     * tells whether this node is the job's first leader, so wait for it. */
     if (is_ours && call != ETCD_CALL_CLAIM && e->under_way[ETCD_CALL_CLAIM]) return;
     e->revision = key->revision;
     if (!key->exists) became_vacant(e, now_ms);
@@ -214,7 +219,8 @@ void etcd_election_kept(struct etcd_election *e, int64_t now_ms, bool lives) {
         update_right(e, now_ms);
         return;
     }
-    /* etcd has deleted the key with the lease; READ finds out whether another node leads */
+    /* The lease has expired, and etcd has deleted the key with it. READ finds out whether another
+     * node leads. */
     forget_lease(e);
     update_right(e, now_ms);
     if (e->state == ETCD_LEADING) enter(e, ETCD_LOOKING, "the lease has expired");
@@ -227,10 +233,12 @@ void etcd_election_ended(struct etcd_election *e, int64_t now_ms, enum etcd_call
     char text[300];
     if (e->closed || !e->under_way[call]) return;
     e->under_way[call] = false;
-    /* A watch has no end, so its end is a failure; so is an answer without the wanted fields. */
+    /* Two more cases are failures: the end of a watch, because a watch never ends by itself; and
+     * the end of a call without an answer that has the wanted fields. */
     failed = failed || call == ETCD_CALL_WATCH || !e->answered[call];
-    if (call == ETCD_CALL_MEMBERS) e->knows_members = true; /* a user may not be allowed to ask */
-    /* if RELEASE has failed, the lease expires by itself */
+    /* MEMBERS is called once, even if it fails: etcd forbids it to some users */
+    if (call == ETCD_CALL_MEMBERS) e->knows_members = true;
+    /* after a failed RELEASE, the lease expires by itself */
     else if (call != ETCD_CALL_RELEASE && failed) {
         (void) snprintf(text, sizeof(text), "election: %s failed: %.200s", etcd_call_name(call),
                         why);
@@ -251,7 +259,7 @@ static void advance_lease(struct etcd_election *e, int64_t now_ms) {
     bool wants = wants_key(e, now_ms);
     if (e->state != ETCD_LEADING && e->lease[0] != '\0' &&
         now_ms >= e->lease_until_ms - e->set.lease_ms / 3) {
-        release_lease(e, now_ms); /* too old for a claim */
+        release_lease(e, now_ms); /* less than a third of it is left */
     }
     if (e->lease[0] != '\0' && now_ms >= e->keep_ms && e->state == ETCD_LEADING) {
         start(e, now_ms, ETCD_CALL_KEEP);
@@ -290,8 +298,8 @@ void etcd_election_begin(struct etcd_election *e, int64_t now_ms,
     advance(e, now_ms);
 }
 
-/* A node in need reads the key again, because its member of the cluster may have failed without
- * closing the connection of the watch. */
+/* When a node begins to need a coordinator, it reads the key again. The watch may be silent because
+ * the member of the etcd cluster has failed without closing the connection. */
 void etcd_election_need(struct etcd_election *e, int64_t now_ms, bool needs) {
     if (e->closed || e->needs == needs) return;
     e->needs = needs;
@@ -307,7 +315,8 @@ void etcd_election_need(struct etcd_election *e, int64_t now_ms, bool needs) {
 
 /* ---- time ---- */
 
-/* A watch has a limit only until etcd confirms it. */
+/* Returns the time limit of a call; CR_FOREVER if the call is not under way, or is a watch that
+ * etcd has confirmed. */
 static int64_t limit_of(const struct etcd_election *e, enum etcd_call call) {
     bool is_endless = call == ETCD_CALL_WATCH && e->is_watching;
     return e->under_way[call] && !is_endless ? e->limit_ms[call] : CR_FOREVER;
@@ -317,7 +326,7 @@ void etcd_election_tick(struct etcd_election *e, int64_t now_ms) {
     for (int c = 0; c < ETCD_CALL_COUNT && !e->closed; c++) {
         if (now_ms < limit_of(e, (enum etcd_call) c)) continue;
         cancel(e, (enum etcd_call) c);
-        e->under_way[c] = true; /* etcd_election_ended() handles it like a call that failed */
+        e->under_way[c] = true; /* etcd_election_ended() does nothing without it */
         etcd_election_ended(e, now_ms, (enum etcd_call) c, true, "no answer");
     }
     advance(e, now_ms);
@@ -328,7 +337,8 @@ static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Returns whether calls other than LOGIN may start. */
 static bool may_call(const struct etcd_election *e) { return !e->set.has_user || e->has_token; }
 
-/* Returns when this node has to act on its lease or on the vacant key. */
+/* Returns when this node next has to renew or release its lease, give up the right to form rounds,
+ * or claim the vacant key; CR_FOREVER if it has to do none of these. */
 static int64_t lease_deadline(const struct etcd_election *e) {
     int64_t when_ms = CR_FOREVER, third_ms = e->set.lease_ms / 3;
     if (e->may_form) when_ms = e->lease_until_ms - e->set.lease_ms / 6;

@@ -1,4 +1,4 @@
-/* The readers of the fields in etcd's JSON answers. */
+/* Reads the fields of etcd's JSON answers: see etcd_fields_internal.h. */
 #include "rendezvous/way/etcd_fields_internal.h"
 
 #include "base/memory.h"
@@ -123,7 +123,9 @@ static bool read_key_value(const json_t *kv, struct etcd_key *out) {
     return true;
 }
 
-/* `range` is the answer to a range request, or the same inside of a transaction's answer. */
+/* Reads the key from `range`, which is the answer to a range request, or the part of a
+ * transaction's answer that has the same form. If `range` has no key, *out does not change. Returns
+ * false if the key's value cannot be parsed. */
 static bool read_kvs(const json_t *range, struct etcd_key *out) {
     const json_t *kvs = json_object_get(range, "kvs");
     return json_array_size(kvs) == 0 || read_key_value(json_array_get(kvs, 0), out);

@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ETCD_TOKEN_MAX 4096 /* bytes of a token, NUL included; a JSON web token is some hundred */
+/* size of a token in bytes, with its NUL; a JSON web token has several hundred bytes */
+#define ETCD_TOKEN_MAX 4096
 
 /* Returns `text` in base64, which the caller frees, or NULL when memory is short. */
 char *etcd_base64(const char *text);
@@ -28,24 +29,25 @@ bool etcd_read_lease(const json_t *answer, char id[ETCD_LEASE_ID_MAX]);
 /* Returns whether the lease still exists, according to the answer to a lease keep-alive. */
 bool etcd_lease_lives(const json_t *answer);
 
-/* Stores the addresses of the cluster's members in `out`, at most `room` of them; with `https`
- * those of URLs with https://, else those with http://. Returns how many it has stored. */
+/* Stores the addresses of the cluster's members in `out`, at most `room` of them. If `https` is
+ * true, stores those of URLs that begin with https://, else those with http://. Returns how many it
+ * has stored. */
 size_t etcd_read_members(const json_t *answer, bool https, struct cr_endpoint *out, size_t room);
 
 /* Stores what the answer to a range request says about the one key that was requested. Returns
  * false if the answer or the key's value cannot be parsed. */
 bool etcd_read_range(const json_t *answer, struct etcd_key *out);
 
-/* Reads the answer to the transaction that creates the key. *created says whether it did; in that
- * case only out->revision, out->exists, out->epoch and out->is_first are set. Otherwise *out is the
- * existing key.
- * Returns false if the answer cannot be parsed. */
+/* Reads the answer to CLAIM, the transaction that creates the key. Stores in *created whether the
+ * transaction has created the key. If it has, sets only out->revision, out->exists, out->epoch and
+ * out->is_first; if not, stores the existing key in *out. Returns false if the answer cannot be
+ * parsed. */
 bool etcd_read_claim(const json_t *answer, bool *created, struct etcd_key *out);
 
 /* What one element of the stream of a watch says. */
 struct etcd_watched {
-    bool is_confirmed;  /* the watch was created */
-    bool is_cancelled;  /* etcd has ended the watch */
+    bool is_confirmed;  /* true: etcd confirms the watch */
+    bool is_cancelled;  /* true: etcd has ended the watch */
     size_t event_count;
 };
 /* Returns false if the element cannot be parsed. */

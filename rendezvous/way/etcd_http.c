@@ -1,8 +1,10 @@
-/* HTTP requests by libcurl's multi interface: see etcd_http_internal.h. libcurl names the sockets
- * and the time that it waits for; a uv_poll_t for each socket and one timer report these events to
- * curl_multi_socket_action(). libcurl's callbacks only keep what they get. settle(), which runs
- * after each curl_multi_socket_action(), passes it on, because a caller may then cancel calls,
- * which libcurl forbids inside of its callbacks. */
+/* HTTP requests by libcurl's multi interface: see etcd_http_internal.h.
+ *
+ * libcurl says which sockets and which time it waits for. A uv_poll_t for each of these sockets and
+ * one uv_timer_t wait in its place, and call curl_multi_socket_action(). libcurl forbids its
+ * callbacks to cancel calls, but the owner may cancel calls in any event. So libcurl's callbacks
+ * only store what they get. settle(), which runs after each curl_multi_socket_action(), passes it
+ * to the owner. */
 #if __has_include(<curl/curl.h>)
 #include "rendezvous/way/etcd_http_internal.h"
 
@@ -17,7 +19,8 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#define UNREAD_MAX ((size_t) 4 << 20) /* most bytes of one answer that are kept; else it fails */
+/* most bytes of one answer that wait for on_body; with more, the call fails */
+#define UNREAD_MAX ((size_t) 4 << 20)
 
 struct etcd_http_call {
     LIST_ENTRY(etcd_http_call) entry;
@@ -28,7 +31,7 @@ struct etcd_http_call {
     void *arg;
     struct cr_buffer in; /* received bytes that on_body has not got yet */
     bool is_over;
-    bool is_finishing;   /* on_done runs; finish() frees the call after it */
+    bool is_finishing;   /* true while on_done runs; finish() frees the call afterwards */
     CURLcode result;     /* valid if is_over */
     char error[CURL_ERROR_SIZE];
 };
@@ -53,7 +56,7 @@ struct etcd_http {
     void *on_close_arg;
 };
 
-/* ---- passing on what libcurl's callbacks have kept ---- */
+/* ---- passing to the owner what libcurl's callbacks have stored ---- */
 
 static int status_of(const struct etcd_http_call *call) {
     long status = 0;
@@ -136,7 +139,7 @@ static void settle(struct etcd_http *h) {
 static size_t on_write(char *data, size_t size, size_t count, void *arg) {
     struct etcd_http_call *call = arg;
     size_t len = size * count;
-    if (call->in.len + len > UNREAD_MAX) return 0; /* fewer bytes than given: the call fails */
+    if (call->in.len + len > UNREAD_MAX) return 0; /* libcurl fails the call */
     return cr_buffer_append(&call->in, data, len) == 0 ? len : 0;
 }
 
@@ -202,7 +205,7 @@ static struct watched_socket *watch_socket(struct etcd_http *h, curl_socket_t fd
     return s;
 }
 
-/* libcurl closes the descriptor after this call, so the poll must stop now. */
+/* libcurl closes the descriptor after it has called this function, so the poll must stop now. */
 static void forget_socket(struct etcd_http *h, struct watched_socket *s) {
     if (s == NULL) return;
     (void) uv_poll_stop(&s->poll);
@@ -210,7 +213,8 @@ static void forget_socket(struct etcd_http *h, struct watched_socket *s) {
     uv_close((uv_handle_t *) &s->poll, on_socket_closed);
 }
 
-/* libcurl waits for other events on the socket `fd` than before. On error (-1) all calls fail. */
+/* libcurl calls this when it waits for other events on the socket `fd` than before. If this
+ * function returns -1, libcurl fails all calls. */
 static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *arg, void *known) {
     struct etcd_http *h = arg;
     struct watched_socket *s = known;
@@ -258,7 +262,8 @@ int etcd_http_open(uv_loop_t *loop, const struct etcd_http_options *options,
 #define SET(call, option, value)                                                                   \
     (void) (call)->http->curl->easy_setopt((call)->easy, CURLOPT_##option, (value))
 
-/* Sets the options of TLS. A GnuTLS or NSS build of libcurl takes the same options. */
+/* Sets the options of TLS. They are the same whether libcurl was built with OpenSSL, GnuTLS or
+ * NSS. */
 static void set_tls(struct etcd_http_call *call) {
     const struct etcd_http_options *o = &call->http->options;
     if (o->ca_cert[0] != '\0') SET(call, CAINFO, o->ca_cert);
@@ -267,8 +272,8 @@ static void set_tls(struct etcd_http_call *call) {
     SET(call, SSLKEY, o->ssl_cert_key[0] != '\0' ? o->ssl_cert_key : o->ssl_cert);
 }
 
-/* Sets the options that all calls have. Proxies of the environment are not used: etcd is a part of
- * the cluster. */
+/* Sets the options that all calls have. PROXY "" makes libcurl ignore the proxies of the
+ * environment (http_proxy), because etcd is in the nodes' own network. */
 static void set_common(struct etcd_http_call *call) {
     SET(call, PRIVATE, (void *) call);
     SET(call, ERRORBUFFER, call->error);
@@ -301,7 +306,8 @@ static int set_request(struct etcd_http_call *call, const struct cr_endpoint *to
     CR_AUTO_FREE char *authorization = cr_asprintf("Authorization: %s", token);
     if (url == NULL) return -ENOMEM;
     if (add_header(call, "Content-Type: application/json") < 0) return -ENOMEM;
-    if (add_header(call, "Expect:") < 0) return -ENOMEM; /* no pause before the body */
+    /* send the body without a wait for "100 Continue" */
+    if (add_header(call, "Expect:") < 0) return -ENOMEM;
     if (token[0] != '\0' && add_header(call, authorization) < 0) return -ENOMEM;
     SET(call, URL, url);
     SET(call, HTTPHEADER, call->headers);

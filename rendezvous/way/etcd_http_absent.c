@@ -1,5 +1,5 @@
-/* Stands in for etcd_http.c in a build without libcurl's header: etcd_http_open() reports it, so
- * the other functions are never called. */
+/* Takes the place of etcd_http.c in a build without libcurl's header: etcd_http_open() fails with
+ * -ENOTSUP, so no other function is called. */
 #if !__has_include(<curl/curl.h>)
 #include "rendezvous/way/etcd_http_internal.h"
 

@@ -1,5 +1,5 @@
-/* HTTP and HTTPS requests to etcd on a libuv loop, by libcurl. libcurl is loaded when the first
- * etcd_http_open() is called, because loading it takes longer than the start of a launcher. */
+/* HTTP and HTTPS requests to etcd on a libuv loop, by libcurl. The first etcd_http_open() loads
+ * libcurl; launchers that do not use etcd start faster without it. */
 #ifndef RENDEZVOUS_ETCD_HTTP_INTERNAL_H
 #define RENDEZVOUS_ETCD_HTTP_INTERNAL_H
 
@@ -13,7 +13,7 @@
 struct etcd_http;
 struct etcd_http_call;
 
-/* The texts must live as long as the etcd_http. "" = the default. */
+/* The texts must live as long as the struct etcd_http. An empty text "" means the default. */
 struct etcd_http_options {
     bool https;
     const char *ca_cert;      /* file of the authorities to trust; default: those of the system */
@@ -22,7 +22,7 @@ struct etcd_http_options {
 };
 
 /* Called on the loop's thread, never from inside a function of this header. A callback may cancel
- * any call. */
+ * every call. */
 struct etcd_http_events {
     /* Bytes of the answer's body have come. `status` is the HTTP status. */
     void (*on_body)(void *arg, int status, const char *data, size_t len);
@@ -45,8 +45,8 @@ struct etcd_http_call *etcd_http_post(struct etcd_http *h, const struct cr_endpo
 /* Ends the call early and frees it. No callback follows. */
 void etcd_http_cancel(struct etcd_http_call *call);
 
-/* Returns the numeric address of this end of the call's connection; "" before it is connected. It
- * is valid until the next call of a function of this header. */
+/* Returns the numeric address of this end of the call's connection; "" if the call is not connected
+ * yet. The text is valid until the next call of a function of this header. */
 const char *etcd_http_own_addr(const struct etcd_http_call *call);
 
 /* Cancels all calls, closes the connections, and frees `h`. No callback but on_close follows. */

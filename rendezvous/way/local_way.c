@@ -2,8 +2,8 @@
  *
  * Member and coordinator exchange the same bytes as over a socket, through two buffers. A libuv
  * idle handle delivers the bytes on the next turn of the loop. If they were delivered at once, a
- * call of the member would reach the coordinator, whose answer would reach the member inside its
- * own call. */
+ * call of the member would reach the coordinator, and the coordinator's answer would reach the
+ * member while that call still runs. */
 #include "rendezvous/way/way_internal.h"
 
 #include "base/buffer.h"
@@ -15,10 +15,10 @@
 struct local_way {
     struct way way;
     struct host_peer *peer; /* the coordinator's end of the connection; NULL = not connected */
-    bool connecting;        /* way_connect() was called; the next on_turn() connects */
-    bool hanging_up;        /* way_hang_up() was called; the next on_turn() closes the connection */
-    /* why the connection has ended, until on_lost has reported it; no bytes are queued
-     * meanwhile; NULL = it has not ended */
+    bool connecting;        /* true: the next on_turn() connects */
+    bool hanging_up;        /* true: the next on_turn() closes the connection */
+    /* why the connection has ended; NULL = it has not ended, or on_lost was already called. While
+     * this is not NULL, no bytes are queued. */
     const char *lost;
     struct cr_buffer greeting;
     struct cr_buffer to_host, to_member;
@@ -49,7 +49,7 @@ static void disconnect(struct local_way *l, const char *why) {
     cr_buffer_clear(&l->to_member);
 }
 
-/* ---- the steps of a turn; on_turn() repeats do_one() until nothing is left to do ---- */
+/* ---- on_turn(): calls do_one() until do_one() finds nothing to do ---- */
 
 static void open_peer(struct local_way *l) {
     l->connecting = false;
@@ -82,8 +82,8 @@ static void report_lost(struct local_way *l) {
     l->way.events->on_lost(l->way.arg, RENDEZVOUS_CLOSED, why);
 }
 
-/* Does one thing that is due, the first of the list below. Returns whether there was one. Bytes
- * from the member are delivered before its hang-up, so that its last message is not lost. */
+/* Does the first thing that is due, in the order of the lines below. Returns whether one was due.
+ * Bytes of the member are delivered before its hang-up, so that its last message is not lost. */
 static bool do_one(struct local_way *l) {
     if (l->to_host.len > 0) bring_to_host(l);
     else if (l->hanging_up) disconnect(l, "it hung up");

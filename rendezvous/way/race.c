@@ -1,4 +1,4 @@
-/* The decision which of a host's addresses a node tries, and when. */
+/* Decides which of a host's addresses a node tries, and when: see race_internal.h. */
 #include "rendezvous/way/race_internal.h"
 
 #include "base/clock.h"
@@ -25,7 +25,8 @@ void race_add(struct race *r, const char *addr) {
 
 static bool is_v6(const struct race_entry *e) { return strchr(e->addr, ':') != NULL; }
 
-/* Moves the entry `from` to the place `to`, which is before it; those in between move up by one. */
+/* Moves the entry at index `from` to the smaller index `to`. The entries between them move one
+ * index up. */
 static void move_up(struct race *r, uint32_t from, uint32_t to) {
     struct race_entry moved = r->entries[from];
     memmove(&r->entries[to + 1], &r->entries[to], (from - to) * sizeof(moved));
@@ -43,8 +44,8 @@ void race_order(struct race *r, const char *first) {
     }
 }
 
-/* A shorter text is a smaller number in most cases. What counts is that all nodes get the same
- * order. */
+/* IPv4 comes before IPv6, and a shorter text before a longer one. This is not always the order of
+ * the numbers, but it is the same on all nodes, which is what matters. */
 int race_compare(const char *a, const char *b) {
     bool a_v6 = strchr(a, ':') != NULL, b_v6 = strchr(b, ':') != NULL;
     size_t a_len = strlen(a), b_len = strlen(b);
@@ -101,7 +102,7 @@ void race_refused(struct race *r, int64_t now_ms, uint32_t index) {
 
 /* ---- what follows from the states ---- */
 
-/* Returns whether WELCOME may still come from some address. */
+/* Returns whether WELCOME can still come from some address. */
 static bool has_hope(const struct race *r) {
     for (uint32_t i = 0; i < r->count; i++) {
         enum race_state state = r->entries[i].state;

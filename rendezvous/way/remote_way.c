@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Looks up the endpoint of a plan that was made before the endpoint's name could be resolved.
- * Returns whether this machine has its address; if not, this node must not host. */
+/* Call this if the endpoint's name could not be resolved when the plan was made. Returns whether
+ * this machine has the endpoint's address, and if it has, completes the plan. If it has not, frees
+ * the plan, so that this node never hosts. Also returns false if the name still cannot be
+ * resolved. */
 static bool is_here(struct remote_way *r) {
     struct backend_addresses found;
     struct cr_error err = {0};
@@ -25,10 +27,9 @@ static bool is_here(struct remote_way *r) {
     return true;
 }
 
-/* Call this when a try to connect has failed on a node that may host. The node could not bind the
- * endpoint's port before, but no process listens there either: some connection may have it as its
- * local port, for example. So the node tries again to bind the port. If that works, it hosts, and
- * connects to its own coordinator over TCP. */
+/* Call this if this node may host and no coordinator has answered. It binds the endpoint's port; if
+ * that works, this node hosts, and connects to its own coordinator over TCP. Even if the port was
+ * in use before, it may be free now: perhaps some connection had it as its local port. */
 static void try_to_host(struct remote_way *r) {
     struct cr_error err = {0};
     if (r->may_host->unresolved && !is_here(r)) return;
@@ -39,14 +40,16 @@ static void try_to_host(struct remote_way *r) {
     r->may_host = NULL;
 }
 
-/* No coordinator has answered at any address of the endpoint's name in the time that this node has
- * to wait, so it hosts. */
+/* host_delay_ms have passed, and no coordinator has answered at any address of the endpoint's name,
+ * so this node tries to host. */
 static void on_host_time(uv_timer_t *timer) {
     struct remote_way *r = timer->data;
     if (r->may_host == NULL) return;
     try_to_host(r);
     if (r->may_host != NULL || !dial_is_open(r->dial)) return;
-    dial_shut(r->dial); /* the addresses that are tried now include none at which this node hosts */
+    /* The current race may have tried this node's own address before this node listened there, so
+     * end the race. */
+    dial_shut(r->dial);
     r->way.events->on_lost(r->way.arg, RENDEZVOUS_BROKEN, "this node hosts now");
 }
 
@@ -95,7 +98,8 @@ const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
 }
 
-/* If this machine has the endpoint's address but another program its port, the report says so. */
+/* If this node may host, it has the endpoint's address but could not bind the port; then the report
+ * begins with that. */
 const char *way_remote_report(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
     const char *tries = dial_report(r->dial);
@@ -156,7 +160,9 @@ struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
     memcpy(r->host, to->host, sizeof(r->host));
     if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
     if (r->may_host != NULL)
-        *r->may_host = *may_host; /* if malloc() failed, this node never hosts, but can connect */
+        /* if malloc() has failed, may_host stays NULL, so this node never hosts, but it can
+         * connect */
+        *r->may_host = *may_host;
     if (r->may_host != NULL && r->may_host->asks_first) {
         dial_sort(r->dial);
         (void) uv_timer_start(&r->host_timer, on_host_time, (uint64_t) may_host->host_delay_ms, 0);

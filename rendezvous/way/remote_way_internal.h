@@ -1,6 +1,6 @@
 /* The way to a coordinator in another process, over one TCP connection at a time. The elected way
- * (elected_way.c) begins with a struct remote_way and uses these functions, with a host that
- * changes. */
+ * (elected_way.c) is built on it: its struct begins with a struct remote_way, whose dial gets a new
+ * host after each election. */
 #ifndef RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 #define RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 
@@ -10,16 +10,16 @@
 struct remote_way {
     struct way way;
     struct dial *dial;
-    /* numeric address of the coordinator on the last connection; "" before it */
+    /* numeric address of the coordinator on the newest connection; "" = there was none yet */
     char coordinator_addr[RDZV_ADDR_MAX];
-    /* Plan for hosting, if this node may still become the host: it does when no process listens at
-     * the endpoint's port and this node can bind it. NULL if this node must not host, or has
-     * reached a coordinator already. */
+    /* Plan for hosting, if this node may become the host: it does if no process listens at the
+     * endpoint's port and this node can bind the port. NULL if this node must not host, or has
+     * already reached a coordinator or become the host. */
     struct backend_plan *may_host;
     char host[CR_HOST_MAX]; /* host name of the endpoint */
     int64_t close_timeout_ms;
     char report[400];       /* see way_report() */
-    uv_timer_t host_timer;  /* runs until this node hosts, if may_host->asks_first is set */
+    uv_timer_t host_timer;  /* if may_host->asks_first: runs for host_delay_ms */
 };
 
 /* Initialises `r`, whose bytes must all be 0. Returns 0 or -ENOMEM. */

@@ -1,5 +1,5 @@
-/* The recognition of programs that are not a coordinator. The bytes of the TCPStore's protocol are
- * those of torch since 2.1. */
+/* Recognises programs that are not a coordinator: see stranger_internal.h. The bytes of the
+ * TCPStore's protocol are those of torch since 2.1. */
 #include "rendezvous/way/stranger_internal.h"
 
 #include "base/memory.h"
@@ -10,13 +10,15 @@
 
 #define FRAME_HEAD 5 /* bytes of a frame's length and type */
 
-/* VALIDATE (0) with its magic number, and PING (13) with a number that ends two lines, so that a
- * server of a text protocol answers, too */
+/* Two operations of a TCPStore: VALIDATE (0) with its magic number, and PING (13) with the bytes CR
+ * LF CR LF as its number. A server of a text protocol takes these four bytes for the end of a line,
+ * so that it answers, too. */
 static const char question[] = "\x00\xce\xf7\x85\x3c\x0d\r\n\r\n";
 static const char echo[] = "\r\n\r\n";
 
 enum stranger_first stranger_first(const char *data, size_t len) {
-    /* a frame has at most RDZV_FRAME_MAX bytes, so the upper half of its length is 0 */
+    /* The first 2 bytes are the upper half of a frame's length. A frame has at most RDZV_FRAME_MAX
+     * bytes, so they are 0. */
     for (size_t i = 0; i < len && i < 2; i++) {
         if (data[i] != '\0') return STRANGER_FOREIGN;
     }
@@ -48,7 +50,7 @@ int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id) {
     return rc == 0 ? cr_buffer_append(out, run_id, strlen(run_id)) : rc;
 }
 
-/* 0 is READY, all keys exist; 1 is NOT_READY. */
+/* A TCPStore answers CHECK with 0 (READY) if all keys exist, and with 1 (NOT_READY) if not. */
 bool stranger_has_torchrun(const char *answer, size_t len) { return len > 0 && answer[0] == 0; }
 
 static bool begins(const char *data, size_t len, const char *with) {

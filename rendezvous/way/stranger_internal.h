@@ -16,18 +16,19 @@ enum stranger_first {
 };
 enum stranger_first stranger_first(const char *data, size_t len);
 
-/* Appends a question to a program that has not answered the greeting of a node. A TCPStore takes it
- * for VALIDATE and PING, and answers with the 4 bytes of the PING; a server of a text protocol,
- * such as HTTP, takes it for a malformed line and answers with an error. Returns 0 or -ENOMEM. */
+/* Appends a question for a program that has not answered the greeting of a node. A TCPStore takes
+ * it for VALIDATE and PING, and answers with the 4 bytes of the PING; a server of a text protocol,
+ * such as HTTP, takes it for a malformed line, and answers with an error. Returns 0 or -ENOMEM. */
 int stranger_ask(struct cr_buffer *out);
-/* Appends a question to a TCPStore that has answered the first one: whether torchrun's state of the
- * job `run_id` is there. stranger_has_torchrun() takes the answer, one byte. */
+/* Appends a question for a TCPStore that has answered stranger_ask(): whether it has torchrun's
+ * state of the job `run_id`. stranger_has_torchrun() reads the answer, which is one byte. Returns 0
+ * or -ENOMEM. */
 int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id);
 bool stranger_has_torchrun(const char *answer, size_t len);
 
 /* Returns whether the answer to stranger_ask() comes from a TCPStore. */
 bool stranger_is_store(const char *data, size_t len);
-/* Returns what the other end is, for the end of the phrase "it is not a crun: …". */
+/* Returns a text that says what the other end is; it completes the phrase "it is not a crun: …". */
 const char *stranger_name(const char *data, size_t len);
 
 #endif

@@ -3,7 +3,7 @@
  * Each connection is an object of its own, `struct connection`, from the resolving of the host to
  * the last close callback. So the callbacks of an old connection, which is still being closed,
  * cannot be mistaken for those of the next one. `current` is the only connection that reports
- * events; an older one just frees itself. */
+ * events; an older one reports nothing and frees itself. */
 #include "rendezvous/way/tcp_stream_internal.h"
 
 #include "base/assert.h"
@@ -23,7 +23,7 @@ struct connection {
     struct tcp_stream *stream;
     uv_getaddrinfo_t resolve;
     struct addrinfo *found, *next;   /* the host's addresses, and the one to try next */
-    struct sockaddr_storage numeric; /* address of a host that is not a name */
+    struct sockaddr_storage numeric; /* the host's address, if the host is not a name */
     bool resolving;
 
     uv_tcp_t tcp;
@@ -49,8 +49,8 @@ struct tcp_stream {
     bool closing;
     void (*on_close)(void *arg);
     void *on_close_arg;
-    /* reports `failed` on the next turn of the loop, because callbacks must not run inside a
-     * call of the owner */
+    /* runs on_idle(), which reports `failed`, on the next turn of the loop, because callbacks must
+     * not run inside a call of the owner */
     uv_idle_t idle;
 };
 
@@ -123,7 +123,8 @@ static void close_tcp(struct connection *a) {
     }
 }
 
-/* Makes the connection report no more events, and closes it. The last callback frees it. */
+/* Closes a connection, which reports no more events. It is freed at once, or by the last callback
+ * that it still gets. */
 static void discard(struct connection *a) {
     if (is_current(a)) a->stream->current = NULL;
     a->retry = false;
@@ -138,7 +139,8 @@ static void lost(struct connection *a, enum rendezvous_loss how, const char *why
     if (report) s->events->on_lost(s->arg, how, why);
 }
 
-/* Handles an error of the connection. EPIPE comes only after the other end has closed it. */
+/* Ends the connection after the error `rc`. EPIPE means that the other end has closed it; after
+ * every other error the process at the other end may still run. */
 static void broken(struct connection *a, int rc) {
     lost(a, rc == UV_EPIPE ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN, uv_strerror(rc));
 }

@@ -1,6 +1,6 @@
 /* A TCP client on a libuv loop that can connect again and again: it resolves the host, connects,
- * and carries bytes in both directions. It knows nothing about the meaning of the bytes. The remote
- * way uses one for its coordinator. */
+ * and carries bytes in both directions, whatever they mean. A dial (dial.c) uses one for each
+ * address that it tries. */
 #ifndef RENDEZVOUS_TCP_STREAM_INTERNAL_H
 #define RENDEZVOUS_TCP_STREAM_INTERNAL_H
 
@@ -25,7 +25,8 @@ struct tcp_stream_events {
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
 };
 
-/* Copies `host`; `events` must live until on_close. Returns NULL when memory is short. */
+/* Creates a stream, which does not connect yet. Copies `host`; `events` must live until on_close.
+ * Returns NULL when memory is short. */
 struct tcp_stream *tcp_stream_new(uv_loop_t *loop, const char *host, uint16_t port,
                           const struct tcp_stream_events *events, void *arg);
 

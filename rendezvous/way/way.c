@@ -1,5 +1,5 @@
-/* Chooses and opens the kind of way that a backend's plan needs. Closing goes in two steps: first
- * the way's own handles, then what this node hosts. */
+/* Chooses and opens the kind of way that a backend's plan needs. A way is closed in two steps:
+ * first its own handles, then what this node hosts. */
 #include "rendezvous/way/way.h"
 
 #include "base/assert.h"
@@ -21,8 +21,8 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
     return coordinator_host_open(loop, &h, out, err);
 }
 
-/* Opens the elected way. Every node may be elected, so it listens for other nodes before it
- * campaigns. A leader connects to itself over TCP, like any other node. */
+/* Opens the elected way. Every node may be elected, so this node listens for other nodes before it
+ * takes part in the election. A leader connects to itself over TCP, like any other node. */
 static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
@@ -40,7 +40,7 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
     return rc;
 }
 
-/* Opens the host of a job with one node. The job needs nobody to connect, so if another program has
+/* Opens the host of a job with one node. No other node has to connect, so if another program has
  * the endpoint's port, the job runs without listening there. */
 static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
                             int64_t close_timeout_ms, struct coordinator_host **out,
@@ -55,8 +55,9 @@ static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
     return way_open_host(loop, &unheard, close_timeout_ms, out, err);
 }
 
-/* Opens the local way on a node that hosts. If the port is taken and the node only may host,
- * another process on this machine normally hosts already, so the remote way to it is opened. */
+/* Opens the way of a node that hosts or may host. A node that hosts gets the local way. If the node
+ * only may host and the port is in use, the remote way is opened, because normally another process
+ * on this machine hosts already. A node that asks first gets the remote way, too. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
@@ -134,8 +135,8 @@ static void on_host_closed(void *arg) {
     on_close(user);
 }
 
-/* Closes what this node hosts. On the elected way the jobs do not end with that (why is NULL),
- * because the next leader continues them. */
+/* Closes what this node hosts. On the elected way, `why` is NULL for coordinator_host_close(): the
+ * jobs do not end, because the next leader continues them. */
 void way_closed(struct way *w) {
     const char *why = w->kind == &way_elected ? NULL : w->why;
     if (w->host != NULL) coordinator_host_close(w->host, why, on_host_closed, w);

@@ -25,7 +25,7 @@
 enum backend_hosting {
     BACKEND_CONNECTS,  /* the coordinator is in another process */
     BACKEND_HOSTS,     /* the coordinator is in this process */
-    BACKEND_MAY_HOST,  /* the process on this host that can bind the port hosts; this one tries */
+    BACKEND_MAY_HOST,  /* the first process on this machine to bind the port hosts */
     BACKEND_ELECTS,    /* the coordinator is on the node that etcd elects */
 };
 
@@ -37,26 +37,29 @@ struct backend_plan {
     char facts[512];
     /* address this node publishes; "" = its address on the connection to the coordinator */
     char own_addr[RDZV_ADDR_MAX];
-    /* address of this machine for other nodes, if no better one is known; a loopback address if the
-     * user wrote one as endpoint, because all nodes are on this machine; "" = not known */
+    /* address at which other nodes reach this machine, if no better one is known. If the user wrote
+     * a loopback address as the endpoint, it is that address, because all nodes are on this
+     * machine. "" = not known */
     char machine_addr[RDZV_ADDR_MAX];
     int64_t node_rank;                 /* node rank that the user requests; -1 = none */
     int64_t connect_timeout_ms, coordinator_wait_ms;
-    /* The endpoint's name could not be resolved, so it is not known whether this machine has its
-     * address. A node that does not know whether it shall host looks again when it can connect. */
+    /* true if the endpoint's name could not be resolved, so it is not known whether this machine
+     * has its address. If that decides whether this node hosts, the node looks the name up again
+     * later. */
     bool unresolved;
-    int64_t etcd_lease_ms;             /* of a leader, if BACKEND_ELECTS */
-    bool fixed_ranks;                  /* each node's group rank is its node rank */
+    int64_t etcd_lease_ms;             /* lease of a leader in etcd, if BACKEND_ELECTS */
+    bool fixed_ranks;                  /* true: a node's group rank is its node rank */
     /* MASTER_ADDR of the workers as the user wrote it; "" = the numeric address of the store */
     char master_name[CR_HOST_MAX];
-    /* The endpoint's name has addresses of other machines, too, so each of them may host: this node
-     * asks them first. Only if no coordinator has answered after host_delay_ms, which is shorter on
-     * a machine with a smaller address, does it host. */
+    /* true if the endpoint's name also has addresses of other machines, so that each of these
+     * machines may host. This node then first asks the other machines for a coordinator. It hosts
+     * only if none has answered after host_delay_ms, which is shorter on a machine with a smaller
+     * address. */
     bool asks_first;
     int64_t host_delay_ms;
     /* The fields below are used only if this node hosts the coordinator or may do so. */
-    bool alone;                        /* the job has one node and no endpoint to listen at */
-    /* the job has one node, so it can run even if another program has the endpoint's port */
+    bool alone;                        /* true: the job has one node and listens nowhere */
+    /* true if the job has one node; it then runs even if another program has the endpoint's port */
     bool one_node;
     char store_host[CR_HOST_MAX];      /* where the rounds' stores listen; "" = all interfaces */
     /* port of all rounds' stores; 0 = a new port for each round */
@@ -82,14 +85,15 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
 struct backend_addresses {
     char first[RDZV_ADDR_MAX];  /* the host's first address; IPv4 is preferred to IPv6 */
     char local[RDZV_ADDR_MAX];  /* an address of the host that this machine has, or "" */
-    bool is_loopback;           /* `first` is a loopback address */
-    /* The user wrote "localhost" or a loopback address. If not, a loopback address comes from a
-     * name, such as "127.0.1.1 head" in Debian's /etc/hosts on the machine `head`: other machines
-     * know another address of the name, so this machine must not listen on loopback only. */
+    bool is_loopback;           /* true: `first` is a loopback address */
+    /* true if the user wrote "localhost" or a loopback address. If false, a loopback address comes
+     * from a name, such as "127.0.1.1 head" in Debian's /etc/hosts on the machine `head`. Other
+     * machines know another address of that name, so this machine must not listen on loopback
+     * only. */
     bool is_written_loopback;
-    bool is_any;                /* the host is 0.0.0.0 or ::, which means all interfaces */
-    bool has_others;            /* the host also has addresses that this machine does not have */
-    uint32_t before_local;      /* how many of these come before `local`, in the order of numbers */
+    bool is_any;                /* true: the host is 0.0.0.0 or ::, all interfaces */
+    bool has_others;            /* true: the host has addresses of other machines, too */
+    uint32_t before_local;      /* how many of the others are smaller (race_compare()) */
     /* address at which other machines reach this one: that of the default route, or else of the
      * first interface; a loopback address if there is no other */
     char machine[RDZV_ADDR_MAX];
@@ -97,7 +101,8 @@ struct backend_addresses {
     char text[512];
 };
 
-/* Resolves `host`; blocks meanwhile. Returns 0, or -ENOENT and a text in err. */
+/* Resolves `host`, and blocks until the resolver has answered. Returns 0, or -ENOENT and a text in
+ * err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
 
 /* Returns whether a numeric address is a loopback address: 127.0.0.0/8 or ::1. */
@@ -111,14 +116,15 @@ struct way;
 
 /* Called on the loop's thread, never from inside a way_ function. */
 struct way_events {
-    /* The connection is established; the greeting was sent. `own_addr` is the numeric address of
-     * this end; "" on the local way. */
+    /* The connection to the coordinator is established, and the greeting was sent. `own_addr` is
+     * the numeric address of this end; "" on the local way. */
     void (*on_open)(void *arg, const char *own_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     /* The connection could not be established, or has ended. No callback follows until the next
      * way_connect(). */
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
-    /* The connection could not be established, and another try cannot help. No callback follows. */
+    /* The connection could not be established, and another try cannot help. No callback but
+     * on_close follows. */
     void (*on_hopeless)(void *arg, const char *why);
 };
 
@@ -144,10 +150,9 @@ const char *way_trouble(const struct way *w);
 const char *way_report(struct way *w);
 
 /* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
- * on_hopeless follows. Copies `greeting`, the first bytes of the session, which each connection
- * begins with. The first connection on which a coordinator answers is kept. The elected way waits
- * until etcd has elected a leader before it connects; it sets no limit for that wait, so the caller
- * has to. */
+ * on_hopeless follows. Copies `greeting`, the bytes that are sent first on each connection. The
+ * first connection on which a coordinator answers is kept. If no leader is elected, the elected way
+ * waits for one before it connects; this wait has no limit, so the caller has to set one. */
 void way_connect(struct way *w, const void *greeting, size_t len);
 /* way_send() queues bytes; way_flush() sends the queue. */
 void way_send(struct way *w, const void *data, size_t len);
@@ -156,8 +161,9 @@ void way_flush(struct way *w);
  * callback follows until the next way_connect(). */
 void way_hang_up(struct way *w);
 
-/* Call this when this node leaves. It ends the jobs that this node hosts; their nodes get `why` as
- * the reason. On the elected way it does nothing, because the next leader continues the job. */
+/* Call this when this node leaves. It says goodbye to the nodes of the jobs that this node hosts,
+ * with `why` as the reason. On the elected way it does nothing, because the next leader continues
+ * the job. */
 void way_abandon(struct way *w, const char *why);
 
 /* Closes the connection and what this node hosts, and frees the way. Nodes that are connected to

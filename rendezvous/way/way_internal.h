@@ -13,7 +13,7 @@ struct way_kind {
     void (*send)(struct way *w, const void *data, size_t len);
     void (*flush)(struct way *w);
     void (*hang_up)(struct way *w);
-    /* Closes the handles of this kind of way, and calls way_closed() from the loop afterwards. */
+    /* Closes the way's own handles, and calls way_closed() from the loop when they are closed. */
     void (*close)(struct way *w);
 };
 
@@ -35,8 +35,8 @@ extern const struct way_kind way_local, way_remote, way_elected;
  * way_local_new() and way_remote_new() return NULL when memory is short; way_elected_new() returns
  * 0, or a negative errno and a text in err. */
 struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
-/* Copies `may_host`, the plan for hosting if no process listens at the endpoint; NULL = never
- * host. */
+/* `may_host` is the plan by which this node hosts if no process listens at the endpoint; NULL = it
+ * never hosts. It is copied. */
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
                            const struct backend_plan *may_host);
 int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
@@ -52,8 +52,8 @@ const char *way_remote_report(struct way *w);
 int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t close_timeout_ms,
                   struct coordinator_host **out, struct cr_error *err);
 
-/* Each kind calls this when its own handles are closed. It closes what is hosted and frees the
- * way. */
+/* Each kind of way calls this when its own handles are closed. It closes what this node hosts,
+ * frees the way, and calls on_close. */
 void way_closed(struct way *w);
 
 #endif
