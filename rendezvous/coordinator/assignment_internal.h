@@ -20,7 +20,7 @@ struct assignment_node {
     uint64_t pid, instance;
     int64_t node_rank; /* node rank that the user requests, or -1 */
     int64_t kept_rank; /* group rank in the last round; -1 = the node was not in it */
-    int64_t old_rank;  /* group rank in an earlier round, as the node remembers it, or -1 */
+    int64_t old_rank;  /* group rank that the node had in an earlier round; -1 = none */
     uint32_t local_world_size;
     /* output of assignment_make() */
     uint32_t group_rank, first_rank, first_role_rank, role_world_size;

@@ -1,6 +1,6 @@
 /* Implements coordinator.h: the phases, the messages of nodes with a seat, and
- * coordinator_reconcile(), which after each event begins a round, ends a round or ends the job if
- * the states of the nodes call for it. coordinator_internal.h lists what is in the other files. */
+ * coordinator_reconcile(). After each event that function decides whether a round begins or ends,
+ * or the job ends. coordinator_internal.h lists what is in the other files. */
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"

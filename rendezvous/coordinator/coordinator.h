@@ -80,10 +80,10 @@ void coordinator_identify(struct coordinator *c, uint64_t id);
 
 /* ---- events; now_ms must never decrease from one call to the next ---- */
 
-/* Call this when a node without a seat has sent JOIN. Returns its seat. Returns NULL if the node
- * may not join; in that case it was sent the reason (REFUSED or END), and the caller has to close
- * the connection. A `local` node is in the coordinator's process and has no lease. The settings of
- * the first node that joins become the job's. */
+/* Call this when a node has sent JOIN on a new connection. Returns the node's seat. Returns NULL if
+ * the node may not join; in that case the node was sent the reason (REFUSED or END), and the caller
+ * has to close the connection. A `local` node is in the coordinator's process and has no lease. The
+ * settings of the first node that joins become the job's. */
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join);
 
@@ -200,8 +200,8 @@ struct seat_view {
 void coordinator_visit(const struct coordinator *c,
                        void (*visit)(void *arg, const struct seat_view *seat), void *arg);
 
-/* Return the name of a phase or a seat's state, "FORMING" for example; "?" for an unknown number.
- * Operators pass numbers that they have received in STATUS_JOB and STATUS_NODE. */
+/* Return the name of a phase or of a seat's state, for example "FORMING"; "?" for an unknown
+ * number, which a coordinator of another build may have sent in STATUS_JOB or STATUS_NODE. */
 const char *coordinator_phase_name(uint32_t phase);
 const char *seat_state_name(uint32_t state);
 

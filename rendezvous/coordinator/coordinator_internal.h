@@ -3,7 +3,7 @@
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
  *     resuming.c      nodes that lose their connection, and a new coordinator of a running round
- *     settings.c      the settings of the job, and nodes that have others
+ *     settings.c      the settings of the job, and nodes that have other settings
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
@@ -12,7 +12,7 @@
  *     budget.c        how many restarts the job has left
  *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
- *     waiting.c       what nodes that wait for a round are told
+ *     waiting.c       the messages to nodes that wait for a round
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -38,7 +38,7 @@ enum seat_change {
 struct coordinator_change {
     bool open;         /* true: a change is announced */
     bool is_set;       /* true: the agreed step was sent to the nodes */
-    bool is_hard;      /* true: a node leaves, so workers cannot get more time */
+    bool is_hard;      /* true: a node leaves, so until_ms must not become later */
     uint32_t kind;     /* enum rendezvous_change_kind */
     uint64_t id;
     int64_t notice_ms; /* end of the notice; only answers before it extend until_ms */
@@ -102,7 +102,7 @@ struct coordinator_seat {
     uint32_t local_world_size;
     uint16_t store_port;  /* port of the store that the node offers; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = none */
-    int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
+    int64_t old_rank;     /* group rank that the node had in an earlier round; -1 = none */
     uint32_t first_rank, first_role_rank, role_world_size; /* in the last round */
     int64_t stop_limit_ms; /* time limit of the states STOPPING and LEAVING; 0 = unknown */
     int64_t since_ms;     /* time at which the seat entered its state */
@@ -130,8 +130,8 @@ struct coordinator {
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
-    bool is_drawn;         /* true: this coordinator has drawn the incarnation; no node has brought
-                            * it */
+    /* true: this coordinator has drawn the incarnation; false: a JOIN named it */
+    bool is_drawn;
     bool has_formed;       /* true: this coordinator has formed or rebuilt a round of this run */
 
     enum coordinator_phase phase;
@@ -146,7 +146,8 @@ struct coordinator {
     bool is_held;          /* true: a round would form now if may_form was true */
     bool stands_by;        /* true: all connections were closed, but the job stays in memory */
     struct coordinator_charge charge;
-    /* time since which nodes only wait for other nodes; join_timeout counts from it */
+    /* join_timeout counts from this time: when the phase FORMING began, or, if that was later, when
+     * the last node had stopped its workers */
     int64_t forming_ms;
     /* true: a node was still stopping its workers when coordinator_reconcile_forming() last ran */
     bool had_stopping;
@@ -155,7 +156,8 @@ struct coordinator {
     bool members_changed;  /* true: a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
-    struct coordinator_store store; /* of the last round, if this coordinator has formed it */
+    /* the last round's; port 0 if an earlier coordinator has formed it */
+    struct coordinator_store store;
     uint32_t suspended;    /* number of suspended seats */
     bool is_rebuilt;       /* true: the last round was formed by an earlier coordinator */
     struct coordinator_rebuild rebuild;
@@ -189,8 +191,8 @@ void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char
 /* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
  * and join again. */
 void coordinator_stop_round(struct coordinator *c, int64_t now_ms);
-/* Ends the job: sends END with the reason c->why to all nodes. Their seats stay until their
- * connections are gone. */
+/* Ends the job: sends END with the reason c->why to all nodes. Each node keeps its seat until its
+ * connection is gone. */
 void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome);
 
 /* Frees the seat of a node that is gone, and stops the round if the node was running in it. The
@@ -214,7 +216,8 @@ void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const 
 /* Adds a seat in state JOINED. Returns NULL when memory is short. */
 struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                   const struct rdzv_join *join);
-/* Removes the seat from the table and frees it. c->departed keeps the host of its group rank. */
+/* Removes the seat from the list and frees it. If the seat has a group rank, stores its host in
+ * c->departed. */
 void seat_remove(struct coordinator *c, struct coordinator_seat *s);
 void seats_free(struct coordinator *c);
 

@@ -36,7 +36,7 @@ struct differences {
 static void add(struct differences *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void add(struct differences *d, const char *fmt, ...) {
-    /* room for one more item, which has less than 100 bytes */
+    /* there is no room for another item, which has up to 99 bytes */
     if (d->len + 100 > RDZV_TEXT_MAX) return;
     if (d->len > 0) d->len += (size_t) snprintf(d->text + d->len, RDZV_TEXT_MAX - d->len, ", ");
     va_list ap;
