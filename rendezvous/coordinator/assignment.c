@@ -114,8 +114,8 @@ static int list_departed(struct departed_list *list, char *const *departed, uint
     return 0;
 }
 
-/* Returns the index of the first entry of the host. If the host has none, returns the index of the
- * next host's first entry, or list->count. It is a binary search. */
+/* Returns the index of the first entry of the host, found by binary search. If the host has no
+ * entry, returns the index at which its entry would be; that may be list->count. */
 static uint32_t first_of_host(const struct departed_list *list, const char *host) {
     uint32_t low = 0, high = list->count;
     while (low < high) {

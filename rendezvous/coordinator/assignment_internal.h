@@ -35,8 +35,8 @@ struct assignment_summary {
 
 /* Assigns all ranks, and sorts `nodes` by group rank. departed[r] is the host whose node had group
  * rank r last; it is NULL if a node has this rank now or the host is unknown. If `fixed`, the group
- * rank of each node is its node rank; the caller has checked that each node rank from 0 to count -
- * 1 occurs once. Returns 0 or -ENOMEM. */
+ * rank of each node is its node rank; the caller has checked that each node rank below `count`
+ * occurs once. Returns 0 or -ENOMEM. */
 int assignment_make(struct assignment_node *nodes, uint32_t count, char *const *departed,
                     uint32_t departed_count, bool fixed, struct assignment_summary *out);
 

@@ -57,8 +57,8 @@ void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_sea
 }
 
 /* Returns whether this message shows that its node knows of the end of the last round. JOIN, FAILED
- * and LEAVE show it, and so does a beat that says so; a beat of protocol version 2 says nothing of
- * it, and counts as a sign. Any other message may have been sent before the round was stopped. */
+ * and LEAVE show it. A beat shows it by rounds_over; a beat of protocol version 2 lacks this field
+ * and always counts. Any other message may have been sent before the round was stopped. */
 static bool knows_of_end(const struct coordinator *c, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) return m->beat.rounds_over == 0 || m->beat.rounds_over > c->round + 1;
     return m->type == RDZV_JOIN || m->type == RDZV_FAILED || m->type == RDZV_LEAVE;

@@ -61,9 +61,9 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...) {
     va_end(ap);
 }
 
-/* Sends STOP. If this coordinator has lost the right to form rounds, another one may be elected,
- * whose first round waits only one lease for workers to stop (forming.c). So STOP limits the time
- * to stop the workers to one lease. */
+/* Sends STOP. If this coordinator has lost the right to form rounds, STOP gives the node one lease
+ * to stop its workers: another leader may be elected, which relies on this limit before it forms a
+ * round (forming.c). */
 static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){
@@ -160,7 +160,8 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     (void) charge_allows_round(c, now_ms);
     if (c->phase != COORDINATOR_RUNNING) return;
     coordinator_stop_round(c, now_ms);
-    /* coordinator_stop_round() has sent this node no STOP, and STOP names the time limit */
+    /* this node was STOPPING already, so coordinator_stop_round() has sent it no STOP, but it needs
+     * the time limit in STOP */
     if (!c->may_form) send_stop(c, s);
 }
 

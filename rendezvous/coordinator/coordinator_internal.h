@@ -106,7 +106,7 @@ struct coordinator_seat {
     uint32_t first_rank, first_role_rank, role_world_size; /* in the last round */
     int64_t stop_limit_ms; /* time limit of the states STOPPING and LEAVING; 0 = unknown */
     int64_t since_ms;     /* time at which the seat entered its state */
-    uint32_t told;        /* cr_waiting_line_ms(told) after since_ms, the next WAITING is due */
+    uint32_t told;        /* the next WAITING is due at since_ms + cr_waiting_line_ms(told) */
     bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     /* time of the check that found the lease over (limits.c); COORDINATOR_NEVER = none has */
@@ -156,7 +156,7 @@ struct coordinator {
     bool members_changed;  /* true: a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
-    /* the last round's; port 0 if an earlier coordinator has formed it */
+    /* store of the last round; its port is 0 if an earlier coordinator has formed the round */
     struct coordinator_store store;
     uint32_t suspended;    /* number of suspended seats */
     bool is_rebuilt;       /* true: the last round was formed by an earlier coordinator */
@@ -262,8 +262,8 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
 /* Sends ACCEPTED. `differs` lists the settings in which the node differs from the job; it is "" if
  * there are none. */
 void joining_accept(struct coordinator *c, void *peer, const char *differs);
-/* Call this when a node was not admitted. The check may have removed the seat of its older
- * connection, so no seat may be left, and something may be due. */
+/* Call this when a node was not admitted. The check may have removed the node's old seat, so this
+ * discards the job if no seat is left, and calls coordinator_reconcile(). */
 void joining_failed(struct coordinator *c, int64_t now_ms);
 
 /* ---- resuming.c ---- */
@@ -338,8 +338,8 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
 void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f);
 /* Call this with each message of a node. Notes whether the message shows that the node knows of the
- * end of a failed round. Returns true if this was the last node of the round for which it was not
- * known; otherwise false. */
+ * end of a failed round. Returns true if the message was the last one needed: now all nodes of that
+ * round are known to know of its end. Otherwise returns false. */
 bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
 /* Call this when a seat is removed: the decision no longer waits for its node. */
 void charge_forget(struct coordinator *c, struct coordinator_seat *s);
@@ -376,8 +376,8 @@ int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordi
 /* Writes to `out`, of `room` bytes, the hosts of the nodes that have a seat: as many as fit; "none"
  * if no node has one. */
 void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room);
-/* If ranks are fixed, writes to `out`, of `room` bytes, which node ranks no node has, as ";
- * missing: node rank 1, 3". Writes "" if none is missing or ranks are not fixed. */
+/* If ranks are fixed, writes to `out`, of `room` bytes, which node ranks no node has, for example
+ * "; missing: node rank 1, 3". Writes "" if none is missing or ranks are not fixed. */
 void coordinator_list_missing(const struct coordinator *c, char *out, size_t room);
 
 /* ---- limits.c ---- */

@@ -67,7 +67,7 @@ struct host_session_terms {
     bool in_launcher;        /* true: the host ends together with the launcher of a node */
     uint64_t epoch;          /* epoch of an elected host; else 0 */
     uint64_t coordinator;    /* id of the coordinators of this host */
-    /* why the host refuses all nodes: it is closing; NULL = it is not closing */
+    /* if the host is closing: the reason, with which it refuses all nodes; else NULL */
     const char *closing;
     /* true: the host closes before all jobs have ended, so nodes that it refuses shall try another
      * coordinator */
