@@ -34,10 +34,11 @@ static int compare_natural(const char *a, const char *b) {
     return compare_numbers((unsigned char) *a, (unsigned char) *b);
 }
 
-/* Compares two nodes without a rank: the free ranks are given in this order. */
+/* Orders the nodes that have no rank yet: the free ranks are given in this order. */
 static int compare_identity(const void *pa, const void *pb) {
     const struct assignment_node *a = pa, *b = pb;
-    /* -1 (no node rank requested) becomes the largest unsigned number, so it comes last */
+    /* -1 (no node rank is requested) becomes the largest unsigned number, so these nodes come
+     * last */
     int order = compare_numbers((uint64_t) a->node_rank, (uint64_t) b->node_rank);
     if (order == 0) order = compare_natural(a->host, b->host);
     if (order == 0) order = compare_natural(a->addr, b->addr);
@@ -63,7 +64,8 @@ struct slots {
     uint32_t count, lowest_free;
 };
 
-/* If the rank exists and is free, gives it to the node and returns true. */
+/* Gives the rank to the node and returns true, if the rank exists and is free. Otherwise returns
+ * false. */
 static bool take(struct slots *s, struct assignment_node *node, int64_t rank) {
     if (rank < 0 || rank >= s->count || s->taken[rank]) return false;
     s->taken[rank] = 1;
@@ -82,7 +84,8 @@ static void take_lowest(struct slots *s, struct assignment_node *node) {
 struct departed_rank {
     const char *host;
     uint32_t rank;
-    uint32_t tried; /* in the first entry of a host: how many of its entries were tried already */
+    /* in the first entry of each host: how many of the host's entries take_departed() has tried */
+    uint32_t tried;
 };
 
 /* The departed ranks, sorted by host and rank. */
@@ -111,7 +114,8 @@ static int list_departed(struct departed_list *list, char *const *departed, uint
     return 0;
 }
 
-/* Returns the first entry that is not before the host, by binary search. */
+/* Returns the index of the first entry of the host, found by binary search. If the host has no
+ * entry, returns the index at which its entry would be; that may be list->count. */
 static uint32_t first_of_host(const struct departed_list *list, const char *host) {
     uint32_t low = 0, high = list->count;
     while (low < high) {
@@ -122,7 +126,8 @@ static uint32_t first_of_host(const struct departed_list *list, const char *host
     return low;
 }
 
-/* Gives the node a free rank that its host had before, if there is one, and returns true. */
+/* If a free rank was on the node's host before, gives it to the node and returns true. Otherwise
+ * returns false. */
 static bool take_departed(struct slots *s, struct assignment_node *node,
                           struct departed_list *list) {
     uint32_t first = first_of_host(list, node->host), i;
@@ -146,7 +151,8 @@ static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* A node that was in an earlier round gets the rank that it, or a node of its host, had then. */
+/* Gives a node that was not in the last round its rank of an earlier round, if that rank is free,
+ * or else a free rank that a node of its host had. */
 static void give_old_ranks(struct slots *s, struct assignment_node *nodes,
                            struct departed_list *departed, struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -158,8 +164,8 @@ static void give_old_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* Gives the free ranks to all other nodes: new nodes, and nodes whose old rank is beyond the size
- * of this round. */
+/* Gives the free ranks to all nodes that have no rank yet: new nodes, and nodes whose old rank is
+ * taken or does not exist in this round. */
 static void give_free_ranks(struct slots *s, struct assignment_node *nodes,
                             struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -171,8 +177,8 @@ static void give_free_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* Assigns role ranks. by_role is sorted by role and, within a role, by group rank; the workers of
- * each role are counted from 0. */
+/* Assigns role ranks: counts the workers of each role from 0. by_role is sorted by role and, within
+ * a role, by group rank. */
 static void give_role_ranks(struct assignment_node **by_role, uint32_t n) {
     for (uint32_t start = 0, end; start < n; start = end) {
         uint32_t sum = 0;

@@ -1,8 +1,8 @@
 /* Counts the restarts of a job, and how many it has left. Pure.
  *
- * A failed worker costs one restart. One round costs one restart at most: the first failure ends
- * the round, so further workers that fail in it are part of the same restart. charge.c decides
- * whether a round costs a restart. */
+ * A failed worker costs one restart. A round costs one restart at most: the first failure ends the
+ * round, and later failures of its workers cost nothing more. charge.c decides whether a round
+ * costs a restart. */
 #ifndef RENDEZVOUS_BUDGET_INTERNAL_H
 #define RENDEZVOUS_BUDGET_INTERNAL_H
 
@@ -20,10 +20,11 @@ struct budget {
 bool budget_is_left(const struct budget *b);
 /* Charges one restart; budget_is_left() must be true. */
 void budget_charge(struct budget *b);
-/* Takes the last charge back. */
+/* Takes back the last charge. */
 void budget_refund(struct budget *b);
-/* Call this when a node reports that the job has had `restarts` restarts. A new coordinator learns
- * in this way what its predecessor has counted. */
+/* Call this when a node reports that the job has had `restarts` restarts. If that is more than this
+ * coordinator has counted, an earlier coordinator has charged them, and both counts become
+ * `restarts`. */
 void budget_remember(struct budget *b, uint32_t restarts);
 
 #endif

@@ -40,7 +40,7 @@ void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, 
     coordinator_wake_by(c, c->change.until_ms);
 }
 
-/* Call this when a second change comes while one is announced. The announced change goes on, but it
+/* Call this if a second change comes while one is announced. The announced change goes on, but it
  * must be over by until_ms, the deadline of the second change. */
 static void hasten(struct coordinator *c, int64_t until_ms) {
     c->change.is_hard = true;
@@ -65,9 +65,9 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 
 /* ---- the nodes' answers ---- */
 
-/* Gives the workers more time after the agreed step, for a checkpoint for example, up to
- * join_timeout. They get it only if nodes wait to join, because a node that leaves cannot wait, and
- * only if the answer came before the end of the notice. */
+/* Gives the workers needs_ms more time, at most join_timeout, for example to save a checkpoint
+ * after the agreed step. A node that leaves cannot wait, so only a change for nodes that join is
+ * extended, and only by an answer that comes before the end of the notice. */
 static void extend(struct coordinator *c, int64_t now_ms, int64_t needs_ms) {
     struct coordinator_change *change = &c->change;
     if (needs_ms > c->join_timeout_ms) needs_ms = c->join_timeout_ms;
@@ -103,9 +103,9 @@ static void send_step(struct coordinator *c, int64_t now_ms, const struct coordi
     if (s->change == CHANGE_RUNS) seat_send(c, s, &m);
 }
 
-/* Sends the agreed step to the nodes. It is one more than the step of the furthest worker, because
- * that worker may have begun one more step before it was frozen, and no worker has begun a later
- * step. */
+/* Sends the agreed step to the nodes. The agreed step is one more than the step of the furthest
+ * worker: that worker may have begun one more step before it was frozen, and no worker has begun a
+ * later one. */
 static void set_step(struct coordinator *c, int64_t now_ms) {
     c->change.is_set = true;
     for (uint32_t i = 0; i < c->seat_count; i++) send_step(c, now_ms, c->seats[i]);
@@ -124,8 +124,9 @@ void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms) {
     if (!c->change.is_set && !time_is_up && c->in_change[CHANGE_ASKED] > 0) return;
     if (running > 0 && !c->change.is_set && !time_is_up) set_step(c, now_ms);
     if (running > 0 && !time_is_up) return;
-    /* If a node waits to join, the next round has a last call for further nodes. If that node has
-     * gone again, the next round has the same nodes as this one, and forms at once. */
+    /* If members_changed is true, the next round forms only after its last call, which lets further
+     * nodes come. If the node that wanted to join is gone, members_changed stays as it is, so that
+     * the next round forms as soon as the nodes of this round are back. */
     if (c->in_state[SEAT_JOINED] > 0) c->members_changed = true;
     coordinator_stop_round(c, now_ms);
 }

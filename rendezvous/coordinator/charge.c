@@ -1,27 +1,30 @@
 /* Decides whether a failed round costs a restart.
  *
- * A worker also fails when a node is gone, because its peers on that node do not answer any more.
- * The report of such a failure may arrive before the loss of the node is noticed, so the first
- * FAILED of a round only opens the decision. All nodes are stopped at once. If a node of the round
- * leaves or is lost within a lease after the failure, or is lost without a sign that it has heard
- * of the failure, that node explains the failure, and the round costs nothing.
+ * If a node is gone, workers on other nodes fail, too, because the workers of that node do not
+ * answer them any more. The report of such a failure may arrive before the coordinator notices that
+ * the node is lost, so the first FAILED of a round only opens the decision. All nodes are stopped
+ * at once. If a node of the round leaves or is lost within a lease after the failure, or is lost
+ * without a sign that it has heard of the failure, that node explains the failure, and the round
+ * costs nothing.
  *
- * The decision costs almost no time. While the budget has a restart left, it is made when the next
- * round forms, because by then every node of the failed round has joined again or is gone. If the
- * budget is spent, the job ends as soon as every node of the round has shown that it knows of the
- * round's end: members send a beat when they are stopped, which takes one round trip. A node that
- * sends nothing is waited for until its lease is over.
+ * An open decision delays the job by almost nothing. While the budget has a restart left, the
+ * decision is made when the next round forms, because by then every node of the failed round has
+ * joined again or is gone. If the budget is spent, the job ends as soon as every node of the round
+ * has shown that it knows of the round's end: members send a beat when they are stopped, which
+ * takes one round trip. A node that sends nothing is waited for until its lease is over.
  *
- * A worker that was killed from outside is perhaps the first sign that its whole node is being
- * ended. The node has KILLED_MS to leave or to be lost. The next round does not wait for that, so
- * the failure is charged and, if the node goes in time, refunded. */
+ * If a worker was killed from outside, its whole node may be about to end. If the node leaves or is
+ * lost within KILLED_MS, it excuses the failure. While the budget has a restart left, the next
+ * round does not wait for that: the failure is charged, and the charge is refunded if the node goes
+ * in time. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* How long after a worker was killed its node may go, in ms. Tools that end a node send signals to
- * its processes one after the other, which takes a few ms. */
+/* A node excuses the failure if it goes within this time, in ms, after one of its workers was
+ * killed. Tools that end a node send signals to its processes one after the other, which takes a
+ * few ms. */
 #define KILLED_MS INT64_C(200)
 
 static bool was_in_round(const struct coordinator_seat *s) {
@@ -32,7 +35,7 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
                  const struct rdzv_failed *f) {
     c->charge = (struct coordinator_charge){
         .open = true, .failed_ms = now_ms, .killed_until_ms = COORDINATOR_NEVER,
-        /* the store of the round was on the host of the earlier coordinator and is lost */
+        /* the round is rebuilt, and its store may have been lost with the earlier coordinator */
         .excused = c->is_rebuilt};
     (void) snprintf(c->charge.what, sizeof(c->charge.what), "%s", f->what);
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -46,16 +49,16 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
 
 void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f) {
-    /* with a single node there is no other one that could go on without it */
+    /* ignored if the job has one node only: once that is gone, no node is left to go on */
     if (!c->charge.open || f->round != c->round || f->is_killed == 0 || c->seat_count == 1) return;
     s->is_killed = true;
     c->charge.killed_until_ms = now_ms + KILLED_MS;
     coordinator_wake_by(c, c->charge.killed_until_ms);
 }
 
-/* Returns whether a node that has sent this message knows that the last round is over. Other
- * messages may have been under way when the round was stopped, and their node may be gone since.
- * Beats of protocol version 2 do not say what the node knows. */
+/* Returns whether this message shows that its node knows of the end of the last round. JOIN, FAILED
+ * and LEAVE show it. A beat shows it by rounds_over; a beat of protocol version 2 lacks this field
+ * and always counts. Any other message may have been sent before the round was stopped. */
 static bool knows_of_end(const struct coordinator *c, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) return m->beat.rounds_over == 0 || m->beat.rounds_over > c->round + 1;
     return m->type == RDZV_JOIN || m->type == RDZV_FAILED || m->type == RDZV_LEAVE;
@@ -90,9 +93,9 @@ void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coor
     }
 }
 
-/* Returns whether a node whose worker was killed may still go and so excuse the failure. If the end
- * of that time is noticed late, this process was stopped or slow, and the node's LEAVE may wait in
- * the socket, so the time begins again. */
+/* Returns true until KILLED_MS after a worker was killed: until then its node may go, and so excuse
+ * the failure. If this is checked more than KILLED_MS too late, this process was stopped or slow,
+ * and the node's LEAVE may be unread in the socket. In that case the time begins again. */
 static bool awaits_killed_node(struct coordinator *c, int64_t now_ms) {
     if (c->charge.killed_until_ms == COORDINATOR_NEVER) return false;
     if (now_ms >= c->charge.killed_until_ms + KILLED_MS) {

@@ -1,6 +1,6 @@
 /* Implements coordinator.h: the phases, the messages of nodes with a seat, and
- * coordinator_reconcile(), which after each event begins a round, ends a round or ends the job if
- * the states of the nodes call for it. coordinator_internal.h lists what is in the other files. */
+ * coordinator_reconcile(). After each event that function decides whether a round begins or ends,
+ * or the job ends. coordinator_internal.h lists what is in the other files. */
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
@@ -61,8 +61,9 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...) {
     va_end(ap);
 }
 
-/* A coordinator without the right to form rounds gives the nodes one lease to stop their workers,
- * because another coordinator may be elected, which waits for that time (forming.c). */
+/* Sends STOP. If this coordinator has lost the right to form rounds, STOP gives the node one lease
+ * to stop its workers: another leader may be elected, which relies on this limit before it forms a
+ * round (forming.c). */
 static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){
@@ -109,7 +110,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
     c->outcome = (int) outcome;
     c->wake_ms = CR_FOREVER;
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (c->seats[i]->peer == NULL) continue; /* it gets END when it resumes */
+        if (c->seats[i]->peer == NULL) continue; /* this node gets END when it resumes */
         coordinator_send_end(c, c->seats[i]->peer, (int) outcome, c->why);
     }
 }
@@ -148,7 +149,7 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 /* ---- the messages of nodes with a seat ---- */
 
 /* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
- * further failure in the round that has just failed only tells whether that worker was killed. */
+ * further failure in a round that has failed counts only if the worker was killed (charge.c). */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
     if (c->phase == COORDINATOR_FORMING) charge_killed(c, now_ms, s, f);
@@ -159,7 +160,9 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     (void) charge_allows_round(c, now_ms);
     if (c->phase != COORDINATOR_RUNNING) return;
     coordinator_stop_round(c, now_ms);
-    if (!c->may_form) send_stop(c, s); /* this node knows of the end, but not of the limit */
+    /* this node was STOPPING already, so coordinator_stop_round() has sent it no STOP, but it needs
+     * the time limit in STOP */
+    if (!c->may_form) send_stop(c, s);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -169,8 +172,8 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
 }
 
 /* Handles LEAVE. The node's workers may still run, so the next round waits until the node has
- * closed its connection. A second LEAVE is ignored; it would otherwise restart the time limit for
- * that. */
+ * closed its connection. A second LEAVE is ignored, because it would begin the time limit for
+ * stopping the workers again. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;
@@ -188,7 +191,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                           const struct rdzv_join *join, struct cr_error *err) {
-    /* the node sent this message before it received END */
+    /* the node has sent this JOIN before it received END */
     if (c->phase == COORDINATOR_ENDED) return 0;
     if (s->state == SEAT_RUNNING && s->missed_round) {
         resuming_repeat_round(c, now_ms, s);
@@ -221,7 +224,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     switch ((unsigned) m->type) {
     case RDZV_BEAT:
         answer_beat(c, seat, &m->beat);
-        if (!all_heard) return 0; /* a beat changes nothing else, so nothing is to be decided */
+        /* any other beat changes nothing, so coordinator_reconcile() need not run */
+        if (!all_heard) return 0;
         break;
     case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, &m->join, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
@@ -240,8 +244,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
 
 /* ---- nodes whose connection is gone ---- */
 
-/* If all workers of the node had ended well, the round goes on without the node, which still counts
- * as succeeded. If its workers were running, the round is stopped. */
+/* If all workers of the node had ended well, the round goes on without the node, which is still
+ * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
     bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
@@ -271,7 +275,7 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
 
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
-    /* the node may have been gone since its last message */
+    /* the last message is the last sign of the node: it may have been gone since then */
     charge_node_gone(c, seat->heard_ms, seat);
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }

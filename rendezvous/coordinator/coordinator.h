@@ -10,11 +10,13 @@
  *                 any phase ── budget spent, all succeeded, time up ───────────┴──► ENDED
  *                 FORMING, RUNNING ── the last seat is gone ───────────────────────► EMPTY
  *
- * A new coordinator of a job that already runs has one more phase, REBUILDING (resuming.c).
+ * A coordinator that takes over a running round from an earlier coordinator has one more phase,
+ * REBUILDING (resuming.c).
  *
- * A seat is the record of one node, from its JOIN until the node is gone. While the node of a round
- * has no connection, its seat is suspended. change.c has the rules for a round that ends with
- * notice. This header is the door of rendezvous/coordinator. */
+ * A seat is the record of one node, from its JOIN until the node is gone. If a node of the round
+ * has lost its connection, its seat is suspended until the node resumes or is lost. change.c has
+ * the rules for a round that ends with notice. This header is the door of
+ * rendezvous/coordinator. */
 #ifndef RENDEZVOUS_COORDINATOR_H
 #define RENDEZVOUS_COORDINATOR_H
 
@@ -36,32 +38,33 @@ struct coordinator_store {
 };
 
 /* What the coordinator calls to act. An action must not call the coordinator. Texts and messages
- * are valid until the action returns. `peer` is the pointer that the caller passed to
- * coordinator_join() for that node. */
+ * are valid until the action returns. `peer` is the pointer that the caller passed for the node to
+ * coordinator_join() or coordinator_resume(). */
 struct coordinator_actions {
     void (*send)(void *arg, void *peer, const struct rdzv_message *m);
-    /* Closes the connection to this node after the queued messages. The coordinator has freed the
-     * node's seat already, so coordinator_lost() must not be called for it. */
+    /* Sends the queued messages to the node, then closes its connection. Do not call
+     * coordinator_lost() for this connection: the coordinator itself frees the seat of the node, or
+     * has given it to another connection. */
     void (*hang_up)(void *arg, void *peer);
-    /* Opens an empty key space for `round`, and closes that of the last round. Returns 0, or a
-     * negative errno and a text in err; on error it is called again for a minute, then the job
-     * ends. */
+    /* Opens an empty key space for `round`, and closes the key space of the round before. Returns 0
+     * and stores the address in *out; or returns a negative errno and a text in err. After an error
+     * the coordinator tries again; if all tries fail for a minute, it ends the job. */
     int (*open_store)(void *arg, uint64_t round, struct coordinator_store *out,
                       struct cr_error *err);
-    /* Closes the store of the last round, if this host has it, because another node has the store
-     * of the next one. This action may be NULL. */
+    /* Called when a node offers the store of the next round. Closes the store of the last round if
+     * this host has opened it. This action may be NULL. */
     void (*close_store)(void *arg);
-    /* Returns the run id of another job whose nodes wait at the same host, valid until the next
-     * event; NULL = there is none. This action may be NULL. */
+    /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
+     * is none. The text is valid until the next event. This action may be NULL. */
     const char *(*other_waiting)(void *arg);
-    /* Returns the incarnation of a new run: never 0, larger than all that were drawn earlier on
-     * machines with about the same time of day, and unlikely to be drawn twice. If this action is
-     * NULL, runs have no incarnation. */
+    /* Draws the incarnation of a new run: a number that is not 0 and that most probably no other
+     * run gets. Among machines whose clocks agree, a later run gets a larger number. If this action
+     * is NULL, runs have no incarnation. */
     uint64_t (*draw)(void *arg);
     /* Logs one line. Changes of state have the level debug. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
-    /* Returns whether lines of that level are logged; if not, the coordinator does not format them.
-     * If this action is NULL, all lines are formatted. */
+    /* Returns whether lines of this level are logged; if not, the coordinator does not format them.
+     * If this action is NULL, the coordinator formats all lines. */
     int (*wants_log)(void *arg, enum cr_log_level level);
 };
 
@@ -70,64 +73,66 @@ struct coordinator_actions {
 struct coordinator *coordinator_new(const char *run_id, const struct coordinator_actions *actions,
                                     void *arg);
 void coordinator_free(struct coordinator *c); /* `c` may be NULL */
-/* Sets the id that nodes get in WELCOME and show in later JOINs. By it a new coordinator finds out
- * that the job had an earlier one. Call this before the first event. */
+/* Sets the id of this coordinator, which nodes get in WELCOME and name in later JOINs. A
+ * coordinator that gets a JOIN with another id learns from it that the job had an earlier
+ * coordinator. Call this before the first event. */
 void coordinator_identify(struct coordinator *c, uint64_t id);
 
 /* ---- events; now_ms must never decrease from one call to the next ---- */
 
-/* Call this when a node without a seat has sent JOIN. Returns its seat. Returns NULL if the node
- * may not join; in that case it was sent the reason (REFUSED or END), and the caller has to close
- * the connection. A `local` node is in the coordinator's process and has no lease. The settings of
- * the first node that joins become the job's. */
+/* Call this when a node has sent JOIN on a new connection. Returns the node's seat. Returns NULL if
+ * the node may not join; in that case the node was sent the reason (REFUSED or END), and the caller
+ * has to close the connection. A `local` node is in the coordinator's process and has no lease. The
+ * settings of the first node that joins become the job's. */
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join);
 
-/* Call this with each later message of a node that has a seat: JOIN again, FAILED, SUCCEEDED,
- * LEAVE, BEAT, NOTICE, CHANGE_ANSWER or CHANGE_READY. Returns 0, or -EPROTO and a text in err if a
- * member must not send the message; on error the caller has to call coordinator_lost(). */
+/* Call this with each message that a node with a seat sends: JOIN again, FAILED, SUCCEEDED, LEAVE,
+ * BEAT, NOTICE, CHANGE_ANSWER or CHANGE_READY. Returns 0; or returns -EPROTO and a text in err if a
+ * member must not send the message. On error the caller has to call coordinator_lost(). */
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
-/* Call this when the node is gone, because it has closed its connection. It frees the seat. */
+/* Call this when a node has closed its connection, so that it counts as gone. Frees its seat. */
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why);
 
-/* Call this when the connection was reset or has timed out, and the node can resume. If the node is
- * in a round, its seat is kept until its lease ends. If not, it calls coordinator_lost(). */
+/* Call this if the connection of a node was reset or has timed out, and the protocol version of the
+ * connection has RESUME. If the node is in a round, its seat is suspended until the node resumes or
+ * its lease ends. If the node is not in a round, this does what coordinator_lost() does. */
 void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                          const char *why);
 
-/* Call this when a node has sent RESUME on a new connection. Returns its seat. Returns NULL if it
- * gets none; in that case it was sent the reason, and the caller has to close the connection. */
+/* Call this when a node has sent RESUME on a new connection. Returns the seat of the node. Returns
+ * NULL if the node gets no seat; in that case the node was sent the reason (REFUSED or END), and
+ * the caller has to close the connection. */
 struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_ms, void *peer,
                                             const struct rdzv_resume *resume);
 
 /* Call this at coordinator_deadline(). Before that time it does nothing. */
 void coordinator_tick(struct coordinator *c, int64_t now_ms);
-int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER = no deadline */
+int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER if there is no deadline */
 
-/* Passes an operator's order to the nodes of the host what->host, or to all nodes if that is "". If
- * what->kind is 0, it sends them ASK_DUMP, else ASK_NOTICE, which each node answers with NOTICE.
- * Returns how many nodes the order was sent to. */
+/* Sends an operator's order to the nodes on the host what->host; if what->host is "", to all nodes.
+ * The order is ASK_DUMP if what->kind is 0, else ASK_NOTICE, which each node answers with NOTICE.
+ * Returns how many nodes the order is for; a node without a connection does not get it. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
-/* Call this right after coordinator_new() if an elected coordinator has led the job before, whose
- * round may still run. */
+/* Call this right after coordinator_new() if another elected coordinator has led the job before.
+ * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
 void coordinator_follows_another(struct coordinator *c);
 
-/* Call this when the coordinator gets or loses the right to form rounds. A new coordinator has it.
- * Without it, a round that runs goes on; no round begins, and no node is let into the running
- * round. */
+/* Call this when the coordinator gets or loses the right to form rounds; a new coordinator has the
+ * right. Without the right, a running round goes on, but no round begins, and no node is let into
+ * the running round. */
 void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form);
-/* Call this before the host closes the connections of all nodes. The nodes do not count as gone, so
- * they excuse no failure. */
+/* Call this when a leader stands by, before it closes the connections of all nodes. These nodes do
+ * not count as gone, so they excuse no failure. */
 void coordinator_stand_by(struct coordinator *c);
 
-/* Call this when the process that hosts the coordinator ends and the job has not ended. It sends
- * GOODBYE to the remote nodes, which may go on under another coordinator, hangs up on them, and
- * frees their seats. For the node in the coordinator's own process the job ends, with the outcome
- * LOST. */
+/* Call this if the process that hosts the coordinator ends before the job has ended. Sends GOODBYE
+ * to the remote nodes, which may go on under another coordinator, closes their connections and
+ * frees their seats. The node in the coordinator's own process gets END with the outcome LOST. */
 void coordinator_goodbye(struct coordinator *c, const char *why);
 
 /* ---- the state, as operators, tests and the simulator can read it ---- */
@@ -135,20 +140,20 @@ void coordinator_goodbye(struct coordinator *c, const char *why);
 /* clang-format off */
 /* P(NAME) — each phase, its meaning and its time limits. */
 #define COORDINATOR_PHASES(P) \
-    P(EMPTY)   /* no node has joined yet. No time limit */ \
-    P(FORMING) /* nodes wait. Limits: join_timeout; with min_nodes, last_call_timeout */ \
-    P(RUNNING) /* a round runs. No time limit, unless a change is announced */ \
+    P(EMPTY)   /* no node has a seat. No time limit */ \
+    P(FORMING) /* nodes wait. Limit: join_timeout; if min_nodes wait, last_call_timeout */ \
+    P(RUNNING) /* a round runs. Limit: if a change is announced, its time; else none */ \
     P(ENDED)   /* the job is over. Limit: the host closes connections after close_timeout */ \
-    P(REBUILDING) /* a new coordinator waits for the nodes of the running round. Limit: a lease */
+    P(REBUILDING) /* a new coordinator waits for the nodes of the running round. Limit: one lease */
 
 /* S(NAME) — each state, its meaning and its time limit. The lease is a further limit in every
  * state: a remote node that has sent nothing for 9/8 of its lease is lost. */
 #define SEAT_STATES(S) \
     S(JOINED)    /* waits for a round. Limit: join_timeout in phase FORMING; for a spare, none */ \
     S(RUNNING)   /* is in the round. No time limit */ \
-    S(SUCCEEDED) /* its workers ended well, it waits for the other nodes. No time limit */ \
-    S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit */ \
-    S(LEAVING)   /* stops its workers and will close. Limit: its stop_limit */ \
+    S(SUCCEEDED) /* its workers ended well; it waits for other nodes. No time limit */ \
+    S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit_ms */ \
+    S(LEAVING)   /* stops its workers, then closes the connection. Limit: its stop_limit_ms */ \
     /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
     S(QUEUED)
 /* clang-format on */
@@ -170,12 +175,12 @@ struct coordinator_view {
     uint64_t incarnation;    /* number of this run of the job; 0 in phase EMPTY */
     uint64_t next_round;     /* number that the next round will have */
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
-    uint32_t spent;          /* restarts charged; less than restart_count after a refund */
+    uint32_t spent;          /* restarts charged and not refunded */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats, suspended; /* suspended: seats whose nodes have no connection */
     uint32_t in_state[SEAT_STATE_COUNT];
-    uint32_t awaited;        /* nodes that are missing before a round can form */
-    bool is_held;            /* a round would form now if the coordinator had the right to */
+    uint32_t awaited;        /* how many nodes are missing before a round can form */
+    bool is_held;            /* true: only the right to form is missing for the next round */
     int outcome;             /* an enum rendezvous_outcome, valid in phase ENDED */
     /* why the last round was stopped, or the job ended; valid until the next event */
     const char *why;
@@ -187,16 +192,16 @@ struct seat_view {
     uint64_t pid;
     bool local, suspended;
     enum seat_state state;
-    int64_t group_rank; /* group rank in the last round; -1 = it was not in it */
+    int64_t group_rank; /* group rank in the last round; -1 = the node was not in it */
     uint32_t local_world_size, first_rank;
-    int64_t heard_ms;   /* time of its last message */
+    int64_t heard_ms;   /* time of the node's last message */
 };
 /* Calls `visit` for every seat, in no particular order. */
 void coordinator_visit(const struct coordinator *c,
                        void (*visit)(void *arg, const struct seat_view *seat), void *arg);
 
-/* Return the name of a phase or a seat's state, "FORMING" for example; "?" for an unknown number.
- * Operators pass numbers that they have received in STATUS_JOB and STATUS_NODE. */
+/* Return the name of a phase or of a seat's state, for example "FORMING"; "?" for an unknown
+ * number, which a coordinator of another build may have sent in STATUS_JOB or STATUS_NODE. */
 const char *coordinator_phase_name(uint32_t phase);
 const char *seat_state_name(uint32_t state);
 

@@ -3,7 +3,7 @@
  *     coordinator.c   the phases, the messages of nodes with a seat, and coordinator_reconcile()
  *     joining.c       checks a JOIN, and gives the node a seat
  *     resuming.c      nodes that lose their connection, and a new coordinator of a running round
- *     settings.c      the settings of the job, and nodes that have others
+ *     settings.c      the settings of the job, and nodes that have other settings
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
@@ -12,7 +12,7 @@
  *     budget.c        how many restarts the job has left
  *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
- *     waiting.c       what nodes that wait for a round are told
+ *     waiting.c       the messages to nodes that wait for a round
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -38,23 +38,24 @@ enum seat_change {
 struct coordinator_change {
     bool open;         /* true: a change is announced */
     bool is_set;       /* true: the agreed step was sent to the nodes */
-    bool is_hard;      /* true: a node leaves, so workers cannot get more time */
+    bool is_hard;      /* true: a node leaves, so until_ms must not become later */
     uint32_t kind;     /* enum rendezvous_change_kind */
     uint64_t id;
-    int64_t notice_ms; /* end of the notice; an answer before it can extend until_ms */
+    int64_t notice_ms; /* end of the notice; only answers before it extend until_ms */
     int64_t until_ms;  /* time at which the round is stopped, even if nodes are not ready */
-    int64_t step;      /* steps of the furthest worker in the answers so far; -1 = none */
+    int64_t step;      /* largest step in the answers so far; -1 = no answer named a step */
 };
 
 /* The decision whether the failure that ended the last round costs a restart (charge.c). */
 struct coordinator_charge {
     bool open;             /* true: a worker has failed, and the decision is not made yet */
-    bool charged;          /* true: the failure was charged; the charge is refunded if a killed node
-                            * goes soon */
-    bool excused;          /* true: a node of the round is gone, which explains the failure */
+    bool charged;          /* true: the failure was charged; a killed node may still excuse it */
+    /* true: the failure costs nothing, because a node of the round is gone, or because an earlier
+     * coordinator of the round was lost */
+    bool excused;
     int64_t failed_ms;     /* time of the round's first FAILED */
-    uint32_t unheard;      /* number of nodes of the round that may not know yet that it is over */
-    /* until when a node whose worker was killed may go and so excuse the failure;
+    uint32_t unheard;      /* number of nodes that may not know yet that the round is over */
+    /* a node whose worker was killed excuses the failure if it is gone by this time;
      * COORDINATOR_NEVER if no worker was killed */
     int64_t killed_until_ms;
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
@@ -62,26 +63,27 @@ struct coordinator_charge {
 
 /* What a new coordinator has heard of the round of an earlier coordinator (resuming.c). */
 struct coordinator_rebuild {
-    bool is_over;         /* that round was ended, so its nodes are stopped when they resume */
-    bool has_change;      /* a change was announced in the earlier round */
-    /* end of the lease of each node that has not been heard of; 0 = there is no earlier round */
+    bool is_over;         /* true: the earlier round is over; nodes that resume in it are stopped */
+    bool has_change;      /* true: a change was announced in the earlier round */
+    /* by this time the lease of every node that has not come back is over; 0 = no node has named an
+     * earlier round */
     int64_t until_ms;
-    uint64_t rounds_seen; /* number of the earlier round, plus 1 */
-    uint32_t group_size;  /* how many nodes it has; 0 = unknown */
+    uint64_t rounds_seen; /* number of the earlier round, plus 1; 0 = not known */
+    uint32_t group_size;  /* number of nodes of the earlier round; 0 = unknown */
     uint32_t world_size;
-    uint32_t counted;     /* how many of them have resumed */
-    bool *is_counted;     /* by group rank: the node has resumed */
+    uint32_t counted;     /* number of nodes of the earlier round that have resumed */
+    bool *is_counted;     /* by group rank: true if the node has resumed; NULL before the first */
 };
 
 /* The tries to open the store of the next round, after the first one has failed. */
 struct store_retry {
     int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
     int64_t next_ms;    /* time of the next try */
-    int64_t backoff_ms; /* how long to wait after the next try */
+    int64_t backoff_ms; /* how long to wait if the next try fails, in ms */
 };
 
 struct coordinator_seat {
-    void *peer; /* its connection; NULL = the seat is suspended */
+    void *peer; /* the connection of the node; NULL = the seat is suspended */
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
@@ -93,22 +95,24 @@ struct coordinator_seat {
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
-    /* with fixed ranks, if a second node of its host has its node rank: that node, which is QUEUED;
-     * and in the seat of that node: the seat that it waits for */
+    /* With fixed ranks, a second node of the same host may join with the node rank of this seat.
+     * `next` is the seat of this second node, which is QUEUED until this seat is removed. In the
+     * seat of the second node, `waits_for` is the seat whose removal it waits for. Both are NULL
+     * otherwise. */
     struct coordinator_seat *next, *waits_for;
-    uint64_t incarnation; /* as the node's JOIN named it; 0 = none */
+    uint64_t incarnation; /* the incarnation in the node's JOIN; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
     uint16_t store_port;  /* port of the store that the node offers; 0 = none */
-    int64_t group_rank;   /* group rank in this coordinator's last round; -1 = it was not in it */
-    int64_t old_rank;     /* group rank in an earlier round, as the node remembers it; -1 = none */
-    uint32_t first_rank, first_role_rank, role_world_size; /* of the last round */
-    int64_t stop_limit_ms; /* longest time in the states STOPPING and LEAVING */
+    int64_t group_rank;   /* group rank in this coordinator's last round; -1 = none */
+    int64_t old_rank;     /* group rank that the node had in an earlier round; -1 = none */
+    uint32_t first_rank, first_role_rank, role_world_size; /* in the last round */
+    int64_t stop_limit_ms; /* time limit of the states STOPPING and LEAVING; 0 = unknown */
     int64_t since_ms;     /* time at which the seat entered its state */
-    uint32_t told;        /* number of WAITING messages since then */
-    bool told_spare;      /* the last of them said that the node is a spare */
+    uint32_t told;        /* the next WAITING is due at since_ms + cr_waiting_line_ms(told) */
+    bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
-    /* time at which limits.c first found the lease over, or COORDINATOR_NEVER */
+    /* time of the check that found the lease over (limits.c); COORDINATOR_NEVER = none has */
     int64_t suspected_ms;
 };
 
@@ -121,45 +125,48 @@ struct coordinator {
     /* settings of the job, from the JOIN of its first node */
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
-    bool skips_last_call; /* only the first round of a run has a last call */
+    bool skips_last_call; /* true: only the first round of a run has a last call */
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
-    uint64_t digest;       /* of the first node's program and arguments; 0 = unknown */
-    char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of that node */
-    uint32_t warnings;     /* how many nodes with other settings have joined */
+    uint64_t digest;       /* hash of the first node's program and arguments; 0 = unknown */
+    char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of the first node */
+    uint32_t warnings;     /* how many nodes that differ from the first one have joined */
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
-    bool is_drawn;         /* true: this coordinator has drawn the incarnation; no node has brought
-                            * it */
-    bool has_formed;       /* true: this coordinator has formed a round of this run */
+    /* true: this coordinator has drawn the incarnation; false: a JOIN named it */
+    bool is_drawn;
+    bool has_formed;       /* true: this coordinator has formed or rebuilt a round of this run */
 
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
     struct budget budget;
-    bool follows_another;  /* an older coordinator of the job may still have a running round */
-    /* before this time no round forms, because of such a round; 0 = at once */
+    bool follows_another;  /* true: a round of an earlier leader may still run */
+    /* no round forms before this time, because a round of an earlier leader may still run; 0 = a
+     * round may form at once */
     int64_t quiet_until_ms;
-    bool may_form;         /* the coordinator has the right to form rounds */
-    bool is_held;          /* a round would form now if it had that right */
-    bool stands_by;        /* the host has closed all connections, the job is remembered */
+    bool may_form;         /* true: the coordinator has the right to form rounds */
+    bool is_held;          /* true: a round would form now if may_form was true */
+    bool stands_by;        /* true: all connections were closed, but the job stays in memory */
     struct coordinator_charge charge;
-    /* time since which nodes only wait for other nodes; join_timeout counts from it */
+    /* join_timeout counts from this time: when the phase FORMING began, or, if that was later, when
+     * the last node had stopped its workers */
     int64_t forming_ms;
-    /* a node was still stopping its workers when coordinator_reconcile_forming() last ran */
+    /* true: a node was still stopping its workers when coordinator_reconcile_forming() last ran */
     bool had_stopping;
     /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */
     int64_t last_call_ms;
     bool members_changed;  /* true: a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
-    struct coordinator_store store; /* of the last round, if this coordinator has formed it */
+    /* store of the last round; its port is 0 if an earlier coordinator has formed the round */
+    struct coordinator_store store;
     uint32_t suspended;    /* number of suspended seats */
-    bool is_rebuilt;       /* the last round was formed by an earlier coordinator */
+    bool is_rebuilt;       /* true: the last round was formed by an earlier coordinator */
     struct coordinator_rebuild rebuild;
     struct coordinator_change change;
     struct store_retry store_retry;
-    /* nodes of the round that have succeeded and closed their connection */
+    /* number of nodes of the round that have succeeded and then closed their connection */
     uint32_t gone_after_success;
     int outcome;           /* an enum rendezvous_outcome, valid in phase ENDED */
     char why[RDZV_TEXT_MAX]; /* why the last round was stopped, or the job ended */
@@ -172,13 +179,13 @@ struct coordinator {
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
     uint32_t departed_count;
-    int64_t wake_ms; /* the next deadline; CR_FOREVER = none */
+    int64_t wake_ms; /* the next deadline; CR_FOREVER if there is none */
 };
 
 /* ---- coordinator.c ---- */
 
-/* Compares the state with the rules and takes the step that is due: forms a round, announces a
- * change, stops a round, or ends the job. Every event calls it at its end. */
+/* Does what is due in the present state: forms a round, announces a change, stops the round or ends
+ * the job, or nothing. Every event that may change what is due calls this at its end. */
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms);
 
 /* Sets the phase, and logs the change. No other function writes `phase`. */
@@ -187,16 +194,17 @@ void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char
 /* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
  * and join again. */
 void coordinator_stop_round(struct coordinator *c, int64_t now_ms);
-/* Ends the job: sends END with the reason c->why to all nodes. Their seats stay until their
- * connections are gone. */
+/* Ends the job: sends END with the reason c->why to all nodes. Each node keeps its seat until its
+ * connection is gone. */
 void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome);
 
 /* Frees the seat of a node that is gone, and stops the round if the node was running in it. The
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
-/* The same without coordinator_reconcile(), for a node that gets another seat at once: no round may
- * form without it in between, and if it was the last node, the job must not be forgotten. */
+/* Like coordinator_vacate(), but for a node that gets another seat at once. Does not call
+ * coordinator_reconcile(), because no round may form without the node, and does not discard the job
+ * if the node had the last seat. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why);
 
@@ -211,7 +219,8 @@ void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const 
 /* Adds a seat in state JOINED. Returns NULL when memory is short. */
 struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                   const struct rdzv_join *join);
-/* Removes the seat from the table and frees it. c->departed keeps the host of its group rank. */
+/* Removes the seat from the list and frees it. If the seat has a group rank, stores its host in
+ * c->departed. */
 void seat_remove(struct coordinator *c, struct coordinator_seat *s);
 void seats_free(struct coordinator *c);
 
@@ -219,13 +228,14 @@ void seats_free(struct coordinator *c);
  * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
-/* Makes a new seat wait until `first`, which has its node rank, is gone. */
+/* Puts the new seat `s` into state QUEUED: it waits until the seat `first`, which has the same node
+ * rank, is removed. */
 void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
                 int64_t now_ms);
 /* Sets the seat's part in the change. No other function writes `change`. */
 void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat_change next);
-/* Writes host, address and process id of the node to `out`, for a log line; the host alone is not
- * enough, because several nodes may have the same. */
+/* Writes host, address and process id of the node to `out`, for a log line. The host alone does not
+ * identify a node, because several nodes may share a host. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
 /* Sends a message to the node of the seat, unless the seat is suspended. */
@@ -238,80 +248,86 @@ void seat_send(struct coordinator *c, const struct coordinator_seat *s,
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Call this when a node has sent a message although another node waits for its node rank. It is not
- * gone, so the other node is refused. */
+/* Call this if the node of `s` has sent something while a second node waits for its node rank
+ * (s->next is not NULL). Since the node of `s` is not gone, the second node is refused. */
 void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
-/* Returns 0 if the node may have a seat. If a silent node has its node rank, stores that node's
- * seat in *first, else NULL. Otherwise sends it the reason and returns a negative errno. The
- * settings in the first JOIN become the job's. */
+/* Checks whether a node that joins may have a seat. If so, returns 0, and sets *first to the seat
+ * whose node rank the node waits for, or to NULL if the node need not wait. If not, sends the node
+ * the reason and returns a negative errno. In phase EMPTY the settings in the JOIN become the
+ * job's. */
 int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struct rdzv_join *j,
                   struct coordinator_seat **first);
-/* Gives an admitted node a seat in state JOINED, behind the seat `first` if that is not NULL, and
- * sends it ACCEPTED. When memory is short, sends it the reason and returns NULL. */
+/* Gives an admitted node a seat, and sends it ACCEPTED. The seat is JOINED if `first` is NULL, else
+ * it is QUEUED until `first` is removed. If memory is short, sends the node the reason and returns
+ * NULL. */
 struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                       const struct rdzv_join *j, struct coordinator_seat *first);
-/* Sends ACCEPTED. `differs` says in which settings the node differs from the job; "" = in none. */
+/* Sends ACCEPTED. `differs` lists the settings in which the node differs from the job; it is "" if
+ * there are none. */
 void joining_accept(struct coordinator *c, void *peer, const char *differs);
-/* Call this when a node was not admitted. Its older connection may have had the last seat. */
+/* Call this when a node was not admitted. The check may have removed the node's old seat, so this
+ * discards the job if no seat is left, and calls coordinator_reconcile(). */
 void joining_failed(struct coordinator *c, int64_t now_ms);
 
 /* ---- resuming.c ---- */
 
-/* Call this when the JOIN of a node has come that has missed ROUND of the running round. It sends
- * ROUND again, and the change that is announced, if there is one. */
-void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
-/* Call this with the JOIN of a node. If the node has a seat from an earlier connection that it can
- * keep, gives it that seat and returns it. That is a node whose workers are gone after STOP, or one
- * that has missed its ROUND. */
+/* Call this with each JOIN on a new connection. A node keeps its seat of an earlier connection if
+ * its workers are gone after STOP, or if it has missed ROUND: in these cases gives the seat to this
+ * connection and returns it. In all other cases returns NULL. */
 struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, void *peer,
                                        const struct rdzv_join *j);
-/* Call this when a node that was admitted shows which round it was in. If this coordinator is new,
- * it waits for the other nodes of that round. */
+/* Call this with the JOIN of an admitted node. If this coordinator has had no round yet, and the
+ * node was in a round of an earlier coordinator, waits until the other nodes of that round have
+ * come back or their leases are over. */
 void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
-/* Returns whether no round may form yet, because nodes of an earlier coordinator's round may have
+/* Returns true if no round may form yet, because nodes of an earlier coordinator's round may have
  * workers that run. */
 bool resuming_must_wait(const struct coordinator *c, int64_t now_ms);
-/* Call this in phase REBUILDING. It lets the earlier round go on, or ends it, once that is
- * decided. */
+/* Call this in phase REBUILDING. If all nodes of the earlier round have resumed, that round goes
+ * on. If it cannot go on, or the time for resuming is over, it is ended. Otherwise does nothing. */
 void resuming_reconcile(struct coordinator *c, int64_t now_ms);
-/* Call this in phase REBUILDING with a message of a node, before it is handled as usual. */
+/* Call this in phase REBUILDING with each message of a node, before the message is handled as in
+ * other phases. */
 void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_message *m);
-/* Forgets what was heard of an earlier round. */
+/* Discards c->rebuild, which is what was heard of an earlier coordinator's round, and the store of
+ * the last round. */
 void resuming_forget(struct coordinator *c);
 
 /* ---- settings.c ---- */
 
-/* Makes the settings in a node's JOIN those of the job. */
+/* Takes the settings in a node's JOIN as those of the job. */
 void settings_take(struct coordinator *c, const struct rdzv_join *j);
-/* Writes to `text` in which settings the node differs from the job, each by name; "" = in none.
- * Logs a warning if there are any. */
+/* Writes to `text` the settings in which the node differs from the job, with both values, and logs
+ * a warning; writes "" if the node differs in none. */
 void settings_compare(struct coordinator *c, const struct rdzv_join *j, char text[RDZV_TEXT_MAX]);
 
 /* ---- incarnation.c ---- */
 
-/* Call this when the first node joins. It takes over the incarnation that the node brings, or draws
- * that of a new run. */
+/* Call this with the JOIN of the first node. Takes over the incarnation in the JOIN; if it has
+ * none, draws one for a new run. */
 void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
-/* Returns 0 if the node is of this run or of none, or if its run is taken over. Otherwise sends it
- * REFUSED and returns -ESTALE. */
+/* Returns 0 if the node belongs to this run, to no run yet, or to a run that the coordinator takes
+ * over in place of this one. Otherwise sends the node REFUSED and returns -ESTALE. */
 int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join *j);
-/* Returns the incarnation for ACCEPTED: 0 while the coordinator may still take over another one. */
+/* Returns the incarnation to send in ACCEPTED; 0 while the coordinator may still take over another
+ * incarnation. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
 void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
-/* Call this when a seat is gone. If it was the last one and the job has not ended, the coordinator
- * becomes EMPTY, as if it was new. */
+/* Call this when a seat was removed. If no seat is left, the job has not ended and the coordinator
+ * does not stand by, discards the job: the coordinator becomes EMPTY, like a new one. */
 void incarnation_end_if_empty(struct coordinator *c);
 
 /* ---- forming.c ---- */
 
-/* Sends the node its part of the last round. */
+/* Sends ROUND to the node, with its ranks in the last round. */
 void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s);
 /* Makes c->departed long enough for the group ranks 0 to n - 1. Returns 0 or -ENOMEM. */
 int coordinator_reserve_departed(struct coordinator *c, uint32_t n);
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms);
-/* Call this when the first node has joined. */
+/* Call this when the first node has joined. If a round of an earlier leader may still run, delays
+ * the first round until that round is certainly over. */
 void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
 
 /* ---- charge.c ---- */
@@ -320,31 +336,32 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
  * decision whether the round costs a restart. */
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
                  const struct rdzv_failed *f);
-/* Call this with each FAILED of the round, the first one included. If the worker was killed, its
- * node may leave soon, which excuses the failure. */
+/* Call this with each FAILED of the round, the first one included. If the worker was killed from
+ * outside, notes until when its node excuses the failure by going. */
 void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f);
-/* Call this with each message of a node. Returns true if it was the last node of a failed round
- * that might not have known yet that the round is over. */
+/* Call this with each message of a node. Notes whether the message shows that the node knows of the
+ * end of a failed round. Returns true if the message was the last one needed: now all nodes of that
+ * round are known to know of its end. Otherwise returns false. */
 bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
-/* Stops waiting for the node; its seat is being removed. */
+/* Call this when a seat is removed: the decision no longer waits for its node. */
 void charge_forget(struct coordinator *c, struct coordinator_seat *s);
-/* Call this when a node leaves, or its connection is lost. If that explains the failure, the failed
- * round costs nothing. since_ms is the last time at which the node was there for certain. */
+/* Call this when a node leaves or is lost. If that excuses the failure, the failed round costs
+ * nothing. since_ms is the last time at which the node was certainly there. */
 void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
-/* Returns whether a round may form. If the failure has to be charged and the budget is spent, none
- * may, and the job ends as soon as no node can excuse the failure any more. */
+/* Returns whether a round may form. No round may form if the failure has to be charged and the
+ * budget is spent; in that case the job ends as soon as no node can excuse the failure any more. */
 bool charge_allows_round(struct coordinator *c, int64_t now_ms);
-/* Call this when a round forms. Charges the failure of the last round, unless a node that is gone
- * explains it. */
+/* Call this when a round forms. Charges the failure of the last round, unless it is excused. */
 void charge_close(struct coordinator *c);
 
 /* ---- change.c ---- */
 
-/* Announces to the nodes of the round that it ends within left_ms, with the reason c->why. `kind`
- * is an enum rendezvous_change_kind. */
+/* Announces to the nodes of the running round that the round ends within left_ms, with the reason
+ * c->why. `kind` is an enum rendezvous_change_kind. */
 void coordinator_announce(struct coordinator *c, int64_t now_ms, uint32_t kind, int64_t left_ms);
-/* Repeats the messages of the announced change that the node has not answered. */
+/* Call this when a node has resumed. If a change is announced, sends CHANGE or CHANGE_AT to the
+ * node again, unless the node has answered it. */
 void coordinator_repeat_change(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
 void coordinator_reconcile_change(struct coordinator *c, int64_t now_ms);
 void coordinator_got_answer(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -357,20 +374,22 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 
 /* Sends WAITING to the nodes whose time for it has come. */
 void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms);
-/* Returns the time at which the node gets its next WAITING; CR_FOREVER = none. */
+/* Returns the time at which the node gets its next WAITING; CR_FOREVER if it gets none. */
 int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s);
-/* Writes the hosts of the nodes that are here, as far as they fit; "none" if there are none. */
+/* Writes to `out`, of `room` bytes, the hosts of the nodes that have a seat: as many as fit; "none"
+ * if no node has one. */
 void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room);
-/* If ranks are fixed, writes "; missing: node rank 1, 3", as far as it fits; else "". */
+/* If ranks are fixed, writes to `out`, of `room` bytes, which node ranks no node has, for example
+ * "; missing: node rank 1, 3". Writes "" if none is missing or ranks are not fixed. */
 void coordinator_list_missing(const struct coordinator *c, char *out, size_t room);
 
 /* ---- limits.c ---- */
 
-/* Returns the time at which the seat must have left its state, CR_FOREVER = no limit. See
- * SEAT_STATES in coordinator.h. */
+/* Returns the time at which the seat must have left its state (SEAT_STATES in coordinator.h);
+ * CR_FOREVER if its state has no time limit. */
 int64_t coordinator_state_limit(const struct coordinator *c, const struct coordinator_seat *s);
 
-/* Moves the next deadline to when_ms if it is later than that. */
+/* Makes when_ms the next deadline, unless the next deadline is earlier. */
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms);
 /* Computes the next deadline from all time limits of the job and its seats. */
 void coordinator_find_deadline(struct coordinator *c, int64_t now_ms);

@@ -1,5 +1,5 @@
-/* Forms rounds: decides when a round begins and with which nodes, and sends each node its part of
- * it (ROUND). assignment.c decides the ranks. */
+/* Forms rounds: decides when a round begins and with which nodes, and sends ROUND to each of them.
+ * assignment.c decides the ranks. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/assert.h"
@@ -78,7 +78,7 @@ static int assign(struct coordinator *c, struct forming *f) {
     return rc < 0 ? rc : coordinator_reserve_departed(c, f->nodes[f->count - 1].group_rank + 1);
 }
 
-/* Stores the new ranks in the seats. A node that is not in the new round gets -1. */
+/* Stores the new ranks in the seats. A node that is not in the new round gets group rank -1. */
 static void give_ranks(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->group_rank = -1;
     for (uint32_t i = 0; i < f->count; i++) {
@@ -107,8 +107,8 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
     seat_send(c, s, &m);
 }
 
-/* Writes which ranks are on which host, as " 0=n1(0-7) 1=n2(8-15)". If `text` is too small for all
- * nodes, it ends with an ellipsis. */
+/* Writes the group rank, host and ranks of each node, as " 0=n1(0-7) 1=n2(8-15)". If `text` is too
+ * small for all nodes, it ends with an ellipsis. */
 static void describe_ranks(const struct forming *f, char *text, size_t room) {
     size_t len = 0;
     text[0] = '\0';
@@ -153,9 +153,10 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     coordinator_find_deadline(c, now_ms);
 }
 
-/* Chooses the store of the round: the one that the node with group rank 0 offers, because programs
- * of rank 0 open ports of their own at MASTER_ADDR; or else one on the coordinator's host. The
- * nodes are sorted by group rank. */
+/* Chooses the store of the round. If the node with group rank 0 offers a store, that one is chosen:
+ * programs of rank 0 open ports of their own at MASTER_ADDR, which is the store's address.
+ * Otherwise a store is opened on the coordinator's host. f->nodes is sorted by group rank. Returns
+ * 0, or a negative errno and a text in err. */
 static int choose_store(struct coordinator *c, struct forming *f, struct cr_error *err) {
     const struct coordinator_seat *first = f->nodes[0].owner;
     if (first->store_port == 0) {
@@ -167,8 +168,8 @@ static int choose_store(struct coordinator *c, struct forming *f, struct cr_erro
     return 0;
 }
 
-/* Plans the next try to open the store. A lack of descriptors, memory or ports often passes, so the
- * job ends only if the tries fail for STORE_PATIENCE_MS. */
+/* Plans the next try to open the store. Descriptors, memory or ports are often lacking for a short
+ * time only, so the job ends only if all tries fail for STORE_PATIENCE_MS. */
 static void store_failed(struct coordinator *c, int64_t now_ms, const char *why) {
     struct store_retry *r = &c->store_retry;
     if (r->first_ms == COORDINATOR_NEVER) {
@@ -204,17 +205,17 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
 
 /* ---- coordinator_reconcile_forming(): decides when the round forms ---- */
 
-/* Call this when a round is due, but the coordinator may not form it. What the last failure costs
- * is decided now: all nodes of the last round are here or gone. */
+/* Call this if a round is due, but the coordinator has no right to form it. Decides at once what
+ * the last failure costs, because all nodes of the last round have joined again or are gone. */
 static void hold(struct coordinator *c) {
     charge_close(c);
     c->is_held = true;
 }
 
-/* The leader before this one may still run a round, because it lost only its connection to etcd. It
- * learns that a node has gone within 9/8 of the node's lease, and gives the others one lease to
- * stop their workers (limit_ms of STOP). So after twice 9/8 of a lease no worker of that round
- * lives. */
+/* Sets the time before which no round forms. The earlier leader may still run a round if it lost
+ * only its connection to etcd. When a node leaves that round for this coordinator, the earlier
+ * leader notices within 9/8 of a lease, and gives its other nodes one lease to stop their workers
+ * (limit_ms of STOP). So after twice 9/8 of a lease no worker of that round lives. */
 void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
     if (!c->follows_another || c->has_formed) return;
     c->quiet_until_ms = now_ms + 2 * (c->lease_ms + c->lease_ms / 8 + 1);
@@ -224,8 +225,9 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
                     (double) (c->quiet_until_ms - now_ms) / 1000);
 }
 
-/* Returns how long the minimum waits for more nodes. After the first round the nodes that are left
- * need not wait for a lost one: if it comes back, it is let in with notice. */
+/* Returns how long the coordinator waits for more nodes once min_nodes wait. If skips_last_call is
+ * set, it waits only before the first round of a run: a node that comes back later is let in with
+ * notice, so the other nodes need not wait for it. */
 static int64_t last_call(const struct coordinator *c) {
     return c->skips_last_call && c->has_formed ? 0 : c->last_call_timeout_ms;
 }
@@ -245,7 +247,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
         return;
     }
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
-    /* nodes are still stopping their workers; wait until they have joined again or left */
+    /* wait until all nodes have stopped their workers, and until nodes of an earlier coordinator's
+     * round have had their time to resume */
     if (has_stopping || resuming_must_wait(c, now_ms)) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;

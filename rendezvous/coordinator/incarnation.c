@@ -1,17 +1,18 @@
 /* Tells the runs of one run id apart.
  *
  * Each run of a job has an incarnation: a number that the coordinator draws when the first node
- * joins. Nodes learn it when a round has formed, and bring it in every later JOIN. Numbers that are
- * drawn later are larger.
+ * joins. Nodes learn it once a round has formed, and name it in every later JOIN. A number that is
+ * drawn later is larger.
  *
  * A coordinator that is new, because its predecessor was lost, knows nothing of the job. Until it
- * has formed a round it takes over the incarnation that nodes bring, the latest one if they differ,
- * and with it what these nodes remember: rounds, restarts and ranks. A node of another incarnation
- * is refused: it runs an earlier job that has the same run id, and perhaps another program.
+ * has formed a round, it takes over the incarnation that nodes name in JOIN; if they name different
+ * ones, the largest. From these nodes it also takes over the numbers of rounds and restarts, and
+ * the ranks. A node of another incarnation is refused, because it runs an earlier job of the same
+ * run id, perhaps with another program.
  *
- * When the last node is gone and the job has not ended, the coordinator forgets the job, so that
- * the next run begins with its own settings and a full budget. Nodes of the forgotten run that come
- * back bring what is needed to go on. */
+ * When the last node is gone and the job has not ended, the coordinator discards all that it knows
+ * of the job. So the next run begins with its own settings and a full budget. If nodes of the
+ * discarded run join again, their JOINs contain all that the run needs to go on. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -37,7 +38,8 @@ static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv
     return -ESTALE;
 }
 
-/* Sends away the nodes of an earlier run than that of a node that joins. */
+/* Call this when a node of a later run joins. The nodes of the earlier run get END and lose their
+ * seats; nodes without an incarnation keep theirs. */
 static void send_older_nodes_away(struct coordinator *c) {
     c->next_round = 0;
     c->budget.restart_count = c->budget.spent = 0;
@@ -48,7 +50,7 @@ static void send_older_nodes_away(struct coordinator *c) {
             coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, "another run of this job has begun");
             c->actions->hang_up(c->arg, s->peer);
         }
-        seat_remove(c, s); /* no round of this coordinator is to be stopped, there was none */
+        seat_remove(c, s); /* no round needs to be stopped: this coordinator has formed none */
     }
     resuming_forget(c);
     if (c->phase == COORDINATOR_REBUILDING) {
@@ -72,9 +74,9 @@ uint64_t incarnation_to_tell(const struct coordinator *c) {
     return c->has_formed || !c->is_drawn ? c->incarnation : 0;
 }
 
-/* Takes over the counts of rounds and restarts that the node remembers, if they are larger. A node
- * of protocol version 2 brings no incarnation, so its memories count only while the coordinator is
- * new. */
+/* Takes over the numbers of rounds and restarts in the node's JOIN, if they are larger than the
+ * coordinator's own. A node of protocol version 2 names no incarnation, so it may be of another
+ * run, and its numbers are ignored once this coordinator has formed a round. */
 void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j) {
     if (j->incarnation == 0 && c->has_formed) return;
     if (j->rounds_seen > c->next_round) c->next_round = j->rounds_seen;

@@ -50,8 +50,9 @@ static int refuse_node_rank(struct coordinator *c, void *peer, int64_t rank, uin
                   rank, nodes - 1);
 }
 
-/* Checks a JOIN with fixed ranks. In every round each node rank must occur once, so the number of
- * nodes must be fixed, too, and the node rank must be below it. */
+/* Checks the node rank and the number of nodes in a JOIN with fixed ranks. In every round each node
+ * rank must occur once. Therefore the number of nodes must be fixed, too, and the node rank must be
+ * smaller than that number. */
 static int check_fixed_ranks(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     if (j->fixed_ranks == 0) return 0;
     if (j->min_nodes != j->max_nodes) {
@@ -76,9 +77,9 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
     return ok ? 0 : coordinator_refuse(c, peer, "cannot join with such timeouts");
 }
 
-/* Checks the numbers of rounds and restarts that the node remembers, because they may become the
- * coordinator's own counts. A number of rounds above RDZV_ROUNDS_SEEN_MAX is
- * accepted only if this coordinator has counted as many itself. */
+/* Checks the numbers of rounds and restarts in the JOIN, because they may become the coordinator's
+ * own counts. A number of rounds above RDZV_ROUNDS_SEEN_MAX is accepted only if this coordinator
+ * has counted as many rounds itself. */
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
     if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
@@ -113,16 +114,17 @@ static int refuse_second_node(struct coordinator *c, void *peer,
                               first->node_rank, first->host, first->pid);
 }
 
-/* Whether the node may be the successor of the node that has its node rank: it is on the same host,
- * and no other node waits for that rank. The machine may have lost power and be up again before the
- * lease of its node is over. */
+/* Returns whether the node that sent JOIN may wait for the node rank of the seat `s`. It may if it
+ * is on the same host and no other node waits for this rank: the host may have lost power and be up
+ * again before the lease of its old node is over. */
 static bool may_succeed(const struct coordinator_seat *s, const struct rdzv_join *j) {
     return !s->local && s->next == NULL && s->waits_for == NULL && strcmp(s->host, j->host) == 0;
 }
 
-/* Checks the node rank against the settings of the job, which may differ from those in this JOIN,
- * and against the other nodes' ranks. Sets *first to the seat that the node has to wait for, or
- * NULL. */
+/* If ranks are fixed in this job, checks the node rank against the job's number of nodes, which may
+ * differ from that in this JOIN, and against the other nodes' ranks. Returns 0, and sets *first to
+ * the seat that the node has to wait for, or to NULL. Otherwise refuses the node and returns a
+ * negative errno. */
 static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_join *j,
                            struct coordinator_seat **first) {
     *first = NULL;
@@ -148,9 +150,9 @@ void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s) 
     seat_remove(c, next);
 }
 
-/* A launcher may connect again before the coordinator notices that its old connection is dead. In
- * that case its old seat is removed. A JOIN from an older connection, which arrives late, is
- * refused, because it must not replace the newer connection. */
+/* Removes the seat that the same launcher has from an older connection, and returns 0: a launcher
+ * may connect again before the coordinator notices that the old connection is dead. If this JOIN is
+ * itself from an older connection and arrives late, refuses it and returns a negative errno. */
 static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
                             const struct rdzv_join *j) {
     struct coordinator_seat *s = seat_table_find(&c->by_instance, j->instance);
@@ -158,7 +160,8 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     if (s->connection >= j->connection) {
         return coordinator_refuse(c, peer, "this node has a newer connection");
     }
-    if (s->next != NULL) coordinator_refuse_next(c, s); /* the node is here */
+    /* the launcher of `s` is not gone, so no other node gets its node rank */
+    if (s->next != NULL) coordinator_refuse_next(c, s);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     charge_node_gone(c, s->heard_ms, s);
     coordinator_take_seat(c, now_ms, s, "was lost", "it has a new connection");

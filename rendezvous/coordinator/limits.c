@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Least time that a node gets to stop its workers if it names no limit, in ms; longer than usual
- * graces. */
+/* Least time limit, in ms, to stop the workers of a node whose JOIN names no limit. It is longer
+ * than usual graces. */
 #define STOP_LIMIT_MS INT64_C(120000)
 
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms) {
@@ -21,8 +21,8 @@ int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
 
 static int64_t max_ms(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Returns how long the node may take to stop its workers. Builds of protocol version 2 do not say
- * how long their grace is. */
+/* Returns how long the node may take to stop its workers, in ms. It is the limit in the node's
+ * JOIN; a node of protocol version 2 names none. */
 static int64_t stop_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     return s->stop_limit_ms > 0 ? s->stop_limit_ms : max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
 }
@@ -79,8 +79,8 @@ static int64_t lease_limit(const struct coordinator *c, const struct coordinator
 }
 
 /* Returns whether a silent node is lost, which takes two checks. The first check after the end of
- * the lease only notes the time; the second one, an eighth of the lease later, decides. If this
- * process was stopped or slow, the node's messages are waiting in the socket, and they are read
+ * the lease only notes the time. The second check, an eighth of the lease later, decides: if this
+ * process was stopped or slow, the node's messages were waiting in the socket, and they were read
  * between the two checks. If the second check comes late, this process was slow again, so that
  * check counts as a first one. */
 static bool lease_is_over(struct coordinator *c, struct coordinator_seat *s, int64_t now_ms) {
@@ -103,8 +103,8 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
 
 /* ---- coordinator_tick() and the next deadline ---- */
 
-/* Like coordinator_wake_by(), but only for a time that has not come yet. What was due at an earlier
- * time has been tried, and waits for something else. */
+/* Calls coordinator_wake_by() if when_ms is still to come. If when_ms has passed, what was due then
+ * has been tried already, and only another event can let it go on. */
 static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
     if (when_ms > now_ms) coordinator_wake_by(c, when_ms);
 }
@@ -135,12 +135,12 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     if (now_ms < c->wake_ms) return;
-    /* Before the time limits, check whether the last call is over: if it ends together with a
-     * node's time to join, the round forms with that node. */
+    /* Reconcile before the time limits are checked: if the last call ends at the same time as a
+     * node's join_timeout, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
-        /* handling the previous seat has freed several seats, so the table is shorter */
+        /* handling a seat may free other seats, too, so that the list ends before i */
         if (i >= c->seat_count) continue;
         struct coordinator_seat *s = c->seats[i];
         if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);

@@ -2,9 +2,9 @@
  * by a new coordinator.
  *
  * A seat is *suspended* while its node has no connection: nothing can be sent to the node, and its
- * lease runs. The node connects again and sends RESUME. If it comes in time, it has its seat back,
- * and the coordinator repeats what may have been lost with the connection. If not, the lease ends,
- * and the node is lost like any silent node.
+ * lease runs. The node connects again and sends RESUME. If RESUME comes before the lease ends, the
+ * node gets its seat back, and the coordinator repeats what may have been lost with the connection.
+ * If not, the node is lost like any silent node.
  *
  * A new coordinator knows nothing about the job. If a node shows that it was in a round of an
  * earlier coordinator, other nodes of that round may still have workers that run:
@@ -13,12 +13,12 @@
  *                                            │ one of them stops, or a lease is over
  *                                            └──────────── STOP sent ──────────────────► FORMING
  *
- * For one lease after it has heard of the earlier round, the new coordinator forms no round,
- * because a node that it has not heard of may still have workers with the ranks that the new round
- * would give to others. It does not wait if all nodes of one round resume: that round is the newest
- * one, because a later round would have begun without a node only after that node had stopped its
- * workers, or after its lease. Nodes that join prove nothing; they may have been spares when the
- * newest round began. */
+ * A new coordinator that has heard of an earlier round forms no round for 9/8 of a lease, because a
+ * node that it has not heard of may still have workers with the ranks that the new round would give
+ * to other nodes. It need not wait that long if all nodes of one earlier round have sent RESUME.
+ * That round is the newest one: a later round would have begun without a node only after that node
+ * had stopped its workers, or after its lease. A node that sends JOIN does not count for this,
+ * because it may have been a spare when the newest round began. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>
@@ -49,7 +49,8 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
 static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            void *peer, uint64_t connection) {
     char name[SEAT_NAME_MAX];
-    if (s->next != NULL) coordinator_refuse_next(c, s); /* the node is here */
+    /* the node is not gone, so no other node gets its node rank */
+    if (s->next != NULL) coordinator_refuse_next(c, s);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     else c->suspended--;
     s->peer = peer;
@@ -92,7 +93,9 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
         (void) coordinator_receive(c, now_ms, s, &m, &err);
         return s;
     }
-    if (!has_missed_round(c, s, j->rounds_seen)) return NULL;
+    bool is_own = c->store.port != 0; /* true: this coordinator has formed the round */
+    bool missed_round = is_own && s->state == SEAT_RUNNING && j->rounds_seen <= c->round;
+    if (!missed_round || c->phase != COORDINATOR_RUNNING) return NULL;
     take_seat_back(c, now_ms, s, peer, j->connection);
     resuming_repeat_round(c, now_ms, s);
     return s;
@@ -109,9 +112,9 @@ bool resuming_must_wait(const struct coordinator *c, int64_t now_ms) {
     return now_ms < r->until_ms && !all_counted(r);
 }
 
-/* Notes that the node with group rank `rank` of the earlier round has resumed. Returns whether no
- * node with that rank has resumed before. Returns false, too, if memory is short; in that case the
- * next round waits for a whole lease. */
+/* Notes that the node with group rank `rank` of the earlier round has resumed. Returns true if it
+ * is the first node with this rank. Returns false if it is not, if the rank does not exist, or if
+ * memory is short; without memory the next round waits until r->until_ms. */
 static bool count_rank(struct coordinator_rebuild *r, int64_t rank) {
     if (rank < 0 || (uint64_t) rank >= r->group_size) return false;
     if (r->is_counted == NULL) r->is_counted = calloc(r->group_size, sizeof(*r->is_counted));
@@ -145,7 +148,8 @@ void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct
     if (j->rounds_seen > r->rounds_seen) begin_later_round(r, j);
 }
 
-/* Returns whether the RESUME of this node counts for the newest earlier round. */
+/* Returns whether the node that sent RESUME counts as one of the newest earlier round: that is so
+ * if it was in that round, and no other node has resumed with its rank. If so, notes its rank. */
 static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
@@ -159,7 +163,7 @@ static uint32_t count_running(const struct coordinator *c) {
     return c->in_state[SEAT_RUNNING] + c->in_state[SEAT_SUCCEEDED];
 }
 
-/* Makes the earlier round this coordinator's own. */
+/* Makes the earlier coordinator's round the running round of this coordinator. */
 static void adopt_round(struct coordinator *c, const char *why) {
     coordinator_enter(c, COORDINATOR_RUNNING, why);
     c->group_size = c->rebuild.group_size;
@@ -169,7 +173,7 @@ static void adopt_round(struct coordinator *c, const char *why) {
     c->gone_after_success = 0;
     c->is_rebuilt = c->has_formed = true;
     c->is_drawn = false;
-    /* without memory for it, nodes that are lost later do not get their ranks back */
+    /* on failure, nodes that are lost later do not get their ranks back */
     (void) coordinator_reserve_departed(c, c->group_size);
 }
 
@@ -232,8 +236,9 @@ void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_sea
     }
 }
 
-/* Handles what a node that has its seat back says about itself: it may have been in a message that
- * was lost. */
+/* Handles what RESUME says about the node's part in its round. The node may have said it before, by
+ * FAILED, SUCCEEDED or a beat that was lost with the connection. So this does what
+ * coordinator_receive() does with such a message. */
 static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const struct rdzv_resume *r) {
     struct cr_error err = {0};
@@ -249,7 +254,8 @@ static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_
         return;
     }
     if (r->part != RDZV_PART_STOPS) return;
-    m = (struct rdzv_message){.type = RDZV_BEAT}; /* the node knows that the round is over */
+    /* this beat says that the node knows of the end of the round */
+    m = (struct rdzv_message){.type = RDZV_BEAT};
     m.beat.rounds_over = c->round + 2;
     (void) coordinator_receive(c, now_ms, s, &m, &err);
     if (s->state == SEAT_RUNNING) {
@@ -259,12 +265,13 @@ static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_
     }
 }
 
-/* Gives a node its seat back, and repeats what it may have missed. */
+/* Gives a node its seat back, and repeats the messages that the node may have missed. */
 static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_ms, void *peer,
                                             struct coordinator_seat *s,
                                             const struct rdzv_resume *r) {
     take_seat_back(c, now_ms, s, peer, r->connection);
-    if (s->state == SEAT_JOINED) seat_enter(c, s, SEAT_STOPPING, now_ms); /* JOIN follows */
+    /* the node sends JOIN next */
+    if (s->state == SEAT_JOINED) seat_enter(c, s, SEAT_STOPPING, now_ms);
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;
     hear_part(c, now_ms, s, r);
     if (c->phase == COORDINATOR_ENDED) return s;
@@ -276,8 +283,9 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     return s;
 }
 
-/* Gives a seat to a node whose round is over for this coordinator. Its ranks may belong to other
- * nodes already, so its workers get no more time than the rest of the lease that it had. */
+/* Gives a seat to a node that resumes in a round that is over for this coordinator, and sends it
+ * STOP. Other nodes may have its ranks already. Therefore STOP is marked as late: the workers get
+ * no more time than what is left of the lease that the node had when it sent RESUME. */
 static struct coordinator_seat *stop_stranger(struct coordinator *c, int64_t now_ms, void *peer,
                                               const struct rdzv_join *j) {
     struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j, NULL);
@@ -289,8 +297,9 @@ static struct coordinator_seat *stop_stranger(struct coordinator *c, int64_t now
     return s;
 }
 
-/* A new coordinator gets the RESUME of a node of the newest round that it knows. If it has heard of
- * an older round only, the nodes of that round are stopped. */
+/* Call this in a new coordinator with the RESUME of a node of the newest earlier round that it has
+ * heard of. Gives the node a seat in state RUNNING, with the ranks that it had. If nodes of an
+ * older round have resumed before, that older round is ended. */
 static struct coordinator_seat *rebuild(struct coordinator *c, int64_t now_ms, void *peer,
                                         const struct rdzv_resume *r, const struct rdzv_join *j) {
     bool is_later = c->phase == COORDINATOR_REBUILDING && j->rounds_seen > c->round + 1;
@@ -354,8 +363,9 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
     }
     resuming_heard_of_round(c, now_ms, &j);
     if (r->part == RDZV_PART_FAILED) {
-        /* The node may have failed long ago and have been a spare since, so it does not count. If
-         * other nodes of its round resume, that round ends. */
+        /* This failure may be old, because a node that failed may have been a spare since then. So
+         * its node does not count as one of the newest round. But if the failure is of that round,
+         * that round is over, and nodes that resume in it are stopped. */
         if (j.rounds_seen == c->rebuild.rounds_seen) c->rebuild.is_over = true;
         return stop_stranger(c, now_ms, peer, &j);
     }

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Returns the first place for a key. The multiplication mixes the bits, because keys such as node
- * ranks are consecutive, and a stranger may choose an instance. */
+/* Returns the place that the key hashes to. Keys may be consecutive, like node ranks, or chosen by
+ * another program, like instances; the multiplication spreads them. */
 static uint32_t place_of(const struct seat_table *t, uint64_t key) {
     key = (key ^ key >> 32) * UINT64_C(0x9e3779b97f4a7c15);
     return (uint32_t) (key >> 32) & (t->cap - 1);
@@ -41,8 +41,8 @@ int seat_table_add(struct seat_table *t, uint64_t key, struct coordinator_seat *
     return 0;
 }
 
-/* Frees the entry at `place`. A search ends at the first free entry, so the entries that follow
- * without a gap are put in again. */
+/* Frees the entry at `place`. A search for a key ends at the first free entry, so all entries
+ * between this one and the next free one are put in again. */
 static void free_entry(struct seat_table *t, uint32_t place) {
     t->entries[place].seat = NULL;
     t->count--;

@@ -13,14 +13,16 @@ struct seat_table_entry {
 
 struct seat_table {
     struct seat_table_entry *entries;
-    uint32_t cap, count; /* cap is 0 or a power of two, at least twice the count */
+    /* numbers of all entries and of used ones; cap is 0 or a power of two, at least twice the
+     * count */
+    uint32_t cap, count;
 };
 
 /* Adds a seat. Several seats may have the same key. Returns 0 or -ENOMEM. */
 int seat_table_add(struct seat_table *t, uint64_t key, struct coordinator_seat *seat);
-/* Removes a seat that was added with this key; does nothing if it is not there. */
+/* Removes a seat that was added with this key. Does nothing if the table does not have the seat. */
 void seat_table_remove(struct seat_table *t, uint64_t key, const struct coordinator_seat *seat);
-/* Returns a seat with this key, or NULL. */
+/* Returns a seat that was added with this key, or NULL if there is none. */
 struct coordinator_seat *seat_table_find(const struct seat_table *t, uint64_t key);
 void seat_table_done(struct seat_table *t);
 

@@ -1,6 +1,5 @@
-/* The list of seats: one for each node, from its JOIN until its connection is gone. This file also
- * counts the seats in each state, because coordinator_reconcile() needs these counts after every
- * event. */
+/* The list of seats: one for each node, from its JOIN until the node is gone. This file also counts
+ * the seats in each state, because coordinator_reconcile() needs these counts after every event. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>
@@ -87,7 +86,8 @@ void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordi
     seat_enter(c, s, SEAT_QUEUED, now_ms);
 }
 
-/* Ends the wait of the two seats for each other when one of them is removed. */
+/* Call this when `s` is removed. If `s` waits for another seat, that seat has no second node any
+ * more. If a second node waits for `s`, its seat becomes JOINED. */
 static void leave_queue(struct coordinator *c, struct coordinator_seat *s) {
     if (s->waits_for != NULL) s->waits_for->next = NULL;
     if (s->next == NULL) return;
@@ -128,8 +128,8 @@ struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *p
 
 /* ---- removing a seat ---- */
 
-/* Notes the host of a rank that becomes free, so that a node of that host can get the rank back. If
- * memory is short, the host is not noted, and the node gets any free rank. */
+/* Notes which host the removed seat's group rank was on, so that a node of that host can get the
+ * rank back. If memory is short, the host is not noted, and the node gets any free rank. */
 static void note_departed(struct coordinator *c, const struct coordinator_seat *s) {
     if (s->group_rank < 0 || (uint64_t) s->group_rank >= c->departed_count) return;
     free(c->departed[s->group_rank]);

@@ -1,5 +1,6 @@
-/* The settings of the job: those of its first node. What other nodes ask for is compared with them;
- * a difference is reported by name, on the coordinator's side and to the node. */
+/* The settings of the job, which are those of its first node. The settings of each later node are
+ * compared with them; each difference is named in a log line of the coordinator and in ACCEPTED to
+ * the node. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <inttypes.h>
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* most warnings about different settings in one run, so that no node can fill the log */
+/* most warnings about different settings in one run; a limit, so that nodes cannot fill the log */
 #define WARNINGS_MAX 20
 
 void settings_take(struct coordinator *c, const struct rdzv_join *j) {
@@ -35,7 +36,8 @@ struct differences {
 static void add(struct differences *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void add(struct differences *d, const char *fmt, ...) {
-    if (d->len + 100 > RDZV_TEXT_MAX) return; /* each item is shorter than 100 bytes */
+    /* there is no room for another item, which has up to 99 bytes */
+    if (d->len + 100 > RDZV_TEXT_MAX) return;
     if (d->len > 0) d->len += (size_t) snprintf(d->text + d->len, RDZV_TEXT_MAX - d->len, ", ");
     va_list ap;
     va_start(ap, fmt);
@@ -62,7 +64,8 @@ static void add_sizes(struct differences *d, const struct coordinator *c,
     if ((j->fixed_ranks != 0) != c->fixed_ranks) add(d, "--rdzv-backend");
 }
 
-/* Nodes of different roles may run different programs. */
+/* Returns whether the node differs from the first node in program or arguments. Nodes of another
+ * role are not compared, because each role may have a program of its own. */
 static bool is_other_program(const struct coordinator *c, const struct rdzv_join *j) {
     return j->digest != 0 && c->digest != 0 && j->digest != c->digest &&
            strcmp(j->role, c->digest_role) == 0;

@@ -23,8 +23,8 @@ const char *seat_state_name(uint32_t state) {
     }
 }
 
-/* Returns how many nodes are missing before a round can form: nodes that still stop their workers,
- * and, if these and the waiting nodes are fewer than min_nodes, the difference. */
+/* Returns how many nodes are missing before a round can form: the nodes that still stop their
+ * workers, plus the number by which these and the waiting nodes fall short of min_nodes. */
 static uint32_t count_awaited(const struct coordinator *c) {
     uint32_t stopping = c->in_state[SEAT_STOPPING], here = c->in_state[SEAT_JOINED] + stopping;
     if (c->phase != COORDINATOR_FORMING) return 0;

@@ -1,6 +1,6 @@
-/* Tells nodes that wait for a round why they wait: which nodes are here, which are missing, and how
- * long the wait may still take. Each node gets its first such message (WAITING) after 5 s, and
- * further ones at growing intervals (base/waiting.h). */
+/* Sends WAITING to nodes that wait for a round. The message says why they wait: which nodes are
+ * here, which are missing, and how long the wait may still take. Each node gets the first WAITING
+ * after 5 s, and further ones at growing intervals (base/waiting.h). */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/buffer.h"
@@ -33,7 +33,8 @@ void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room)
     if (i < c->seat_count) (void) snprintf(out + len, room - len, ", …");
 }
 
-/* Returns an array with a 1 for each node rank that a node has; or NULL when memory is short. */
+/* Returns an array with one element for each node rank: 1 if a node has the rank, else 0. The
+ * caller frees it. Returns NULL when memory is short. */
 static unsigned char *mark_ranks(const struct coordinator *c) {
     unsigned char *here = calloc(c->max_nodes, 1);
     for (uint32_t i = 0; here != NULL && i < c->seat_count; i++) {
@@ -80,7 +81,7 @@ static void describe_forming(const struct coordinator *c, char *out, size_t room
     }
 }
 
-/* Returns whether the node is a spare: a round runs, and it has all nodes that it may have. */
+/* Returns whether nodes that wait are spares: a round runs, and it has max_nodes nodes. */
 static bool is_spare(const struct coordinator *c) {
     return c->phase == COORDINATOR_RUNNING && c->group_size >= c->max_nodes;
 }
@@ -101,7 +102,7 @@ static void describe(const struct coordinator *c, char *out, size_t room) {
     }
 }
 
-/* ---- when a node is told ---- */
+/* ---- sending WAITING ---- */
 
 int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s) {
     if (s->state != SEAT_JOINED || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
@@ -119,7 +120,8 @@ static void tell(struct coordinator *c, struct coordinator_seat *s, int64_t now_
     m.waiting = (struct rdzv_waiting){.waited_ms = now_ms - s->since_ms, .left_ms = -1,
                                       .what = what};
     if (until_ms != CR_FOREVER) m.waiting.left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
-    /* lines whose time has passed meanwhile are left out; a spare may have missed many */
+    /* Each message has a time, and `told` is the number of the next message. Skip the messages
+     * whose time has passed: a node that was a spare until now has got none of them. */
     while (s->since_ms + cr_waiting_line_ms(s->told) <= now_ms) s->told++;
     s->told_spare = is_spare(c);
     c->actions->send(c->arg, s->peer, &m);
@@ -127,7 +129,7 @@ static void tell(struct coordinator *c, struct coordinator_seat *s, int64_t now_
 
 void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms) {
     char what[RDZV_TEXT_MAX];
-    bool is_written = false; /* all nodes that are due now get the same text */
+    bool is_written = false; /* true: `what` has the text, which is the same for all nodes */
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (now_ms < coordinator_waiting_due(c, s)) continue;

@@ -1,4 +1,4 @@
-/* The decision when a member tries to connect. */
+/* Implements connecting_internal.h: decides when a member tries to connect. */
 #include "rendezvous/member/connecting_internal.h"
 
 #include "base/clock.h"
@@ -21,8 +21,8 @@ void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms) {
     if (c->give_up_ms > now_ms && c->give_up_ms < c->until_ms) c->until_ms = c->give_up_ms;
 }
 
-/* Returns a random time from 50 % to 100 % of `ms`, so that many nodes do not try to connect again
- * at the same moment. The random numbers come from splitmix64. */
+/* Returns a random time from 50 % to 100 % of `ms`, so that many nodes do not all try to connect at
+ * the same moment. The random numbers come from splitmix64. */
 static int64_t jittered(struct connecting *c, int64_t ms) {
     uint64_t z = (c->jitter += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

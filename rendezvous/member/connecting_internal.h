@@ -10,7 +10,7 @@
 
 /* State of one series of tries. A time that does not apply at present is CR_FOREVER. */
 struct connecting {
-    int64_t give_up_ms; /* no try starts after this time */
+    int64_t give_up_ms; /* end of the series: no try starts after this time */
     int64_t until_ms;   /* time at which the current try fails */
     int64_t retry_ms;   /* time at which the next try starts */
     int64_t backoff_ms;
@@ -18,19 +18,19 @@ struct connecting {
 };
 
 void connecting_stop(struct connecting *c);
-/* Begins a series of tries with the time limit `patience_ms`. Even if that is 0, the caller makes
- * one try. */
+/* Begins a series of tries with the time limit `patience_ms`. If that is 0, the series has one
+ * try. */
 void connecting_begin(struct connecting *c, int64_t now_ms, int64_t patience_ms);
-/* Call this when a try starts. The try fails after `limit_ms` or at the end of the series, and
- * succeeds when WELCOME comes (then call connecting_stop()). If the other end closes the connection
- * before WELCOME, the try has failed. */
+/* Call this when a try starts. The try fails after `limit_ms`, at the end of the series, or when
+ * the other end closes the connection before WELCOME. The try has succeeded when WELCOME comes; in
+ * that case call connecting_stop(). */
 void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms);
-/* Call this when a try has failed. Returns true and sets retry_ms if there is time for another try;
- * returns false if the series is over. */
+/* Call this when a try has failed. If there is time for another try, sets retry_ms and returns
+ * true. If the series is over, returns false. */
 bool connecting_failed(struct connecting *c, int64_t now_ms);
 
-/* Call this to let a series go on until `until_ms` if it would end earlier. Returns false if there
- * is no series. */
+/* Makes the present series last until `until_ms`, unless it ends later anyway, and returns true.
+ * Returns false if there is no series. */
 bool connecting_extend(struct connecting *c, int64_t until_ms);
 
 bool connecting_is_trying(const struct connecting *c);

@@ -21,8 +21,8 @@ void keep_alive_stop(struct keep_alive *k) {
 
 void keep_alive_suspend(struct keep_alive *k) { k->beat_ms = CR_FOREVER; }
 
-/* The next beat is due after one keep-alive interval, but at most a third of the lease, so that the
- * lease survives one lost beat. */
+/* The next beat is due after one keep-alive interval, or after a third of the lease if that is
+ * sooner, so that the lease survives one lost beat. */
 void keep_alive_plan(struct keep_alive *k, int64_t now_ms) {
     int64_t third = k->lease_ms / 3 > 0 ? k->lease_ms / 3 : 1;
     k->beat_ms = now_ms + (k->interval_ms < third ? k->interval_ms : third);

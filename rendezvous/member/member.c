@@ -89,8 +89,8 @@ static void enter(struct member *m, enum member_state next, const char *why) {
     m->state = next;
 }
 
-/* Ends the job on this node and calls on_end. Callers must return right after it, because the agent
- * may call the member again from inside on_end. */
+/* Ends the job on this node, and calls on_end unless the node is leaving. Callers must return right
+ * after this call, because the agent may call the member again from inside on_end. */
 static void end(struct member *m, int outcome, const char *why) {
     bool was_leaving = m->state == MEMBER_LEAVING;
     bool has_connection = m->connected || connecting_is_trying(&m->connecting);
@@ -137,7 +137,7 @@ static void give_up(struct member *m, const char *why) {
 void member_give_up(struct member *m, const char *why) {
     char text[RDZV_TEXT_MAX];
     if (m->state != MEMBER_CONNECTING) return;
-    connecting_stop(&m->connecting); /* the connection is closed already */
+    connecting_stop(&m->connecting); /* the connection is closed already, so end() need not do it */
     (void) snprintf(text, sizeof(text),
                     "cannot take part in the rendezvous at '%.200s': %.600s; start all nodes with "
                     "crun, or all with torchrun, or give crun another --rdzv-endpoint",
@@ -145,7 +145,8 @@ void member_give_up(struct member *m, const char *why) {
     end(m, RENDEZVOUS_LOST, text);
 }
 
-/* A node whose round goes on does not give up here: its fence ends the round. */
+/* Plans the next try. If the series of tries is over, gives up, but only in state CONNECTING: in
+ * all other states a round goes on, and the fence ends it. */
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
     if (connecting_failed(&m->connecting, now_ms)) return;
     if (m->state == MEMBER_CONNECTING) give_up(m, why);
@@ -191,8 +192,8 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
 
 /* ---- losing the connection ---- */
 
-/* Makes the agent stop the workers before the lease ends, because after that the coordinator may
- * give their ranks to other nodes. */
+/* Makes the agent stop the workers before the lease ends, because after the lease the coordinator
+ * may give their ranks to other nodes. */
 static void stop_workers(struct member *m, int64_t now_ms, const char *why) {
     char text[RDZV_TEXT_MAX];
     int64_t left_ms = keep_alive_left(&m->keep_alive, now_ms);
@@ -204,7 +205,8 @@ static void stop_workers(struct member *m, int64_t now_ms, const char *why) {
     m->actions->on_stop(m->arg, left_ms, text);
 }
 
-/* Call this when the connection is gone. A node that waits for a round connects again at once. */
+/* Call this when the connection is gone. A node that waits for a round connects again at once. The
+ * workers of a node in a round go on if the node may resume; otherwise they are stopped. */
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
     (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
@@ -235,8 +237,9 @@ void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss 
 
 /* ---- the agent's calls ---- */
 
-/* Call this when the workers are gone before the node is connected again. It goes on to connect,
- * but only a failure still has to be reported by RESUME. */
+/* Call this if the agent joins again before the node has its connection back. The member goes on to
+ * connect. It will send JOIN; before that, it sends RESUME only if it still has to report a
+ * failure. */
 static void join_while_resuming(struct member *m, int64_t now_ms) {
     m->resumes = false;
     keep_alive_stop(&m->keep_alive);
@@ -246,7 +249,7 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
 }
 
 void member_join(struct member *m, int64_t now_ms) {
-    /* the agent called this before it received on_end */
+    /* the job is over for this node, or the node leaves, so there is nothing to join */
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
     if (m->connected) send_join(m, "join");
@@ -276,7 +279,7 @@ void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
     if (m->connected) m->actions->send(m->arg, &msg);
 }
 
-/* Sends CHANGE_ANSWER, if the round still runs. After the round the change is void. */
+/* Sends CHANGE_ANSWER if the round still runs. If the round is over, so is the change. */
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms) {
     struct rdzv_message msg = {.type = RDZV_CHANGE_ANSWER};
     msg.change_answer = (struct rdzv_change_answer){.id = id, .step = step, .needs_ms = needs_ms};
@@ -365,14 +368,15 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->actions->on_round(m->arg, r);
 }
 
-/* Handles STOP. A beat follows with the next tick: after a failure, the coordinator waits until
- * every node has sent something before it ends the job. */
+/* Handles STOP, and makes a beat due at once. After a failure the coordinator may wait until each
+ * node has shown, by a beat for example, that it knows of the end of the round. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
     m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
-    /* a node that reported a failure stops its workers already, so only a limit is new to it */
+    /* true: the node has reported a failure, so it stops its workers already, but STOP sets a time
+     * limit for that */
     bool is_limited = m->state == MEMBER_FAILED && limit_ms != CR_FOREVER;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
     enter(m, MEMBER_STOPPING, s->why);
@@ -380,7 +384,8 @@ static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s
     m->actions->on_stop(m->arg, limit_ms, s->why);
 }
 
-/* A coordinator repeats CHANGE and CHANGE_AT to a node that resumes. The agent gets each once. */
+/* Passes CHANGE to the agent. When a node has resumed, its coordinator may send the same CHANGE and
+ * CHANGE_AT again; the agent gets each of them once. */
 static void got_change(struct member *m, const struct rdzv_change *c) {
     if (m->state != MEMBER_RUNNING || c->round != m->round || c->id == m->change.id) return;
     m->change = (struct member_change){.id = c->id};
@@ -393,8 +398,8 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     m->actions->on_change_at(m->arg, at);
 }
 
-/* Handles GOODBYE: the coordinator ends and may come back. If it is not worth to wait for, the job
- * ends for this node with the reason that GOODBYE names. */
+/* Handles GOODBYE: the coordinator ends and may come back. If member_wait_ms() is 0, the member
+ * does not wait for that, and the job ends for this node with the reason in GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
     if (member_wait_ms(m) == 0) {
         end(m, RENDEZVOUS_LOST, g->why);
@@ -404,7 +409,8 @@ static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_good
     cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
 }
 
-/* Reports that the node waits. Once it is in a round, the message is late. */
+/* Logs why the node waits for a round. If the node does not wait any more, the message is late and
+ * ignored. */
 static void got_waiting(struct member *m, const struct rdzv_waiting *w) {
     char text[RDZV_TEXT_MAX + 100], left[60] = "";
     if (m->state != MEMBER_JOINING) return;
@@ -430,8 +436,8 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
 
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
-    /* If not connected, this end has closed the connection while bytes were being handled; only a
-     * refusal can come before WELCOME. */
+    /* Before WELCOME, only a final REFUSED counts. Any other message without a connection was
+     * received before this end closed the connection; it is ignored. */
     bool is_refusal = msg->type == RDZV_REFUSED && connecting_is_trying(&m->connecting);
     if (!m->connected && !is_refusal) return 0;
     if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;

@@ -12,9 +12,9 @@
 /* The change that was announced in the current round, and what the node has answered. */
 struct member_change {
     uint64_t id; /* 0 = no change was announced in this round */
-    bool is_set; /* CHANGE_AT has come */
+    bool is_set; /* true: CHANGE_AT has come */
     bool has_answered, is_ready;
-    int64_t step, needs_ms; /* the answer */
+    int64_t step, needs_ms; /* what the node has answered */
 };
 
 /* The notice that the node has given in the current round. */
@@ -31,11 +31,11 @@ struct member {
     void *arg;
 
     enum member_state state;
-    bool connected;       /* WELCOME has come on the current connection */
-    bool had_coordinator; /* WELCOME has come on some connection */
-    bool can_resume;      /* the last coordinator knows RESUME */
-    bool in_launcher;     /* the last coordinator was in the launcher of a node */
-    /* ids of the coordinators of this connection and of the last one; 0 = none */
+    bool connected;       /* true: WELCOME has come on the current connection */
+    bool had_coordinator; /* true: WELCOME has come on at least one connection */
+    bool can_resume;      /* true: the protocol version with the last coordinator has RESUME */
+    bool in_launcher;     /* true: the last coordinator was in the launcher of a node */
+    /* ids of the coordinators of the newest connection and of the one before it; 0 = none */
     uint64_t coordinator, last_coordinator;
     uint64_t connections; /* number of connections on which WELCOME has come */
 
@@ -45,41 +45,46 @@ struct member {
     uint32_t restarts_seen;
     uint32_t first_rank, world_size, group_size;
     int64_t last_rank;
-    uint64_t incarnation; /* of the job's run that this node takes part in; 0 = not known yet */
-    /* a worker has failed in that round, and the coordinator may not have heard of it */
+    uint64_t incarnation; /* number of the run that this node takes part in; 0 = not known yet */
+    /* true: a worker has failed in the last round, and the coordinator may not know it yet */
     bool owes_failure;
-    char what[512]; /* that failure */
-    bool is_killed; /* that failure was a signal from outside */
+    char what[512]; /* the failure of that worker */
+    bool is_killed; /* true: that worker was ended by a signal from outside */
     struct member_change change;
     struct member_notice notice;
 
-    /* the connection was lost in a round; the next WELCOME is answered with RESUME */
+    /* true: the connection was lost in a round, so RESUME follows the next WELCOME */
     bool resumes;
-    int64_t old_lease_ms; /* end of the lease that the node had when it sent RESUME */
-    int64_t resumed_ms;           /* when RESUME was sent; MEMBER_NEVER once it is accepted */
+    int64_t old_lease_ms; /* when the lease ends that the node had as it sent RESUME */
+    /* when RESUME was sent; MEMBER_NEVER if no RESUME waits for ACCEPTED */
+    int64_t resumed_ms;
     struct connecting connecting; /* the series of tries to connect, if there is one */
-    /* stopped if the coordinator is local, and while the node is not connected and in no round */
+    /* There is no lease if the coordinator is local, or while the node has no connection and is in
+     * no round. */
     struct keep_alive keep_alive;
     char lost_why[512];           /* why the last connection was lost */
 };
 
 /* ---- member.c ---- */
 
-/* Starts a try to connect, which ends after `limit_ms` if WELCOME has not come. */
+/* Starts a try to connect, which fails if WELCOME has not come after `limit_ms`. */
 void member_try(struct member *m, int64_t now_ms, int64_t limit_ms);
 
 /* ---- resuming.c ---- */
 
-/* Returns how long the member waits for its coordinator to come back; 0 = it makes one try. */
+/* Returns how long the member waits for its coordinator to come back, in ms; 0 = it makes one
+ * try. */
 int64_t member_wait_ms(const struct member *m);
-/* Returns whether the workers may go on after the connection was lost in this way. */
+/* Returns whether the workers of a node in a round may go on after the connection was lost. `how`
+ * says how it was lost. */
 bool member_may_resume(const struct member *m, enum rendezvous_loss how);
-/* Call this when the connection was lost and the workers go on. It starts to connect again, up to
- * the fence. */
+/* Call this if the connection was lost in a round and the workers go on. Begins to connect again;
+ * the series of tries ends at the fence. */
 void member_begin_resuming(struct member *m, int64_t now_ms);
-/* Sends RESUME, and repeats what the coordinator may have missed. */
+/* Sends RESUME, and after it the notice and the answers to a change that the coordinator may have
+ * missed. */
 void member_send_resume(struct member *m, int64_t now_ms);
-/* Fills the fields of JOIN that change from one JOIN to the next. */
+/* Fills a JOIN: with the settings, and with the numbers of the connection and of the last round. */
 void member_fill_join(const struct member *m, struct rdzv_join *join);
 
 #endif

@@ -1,18 +1,18 @@
 /* Keeps a round going while the node has no connection to its coordinator.
  *
- * A lost connection is not a lost node: the workers go on until the fence, because up to the end of
- * the lease the coordinator gives their ranks to no other node. Meanwhile the member connects
- * again. The answer to WELCOME is RESUME, which says what the node does in its round. Messages that
- * were sent just before the connection was lost may have been lost with it, so the member repeats
- * what still counts: a failure or a success is part of RESUME, and an answer to a change and a
- * notice follow it. The coordinator ignores what it knows already. */
+ * A lost connection is not a lost node: the workers go on until the fence, because the coordinator
+ * gives their ranks to no other node before the lease ends. While the workers go on, the member
+ * connects again. After WELCOME it sends RESUME, which says what the node does in its round.
+ * Messages that were sent just before the connection was lost may have been lost with it, so the
+ * member repeats what still counts. A failure or a success is part of RESUME; an answer to a change
+ * and a notice follow RESUME. The coordinator ignores what it knows already. */
 #include "base/clock.h"
 #include "rendezvous/member/member_internal.h"
 
 #include <stdio.h>
 
-/* How long a coordinator that is not in a launcher is waited for if the user has not set
- * coordinator_wait. Restarting or upgrading such a coordinator takes seconds. */
+/* Default of coordinator_wait for a coordinator that is not in a launcher, in ms. Restarting or
+ * upgrading such a coordinator takes seconds. */
 #define DEFAULT_WAIT_MS INT64_C(60000)
 
 int64_t member_wait_ms(const struct member *m) {
@@ -20,8 +20,9 @@ int64_t member_wait_ms(const struct member *m) {
     return m->can_resume && !m->in_launcher ? DEFAULT_WAIT_MS : 0;
 }
 
-/* If the coordinator has closed the connection, its process has ended. That process may come back,
- * unless it is the launcher of a node and the user has not said that it is worth to wait for. */
+/* A broken connection can be made again. If the coordinator has closed the connection, its process
+ * has ended; then the workers go on only if the member waits for a coordinator to come back. By
+ * default it does not if the coordinator was in the launcher of a node. */
 bool member_may_resume(const struct member *m, enum rendezvous_loss how) {
     if (!m->can_resume || m->set.local) return false;
     return how == RENDEZVOUS_BROKEN || member_wait_ms(m) > 0;
@@ -59,7 +60,7 @@ static uint32_t part_of(const struct member *m) {
     case MEMBER_RUNNING: return RDZV_PART_RUNS;
     case MEMBER_SUCCEEDED: return RDZV_PART_SUCCEEDED;
     case MEMBER_STOPPING: return RDZV_PART_STOPS;
-    /* CONNECTING: the node has stopped its workers after a failure, and wants to join again */
+    /* CONNECTING: after a failure the node has stopped its workers, and it wants to join again */
     case MEMBER_FAILED:
     case MEMBER_CONNECTING: return RDZV_PART_FAILED;
     case MEMBER_IDLE:

@@ -21,7 +21,8 @@ const char *host_session_state_name(enum host_session_state s) {
     return "?";
 }
 
-/* Returns the time at which the state `next` must have ended if it begins now. */
+/* Returns the time at which the state `next` must have ended if it begins at now_ms; CR_FOREVER if
+ * it has no time limit. */
 static int64_t limit_of(const struct host_session *s, enum host_session_state next,
                         int64_t now_ms) {
     if (s->local) return CR_FOREVER;
@@ -67,7 +68,8 @@ static bool takes_input(const struct host_session *s) { return s->state < HOST_S
 
 /* ---- sending ---- */
 
-/* Call this in place of sending GOODBYE to a node that does not know it. */
+/* Call this in place of sending GOODBYE if the connection's version has no GOODBYE. A host in a
+ * launcher is not expected to come back, so it sends the node END. Any other host sends nothing. */
 static void send_old_goodbye(struct host_session *s, int64_t now_ms, const char *why) {
     struct rdzv_message m = {.type = RDZV_END};
     m.end = (struct rdzv_end){.outcome = RENDEZVOUS_LOST, .why = why};
@@ -82,8 +84,8 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
     }
     if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
-        /* The node would miss this message, so its connection is closed: a node can handle a lost
-         * connection, but not a lost message. The seat is freed when the session is CLOSED. */
+        /* The node would miss this message. Members can handle a lost connection, but not a lost
+         * message, so the connection is closed. When the session is CLOSED, on_lost is called. */
         enter(s, now_ms, HOST_SESSION_CLOSING, "out of memory");
     } else if (m->type == RDZV_END && s->state == HOST_SESSION_SEATED) {
         enter(s, now_ms, HOST_SESSION_ENDING, "the job has ended");
@@ -101,8 +103,9 @@ static void vacate(struct host_session *s, enum rendezvous_loss how, const char 
     s->actions->on_lost(s->arg, s->version < RDZV_VERSION_RESUME ? RENDEZVOUS_CLOSED : how, why);
 }
 
-/* Sends REFUSED, which is the last message of a session. `epoch` is the smallest epoch of a
- * coordinator that the node may try next, or 0 if the refusal is final. */
+/* Sends REFUSED, which is the last message of a session, and frees the seat if the node has one.
+ * `epoch` is the smallest epoch of a coordinator that the node may try next; 0 = the refusal is
+ * final. */
 static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const char *why) {
     struct rdzv_message m = {.type = RDZV_REFUSED};
     m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
@@ -116,7 +119,7 @@ static void refuse(struct host_session *s, int64_t now_ms, uint64_t epoch, const
 /* ---- the greeting ---- */
 
 /* Sets the connection's version to the largest one that both builds support, and returns true. If
- * there is none, refuses the connection and returns false. */
+ * both builds support no common version, refuses the connection and returns false. */
 static bool choose_version(struct host_session *s, int64_t now_ms, const char *software,
                            uint32_t min, uint32_t max) {
     char why[512];
@@ -132,10 +135,9 @@ static bool choose_version(struct host_session *s, int64_t now_ms, const char *s
     return false;
 }
 
-/* Returns whether this coordinator may serve a node that has obeyed the epoch `obeyed`. An elected
- * coordinator must lead, and must not have a smaller epoch. If it may not, it refuses the node,
- * which looks for another coordinator; REFUSED.epoch is the smallest epoch that the node may
- * accept. */
+/* Returns true if this host may serve a node that has obeyed the epoch `obeyed`: the host leads,
+ * and its epoch is not smaller. Otherwise refuses the node and returns false. The node then looks
+ * for another coordinator; the epoch in REFUSED is the smallest one that it may accept. */
 static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed) {
     const struct host_session_terms *t = s->terms;
     char why[200];
@@ -188,8 +190,8 @@ static void got_operate(struct host_session *s, int64_t now_ms, const struct rdz
     else host_session_hang_up(s, now_ms);
 }
 
-/* Enters SEATED before on_join, because the coordinator may answer a JOIN with END at once, and END
- * changes the state only in SEATED. If on_join fails, the node has no seat, and the session
+/* Handles JOIN. The session is SEATED before on_join is called, because on_join may send END, and
+ * END changes the state only in SEATED. If on_join fails, the node has no seat, and the session
  * closes. */
 static void got_join(struct host_session *s, int64_t now_ms, const struct rdzv_join *join) {
     enter(s, now_ms, HOST_SESSION_SEATED, join->host);
@@ -250,7 +252,7 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
     case HOST_SESSION_CLOSING:
     case HOST_SESSION_CLOSED: break;
     }
-    /* -ECANCELED ends the reading of input, because the session is closing */
+    /* -ECANCELED if the session is closing: the rest of the input is not handled */
     return takes_input(s) ? 0 : -ECANCELED;
 }
 

@@ -48,7 +48,7 @@
     S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
     S(JOIN)     /* waits for JOIN or RESUME. Limit: SESSION_GREETING_MS since opening */ \
     S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
-    S(ENDING)   /* END was sent, so the node will close. Limit: close_timeout_ms of the terms */ \
+    S(ENDING)   /* END was sent; the node closes the connection. Limit: terms->close_timeout_ms */ \
     S(CLOSING)  /* the last bytes are queued, input is ignored. Limit: SESSION_LINGER_MS */ \
     S(CLOSED)   /* the session is over. No time limit */
 /* clang-format on */
@@ -59,40 +59,44 @@ enum host_session_state {
 };
 const char *host_session_state_name(enum host_session_state s);
 
-/* Settings that all sessions of one host share. The host may change them between two calls. */
+/* Settings that all sessions of one host share. The host may change them between two calls of a
+ * session's functions. */
 struct host_session_terms {
-    /* nodes are served; false = they are refused, because this host is not elected */
+    /* true: nodes are served; false: they are refused, because this host is not elected */
     bool leads;
-    bool in_launcher;        /* the host ends together with the launcher of a node */
+    bool in_launcher;        /* true: the host ends together with the launcher of a node */
     uint64_t epoch;          /* epoch of an elected host; else 0 */
     uint64_t coordinator;    /* id of the coordinators of this host */
-    /* why the host closes, so that it refuses all nodes; NULL = it does not close */
+    /* if the host is closing: the reason, with which it refuses all nodes; else NULL */
     const char *closing;
-    /* jobs have not ended when the host closes, so refused nodes shall try another coordinator */
+    /* true: the host closes before all jobs have ended, so nodes that it refuses shall try another
+     * coordinator */
     bool comes_again;
     int64_t close_timeout_ms;
 };
 
 /* What a session calls. Texts and messages in the arguments are valid until the action returns. If
- * an action fails, its error is sent to the node as REFUSED. */
+ * on_hello, on_message or on_operate fails, the session sends the text in err as REFUSED. */
 struct host_session_actions {
-    /* A node has sent HELLO with the run id of its job. Returns 0, or a negative errno and a text
-     * in err; after -EAGAIN the node tries another coordinator. */
+    /* A node has sent HELLO with the run id of its job. Returns 0 if the node may go on. Otherwise
+     * returns a negative errno and a text in err, and the node is refused: after -EAGAIN it tries
+     * another coordinator, after any other error it gives up. */
     int (*on_hello)(void *arg, const struct rdzv_hello *hello, struct cr_error *err);
-    /* A node requests a seat. Returns 0 if it has got one. Otherwise returns a negative errno,
-     * after the coordinator has sent the reason (REFUSED or END) by host_session_send(); the
-     * session closes. */
+    /* A node requests a seat. Returns 0 if the node has got a seat. Otherwise returns a negative
+     * errno; in that case the coordinator has sent the reason (REFUSED or END) by
+     * host_session_send(), and the session closes. */
     int (*on_join)(void *arg, const struct rdzv_join *join);
-    /* A node that is in a round requests its seat again. Returns as on_join. */
+    /* A node that is in a round requests its seat again. Returns what on_join would return. */
     int (*on_resume)(void *arg, const struct rdzv_resume *resume);
-    /* A node with a seat has sent a message. Returns 0, or -EPROTO and a text in err; in that case
-     * on_lost follows. */
+    /* A node with a seat has sent a message. Returns 0, or -EPROTO and a text in err; after an
+     * error the session closes, and on_lost is called. */
     int (*on_message)(void *arg, const struct rdzv_message *m, struct cr_error *err);
-    /* The connection of a node with a seat is over: the coordinator must be told. Called once for
-     * such a session, unless host_session_hang_up() was called before. `how` is BROKEN only if the
-     * node can resume, that is, if the connection's version has RESUME. */
+    /* The connection of a node with a seat is over. The owner calls coordinator_suspend() if `how`
+     * is BROKEN, else coordinator_lost(). This action is called once for each session with a seat,
+     * but not after host_session_hang_up(). `how` is BROKEN only if the connection's version has
+     * RESUME, so that the node can resume. */
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
-    /* An operator has sent a question (on_status) or an order (on_operate). The action answers by
+    /* An operator has sent STATUS (on_status) or OPERATE (on_operate). The action answers by
      * host_session_send() before it returns; after that the session closes. on_operate returns 0,
      * or a negative errno and a text in err. */
     void (*on_status)(void *arg);
@@ -116,8 +120,8 @@ struct host_session {
     struct cr_buffer in;  /* bytes received but not handled yet */
 };
 
-/* Begins a session when its connection is established. `terms` and `actions` must live as long as
- * the session. `local` is true if the node is in this process. */
+/* Call this when a connection is established. Begins the session. `terms` and `actions` must live
+ * as long as the session. `local` is true if the node is in this process. */
 void host_session_open(struct host_session *s, int64_t now_ms, bool local,
                        const struct host_session_terms *terms,
                        const struct host_session_actions *actions, void *arg);
@@ -128,16 +132,16 @@ void host_session_done(struct host_session *s);
 void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len);
 void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_loss how,
                        const char *why);
-/* does nothing before host_session_deadline() */
+/* Call this at host_session_deadline(). Before that time it does nothing. */
 void host_session_tick(struct host_session *s, int64_t now_ms);
-int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER = no limit */
+int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER if there is none */
 
-/* Queues a message. A node whose connection has a version without GOODBYE is sent END in its place
- * if the host is in a launcher, and nothing otherwise. The coordinator's actions may call this
- * function, because it calls no action itself but `log`. */
+/* Queues a message. If the connection's version lacks WAITING, a WAITING is left out. If it lacks
+ * GOODBYE, a GOODBYE is replaced by END if the host is in a launcher, else left out. The
+ * coordinator's actions may call this function, because it calls no action but `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
-/* Ends the session: no further message is queued, and the state becomes CLOSING. Call it when the
- * coordinator has freed the node's seat; on_lost does not follow. */
+/* Call this if the coordinator has freed the node's seat, or has given it to another connection.
+ * Ends the session: queues no further message, and enters CLOSING. on_lost is not called. */
 void host_session_hang_up(struct host_session *s, int64_t now_ms);
 
 #endif

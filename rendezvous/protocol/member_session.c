@@ -89,9 +89,9 @@ static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) 
     s->actions->on_welcome(s->arg, w);
 }
 
-/* Handles a REFUSED that is not final: closes the session, so that the node can try another
- * coordinator, and returns true. Returns false if the refusal is final (epoch 0); in that case the
- * caller passes it to the member, which ends the job on this node. */
+/* If the REFUSED is not final, closes the session, so that the node can try another coordinator,
+ * and returns true. If it is final (its epoch is 0), returns false; the caller passes it to the
+ * member, which ends the job on this node. */
 static bool refused_for_now(struct member_session *s, const struct rdzv_refused *r) {
     char why[RDZV_TEXT_MAX + 100];
     if (r->epoch == 0) return false;
@@ -105,7 +105,8 @@ static bool refused_for_now(struct member_session *s, const struct rdzv_refused 
 /* ---- received bytes and messages ---- */
 
 /* Handles one received message. An action may close the session and open it again for another
- * connection; in that case the rest of the input belongs to the old connection and is discarded. */
+ * connection. In that case returns -ECANCELED, because the rest of the input belongs to the old
+ * connection and is discarded. */
 static int got_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct member_session *s = arg;
     uint64_t opened = s->opened;

@@ -23,11 +23,11 @@
 #include "rendezvous/protocol/message.h"
 
 /* clang-format off */
-/* S(NAME) — each state, its meaning and its time limit. The member sets these limits. */
+/* S(NAME) — each state, its meaning and its time limit. The member keeps the time limits. */
 #define MEMBER_SESSION_STATES(S) \
-    S(CLOSED)   /* no connection. Limit: the member's for connecting */ \
-    S(GREETING) /* HELLO is sent, WELCOME awaited. Limit: the fence (5/6 of the lease) */ \
-    S(WELCOMED) /* messages flow. Limit: the fence, which each answered beat moves */
+    S(CLOSED)   /* no connection. Limit: that of the member's tries to connect */ \
+    S(GREETING) /* waits for WELCOME. Limit: that of the try to connect; in a round, the fence */ \
+    S(WELCOMED) /* WELCOME has come. Limit: the fence, which each answered beat moves */
 /* clang-format on */
 enum member_session_state {
 #define S(name) MEMBER_SESSION_##name,
@@ -37,15 +37,17 @@ enum member_session_state {
 const char *member_session_state_name(enum member_session_state s);
 
 struct member_session_actions {
-    /* WELCOME has come, so the other end is a coordinator that accepts this node: call
+    /* WELCOME has come: the other end is a coordinator that accepts this node. The owner calls
      * member_welcomed(), which sends JOIN or RESUME. */
     void (*on_welcome)(void *arg, const struct rdzv_welcome *welcome);
-    /* A message has come after WELCOME, or a final REFUSED: call member_receive(). Returns 0, or
-     * -EPROTO and a text in err; in that case on_broken follows. */
+    /* A message has come after WELCOME, or a final REFUSED at any time. The owner calls
+     * member_receive(). Returns 0, or -EPROTO and a text in err; after an error on_broken is
+     * called. */
     int (*on_message)(void *arg, const struct rdzv_message *m, struct cr_error *err);
-    /* The session is now CLOSED, because the received bytes were malformed, the coordinator has a
-     * smaller epoch than this node has obeyed, or it refuses the node for now. Close the connection
-     * and call member_disconnected(). */
+    /* The session is now CLOSED, because received bytes or messages were malformed, memory was
+     * short, the coordinator has a smaller epoch than this node has obeyed, or it has sent a
+     * REFUSED that is not final. The owner closes the connection and calls
+     * member_disconnected(). */
     void (*on_broken)(void *arg, const char *why);
     /* Logs one line; called for each change of state. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
@@ -78,7 +80,7 @@ void member_session_receive(struct member_session *s, const char *data, size_t l
 /* Queues a message. Returns 0 or -ENOMEM; on error the caller has to close the connection, because
  * the coordinator would miss this message. */
 int member_session_send(struct member_session *s, const struct rdzv_message *m);
-/* Closes the session without calling on_broken. The bytes in `out` may still be sent. */
+/* Closes the session without calling on_broken. The caller may still send the bytes in `out`. */
 void member_session_close(struct member_session *s, const char *why);
 
 #endif

@@ -35,7 +35,8 @@ struct writer {
 };
 
 static void put_bytes(struct writer *w, const void *data, size_t len) {
-    CR_ASSERT(len <= sizeof(w->data) - w->len); /* always true: see the _Static_assert below */
+    /* true for every message: see the _Static_assert below */
+    CR_ASSERT(len <= sizeof(w->data) - w->len);
     memcpy(w->data + w->len, data, len);
     w->len += len;
 }
@@ -90,7 +91,8 @@ int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct c
 struct reader {
     const char *data;
     size_t len, at;
-    bool absent;       /* the frame has ended where a version's fields begin: no more are read */
+    /* true: the frame has ended where a version's fields begin; the rest is 0 or "" */
+    bool absent;
     const char *wrong; /* text of the first error; NULL = no error yet */
 };
 
@@ -124,7 +126,7 @@ static const char *get_text(struct reader *r) {
 }
 
 /* Call this where the fields of a later version begin. If the frame ends here, its sender has an
- * older version, so the remaining fields become 0 or "". */
+ * older version, so all fields that are not read yet become 0 or "". */
 static void begin_version(struct reader *r) {
     if (r->at == r->len) r->absent = true;
 }
@@ -173,7 +175,7 @@ struct taking {
     rdzv_take_fn take;
     void *arg;
     struct cr_error *err;
-    int stopped; /* the positive value that `take` has returned */
+    int stopped; /* the positive value that `take` has returned; 0 = none yet */
 };
 
 static int64_t take_frame(void *arg, const char *data, size_t len) {

@@ -9,9 +9,9 @@
  * includes the NUL, so a decoded text is a C string inside the frame. The lists below are the only
  * definition of the messages: structs, encoder and decoder are generated from them.
  *
- * HELLO and REFUSED never change, so that any two builds can at least exchange why they cannot work
- * together. WELCOME names the version of the connection: the largest one that both builds support.
- * How builds of different versions work together:
+ * HELLO and REFUSED never change, so that any two builds can at least tell each other why they
+ * cannot work together. WELCOME names the version of the connection, which is the largest one that
+ * both builds support. How builds of different versions work together:
  *
  *   - New fields are added only at the end of a list, after V(n), where n is the version that adds
  *     them. The encoder writes the fields of the connection's version and no later ones.
@@ -33,8 +33,8 @@
 #define RDZV_MAGIC     "CRUNrdzv"
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
-#define RDZV_VERSION_MIN 2 /* the smallest and the largest protocol version of this build */
-#define RDZV_VERSION_MAX 3
+#define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
+#define RDZV_VERSION_MAX 3 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
@@ -43,7 +43,7 @@
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
 
 /* Limits that both ends check, so that no sum or product of received numbers overflows. */
-/* rounds; enough for one round per second in 136 years */
+/* most rounds of a job: one per second for 136 years */
 #define RDZV_ROUNDS_SEEN_MAX (UINT64_C(1) << 32)
 #define RDZV_INTERVAL_MAX_MS INT64_C(86400000)   /* longest keep-alive interval: one day */
 #define RDZV_ATTEMPTS_MAX    ((uint32_t) 1000)   /* most keep-alive intervals in a lease */
@@ -59,34 +59,34 @@
 #define RDZV_JOIN_FIELDS(F, V) /* the node requests a place in the next round */ \
     F(text, host) F(text, addr) F(u64, pid) \
     F(u64, instance)            /* random number of this launcher, for its whole life */ \
-    F(u64, connection)          /* counts this launcher's connections; the highest is valid */ \
+    F(u64, connection)          /* counts the launcher's connections; the largest is valid */ \
     F(text, role) \
     F(i64, node_rank)           /* requested by the user or the scheduler; -1 = none */ \
     F(u32, local_world_size) \
     F(u64, rounds_seen)         /* number of the last round this node was in, plus 1; 0 = none */ \
-    F(u32, restarts_seen)       /* the job's restart count in that last round */ \
-    F(i64, last_rank)           /* the node's group rank in that last round; -1 = none */ \
+    F(u32, restarts_seen)       /* the job's restart count in the last round of this node */ \
+    F(i64, last_rank)           /* group rank in the last round of this node; -1 = none */ \
     F(u32, min_nodes) F(u32, max_nodes) F(u32, max_restarts) F(u32, fixed_ranks) \
     F(i64, join_timeout_ms) F(i64, last_call_timeout_ms) F(i64, close_timeout_ms) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
-    /* change_notice_ms: notice to running nodes before a joining node's round; 0 = none */ \
+    /* change_notice_ms: how long before a round ends for a new node it is announced; 0 = not */ \
     F(i64, change_notice_ms) \
     V(3) \
-    F(u64, incarnation)         /* which job of this run id the node was in; 0 = none yet */ \
-    F(u64, digest)              /* of the node's program and arguments; 0 = unknown */ \
-    F(i64, stop_limit_ms)       /* how long stopping its workers may take; 0 = unknown */ \
-    F(u32, store_port)          /* of the store for the round if it gets rank 0; 0 = none */ \
-    F(u32, last_group_size)     /* number of nodes in that last round; 0 = unknown */ \
-    F(u64, last_coordinator)    /* id of the coordinator that accepted the node last; 0 = none */ \
+    F(u64, incarnation)         /* run of the job that the node was in; 0 = none yet */ \
+    F(u64, digest)              /* hash of the node's program and arguments; 0 = unknown */ \
+    F(i64, stop_limit_ms)       /* how long the node may take to stop its workers; 0 = unknown */ \
+    F(u32, store_port)          /* port of the store that the node offers; 0 = none */ \
+    F(u32, last_group_size)     /* number of nodes in the last round of this node; 0 = unknown */ \
+    F(u64, last_coordinator)    /* id of the coordinator of the connection before; 0 = none */ \
     F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */
-/* The node is in a round and its connection was lost: it keeps its place. The fields of JOIN follow
- * those of RESUME; in them, "that last round" is the round that the node is in. */
+/* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
+ * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
     F(u32, part)                /* enum rdzv_part */ \
     F(u32, first_rank) F(u32, world_size) \
     F(u64, change)              /* id of the change that was announced in this round; 0 = none */ \
     F(text, what)               /* the failure, if `part` is RDZV_PART_FAILED; else "" */ \
-    F(u32, is_killed)           /* as in FAILED */ \
+    F(u32, is_killed)           /* 1 = a signal from outside ended the failed worker; else 0 */ \
     RDZV_JOIN_FIELDS(F, V)
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
@@ -100,9 +100,9 @@
     /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
     F(u64, rounds_over)
 #define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
-    F(u64, id) F(i64, step)     /* steps of the furthest worker; -1 = no worker counts steps */ \
+    F(u64, id) F(i64, step)     /* steps that the furthest worker made; -1 = none counts steps */ \
     F(i64, needs_ms)            /* time that the slowest worker needs after its last step */
-#define RDZV_CHANGE_READY_FIELDS(F, V) F(u64, id) /* the node's workers have made the agreed step */
+#define RDZV_CHANGE_READY_FIELDS(F, V) F(u64, id) /* the workers have made the agreed step */
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
@@ -110,9 +110,10 @@
 #define RDZV_OPERATE_FIELDS(F, V) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
-    F(u32, kind)                /* kind for ASK_NOTICE; 0 = send ASK_DUMP instead */ \
+    F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP */ \
     F(i64, left_ms) F(text, why)
-/* A question. The answer: per job STATUS_JOB and its STATUS_NODEs; after all jobs STATUS_DONE. */
+/* Requests the state of all jobs. The answer is one STATUS_JOB for each job, with one STATUS_NODE
+ * for each of its nodes after it; STATUS_DONE is the last message. */
 #define RDZV_STATUS_FIELDS(F, V) \
     F(u32, version_min) F(u32, version_max)
 
@@ -122,45 +123,47 @@
     V(3) \
     F(u32, in_launcher)         /* 1: the coordinator ends with the launcher of a node; else 0 */ \
     F(u64, coordinator)         /* random number of this coordinator, its id; 0 = none */
-/* Accepts a JOIN. The fields are the settings of the job's first node, which all nodes use. */
+/* Accepts a JOIN or RESUME. The keep-alive settings are those of the job's first node, and all
+ * nodes use them. */
 #define RDZV_ACCEPTED_FIELDS(F, V) \
     F(i64, keep_alive_interval_ms) F(u32, keep_alive_max_attempt) \
     V(3) \
-    F(u64, incarnation)         /* as in ROUND; 0 while it is not decided yet */ \
-    F(text, differs)            /* in what the node differs from the job; "" = in nothing */
+    F(u64, incarnation)         /* run of the job that the node is in; 0 = not decided yet */ \
+    F(text, differs)            /* settings in which the node differs from the job; "" = none */
 #define RDZV_ROUND_FIELDS(F, V) /* a round has formed: the node starts its workers */ \
     F(u64, round) F(u32, restart_count) F(u32, group_rank) F(u32, group_world_size) \
     F(u32, first_rank) F(u32, world_size) F(u32, first_role_rank) F(u32, role_world_size) \
     F(text, master_addr) F(u32, master_port) \
     V(3) \
-    F(u32, max_restarts)        /* the job's; a node's own setting may differ */ \
-    F(u64, incarnation)         /* which job of this run id this round belongs to */
-/* Why the node waits for a round, as the end of the phrase "waiting …"; since version 3. */
+    F(u32, max_restarts)        /* the job's --max-restarts; the node's own may differ */ \
+    F(u64, incarnation)         /* run of the job that this round belongs to; 0 = none */
+/* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
+ * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
     F(i64, waited_ms)           /* how long the node has waited */ \
-    F(i64, left_ms)             /* how long it will still wait at most; -1 = without limit */ \
+    F(i64, left_ms)             /* longest time that it will still wait; -1 = no limit */ \
     F(text, what)
 #define RDZV_STOP_FIELDS(F, V) /* the round is over: the node stops its workers */ \
     F(u64, round) F(text, why) \
     V(3) \
-    F(i64, limit_ms)            /* the workers must be gone by then; 0 = no limit */ \
-    F(u32, is_late)             /* 1: other nodes may have the round's ranks after the lease */
+    F(i64, limit_ms)            /* time in which the workers must be gone; 0 = no limit */ \
+    F(u32, is_late)             /* 1: the workers must be gone when the node's old lease ends */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_GOODBYE_FIELDS(F, V) F(text, why) /* this coordinator ends, but the job does not */
 #define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)
-/* names the agreed step of a change; CHANGE_READY answers it */
+/* Names the agreed step of a change. CHANGE_READY answers it. */
 #define RDZV_CHANGE_AT_FIELDS(F, V) \
     F(u64, id) F(u64, step) F(i64, left_ms)
-/* requests NOTICE */
+/* Requests that the node sends NOTICE with these fields. */
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
-/* the node's workers shall write flight records */
+/* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
 #define RDZV_REFUSED_FIELDS(F, V) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
-    F(u64, epoch)               /* least epoch of a coordinator to try; 0 = refusal is final */ \
+    F(u64, epoch)               /* least epoch of a coordinator to try next; 0 = give up */ \
     F(text, why)
 
 /* ---- messages of the coordinator to an operator ---- */
@@ -173,7 +176,7 @@
 #define RDZV_STATUS_NODE_FIELDS(F, V) \
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
-    /* silent_ms: ms since its last message; -1 = the node is in the coordinator's process */ \
+    /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F, V)   F(u32, nodes) /* how many nodes the order was sent to */
@@ -213,10 +216,10 @@
 
 /* What a node that resumes does in its round. Messages carry these numbers. */
 enum rdzv_part {
-    RDZV_PART_RUNS = 0,      /* its workers run */
-    RDZV_PART_SUCCEEDED = 1, /* its workers have ended well */
+    RDZV_PART_RUNS = 0,      /* the node's workers run */
+    RDZV_PART_SUCCEEDED = 1, /* the node's workers have ended well */
     RDZV_PART_FAILED = 2,    /* a worker has failed, and the others are stopped or being stopped */
-    RDZV_PART_STOPS = 3,     /* it was sent STOP, and its workers are being stopped */
+    RDZV_PART_STOPS = 3,     /* the node was sent STOP, and its workers are being stopped */
 };
 
 typedef uint32_t rdzv_u32;
@@ -253,28 +256,31 @@ struct rdzv_message {
 /* Returns the name of a message type, "HELLO" for example, or "?" for an unknown number. */
 const char *rdzv_message_name(unsigned type);
 
-/* Copies the fields that RESUME has in common with JOIN. The texts are not copied. */
+/* Copies to *out the fields that RESUME has in common with JOIN. Texts in *out point to those of
+ * `resume`. */
 void rdzv_join_of_resume(const struct rdzv_resume *resume, struct rdzv_join *out);
 
 /* Encodes `m` with the fields of protocol version `version`, and appends the frame to `out`. Texts
  * longer than RDZV_TEXT_MAX - 1 bytes are cut. Returns 0 or -ENOMEM. */
 int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct cr_buffer *out);
 
-/* Decodes the frame at the start of `data`. Stores its size in *used, or 0 if the frame is not
- * complete yet. Texts in *m point into `data`. Returns 0, or -EPROTO and a text in err: the type is
- * unknown, the frame ends inside a version's fields, or a text is malformed. After an error the
- * rest of the stream must be discarded, because it is unknown where the next frame begins. */
+/* Decodes the frame at the start of `data`. Stores the size of the frame in *used, or 0 if the
+ * frame is not complete yet. Texts in *m point into `data`. Returns 0; or returns -EPROTO and a
+ * text in err if the length or the type of the frame is unknown, the frame ends inside a version's
+ * fields, or a text is malformed. After an error the rest of the stream must be discarded, because
+ * it is unknown where the next frame begins. */
 int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
                         struct cr_error *err);
 
-/* Handles one message. Texts in *m are valid until the function returns. Returns 0 to get the next
- * message, a positive value to stop, or a negative errno and a text in err. */
+/* Handles one message. Texts in *m are valid until the function returns. Returns 0 to go on with
+ * the next message, a positive value to stop, or a negative errno and a text in err. */
 typedef int (*rdzv_take_fn)(void *arg, const struct rdzv_message *m, struct cr_error *err);
 
 /* Removes the complete frames from the front of `in` and calls `take` for each. An incomplete frame
- * stays in `in`. If `take` returns a negative value, it may have reused or freed `in` before.
- * Returns 0 when more bytes are needed, -EPROTO as rdzv_message_decode(), or the value with which
- * `take` stopped; after a positive value the frames that follow are still in `in`. */
+ * stays in `in`. If `take` reuses or frees `in`, it must return a negative value. Returns 0 if all
+ * complete frames were handled, -EPROTO and a text in err if a frame cannot be decoded, or the
+ * value other than 0 that `take` has returned. After a positive value the frames that follow are
+ * still in `in`. */
 int rdzv_messages_take(struct cr_buffer *in, rdzv_take_fn take, void *arg, struct cr_error *err);
 
 #endif
