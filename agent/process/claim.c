@@ -1,5 +1,6 @@
-/* Prepares the process to hold workers. These settings affect the whole process, so they are made
- * once, by a function that the program calls explicitly, and not by nursery_open(). */
+/* Prepares this process to start workers: makes it a sub-reaper, stops it from ignoring SIGCHLD,
+ * and raises its limit of open files. These settings affect the whole process. So the program makes
+ * them by an explicit call, and nursery_open() does not make them. */
 #include "agent/process/claim.h"
 
 #include "agent/process/known_children.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* The limit of open files before it was raised; rlim_max is 0 if it was not raised. */
+/* The limit of open files that this process had before raise_file_limit() raised it; rlim_max is 0
+ * if the limit was not raised. */
 static struct rlimit workers_files;
 
 /* Raises the limit of open files. Each worker costs this process a pidfd, pipes and connections to
@@ -21,7 +23,8 @@ static void raise_file_limit(void) {
     cr_raise_descriptor_limit();
 }
 
-/* If SIGCHLD is ignored, the kernel reaps children by itself, and their exit codes are lost. */
+/* Sets SIGCHLD to its default if it is ignored. While a process ignores SIGCHLD, the kernel reaps
+ * its children by itself, and their exit codes are lost. */
 static void stop_ignoring_sigchld(void) {
     struct sigaction now, standard = {.sa_handler = SIG_DFL};
     if (sigaction(SIGCHLD, NULL, &now) < 0) return;
