@@ -14,8 +14,8 @@
 #include <uv.h>
 
 #define CONSOLE_FULL  ((size_t) 1 << 20)  /* the console is full while it keeps at least this many
-                                           * bytes */
-/* a full console has room again when it keeps at most this many bytes */
+                                           * bytes in memory */
+/* a full console has room again when it keeps at most this many bytes in memory */
 #define CONSOLE_EMPTY ((size_t) 64 << 10)
 
 struct console {

@@ -109,8 +109,8 @@ static bool all_flushed(const struct log_relay *r) {
            TAILQ_EMPTY(&r->lagging);
 }
 
-/* Lets the first lagging tail that can write do so, and moves it to the end of the list. Returns
- * false if no tail can write. */
+/* Finds the first lagging tail that can write, moves it to the end of the list and lets it write.
+ * Returns true; or false if no tail can write. */
 static bool catch_up(struct log_relay *r) {
     struct tail *t;
     TAILQ_FOREACH(t, &r->lagging, entry) {

@@ -223,7 +223,7 @@ int stream_make_prefix(struct stream *s, uint32_t rank);
 /* Returns whether the worker writes this stream's log file itself. */
 bool stream_is_redirected(const struct stream *s);
 
-/* Returns whether the stream goes to the console as bytes, and to no other place. */
+/* Returns whether the bytes of the stream go to the console unchanged, and to no log file. */
 bool stream_is_plain(const struct stream *s);
 
 #endif

@@ -119,7 +119,8 @@ static int open_null(int *theirs) {
 }
 
 static int open_untouched(struct stream *s, int *theirs) {
-    /* stderr passes through the launcher, which keeps its last bytes for the failure report */
+    /* every stderr passes through the launcher, which keeps its last bytes for the failure
+     * report */
     if (s->which == ERR) return open_through_us(s, theirs);
     return s->hidden ? open_null(theirs) : 0;
 }

@@ -135,7 +135,8 @@ static void take_last_line(struct tail *t) {
     write_lines(t);
 }
 
-/* Makes the splitter continue at the offset `at` of the stream. */
+/* Makes the splitter drop the bytes that it keeps, and continue at the offset `at` of the
+ * stream. */
 static void jump(struct tail *t, uint64_t at) {
     line_splitter_done(&t->lines);
     t->lines = (struct line_splitter){.skips_long = true, .at = at, .from = at};

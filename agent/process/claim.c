@@ -17,7 +17,8 @@ static struct rlimit workers_files;
 
 /* Raises the limit of open files. Each worker costs this process a pidfd, pipes and connections to
  * the store, so the usual 1,024 descriptors are too few for some hundred workers. Workers are
- * started with the old limit, because programs that use select(2) break with a large one. */
+ * started with the old limit, because programs that use select(2) fail with descriptors of 1,024
+ * and more. */
 static void raise_file_limit(void) {
     if (workers_files.rlim_max != 0 || getrlimit(RLIMIT_NOFILE, &workers_files) < 0) return;
     cr_raise_descriptor_limit();

@@ -1,4 +1,4 @@
-/* Keeps a warden beside the nursery: starts it, replaces a warden that died, and stops it when the
+/* Starts the nursery's warden, replaces a warden that has died, and stops the warden when the
  * nursery is closed. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"

@@ -113,8 +113,8 @@ static void kill_cgroup(struct nursery *n) {
     n->cgroup_killed = true;
 }
 
-/* Watches the cgroup for its next change. Returns false if the cgroup is empty now or cannot be
- * watched. */
+/* Watches the cgroup for its next change. Returns true; or false if the cgroup is empty now or
+ * cannot be watched. */
 static bool watch_cgroup(struct nursery *n) {
     nursery_unwatch(n, &n->cgroup_events_fd);
     n->cgroup_events_fd = cgroup_events_open(&n->cgroup);
@@ -156,7 +156,7 @@ static void nursery_turn(struct nursery *n) {
     if (n->state == NURSERY_CLOSING) return;
     (void) deaths_collect(n);
     (void) uv_timer_stop(&n->turn);
-    deaths_deliver(n); /* the callbacks may call nursery_end() or nursery_close() */
+    deaths_deliver(n); /* on_exit may call nursery_end() or nursery_close() */
     if (!is_ending(n) || has_living(n, false)) return;
     if (signal_orphans(n, false) > 0) return;
     if (has_unknown_processes(n)) return;

@@ -34,7 +34,7 @@ struct worker_process {
     enum watched watched;
     struct nursery *nursery;
     int pidfd;       /* -1 on a kernel without pidfds, where SIGCHLD reports the death */
-    int roster_slot; /* index of the worker's entry in the warden's roster; -1 if it has none */
+    int roster_slot; /* index of the worker in the warden's roster; -1 if it is not in it */
     char **envp;     /* environment of the worker; NULL once the worker is started */
     void *arg;
     /* true if the worker was already exiting when this process sent it the first signal, so that
@@ -103,7 +103,7 @@ struct nursery {
     uv_signal_t sigchld;
     uv_timer_t grace; /* fires when the grace is over; runs in ENDING */
     uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
-    uv_timer_t retry; /* checks undecided children again when it fires */
+    uv_timer_t retry; /* fires when undecided children have to be checked */
     uv_timer_t stuck; /* fires when on_stuck is due; runs in KILLING */
     int64_t killed_ms; /* monotonic time of the first SIGKILL; valid in KILLING */
     unsigned open_handles;

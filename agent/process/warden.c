@@ -11,9 +11,9 @@
  * worker's Unix session, or if it descends from such a process.
  *
  * The warden is a fork in a Unix session of its own with every signal blocked, so that signals to
- * the launcher's Unix process group or terminal do not end it. It holds no descriptor but the pipe.
- * It may be the fork of a process with threads, so it makes system calls only and never uses the
- * heap. */
+ * the launcher's Unix process group or terminal do not end it. Its only descriptors are the pipe
+ * and /dev/null. The warden may be the fork of a process with threads, so it makes system calls
+ * only and never uses the heap. */
 #include "agent/process/warden.h"
 
 #include "agent/process/proc.h"
@@ -208,8 +208,8 @@ static void end_everything(const char *token, struct cgroup *cgroup,
 
 /* ---- starting and ending the warden ---- */
 
-/* Moves the lifeline to LIFELINE_FD, opens /dev/null as 0, 1 and 2, and closes all other
- * descriptors. */
+/* Moves the lifeline to descriptor LIFELINE_FD, opens /dev/null as descriptors 0, 1 and 2, and
+ * closes all other descriptors. */
 static void keep_only(int lifeline) {
     /* The loop below overwrites descriptors 0, 1 and 2. The lifeline may be one of them, so it is
      * duplicated first. */

@@ -25,7 +25,8 @@ struct warden {
     int lifeline;
 };
 
-/* Forks a warden. Returns 0 or a negative errno. */
+/* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
+ * *w. Returns 0 or a negative errno. */
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  const struct warden_roster *roster);
 

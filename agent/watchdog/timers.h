@@ -28,7 +28,7 @@ struct timers {
  * timers are set, or -ENOMEM. */
 int timers_apply(struct timers *t, struct timer_request *r);
 
-/* Removes all timers of a process. Returns whether it had any. */
+/* Removes all timers of a process. Returns true if the process had a timer. */
 bool timers_forget(struct timers *t, pid_t pid);
 
 /* Returns the time at which the earliest timer expires, in ms since 1970; INT64_MAX if no timer is
