@@ -15,14 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* bytes that can be written without blocking after poll(2) has reported a pipe as writable */
+/* the most bytes that can be written without blocking after poll(2) has reported a pipe as
+ * writable */
 #define POLLED_MAX PIPE_BUF
 
 /* ---- opening ---- */
 
-/* Opens the pipe or terminal once more, through /proc, so that the new open file description has
- * flags of its own: O_NONBLOCK then does not affect other processes. After su, a terminal may
- * refuse to be opened; in that case the stream is written in pieces of POLLED_MAX bytes. */
+/* Opens the pipe or terminal behind `stream_fd` once more, through /proc. The new open file
+ * description has flags of its own, so its O_NONBLOCK does not affect other processes. After su, a
+ * terminal may refuse to be opened; in that case the stream is written in pieces of POLLED_MAX
+ * bytes. */
 static void open_private(struct console *c, int stream_fd) {
     char path[64];
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", stream_fd);
@@ -37,7 +39,8 @@ static int watch(struct console *c, uv_loop_t *loop) {
     c->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (c->poll_fd < 0) return -errno;
     int rc = epoll_ctl(c->poll_fd, EPOLL_CTL_ADD, c->fd, &event) < 0 ? -errno : 0;
-    if (rc == -EPERM) { /* epoll refuses kinds of files that never block */
+    /* EPERM: epoll refuses files that never block, such as regular files */
+    if (rc == -EPERM) {
         c->can_block = false;
         rc = 0;
     }
@@ -82,9 +85,9 @@ static ssize_t write_some(struct console *c, const char *data, size_t len) {
     return write(c->fd, data, len < POLLED_MAX ? len : POLLED_MAX);
 }
 
-/* Gives the console up after a write error. If the reader has closed the pipe or the terminal is
- * gone, which is usual, no warning is logged. Other errors (a full disk, for example) are logged,
- * because nothing else would show that output is missing. */
+/* Gives the console up after a write error. Logs a warning, because nothing else would show that
+ * output is missing. It logs none if the reader has closed the pipe or if the terminal is gone,
+ * because both are usual. */
 static void give_up(struct console *c, int error) {
     console_kill(c);
     if (error == EPIPE || error == EIO || error == ECONNRESET) return;
@@ -93,8 +96,8 @@ static void give_up(struct console *c, int error) {
             strerror(error));
 }
 
-/* Writes as much as the reader takes at once. Returns the number of bytes written. After an error
- * the console is dead. */
+/* Writes as much as the reader takes without blocking. Returns the number of bytes written. After
+ * an error the console is dead. */
 static size_t write_now(struct console *c, const char *data, size_t len) {
     size_t done = 0;
     while (done < len && !c->dead) {
@@ -122,7 +125,7 @@ static void on_writable(uv_poll_t *poll, int status, int events) {
 
 static size_t kept_len(const struct console *c) { return c->kept.len - c->sent; }
 
-/* Warns that output was lost. Warns only once, because the warning itself may go to this
+/* Logs a warning that output was lost, but only once, because the warning itself may go to this
  * console. */
 static void warn_of_memory(struct console *c) {
     if (c->warned_of_memory) return;
@@ -139,8 +142,8 @@ void console_write(struct console *c, const char *data, size_t len) {
         warn_of_memory(c);
         return;
     }
-    /* c->poll watches the epoll that contains fd; an epoll is readable when one of its descriptors
-     * is ready, here when fd is writable */
+    /* c->poll watches the epoll that contains fd. An epoll is readable when one of its descriptors
+     * is ready; this one is when fd is writable. */
     (void) uv_poll_start(&c->poll, UV_READABLE, on_writable);
 }
 

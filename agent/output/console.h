@@ -2,9 +2,9 @@
  * blocks the loop, and never makes the stream non-blocking for other processes that share it
  * (workers, the shell).
  *
- * Bytes that the reader does not take at once are kept in memory; callers check console_is_full()
- * and stop producing. If the reader has closed the stream (EPIPE), the console is dead: the job
- * goes on, and all further output to it is discarded. */
+ * Bytes that the reader does not take at once are kept in memory. Callers of console_write() stop
+ * writing while console_is_full() is true. If the reader has closed the stream (EPIPE), the console
+ * is dead: the job goes on, and all further output to it is discarded. */
 #ifndef AGENT_CONSOLE_H
 #define AGENT_CONSOLE_H
 
@@ -14,14 +14,15 @@
 #include <uv.h>
 
 #define CONSOLE_FULL  ((size_t) 1 << 20)  /* the console is full while it keeps at least this many
-                                           * bytes */
-/* a full console has room again when it keeps at most this many bytes */
+                                           * bytes in memory */
+/* a full console has room again when it keeps at most this many bytes in memory */
 #define CONSOLE_EMPTY ((size_t) 64 << 10)
 
 struct console {
     int fd;          /* the descriptor opened by console_open() if is_private is true, else 1 or
                       * 2 */
-    /* true: fd is an open file description of its own, so O_NONBLOCK affects no other process */
+    /* true if fd has an open file description of its own, so that its O_NONBLOCK affects no other
+     * process */
     bool is_private;
     bool is_socket;
     bool can_block; /* true for a pipe, a terminal or a socket; a file never blocks */
@@ -32,7 +33,7 @@ struct console {
     /* an epoll that contains fd; libuv would make fd non-blocking if it watched fd itself */
     int poll_fd;
     uv_poll_t poll;
-    void (*on_room)(void *arg); /* called when there is room again, or the console has died */
+    void (*on_room)(void *arg); /* called when the console has room again, or has died */
     void *arg;
 };
 
@@ -44,12 +45,12 @@ void console_write(struct console *c, const char *data, size_t len);
 bool console_is_full(const struct console *c);
 bool console_has_room(const struct console *c);
 bool console_is_dead(const struct console *c);
-/* true if no bytes are kept, or if the console is dead */
+/* Returns true if the console keeps no bytes in memory, or is dead. */
 bool console_is_flushed(const struct console *c);
 void console_kill(struct console *c);             /* discards the kept bytes and all later output */
 
-/* Closes the console. `on_close` runs on the loop with the handle c->poll, whose `data` the caller
- * may set before. */
+/* Closes the console. on_close runs on the loop and gets the handle c->poll. The caller may set
+ * c->poll.data for it before this call. */
 void console_close(struct console *c, uv_close_cb on_close);
 
 #endif

@@ -32,13 +32,15 @@ static void begin_line(struct line_splitter *s) {
     s->was_given = false;
 }
 
-/* Drops the kept beginning of the current line, which is too long to be kept. */
+/* Drops the kept beginning of the current line. The line counts as longer than LINE_MAX_LEN from
+ * now on, so its other bytes are not kept, either. */
 static void give_up_line(struct line_splitter *s) {
     cr_buffer_done(&s->partial);
     s->is_long = true;
 }
 
-/* Keeps the next n bytes, which contain no line end. */
+/* Takes the next n bytes, which contain no line end, and keeps them unless the line is too long.
+ * Returns 0; or -ENOMEM if they are lost. */
 static int keep(struct line_splitter *s, const char **data, size_t *len, size_t n) {
     int rc = s->is_long ? 0 : cr_buffer_append(&s->partial, *data, n);
     if (rc < 0 && s->skips_long) give_up_line(s);
@@ -46,7 +48,8 @@ static int keep(struct line_splitter *s, const char **data, size_t *len, size_t 
     return rc < 0 && !s->skips_long ? rc : 0;
 }
 
-/* Fills in *line with the current line, whose last n bytes are at *data, and takes those bytes. */
+/* Fills in *line with the current line, whose last n bytes are at *data, and takes those bytes.
+ * Always returns 1. */
 static int give(struct line_splitter *s, const char **data, size_t *len, size_t n,
                 struct line *line) {
     *line = (struct line){.data = *data, .len = n, .from = s->from, .to = s->at + n};

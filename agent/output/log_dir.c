@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RUN_ID_MAX 180 /* bytes of the encoded run id; a file name has at most 255 bytes */
+/* length in bytes at which an encoded run id is cut, because a file name has at most 255 bytes */
+#define RUN_ID_MAX 180
 #define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
 /* ---- names and paths ---- */
@@ -48,8 +49,9 @@ static bool is_writable_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK | X_OK) == 0;
 }
 
-/* Returns the first writable folder of those that Python's tempfile tries, in its order. If none is
- * writable, it returns the first of them, so that the error text names it. */
+/* Returns the temp directory: the first writable one of the folders that Python's tempfile tries,
+ * in the same order. If none is writable, returns the first one that is set, so that the error text
+ * names it. */
 static const char *temp_folder(void) {
     const char *const places[] = {
         getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."};
@@ -93,7 +95,7 @@ static int make_folders(char *path) {
 }
 
 /* Appends "/<prefix>_<8 random characters>" to the path and makes that folder, which must not exist
- * yet. Only this user may enter it. */
+ * yet. Only this user may enter the new folder. Returns 0 or a negative errno. */
 static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
     size_t len = strlen(path);
     for (int tries = 0; tries < 100; tries++) {
@@ -152,7 +154,8 @@ static int stop_at_file(const char *path, const struct stat *st, int type, struc
 
 static int remove_folder(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void) st, (void) type, (void) at;
-    return rmdir(path); /* fails if a file has been made in the meantime, so that no file is lost */
+    /* rmdir() fails if a file was made after stop_at_file() ran, so no file is lost */
+    return rmdir(path);
 }
 
 void log_dir_remove_empty(const struct log_dir *d) {

@@ -2,11 +2,10 @@
  * far behind. A byte is addressed by its offset in the stream.
  *
  * If the file has a size limit, it keeps the first and the last part of the stream. The first half
- * of the limit goes to NAME. What follows goes to NAME.last; when that has a quarter of the limit,
- * it is renamed to NAME.last.1, and a new NAME.last begins. So the last part has between a quarter
- * and a half of the limit. A part may exceed its share by up to 4 KiB, so that its last line is
- * whole. NAME.last and NAME.last.1 begin with a line that says which bytes of
- * the stream follow. */
+ * of the limit goes to NAME. The bytes after that go to NAME.last. When NAME.last has reached a
+ * quarter of the limit, it is renamed to NAME.last.1, and a new NAME.last begins. From then on both
+ * files together have between a quarter and a half of the limit. NAME.last and NAME.last.1 begin
+ * with a line that says which bytes of the stream follow. */
 #ifndef AGENT_LOG_FILE_H
 #define AGENT_LOG_FILE_H
 
@@ -21,35 +20,38 @@
 
 /* One file on disk, with the bytes [from, to) of the stream. */
 struct log_part {
-    int fd;           /* -1 if there is no such part */
-    bool is_mid_line; /* true if the last byte of the part is not a newline */
+    int fd; /* -1 if this part does not exist */
     uint64_t from, to;
-    uint64_t head; /* length in bytes of the line at the head of the file, before the stream's
-                    * bytes; 0 in `first` */
+    uint64_t head; /* length in bytes of the line that says which bytes of the stream follow in the
+                    * file; 0 in `first`, which has no such line */
 };
 
 struct log_file {
-    struct log_part first, older, last; /* without a limit only `first` is used */
+    struct log_part first, older, last; /* the parts NAME, NAME.last.1 and NAME.last; without a size
+                                         * limit only `first` is used */
     uint64_t end;                       /* number of bytes appended so far */
-    uint64_t max;                       /* the size limit in bytes; 0 = none */
-    int folder_fd;                      /* descriptor of the worker's log folder, or -1 */
+    uint64_t max;                       /* the size limit in bytes; 0 if there is no limit */
+    int folder_fd;                      /* descriptor of the worker's log folder; -1 if there is no
+                                         * size limit */
     char name[LOG_FILE_NAME_MAX];
 };
 
-/* Makes a log file from `fd`, an empty file opened for appending and reading, which it owns from
- * now on. If max > 0, `folder_fd` is the folder that contains the file `name`; it is duplicated.
- * Returns 0 and stores the log file in *out, or returns -ENOMEM or the error of dup(2), and closes
- * fd. */
+/* Makes a log file from `fd`, an empty file that is open for appending and reading. The log file
+ * owns fd from now on. `max` is the size limit in bytes; 0 if there is no limit. If max > 0,
+ * `folder_fd` is the folder that contains the file `name`; the log file keeps a duplicate of
+ * folder_fd. Returns 0 and stores the log file in *out; or returns -ENOMEM or the error of dup(2),
+ * and closes fd. */
 int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out);
 void log_file_free(struct log_file *f);
 
-/* Appends bytes. Returns 0; or a negative errno if not all of them could be written: f->end then
- * says how far the file goes. */
+/* Appends bytes. Returns 0; or a negative errno if not all bytes could be written. f->end counts
+ * the bytes that were written. */
 int log_file_append(struct log_file *f, const char *data, size_t len);
 
-/* Reads at most `len` bytes from the offset *at on. If the size limit has removed the byte at *at,
- * *at is first moved to the next byte that is left. Returns the number of bytes read: 0 if *at is
- * the end, or if another program has made the file shorter. */
+/* Reads at most `len` bytes of the stream from the offset *at on. If the size limit has removed the
+ * byte at *at, first moves *at to the next byte that is left. Returns the number of bytes read.
+ * Returns 0 if *at is the end, if another program has made the file shorter, or if the file cannot
+ * be read. */
 size_t log_file_read(const struct log_file *f, uint64_t *at, char *out, size_t len);
 
 #endif

@@ -1,12 +1,13 @@
 /* Reads the streams of all workers and writes them to the console.
  *
- * Two epolls contain all pipes of the worker group, and the loop watches each with one handle. So
- * each start of a worker costs only a pipe and one epoll_ctl, and a group without output costs
- * nothing. One epoll has the streams with a log file, which are always read: while the console does
- * not keep up, their tails lag behind (struct tail). The other has the streams whose bytes have no
- * other place than the console. While the console does not keep up, they are not read: the kernel's
- * pipe buffers fill, and workers that write to them have to wait, as they would if they wrote to
- * the console themselves. */
+ * All pipes of the worker group are in two epolls, and the loop watches each epoll with one handle.
+ * So a stream costs only a pipe and one epoll_ctl, and costs nothing while it has no output. The
+ * first epoll has the streams that need not wait for the console: those with a log file, and those
+ * hidden from the console. They are always read; while the console does not keep up, their tails
+ * lag behind (struct tail). The second epoll has the streams whose bytes have no other place than
+ * the console. While the console does not keep up, they are not read: the kernel's pipe buffers
+ * fill, and workers that write to them have to wait, as they would if they wrote to the console
+ * themselves. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -21,14 +22,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define EVENTS_MAX 64 /* the most streams that are read in one iteration of the loop */
-#define LAGGING_MAX 16 /* the most times that lagging tails write in one iteration of the loop */
+/* the most streams of one epoll that are read in one iteration of the loop */
+#define EVENTS_MAX 64
+/* the most times that lagging tails write in one iteration of the loop */
+#define LAGGING_MAX 16
 
 /* ---- the log lines of this process ---- */
 
-/* Takes the log lines that wait to be written. It runs in the thread that logs, under the log's
- * lock (base/log.h). In the loop's thread it writes the lines to stderr; in any other thread it
- * only wakes the loop, which calls it again. */
+/* The log calls this function when it has lines to be written, in the thread that logs and under
+ * the log's lock (base/log.h). In the loop's thread the function writes the lines to stderr. In any
+ * other thread it only wakes the loop: on_log_ready() then makes the log call it in the loop's
+ * thread. */
 static void on_log(void *arg, struct cr_buffer *kept) {
     struct log_relay *r = arg;
     if (kept->len == 0) return;
@@ -36,7 +40,8 @@ static void on_log(void *arg, struct cr_buffer *kept) {
         (void) uv_async_send(&r->log_ready);
         return;
     }
-    if (relay_console_is_busy(r, ERR)) return; /* on_turn() writes the lines later */
+    /* on_turn() writes the lines once the console has room */
+    if (relay_console_is_busy(r, ERR)) return;
     console_write(r->console[ERR], kept->data, kept->len);
     cr_buffer_done(kept);
 }
@@ -56,15 +61,17 @@ static int divert_log(struct log_relay *r) {
     return 0;
 }
 
-/* Ends the diversion of the log. Later log lines are kept until main calls cr_log_flush(). */
+/* Ends the diversion of the log, if this relay has diverted it. Lines that are logged after this
+ * are kept until main calls cr_log_flush(). */
 static void give_log_back(struct log_relay *r) {
     if (r->carries_log) cr_log_divert(NULL, NULL);
 }
 
 /* ---- reading the streams ---- */
 
-/* Returns whether streams without a log file have to wait: a console is full or held, or bytes that
- * could not be written to a log file are not on the console yet. */
+/* Returns whether the streams that are read by on_direct_readable() have to wait. They have to if a
+ * console is full, if a tail holds a console, or if bytes that could not be written to a log file
+ * are not on the console yet. */
 static bool is_blocked(const struct log_relay *r) {
     const struct tail *t;
     if (relay_console_is_busy(r, OUT) || relay_console_is_busy(r, ERR)) return true;
@@ -102,8 +109,8 @@ static bool all_flushed(const struct log_relay *r) {
            TAILQ_EMPTY(&r->lagging);
 }
 
-/* Lets the first lagging tail that can write do so, and moves it to the end of the list. Returns
- * false if no tail can write. */
+/* Finds the first lagging tail that can write, moves it to the end of the list and lets it write.
+ * Returns true; or false if no tail can write. */
 static bool catch_up(struct log_relay *r) {
     struct tail *t;
     TAILQ_FOREACH(t, &r->lagging, entry) {
@@ -124,8 +131,9 @@ static void resume_direct(struct log_relay *r) {
     (void) uv_poll_start(&in->poll, UV_READABLE, on_direct_readable);
 }
 
-/* Does what had to wait for the console: the log's lines first, because they are few and urgent;
- * next the lagging tails, one after the other; last the streams without a log file. */
+/* Does the work that had to wait for the console: first writes the log lines, because they are few
+ * and urgent; next lets the lagging tails write, one after the other; finally resumes reading the
+ * streams that have no place but the console. */
 static void on_turn(uv_idle_t *idle) {
     struct log_relay *r = idle->data;
     bool goes_on = true;
@@ -180,17 +188,18 @@ static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_optio
     return r;
 }
 
-/* Returns whether stdout and stderr of this process are one open file, with one common offset.
- * Where kcmp(2) is not available, returns false for files, unless both are opened for appending. */
+/* Returns whether stdout and stderr of this process are one open file, with one common offset. Used
+ * for regular files only. If kcmp(2) is not available, returns true only if both are open for
+ * appending. */
 static bool is_one_file(void) {
     long rc = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, STDOUT_FILENO, STDERR_FILENO);
     if (rc >= 0) return rc == 0;
     return (fcntl(STDOUT_FILENO, F_GETFL) & fcntl(STDERR_FILENO, F_GETFL) & O_APPEND) != 0;
 }
 
-/* Returns whether stdout and stderr are the same pipe, terminal or open file. In that case both use
- * one queue, because with two queues one could write into a line of which the other has written
- * only a part. */
+/* Returns whether stdout and stderr are the same pipe, terminal or open file. If they are, both use
+ * one struct console. With two of them, one could write its output into the middle of a line that
+ * the other has written in part. */
 static bool is_one_place(void) {
     struct stat out, err;
     if (fstat(STDOUT_FILENO, &out) < 0 || fstat(STDERR_FILENO, &err) < 0) return false;
@@ -198,7 +207,8 @@ static bool is_one_place(void) {
     return !S_ISREG(out.st_mode) || is_one_file();
 }
 
-/* Returns whether a reader can see the order of stdout and stderr; in /dev/null nobody can. */
+/* Returns whether a reader can see in which order the bytes of stdout and stderr come: both are one
+ * place, and that place is not a device without a reader, such as /dev/null. */
 static bool has_order(void) {
     struct stat st;
     if (fstat(STDOUT_FILENO, &st) < 0 || !is_one_place()) return false;
@@ -321,8 +331,9 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     return rc < 0 ? rc : open_filtered(r, ERR, err);
 }
 
-/* Gives the worker's stdout the descriptor of its stderr if both go to one place: with one pipe for
- * each, lines could overtake each other. */
+/* If both the stdout and the stderr of the worker go to the console as bytes, and the launcher's
+ * stdout and stderr are one place, gives the worker one pipe for both: with two pipes their lines
+ * could overtake each other. Returns 0; or a negative errno, and sets err. */
 static int join_streams(struct log_relay *r, uint32_t local_rank, int fds[2],
                         struct cr_error *err) {
     struct stream *s = stream_of(r, local_rank, ERR);
@@ -383,8 +394,9 @@ void log_relay_end(struct log_relay *r) {
 
 /* ---- last words ---- */
 
-/* Appends the last bytes of a file. A missing file counts as empty, and so does one that is not a
- * regular file: the worker may have removed or replaced it. */
+/* Appends the last LAST_BYTES_MAX bytes of a file to `out`. The worker may have removed or replaced
+ * the file; a missing file, and one that is not a regular file, counts as empty. Returns 0 or
+ * -ENOMEM. */
 static int read_end_of_file(const char *path, struct cr_buffer *out) {
     struct stat st;
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

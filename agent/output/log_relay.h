@@ -1,5 +1,5 @@
-/* The relay takes the workers' stdout and stderr to log files and to the console. Which way a
- * worker's stream takes depends on the job's options:
+/* The relay takes the workers' stdout and stderr to log files and to the console. The job's options
+ * decide which way the bytes of a stream take:
  *
  *   neither redirected nor teed   stdout: the worker inherits the launcher's stdout, so its output
  *                                 does not pass through the launcher. stderr: is passed on byte by
@@ -14,8 +14,8 @@
  *                                 the log file later, so the worker is not delayed
  *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
  *
- * If the job asks for it, the launcher's own log (base/log.h) goes to stderr through the same
- * queue. So logging never waits for a reader of stderr, and a log line never splits a worker's
+ * If the option carries_log is true, the launcher's own log (base/log.h) goes to stderr through the
+ * relay, too. So logging never waits for a reader of stderr, and a log line never splits a worker's
  * line.
  *
  * If the launcher's stderr is a terminal, the workers' stderr is a terminal, too (a pseudo
@@ -40,13 +40,15 @@ struct log_relay;
 /* The options of a relay. All pointers must stay valid until the relay is closed. */
 struct log_relay_options {
     uint32_t workers;
-    /* by local rank: which streams are redirected, and which are teed, as masks of LOG_RELAY_STDOUT
-     * and LOG_RELAY_STDERR; NULL = no stream of any worker */
+    /* for each local rank: which streams are redirected, and which are teed, as masks of
+     * LOG_RELAY_STDOUT and LOG_RELAY_STDERR; NULL if no stream of any worker is */
     const uint8_t *redirects, *tee;
-    /* limit of each log file in bytes, of which the first and the last part are kept (log_file.h);
-     * 0 = none. With a limit redirected streams pass through us, too */
+    /* size limit of each log file in bytes; 0 = no limit. A file with a limit keeps the first and
+     * the last part of its stream (log_file.h). If there is a limit, redirected streams pass
+     * through the launcher, too */
     uint64_t log_max_size;
-    /* by local rank: 0 = the worker's output is not shown on the console; NULL = all is shown */
+    /* for each local rank: 0 if the output of the worker is not shown on the console; NULL if the
+     * output of all workers is shown */
     const uint8_t *console;
     const char *role;
     /* template of the prefix of teed lines (base/template.h); NULL or "" = the default */
@@ -54,63 +56,64 @@ struct log_relay_options {
     /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is
      * also written to the attempt's filtered_*.log. */
     char *const *stdout_filters, *const *stderr_filters;
-    bool carries_log; /* the launcher's own log goes through the relay */
+    bool carries_log; /* true if the launcher's own log goes through the relay */
 };
 
-/* Opens a relay. `logs` must stay valid until the relay is closed. `on_flushed` runs when a
- * log_relay_flush() is done. Returns 0, or a negative errno and sets err to a text that says what
- * failed. */
+/* Opens a relay. `logs` must stay valid until the relay is closed. After a log_relay_flush(),
+ * on_flushed runs when the console has taken all output. Returns 0; or a negative errno, and sets
+ * err to a text that says what failed. */
 int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
                    const struct log_dir *logs, void (*on_flushed)(void *arg), void *arg,
                    struct log_relay **out, struct cr_error *err);
 
-/* Begins an attempt: releases the streams of the last attempt together with the last bytes that
- * were kept of their stderr, and opens the attempt's filtered files. The streams of kept workers
- * stay as they are. */
+/* Begins an attempt. Releases the streams of the previous attempt, with the last bytes of their
+ * stderr, except the streams of kept workers. Opens the filtered files of the new attempt. Returns
+ * 0; or a negative errno, and sets err. */
 int log_relay_begin(struct log_relay *r, struct cr_error *err);
 
 /* Opens the stdout and stderr of a worker that is about to be started, and stores the worker's
- * descriptors in fds[0] and fds[1]; -1 = the worker inherits the launcher's stream. When the worker
- * was started, or could not be started, call log_relay_started(), which closes the launcher's
- * copies of the descriptors. */
+ * descriptors in fds[0] and fds[1]; -1 = the worker inherits the launcher's stream. Returns 0; or a
+ * negative errno, and sets err. After it has returned 0, call log_relay_started() as soon as the
+ * worker is started or has failed to start: that closes the launcher's copies of the
+ * descriptors. */
 int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, int fds[2],
                       struct cr_error *err);
 void log_relay_started(int fds[2]);
 
-/* Reads what a dead worker left in its pipes. It reads at most as much as a pipe can hold, because
- * the worker's children may still write into the pipe and would keep it busy. */
+/* Reads what a dead worker left in its pipes. It reads at most as much as a pipe can hold.
+ * Otherwise it might never end, because the worker's children may still write into the pipe. */
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 
-/* Sets whether the worker's streams and files stay open when the attempt ends. Those of a kept
- * worker must stay open, because its process writes to them in the next attempt, too. */
+/* Sets whether the worker's streams and log files stay open when the attempt ends. They must stay
+ * open if the worker is kept, because its process writes to them in the next attempt, too. */
 void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
 
-/* Call this when a kept worker has got another rank: its prefix, which may contain the rank, is
- * made again. */
+/* Call this when a kept worker has got another rank. Makes the prefix of its lines once more,
+ * because the prefix may contain the rank. */
 void log_relay_rename(struct log_relay *r, uint32_t local_rank, uint32_t rank);
 
-/* Call this when all processes of the attempt are gone, except kept workers. It reads what is left
- * in the pipes and closes the streams. */
+/* Call this when all processes of the attempt are gone, except kept workers. Reads what is left in
+ * the pipes of the dead workers and closes their streams. */
 void log_relay_end(struct log_relay *r);
 
-/* Appends the last bytes of the stderr of a worker that was started in `attempt`. Returns 0 or
- * -ENOMEM. */
+/* Appends to `out` the last bytes of the stderr of a worker that was started in `attempt`. Returns
+ * 0 or -ENOMEM. */
 int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
                          uint32_t local_rank, struct cr_buffer *out);
 
-/* Returns whether the bytes that log_relay_last_words() appends are those of stdout and stderr
- * together. */
+/* Returns true if the worker's stdout and stderr are one pipe: log_relay_last_words() then appends
+ * the last bytes of both together. */
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 
 /* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
  * written. */
 void log_relay_flush(struct log_relay *r);
 
-/* Discards the output that the console has not taken yet. Call this when the user does not want to
- * wait for that output. */
+/* Call this when the user does not want to wait for output that the console has not taken yet.
+ * Discards that output. */
 void log_relay_give_up(struct log_relay *r);
 
-/* Closes the relay and frees it; afterwards on_close runs on the loop, unless it is NULL. */
+/* Closes the relay and frees it. After that on_close runs on the loop, unless on_close is NULL. */
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg));
 
 #endif

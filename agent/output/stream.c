@@ -10,7 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Linux's default for the largest pipe (pipe-max-size), in bytes */
+/* the most bytes that stream_drain() reads: the size of the largest pipe that Linux allows by
+ * default (pipe-max-size) */
 #define DRAIN_MAX ((size_t) 1024 * 1024)
 
 const char *const stream_file_names[WHICH_COUNT] = {"stdout.log", "stderr.log"};
@@ -46,8 +47,8 @@ int stream_join_input(struct stream *s, enum input input) {
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ? -errno : 0;
 }
 
-/* Appends to the log file. Returns the number of bytes written. After an error the file is not
- * written any more, so that the console is the only place for further bytes. */
+/* Appends to the stream's log file, if it has one. Returns the number of bytes written. After an
+ * error nothing more is written to the file, and further bytes go to the console only. */
 static size_t write_file(struct stream *s, const char *data, size_t len) {
     struct log_file *file = file_of(s);
     if (file == NULL || s->is_file_broken) return 0;
@@ -120,7 +121,9 @@ ssize_t stream_read(struct stream *s) {
         if (n > 0) return n;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-        stream_close(s); /* a pipe has ended; a pseudo terminal reports its end as the error EIO */
+        /* the stream has ended: read() returns 0 for a pipe, and fails with EIO for a pseudo
+         * terminal */
+        stream_close(s);
         return -1;
     }
 }
@@ -140,7 +143,7 @@ void stream_close(struct stream *s) {
     s->tail = NULL;
     log_file_free(s->file);
     s->file = NULL;
-    cr_close_fd(&s->fd); /* closing also removes the descriptor from the epoll */
+    cr_close_fd(&s->fd); /* closing the descriptor also removes it from the epoll */
 }
 
 void stream_clear(struct stream *s) {

@@ -28,8 +28,9 @@ bool stream_is_redirected(const struct stream *s) {
     return o->log_max_size == 0 && is_set(o->redirects, s) && !is_set(o->tee, s);
 }
 
-/* Whether we write the stream's log file. A redirected stream passes through us if its file has a
- * size limit, because a worker that writes its file itself knows no limit. */
+/* Returns whether the launcher writes the stream's log file. It writes the file of a redirected
+ * stream only if the file has a size limit, because a worker that writes its own file obeys no
+ * limit. */
 static bool is_written_by_us(const struct stream *s) {
     const struct log_relay_options *o = &s->relay->options;
     return is_set(o->tee, s) || (o->log_max_size > 0 && is_set(o->redirects, s));
@@ -71,8 +72,8 @@ int stream_make_prefix(struct stream *s, uint32_t rank) {
 
 /* ---- the kinds of descriptor that a worker can get for a stream ---- */
 
-/* Opens a pseudo terminal of the size of the launcher's terminal, in raw mode, so that it passes
- * every byte unchanged. */
+/* Opens a pseudo terminal that has the size of the launcher's terminal. The pseudo terminal is in
+ * raw mode, so it passes every byte unchanged. Returns 0 or a negative errno. */
 static int open_terminal(int *ours, int *theirs) {
     struct termios mode;
     struct winsize size = {0};
@@ -93,14 +94,16 @@ static int open_pipe(int *ours, int *theirs) {
     return 0;
 }
 
-/* Returns whether the worker gets a terminal. A stream that also goes to a file is a pipe, because
- * on a terminal programs write colours and progress bars of the full width. */
+/* Returns whether the worker gets a pseudo terminal for this stream. A stream that also goes to a
+ * file is a pipe, because on a terminal programs write colours and progress bars of the full
+ * width. */
 static bool wants_terminal(const struct stream *s) {
     return s->which == ERR && s->relay->stderr_is_terminal && s->tail == NULL && s->file == NULL;
 }
 
-/* Opens a pipe or pseudo terminal to the launcher. Only the launcher's end is non-blocking: a
- * worker that writes into a full pipe waits, as it would without crun. */
+/* Opens a pipe or pseudo terminal from the worker to the launcher. The worker's end blocks: a
+ * worker that writes into a full pipe waits, as it would without crun. Returns 0 or a negative
+ * errno. */
 static int open_through_us(struct stream *s, int *theirs) {
     bool terminal = wants_terminal(s) && open_terminal(&s->fd, theirs) == 0;
     int rc = terminal ? 0 : open_pipe(&s->fd, theirs);
@@ -116,7 +119,8 @@ static int open_null(int *theirs) {
 }
 
 static int open_untouched(struct stream *s, int *theirs) {
-    /* stderr passes through the launcher, which keeps its last bytes for the failure report */
+    /* every stderr passes through the launcher, which keeps its last bytes for the failure
+     * report */
     if (s->which == ERR) return open_through_us(s, theirs);
     return s->hidden ? open_null(theirs) : 0;
 }
@@ -126,7 +130,8 @@ static int fail(const struct stream *s, int rc, struct cr_error *err) {
                    s->which == OUT ? "stdout" : "stderr", s->local_rank, strerror(-rc));
 }
 
-/* Creates the log file of a stream and, if the stream is shown, the tail. */
+/* Creates the log file of a stream; and the tail, if the stream is shown on the console. Returns 0;
+ * or a negative errno, and sets err. */
 static int open_file(struct stream *s, struct cr_error *err) {
     int fd = -1;
     struct log_file *file = NULL;

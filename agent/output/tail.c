@@ -44,14 +44,14 @@ static void add_line(struct tail *t, const char *line, size_t len) {
         relay_warn_of_memory(t->relay);
         return;
     }
-    /* cannot fail, because the memory was reserved above */
+    /* these calls cannot fail, because the memory was reserved above */
     (void) cr_buffer_append(lines, t->prefix, prefix_len);
     (void) cr_buffer_append(lines, line, len);
     (void) cr_buffer_append(lines, "\n", 1);
 }
 
-/* Writes the lines that add_line() has collected. They are whole lines, so no other worker's output
- * can appear within a line. */
+/* Writes the lines that add_line() has collected to the console. They are whole lines, so no other
+ * worker's output can appear within a line. */
 static void write_lines(struct tail *t) {
     struct log_relay *r = t->relay;
     if (r->lines.len > 0) console_write(r->console[t->which], r->lines.data, r->lines.len);
@@ -75,8 +75,8 @@ static void end_copy(struct tail *t) {
     relay_release_console(t->relay, t->which);
 }
 
-/* Reads the next bytes of the line from the file into r->spare. Returns 0 at the line's end, or at
- * the file's end if another program has made the file shorter. */
+/* Reads the next bytes of the long line from the log file into r->spare. Returns the number of
+ * bytes; 0 at the line's end, or at the file's end if another program has made the file shorter. */
 static size_t read_copy(struct tail *t) {
     if (t->copy_at >= t->copy_to) return 0;
     size_t n = log_file_read(t->file, &t->copy_at, t->relay->spare, STREAM_READ_MAX);
@@ -84,7 +84,8 @@ static size_t read_copy(struct tail *t) {
     return n < left ? n : (size_t) left;
 }
 
-/* Copies the line from the file until it is complete or the console is full. */
+/* Copies the long line from the log file to the console, until the line is complete or the console
+ * is full. */
 static void copy_more(struct tail *t) {
     struct log_relay *r = t->relay;
     while (!console_is_full(r->console[t->which])) {
@@ -100,8 +101,9 @@ static void copy_more(struct tail *t) {
 
 /* ---- lines from bytes ---- */
 
-/* Adds the line to those that are written next. Returns false if the line is a long one of which
- * only the beginning could be written. */
+/* Adds a line to those that write_lines() writes; or, if it is a long line, begins to copy it from
+ * the log file to the console. Returns false if only a part of a long line could be copied, so that
+ * the tail holds the console. */
 static bool take_line(struct tail *t, const struct line *line) {
     if (!line->is_long) {
         add_line(t, line->data, line->len);
@@ -112,8 +114,8 @@ static bool take_line(struct tail *t, const struct line *line) {
     return !t->holds_console;
 }
 
-/* Takes lines from the bytes until a long line holds the console. Returns the number of bytes
- * taken. */
+/* Takes lines from the bytes, until all bytes are taken or a long line holds the console, and
+ * writes the lines. Returns the number of bytes taken. */
 static size_t take_bytes(struct tail *t, const char *data, size_t len) {
     const char *at = data;
     struct line line;
@@ -126,14 +128,15 @@ static size_t take_bytes(struct tail *t, const char *data, size_t len) {
     return (size_t) (at - data);
 }
 
-/* Writes what follows the last line end when the stream has ended. */
+/* Call this when the stream has ended. Writes the bytes after the last line end as a line. */
 static void take_last_line(struct tail *t) {
     struct line line;
     if (line_splitter_end(&t->lines, &line) > 0) (void) take_line(t, &line);
     write_lines(t);
 }
 
-/* Makes the splitter continue at the offset `at` of the stream. */
+/* Makes the splitter drop the bytes that it keeps, and continue at the offset `at` of the
+ * stream. */
 static void jump(struct tail *t, uint64_t at) {
     line_splitter_done(&t->lines);
     t->lines = (struct line_splitter){.skips_long = true, .at = at, .from = at};
@@ -156,7 +159,8 @@ static void read_file(struct tail *t) {
     struct log_relay *r = t->relay;
     uint64_t at = t->lines.at;
     size_t n = log_file_read(t->file, &at, r->spare_lines, STREAM_READ_MAX);
-    if (at != t->lines.at) { /* the size limit has removed the bytes that come next */
+    /* the size limit has removed the next bytes of the stream from the file */
+    if (at != t->lines.at) {
         char gap[96];
         int len = snprintf(gap, sizeof(gap), "[crun: %" PRIu64 " bytes are left out here]",
                            at - t->lines.at);
@@ -167,9 +171,10 @@ static void read_file(struct tail *t) {
     (void) take_bytes(t, r->spare_lines, n);
 }
 
-/* Writes the bytes that could not be written to the file. The splitter must not rely on the file
- * any more, so a long line that has begun in the file ends here, and later long lines come in
- * pieces. */
+/* Writes t->unfiled to the console: the bytes of the stream that could not be appended to the file.
+ * A long line is normally copied from the file. Now the file cannot be used any more: the part of a
+ * long line that is in the file is written as a line of its own, and later long lines are written
+ * in pieces. */
 static void write_unfiled(struct tail *t) {
     if (t->lines.is_long) {
         take_last_line(t);
@@ -198,10 +203,11 @@ static void write_more(struct tail *t) {
     }
 }
 
-/* Ends the lag if there is nothing more to write. */
+/* If there is nothing more to write, ends the lag, and frees the tail if its stream has ended. */
 static void finish(struct tail *t) {
     if (!has_more(t) && t->has_ended) take_last_line(t);
-    if (has_more(t)) { /* also if the last line is a long one that is being copied */
+    /* true also while the last line, a long one, is being copied */
+    if (has_more(t)) {
         lag(t);
         return;
     }

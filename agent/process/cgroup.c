@@ -1,12 +1,13 @@
-/* Makes, uses and removes one cgroup v2 below the cgroup of this process. A process can leave a
- * cgroup only with the right to write cgroup.procs elsewhere, and one write to cgroup.kill ends all
- * processes of a cgroup: no other means of the kernel does both.
+/* Makes, uses and removes one cgroup v2 below the cgroup of this process. A cgroup has two
+ * properties that no other means of the kernel has together: a process cannot leave it without the
+ * right to write cgroup.procs of another cgroup, and one write to its cgroup.kill ends all its
+ * processes.
  *
  * The line "0::" of /proc/self/cgroup has the path of this process's cgroup; /proc/self/mountinfo
  * has the place where the cgroup2 filesystem is mounted (on hybrid machines that is not
- * /sys/fs/cgroup). If mkdir works in the cgroup, it is delegated to this process. No controllers
- * are enabled, so the kernel's rule that a cgroup with controllers for its children may hold no
- * processes does not apply. */
+ * /sys/fs/cgroup). If mkdir works in the folder of its cgroup, this process has the permission to
+ * make cgroups there. The kernel forbids processes in a cgroup that enables controllers for its
+ * children. This file enables no controllers, so that rule does not matter here. */
 #include "agent/process/cgroup.h"
 
 #include "agent/process/proc.h"
@@ -21,15 +22,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RELEASES_MAX 100 /* number of times that the list of processes is read while they are moved
-                          * away */
-#define NESTING_MAX 16 /* number of levels of cgroups removed that workers made below their
-                        * cgroup */
+/* the most times that cgroup_release() reads the list of processes */
+#define RELEASES_MAX 100
+/* the most levels of cgroups below a worker group's cgroup that are removed; workers may make such
+ * cgroups */
+#define NESTING_MAX 16
 
 /* ---- finding the cgroup of this process ---- */
 
-/* Writes the path of this process's cgroup in the v2 hierarchy: "/a/b" if the line is "0::/a/b".
- * Returns 0 or a negative errno. */
+/* Writes to `out` the path of this process's cgroup in the v2 hierarchy: "/a/b" if the line is
+ * "0::/a/b". Returns 0; -ENOENT if there is no such line; or the negative errno of fopen(3). */
 static int own_path(char out[PATH_MAX]) {
     FILE *f = fopen("/proc/self/cgroup", "re");
     if (f == NULL) return -errno;
@@ -45,8 +47,8 @@ static int own_path(char out[PATH_MAX]) {
     return rc;
 }
 
-/* Decodes a path of mountinfo, where blanks and backslashes are written as a backslash and three
- * octal digits. */
+/* Decodes a path of mountinfo in place. A blank or a backslash is written there as a backslash and
+ * three octal digits. */
 static void unescape(char *text) {
     char *to = text;
     for (const char *from = text; *from != '\0';) {
@@ -62,7 +64,8 @@ static void unescape(char *text) {
 }
 
 /* Finds ROOT and MOUNT in a line "id parent dev ROOT MOUNT options… - cgroup2 …" of mountinfo.
- * Returns false if the line has another form or is of another filesystem. */
+ * Returns true and stores both in *root and *mount; false if the line has another form or describes
+ * another filesystem. */
 static bool parse_mount(char *line, char **root, char **mount) {
     char *type = strstr(line, " - ");
     if (type == NULL || strncmp(type, " - cgroup2 ", 11) != 0) return false;
@@ -81,7 +84,7 @@ static bool parse_mount(char *line, char **root, char **mount) {
 static const char *below(const char *path, const char *root) {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
     if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0')) return NULL;
-    /* the cgroup is outside of this process's cgroup namespace */
+    /* a path with "/.." lies outside of this process's cgroup namespace */
     if (strstr(path, "/..") != NULL) return NULL;
     return path + len;
 }
@@ -107,8 +110,8 @@ static int own_directory(char out[PATH_MAX]) {
 
 /* ---- removing cgroups that ended agents have left ---- */
 
-/* Removes the cgroups below the one at `fd`, to at most `depth` levels. Every folder in a cgroup is
- * a cgroup. */
+/* Removes the cgroups below the cgroup whose folder is `fd`, at most `depth` levels deep. Every
+ * folder within the folder of a cgroup is a cgroup. */
 static void remove_below(int fd, int depth) {
     struct proc_dir dir;
     if (fd < 0 || depth == 0 || proc_dir_open(&dir, fd, ".") < 0) return;
@@ -124,8 +127,8 @@ static void remove_below(int fd, int depth) {
     proc_dir_close(&dir);
 }
 
-/* Returns the pid in the name "crun-<pid>-…" of a cgroup, the pid of the launcher that made it; or
- * -1. */
+/* Returns the pid of the launcher that made a cgroup, which is the number in the cgroup's name
+ * "crun-<pid>-…". Returns -1 if the name has another form. */
 static pid_t maker_of(const char *name) {
     char digits[12] = "";
     if (strncmp(name, "crun-", 5) != 0) return -1;
@@ -136,9 +139,10 @@ static pid_t maker_of(const char *name) {
     return proc_parse_pid(digits);
 }
 
-/* Removes the empty cgroups of launchers that were killed together with their wardens. A pid in a
- * name may belong to another pid namespace, so kill(2) may report a live launcher as dead. That
- * does no harm, because the kernel does not remove a cgroup that has processes. */
+/* Removes the empty cgroups of dead launchers below `parent`. Such a cgroup is left if a launcher
+ * was killed together with its warden. The pid in a name may be of another pid namespace, so
+ * kill(2) may report a living launcher as dead. This does not harm its workers: the kernel never
+ * removes a cgroup that has processes. */
 static void remove_abandoned(const char *parent) {
     struct proc_dir dir;
     if (proc_dir_open(&dir, AT_FDCWD, parent) < 0) return;
@@ -184,8 +188,7 @@ void cgroup_renew(struct cgroup *g) {
         cgroup_reopen(g);
         return;
     }
-    /* g->path stays set, so that the cgroup_remove() at the nursery's end tries again to remove the
-     * cgroup */
+    /* g->path stays set, so that guard_stop() tries once more to remove the cgroup */
     cr_close_fd(&g->fd);
 }
 
@@ -194,7 +197,7 @@ void cgroup_renew(struct cgroup *g) {
 void cgroup_kill(const struct cgroup *g) {
     if (g->fd < 0) return;
     CR_AUTO_FD int fd = openat(g->fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-    /* on failure the caller finds the processes in /proc */
+    /* if cgroup.kill cannot be written, the caller kills the processes one by one */
     if (fd >= 0) (void) !write(fd, "1", 1);
 }
 
@@ -215,8 +218,8 @@ bool cgroup_populated(const struct cgroup *g) {
     return cgroup_events_populated(fd);
 }
 
-/* Moves the processes that the file cgroup.procs lists now. Returns the number of moved
- * processes. */
+/* Reads cgroup.procs once, and moves each listed process for which `goes` returns true. Returns how
+ * many processes it has moved. */
 static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void *arg, pid_t pid),
                         void *arg) {
     int fd = openat(g->fd, "cgroup.procs", O_RDONLY | O_CLOEXEC), moved = 0;
@@ -235,8 +238,8 @@ static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void 
     return moved;
 }
 
-/* A process may fork while the list is read, so the list is read until no process is left to
- * move. */
+/* Reads the list of processes until none is left to move, but at most RELEASES_MAX times: a process
+ * may fork while the list is read, and its child is then missing in the list. */
 void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg) {
     if (g->fd < 0) return;
     CR_AUTO_FD int above_fd = openat(g->fd, "../cgroup.procs", O_WRONLY | O_CLOEXEC);

@@ -8,44 +8,52 @@
 #include <sys/types.h>
 
 struct cgroup {
-    /* descriptor of its directory; -1 = there is no cgroup, and the functions below do nothing */
+    /* descriptor of the cgroup's folder; -1 if there is no cgroup that can be used */
     int fd;
-    char path[PATH_MAX]; /* absolute path in this process's mount namespace; "" = no cgroup was ever
-                          * made */
+    char path[PATH_MAX]; /* absolute path as this process sees it; "" if cgroup_open() made no
+                          * cgroup */
 };
 
-/* Makes the cgroup `name` below the cgroup of this process. Sets g->fd to -1, which is not an
- * error, if that is not permitted, if there is no cgroup v2, if the kernel has no cgroup.kill
- * (Linux before 5.14), or if the environment has CRUN_CGROUP=0. */
+/* Makes the cgroup `name` below the cgroup of this process and opens it in *g. If no cgroup can be
+ * made, sets g->fd to -1, and the nursery works without a cgroup. This is the case if the process
+ * may not make cgroups, if there is no cgroup v2, if the kernel has no cgroup.kill (Linux before
+ * 5.14), or if the environment has CRUN_CGROUP=0. */
 void cgroup_open(struct cgroup *g, const char *name);
 
-/* The functions below use system calls only: they may be called after fork. */
+/* The functions below, except cgroup_release(), make system calls only: they may be called after
+ * fork. */
 
 /* Sends SIGKILL to every process in the cgroup and below it. */
 void cgroup_kill(const struct cgroup *g);
 
-/* Returns whether a process is in the cgroup or below it. */
+/* Returns true if a process is in the cgroup or below it; false if none is, or if the state of the
+ * cgroup cannot be read. */
 bool cgroup_populated(const struct cgroup *g);
 
-/* Moves each process for which `goes` returns true from the cgroup to the one above it. */
+/* Calls `goes` for each process in the cgroup, and moves the process to the parent cgroup if `goes`
+ * returns true. */
 void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg);
 
-/* Opens the cgroup's file cgroup.events. Returns the descriptor, or -1. After each call of
- * cgroup_events_populated(), an epoll reports EPOLLPRI for the descriptor as soon as the file
- * changes. */
+/* Opens cgroup.events, a file that changes when the cgroup gets its first process or loses its last
+ * one. Returns the descriptor; or -1 on error, or if there is no cgroup. An epoll reports EPOLLPRI
+ * for the descriptor when the file has changed since the last call of cgroup_events_populated(). */
 int cgroup_events_open(const struct cgroup *g);
+/* Reads cgroup.events through its descriptor `fd`. Returns true if a process is in the cgroup or
+ * below it; false if none is, or on error. */
 bool cgroup_events_populated(int fd);
 
-/* Replaces an empty cgroup on which cgroup_kill() was used by a new one of the same path, because
- * some kernels kill every process that starts in the old one. Sets g->fd to -1 on error. */
+/* Call this before a process is started in an empty cgroup on which cgroup_kill() was used: some
+ * kernels kill every process that starts in such a cgroup. Removes the cgroup and makes a new one
+ * of the same path. Sets g->fd to -1 on error. */
 void cgroup_renew(struct cgroup *g);
 
-/* Opens g->path again. The warden uses it, because the cgroup may have been replaced since the
- * warden inherited its descriptor. */
+/* Opens the cgroup at g->path and stores the descriptor in g->fd, or -1 on error. The warden calls
+ * this, because the cgroup may have been replaced since the warden was forked. */
 void cgroup_reopen(struct cgroup *g);
 
-/* Removes the cgroup, and the cgroups that workers made below it. Returns 0, -EBUSY if a process is
- * in it (the cgroup stays), or the error of rmdir(2). */
+/* Removes the cgroup and the cgroups that workers made below it. Returns 0 if the cgroup is gone or
+ * was never made; -EBUSY if it stays because a process is in it; or another negative errno of
+ * rmdir(2). */
 int cgroup_remove(struct cgroup *g);
 
 #endif

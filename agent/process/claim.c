@@ -1,5 +1,6 @@
-/* Prepares the process to hold workers. These settings affect the whole process, so they are made
- * once, by a function that the program calls explicitly, and not by nursery_open(). */
+/* Prepares this process to start workers: makes it a sub-reaper, stops it from ignoring SIGCHLD,
+ * and raises its limit of open files. These settings affect the whole process. So the program makes
+ * them by an explicit call, and nursery_open() does not make them. */
 #include "agent/process/claim.h"
 
 #include "agent/process/known_children.h"
@@ -10,18 +11,21 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* The limit of open files before it was raised; rlim_max is 0 if it was not raised. */
+/* The limit of open files that this process had before raise_file_limit() raised it; rlim_max is 0
+ * if the limit was not raised. */
 static struct rlimit workers_files;
 
 /* Raises the limit of open files. Each worker costs this process a pidfd, pipes and connections to
  * the store, so the usual 1,024 descriptors are too few for some hundred workers. Workers are
- * started with the old limit, because programs that use select(2) break with a large one. */
+ * started with the old limit, because programs that use select(2) fail with descriptors of 1,024
+ * and more. */
 static void raise_file_limit(void) {
     if (workers_files.rlim_max != 0 || getrlimit(RLIMIT_NOFILE, &workers_files) < 0) return;
     cr_raise_descriptor_limit();
 }
 
-/* If SIGCHLD is ignored, the kernel reaps children by itself, and their exit codes are lost. */
+/* Sets SIGCHLD to its default if it is ignored. While a process ignores SIGCHLD, the kernel reaps
+ * its children by itself, and their exit codes are lost. */
 static void stop_ignoring_sigchld(void) {
     struct sigaction now, standard = {.sa_handler = SIG_DFL};
     if (sigaction(SIGCHLD, NULL, &now) < 0) return;

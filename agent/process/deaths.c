@@ -1,10 +1,11 @@
 /* Finds out which processes died, in the kernel's order of death.
  *
- * The kernel queues a descriptor in an epoll when it becomes ready, and a pidfd becomes ready when
- * its process dies. So the order of events in the epoll is the order of deaths, however late they
- * are read. Recording deaths (deaths_collect) is separate from reporting them to the owner of the
- * nursery (deaths_deliver), because deaths are recorded before each signal is sent: a worker that
- * was dead already must not count as ended by that signal. */
+ * A pidfd becomes ready when its process dies, and an epoll reports descriptors in the order in
+ * which they became ready. So the order of events in the epoll is the order of deaths, however late
+ * the events are read. deaths_collect() records deaths, and deaths_deliver() reports them to the
+ * owner of the nursery. These are two functions because deaths are recorded before each signal is
+ * sent, too, when no callback may run: a worker that was dead before a signal must not count as
+ * ended by it. */
 #include "agent/process/nursery_internal.h"
 #include "base/cleanup.h"
 
@@ -13,7 +14,7 @@
 
 #define BATCH 64 /* the most events that one epoll_wait() returns */
 
-/* Checks each worker without a pidfd for its death, because the epoll does not report it. */
+/* Checks whether workers without a pidfd are dead: the epoll does not report their deaths. */
 static void collect_unwatched(struct nursery *n) {
     struct worker_process *w, *next;
     for (w = TAILQ_FIRST(&n->living); w != NULL; w = next) {
@@ -30,8 +31,8 @@ static void handle_ready(struct nursery *n, enum watched *what) {
     case WATCHED_ORPHAN: orphan_died(n, CR_CONTAINER_OF(what, struct orphan, watched)); break;
     case WATCHED_WARDEN: guard_replace(n); break;
     case WATCHED_CGROUP:
-        /* the cgroup has changed: it may be empty now; if it is not, nursery_turn() watches it for
-         * the next change */
+        /* the cgroup has changed and may be empty now; nursery_turn() checks this, and watches the
+         * cgroup for its next change if it is not empty */
         nursery_unwatch(n, &n->cgroup_events_fd);
         break;
     }

@@ -1,4 +1,4 @@
-/* Keeps a warden beside the nursery: starts it, replaces a warden that died, and stops it when the
+/* Starts the nursery's warden, replaces a warden that has died, and stops the warden when the
  * nursery is closed. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#define WARDENS_MAX 16 /* deaths of wardens after which the nursery goes on without one */
+/* after this many deaths of wardens, the nursery goes on without a warden */
+#define WARDENS_MAX 16
 
 int guard_start(struct nursery *n) {
     int rc = known_children_begin();
@@ -28,11 +29,11 @@ void guard_replace(struct nursery *n) {
     cr_debug("the warden died; %s", rc == 0 ? "started another one" : "going on without a warden");
 }
 
-/* Kills the warden, and does not wait for its death: guard_wait() reaps it when the nursery's
- * handles are closed. In two cases guard_stop() releases the warden instead, which then ends the
- * processes that are left, removes the cgroup and exits: if the cgroup still has processes that are
- * not children of this process, or if memory was too short to look for processes that the workers
- * left behind. */
+/* Stops the warden and removes the cgroup. Normally it kills the warden without waiting for its
+ * death: guard_wait() waits for it when the nursery's handles are closed. In two cases it releases
+ * the warden instead: if the cgroup still has processes that are not children of this process, or
+ * if memory was too short to find all processes that the workers left behind. A released warden
+ * ends the processes that are left, removes the cgroup and exits. */
 void guard_stop(struct nursery *n) {
     nursery_unwatch(n, &n->warden.pidfd);
     if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {

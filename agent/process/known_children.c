@@ -1,7 +1,8 @@
 /* The set of children that are known not to be orphans.
  *
- * The set belongs to the process and not to a nursery: orphans appear among all children of the
- * process, so each nursery must also know the workers and wardens of the other nurseries. */
+ * The set belongs to the process and not to a nursery. The orphans of every nursery become children
+ * of this process, so a nursery that looks for its orphans must also know the workers and wardens
+ * of the other nurseries. */
 #include "agent/process/known_children.h"
 
 #include "agent/process/proc.h"
@@ -26,7 +27,7 @@ int known_children_begin(void) {
     return -ENOMEM;
 }
 
-/* The append cannot fail, because known_children_begin() has reserved memory for one pid. */
+/* The append cannot fail, because known_children_begin() has reserved memory for one more pid. */
 void known_children_end(pid_t pid) {
     if (pid > 0) (void) cr_buffer_append(&known, &pid, sizeof pid);
     (void) pthread_mutex_unlock(&lock);

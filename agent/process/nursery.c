@@ -1,7 +1,6 @@
-/* The nursery's state machine, which is drawn in nursery_internal.h. No callback of the loop
- * decides by itself what to do: each calls nursery_turn(), which checks the state of all processes
- * and does what is due. So an event that comes late, is merged with another or is lost does no
- * harm. */
+/* The nursery's state machine, which is drawn in nursery_internal.h. Callbacks of the loop call or
+ * schedule nursery_turn(), which checks the state of all processes and does whatever is due. So it
+ * does no harm if an event comes late, is merged with another or is lost. */
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
 #include "base/clock.h"
@@ -11,7 +10,8 @@
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
-#define UNDECIDED_MAX_MS 2000 /* ms; more than UNDECIDED_MS in orphans.c */
+/* ms after which undecided children are left to the warden; more than UNDECIDED_MS in orphans.c */
+#define UNDECIDED_MAX_MS 2000
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
@@ -59,10 +59,10 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns whether undecided children have to be checked again. orphans_signal() counts a child as
- * undecided for UNDECIDED_MS at most, unless memory is short. Then the checks might never end, so
- * after UNDECIDED_MAX_MS this function leaves the undecided children to the warden, which kills
- * them when this process ends. */
+/* Returns whether undecided children have to be checked once more. Normally orphans_signal() counts
+ * a child as undecided for UNDECIDED_MS at most. If memory is short, there is no such limit, and
+ * the checks might never end. So after UNDECIDED_MAX_MS this function returns false and leaves the
+ * undecided children to the warden, which kills them when the nursery is closed. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
     if (n->undecided_since_ms == 0) n->undecided_since_ms = now_ms;
@@ -81,9 +81,9 @@ static void stop_looking_again(struct nursery *n) {
     (void) uv_timer_stop(&n->retry);
 }
 
-/* Signals the orphans. Returns the number of orphans that are alive, undecided children included.
- * If there are undecided children, starts the timer that checks them again after 1, 2, 4 … ms.
- * Children that may_look_again() has left to the warden are not counted. */
+/* Signals the orphans. If there are undecided children, starts the timer that checks them once
+ * more, after 1, 2, 4 … ms. Returns the number of living orphans and undecided children, without
+ * the children that may_look_again() has left to the warden. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
     if (found.undecided == 0 || !may_look_again(n)) {
@@ -98,13 +98,14 @@ static size_t signal_orphans(struct nursery *n, bool below_living) {
 
 static bool is_spared(void *arg, pid_t pid) { return orphans_spare(arg, pid); }
 
-/* Moves the processes that may live on out of the cgroup, so that it can be killed and removed. */
+/* Moves the processes that nursery_end_well() spares out of the cgroup, so that killing and
+ * removing the cgroup does not affect them. */
 static void release_spared(struct nursery *n) {
     if (n->spares != NURSERY_SPARES_NOTHING) cgroup_release(&n->cgroup, is_spared, n);
 }
 
-/* Kills all processes in the cgroup. Does nothing while a kept worker lives, because cgroup.kill
- * spares no process of the cgroup. */
+/* Kills all processes in the cgroup. While a kept worker lives, does nothing, because a write to
+ * cgroup.kill kills every process of the cgroup. */
 static void kill_cgroup(struct nursery *n) {
     if (has_living(n, true)) return;
     release_spared(n);
@@ -112,8 +113,8 @@ static void kill_cgroup(struct nursery *n) {
     n->cgroup_killed = true;
 }
 
-/* Watches the cgroup for its next change. Returns false if the cgroup is empty now or cannot be
- * watched. */
+/* Watches the cgroup for its next change. Returns true; or false if the cgroup is empty now or
+ * cannot be watched. */
 static bool watch_cgroup(struct nursery *n) {
     nursery_unwatch(n, &n->cgroup_events_fd);
     n->cgroup_events_fd = cgroup_events_open(&n->cgroup);
@@ -126,9 +127,9 @@ static bool watch_cgroup(struct nursery *n) {
     return false;
 }
 
-/* Returns whether the cgroup has processes that are neither workers nor orphans found so far.
- * Returns false while a kept worker lives: its descendants are in the cgroup, too, and cannot be
- * told from such processes. */
+/* Returns true if the cgroup has processes that are neither workers nor known orphans, and watches
+ * the cgroup for its next change. While a kept worker lives, returns false: its descendants are in
+ * the cgroup, too, and cannot be distinguished from unknown processes. */
 static bool has_unknown_processes(struct nursery *n) {
     if (has_living(n, true)) return false;
     release_spared(n);
@@ -155,7 +156,7 @@ static void nursery_turn(struct nursery *n) {
     if (n->state == NURSERY_CLOSING) return;
     (void) deaths_collect(n);
     (void) uv_timer_stop(&n->turn);
-    deaths_deliver(n); /* the callbacks may call nursery_end() or nursery_close() */
+    deaths_deliver(n); /* on_exit may call nursery_end() or nursery_close() */
     if (!is_ending(n) || has_living(n, false)) return;
     if (signal_orphans(n, false) > 0) return;
     if (has_unknown_processes(n)) return;
@@ -164,8 +165,8 @@ static void nursery_turn(struct nursery *n) {
 
 static void on_turn(uv_timer_t *timer) { nursery_turn(timer->data); }
 
-/* Checks undecided children again. nursery_turn() does that only when no worker is left to end, so
- * while workers are left, the orphans are signalled here. */
+/* Checks undecided children once more. nursery_turn() signals orphans only when no worker is left
+ * to end. While workers are left, this function signals the orphans itself. */
 static void on_retry(uv_timer_t *timer) {
     struct nursery *n = timer->data;
     if (is_ending(n) && has_living(n, false))
@@ -179,10 +180,10 @@ void nursery_on_deaths(uv_poll_t *poll, int status, int events) {
     nursery_turn(poll->data);
 }
 
-/* Reaps orphans. First it records the deaths of workers, so that a child which waitid(2) reports
- * afterwards is either an orphan or a child for which another part of this process will wait. Until
- * that part has waited for its child, waitid does not report the dead children behind it, and
- * orphans_reap_hidden() finds the orphans among them. */
+/* Records the deaths of workers, and then reaps orphans. Because of this order, a dead child that
+ * waitid(2) reports for reaping is either an orphan, or a child that another part of this process
+ * has started and will wait for. Until that other part has waited for its child, waitid reports no
+ * other dead child; orphans_reap_hidden() finds the orphans among those. */
 void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     struct nursery *n = handle->data;
     (void) signum;
@@ -190,7 +191,8 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     collect(n);
     while (n->adopts && !orphans_reap()) {
         uint64_t before = n->deaths_seen;
-        collect(n); /* the child may be a worker that died after the last collect() */
+        /* waitid may have reported a worker that died after the last collect() */
+        collect(n);
         if (n->deaths_seen != before) continue;
         orphans_reap_hidden();
         break;
@@ -204,7 +206,7 @@ static void on_stuck_due(uv_timer_t *timer) {
     struct nursery *n = timer->data;
     collect(n);
     stuck_report(n);
-    /* the time since SIGKILL doubles from one report to the next */
+    /* the time from SIGKILL to a report doubles with each report */
     int64_t since_ms = cr_monotonic_ms() - n->killed_ms;
     (void) uv_timer_start(timer, on_stuck_due, (uint64_t) since_ms, 0);
 }
@@ -243,7 +245,7 @@ static void ask_all_to_end(struct nursery *n, int signum) {
     TAILQ_FOREACH(w, &n->living, entry) {
         if (!w->kept) ask_to_end(w, signum);
     }
-    /* If no worker is alive, the turn that nursery_end() schedules signals the orphans. */
+    /* If no worker is left to end, nursery_turn() signals the orphans; begin_end() schedules it. */
     if (has_living(n, false)) (void) signal_orphans(n, false);
 }
 

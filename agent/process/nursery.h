@@ -49,75 +49,88 @@ struct worker_spawn {
 /* How a worker ended, for on_exit. */
 struct worker_exit {
     pid_t pid;
-    int exit_code; /* 0 to 255, or minus the signal that killed it */
+    /* the exit status (0 to 255); or, if a signal killed the worker, the negative number of the
+     * signal */
+    int exit_code;
     bool core_dumped;
-    uint64_t order; /* number of this death in the kernel's order of deaths in this nursery: 1, 2, 3
-                     * … */
-    /* time at which this process noticed the death, perhaps late; only `order` is exact */
+    /* 1 for the worker of this nursery that died first, 2 for the second and so on; this is the
+     * kernel's order, so it is exact */
+    uint64_t order;
+    /* when this process noticed the death, in ns of the monotonic clock and of the wall clock; the
+     * death itself may be earlier */
     int64_t died_monotonic_ns, died_wall_ns;
-    int signal_sent;     /* the last signal that this process sent to the worker before it died, or
-                          * 0 */
-    struct rusage usage; /* resources that the worker and the children it waited for have used */
+    /* the last signal that this process sent to the worker before it died; 0 if none, or if the
+     * worker was exiting before the signal */
+    int signal_sent;
+    /* resources that the worker has used, with the children that it waited for */
+    struct rusage usage;
 };
 
 #define NURSERY_STUCK_MS 5000
 
-/* A process that SIGKILL has not ended: it is in the kernel, which does not let it die. */
+/* A process that lives on after SIGKILL, because it is in a system call that cannot be interrupted
+ * or in a frozen cgroup. */
 struct nursery_stuck {
     pid_t pid;
-    int64_t since_ms;  /* how long ago it got SIGKILL */
-    char name[64];     /* its command, escaped (base/text.h) */
-    char state;        /* of /proc/<pid>/stat: 'D' = uninterruptible sleep; '?' = unknown */
-    /* the kernel function in which it waits; "" if the kernel does not show it to us */
+    /* ms since SIGKILL was first sent to the processes of the nursery */
+    int64_t since_ms;
+    /* the process's name from /proc/<pid>/comm, escaped (base/text.h) */
+    char name[64];
+    /* the process's state in /proc/<pid>/stat: 'D' = uninterruptible sleep */
+    char state;
+    /* the kernel function in which the process waits; "" if the kernel does not show the function
+     * to this process */
     char wait_channel[64];
 };
 
 struct nursery_events {
-    /* Runs once per worker that has ended, on the loop's thread, in order of death. It never runs
-     * from inside a function of this header, and may call any of them. `w` is freed when it
-     * returns. */
+    /* Runs once for each worker that has ended, in the order of death, on the loop's thread. Only
+     * the loop calls on_exit, never a function of this header; on_exit may call all functions of
+     * this header. `w` is freed when on_exit returns. */
     void (*on_exit)(void *arg, struct worker_process *w, const struct worker_exit *how);
-    /* Runs after nursery_end(), when the last process of the nursery is gone, workers as well as
-     * processes that they started, and after the last on_exit. It runs once per nursery_end(); if
-     * nursery_end() is called again before, it runs only once for both calls. From here on the
-     * nursery can take new workers or be closed. */
+    /* Runs after a call of nursery_end(), when all workers and all processes that they started are
+     * gone, except kept workers, and on_exit has run for each dead worker. If nursery_end() is
+     * called twice before on_empty has run, on_empty runs once for both calls. When on_empty runs,
+     * new workers may be started; or the nursery may be closed, if no worker is kept. */
     void (*on_empty)(void *arg);
-    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL, and again after twice,
-     * four times … that time. `w` is the worker, or NULL for a process that a worker has started.
-     * NULL = nobody wants to know. */
+    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL; and again for each
+     * that still lives after two times NURSERY_STUCK_MS, four times NURSERY_STUCK_MS and so on. `w`
+     * is the worker, or NULL for a process that a worker has started. on_stuck is NULL if the owner
+     * wants no such report. */
     void (*on_stuck)(void *arg, const struct worker_process *w, const struct nursery_stuck *how);
 };
 
-/* Prepares this process to hold workers: makes it the sub-reaper of its descendants, sets SIGCHLD
+/* Prepares this process to start workers: makes it the sub-reaper of its descendants, sets SIGCHLD
  * to its default if it was ignored, and raises the limit of open files. agent.h exports this
  * function as agent_claim_process() and describes the effects on the rest of the process. Returns
  * 0, or a negative errno and sets err to a text that says what failed. */
 int nursery_claim_process(struct cr_error *err);
 
-/* Opens a nursery and forks its warden. Call it while this process is still small, because a fork
- * takes longer the more memory the process has. Copies `events`. The calling thread must live as
- * long as the nursery, because the kernel sends a worker its parent-death signal when the thread
- * that started it ends. Without nursery_claim_process() the nursery cannot find orphans: it ends
- * only the Unix process groups of its workers, and its cgroup. Returns 0, or a negative errno and
- * sets err to a text: -EINVAL if this process ignores SIGCHLD, -ENOMEM, or the error of fork(2) or
- * epoll_create(2). */
+/* Opens a nursery and forks its warden. Call nursery_claim_process() before: without that call the
+ * nursery cannot find orphans, and ends only the Unix process groups of its workers, and its
+ * cgroup. Call nursery_open() while this process is still small, because a fork takes longer the
+ * more memory the process has. The thread that starts workers must live as long as the nursery,
+ * because the kernel sends a worker its parent-death signal when that thread ends. `events` is
+ * copied. Returns 0; or a negative errno, and sets err to a text: -EINVAL if this process ignores
+ * SIGCHLD, -ENOMEM, or the error of fork(2) or epoll_create(2). */
 int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg,
                  struct nursery **out, struct cr_error *err);
 
 /* Starts one worker. The worker leads a Unix session of its own, has all signals at their default
  * and none blocked, and has only the three standard streams as descriptors; it inherits everything
- * else. The function worker_arg() returns the parameter `worker_arg` later. Returns 0 and stores
- * the worker in *out, or returns a negative errno and sets err to a text that names path, reason
- * and remedy. -EBUSY: nursery_end() was called and on_empty has not run yet. If the program cannot
- * be executed (ENOENT, EACCES, ENOEXEC …), this function fails and on_exit does not run. */
+ * else from this process. worker_arg() returns the value of the parameter `worker_arg`. Returns 0
+ * and stores the worker in *out; or returns a negative errno, and sets err to a text that names
+ * path, reason and remedy. The error is -EBUSY if nursery_end() was called and on_empty has not run
+ * yet. If the program cannot be executed (ENOENT, EACCES, ENOEXEC …), worker_spawn() fails and
+ * on_exit does not run for this worker. */
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err);
 
-/* Starts `count` workers; how, worker_args and out have `count` elements. While one child executes
- * its program, the next children are already cloned: on several processors that is much faster than
+/* Starts `count` workers; how, worker_args and out have `count` elements. The next children are
+ * cloned while one child executes its program. On several processors this is much faster than
  * `count` calls of worker_spawn(). Returns as worker_spawn() does. On error, *failed is the index
- * of the first worker that could not be started. Workers that were started keep running, their
- * elements of `out` are set, and nursery_end() ends them; the other elements are NULL. */
+ * of the first worker that could not be started. Workers that were started go on; their elements of
+ * `out` are set, and nursery_end() ends them. The other elements of `out` are NULL. */
 int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *const *worker_args,
                      size_t count, struct worker_process **out, size_t *failed,
                      struct cr_error *err);
@@ -125,28 +138,28 @@ int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *co
 pid_t worker_pid(const struct worker_process *w);
 void *worker_arg(const struct worker_process *w);
 
-/* Returns whether the kernel has recorded the worker's death already, in which case on_exit runs
- * soon. */
+/* Returns true if the worker is dead; its on_exit then runs soon. */
 bool worker_is_dead(struct worker_process *w);
 
-/* Sends a signal to the worker's Unix process group. Does nothing if the worker is dead already,
- * even if its on_exit has not run yet; worker_exit.signal_sent does not name the signal in that
- * case. */
+/* Sends a signal to the worker's Unix process group. If the worker is dead already, does nothing,
+ * even if on_exit has not run for it yet; worker_exit.signal_sent then does not name this
+ * signal. */
 void worker_signal(struct worker_process *w, int signum);
 
-/* Sets whether nursery_end() spares the worker and its living descendants. While a worker is kept,
- * on_empty means that only kept workers are left. Orphans, descendants whose parents are dead, are
- * not spared. */
+/* Sets whether the worker is kept: nursery_end() spares a kept worker and its living descendants.
+ * It does not spare orphans, which are descendants whose parents are dead. While a worker is kept,
+ * on_empty means that no process but kept workers and their descendants is left. */
 void worker_keep(struct worker_process *w, bool keep);
 
-/* Ends all processes of the nursery except kept workers; on_empty reports that they are gone. Sends
- * `signum` at once to every worker's Unix process group and to orphans, followed by SIGCONT,
- * because a stopped process handles no signal. Sends SIGKILL after grace_ms (at once if it is 0) to
- * all that are left, whatever Unix session they are in. A second call replaces the signal and the
- * grace of the first. If there is no process to end, on_empty runs in the loop's next iteration. */
+/* Ends all processes of the nursery except kept workers; on_empty runs when they are gone. Sends
+ * `signum` at once to every worker's Unix process group and to orphans, and SIGCONT after it,
+ * because a stopped process handles no signal. Sends SIGKILL after grace_ms (at once if grace_ms is
+ * 0) to all processes that are left, whatever Unix session they are in. If nursery_end() is called
+ * once more before on_empty has run, the new signal and grace replace the first ones. If there is
+ * no process to end, on_empty runs in the loop's next iteration. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
 
-/* The processes that may live on after the workers have ended well. */
+/* Which processes nursery_end_well() spares. They may live on after the workers have ended well. */
 enum nursery_spares {
     NURSERY_SPARES_NOTHING,
     /* processes that have left their worker's Unix session, as daemons do (setsid) */
@@ -155,13 +168,13 @@ enum nursery_spares {
 };
 
 /* Call this instead of nursery_end() when all workers have ended well. It does what nursery_end()
- * does, but leaves some processes that the workers have started alone; these leave the cgroup, and
- * nothing ends them any more. */
+ * does, except that it spares the processes named by `spares`: these leave the cgroup, and nothing
+ * ends them any more. */
 void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
 
-/* Closes the nursery and frees it; afterwards on_close runs on the loop, unless it is NULL. The
- * nursery must be empty: either on_empty has run and no worker is kept, or no worker was ever
- * started. */
+/* Call this only when the nursery is empty: on_empty has run and no worker is kept, or no worker
+ * was ever started. Closes the nursery and frees it; then on_close runs on the loop, unless
+ * on_close is NULL. */
 void nursery_close(struct nursery *n, void (*on_close)(void *arg));
 
 #endif

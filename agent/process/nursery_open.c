@@ -74,7 +74,7 @@ static int start_handles(struct nursery *n) {
     int rc = uv_poll_init(n->loop, &n->deaths, n->epoll_fd);
     if (rc < 0) return rc;
     n->open_handles = 6;
-    /* cannot fail: the loop has opened its signal pipe already */
+    /* uv_signal_init() cannot fail, because uv_loop_init() has opened the loop's signal pipe */
     (void) uv_signal_init(n->loop, &n->sigchld);
     (void) uv_timer_init(n->loop, &n->grace);
     (void) uv_timer_init(n->loop, &n->turn);

@@ -1,13 +1,14 @@
 /* Finds, signals and reaps orphans: processes that workers started and that live although the
- * worker is dead. This process is their sub-reaper: when an orphan's parent dies, the orphan
- * becomes a child of this process, whatever Unix session it is in.
+ * worker is dead. This process is a sub-reaper: when an orphan's parent dies, the orphan becomes a
+ * child of this process, whatever Unix session it is in.
  *
  * A child of this process is an orphan if it is not in the set of known children and if it is in
- * another Unix session than this process: every worker leads a session of its own, and no
+ * another Unix session than this process: every worker leads a Unix session of its own, and no
  * descendant of a worker can come back into this process's session. If this process has several
- * nurseries, the token in the orphan's environment shows to which nursery it belongs. In the middle
- * of execve a process has no environment, so its nursery is undecided. The caller checks an
- * undecided child again some milliseconds later, because waiting here would block the loop. */
+ * nurseries, the token in the orphan's environment shows to which nursery it belongs. A child in
+ * the middle of execve has no environment, so its nursery is undecided. The caller checks undecided
+ * children once more some milliseconds later; to wait for the end of an execve here would block the
+ * loop. */
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/process/proc.h"
@@ -21,8 +22,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define UNDECIDED_MS 1000 /* ms after which a child without an environment no longer counts as
-                           * undecided */
+/* ms after which a child without an environment no longer counts as undecided */
+#define UNDECIDED_MS 1000
 #define DEPTH_MAX    64   /* the most generations of descendants that one pass signals */
 
 /* ---- finding the nursery to which a process belongs ---- */
@@ -45,15 +46,15 @@ static void forget_undecided(struct undecided *u) {
     free(u);
 }
 
-/* Returns whether the child has to be checked again. It has not if it is dead, or was undecided for
- * UNDECIDED_MS. */
+/* Returns whether a child without an environment has to be checked once more. This is false if the
+ * child is dead, or has been undecided for UNDECIDED_MS. */
 static bool remains_undecided(struct nursery *n, pid_t pid) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive) return false;
     struct undecided *u = find_undecided(n, pid, stat.start);
     if (u != NULL) return cr_monotonic_ms() < u->until_ms;
     u = malloc(sizeof *u);
-    /* memory is short, so the child counts as undecided; it is checked again later */
+    /* memory is short: the child counts as undecided, but the time is not noted */
     if (u == NULL) return true;
     u->pid = pid;
     u->start = stat.start;
@@ -124,8 +125,7 @@ static void forget(struct nursery *n, struct orphan *o) {
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    /* waits for the orphan if it is a child of this process; if not, this fails, and the orphan's
-     * parent reaps it */
+    /* reap() fails if the orphan is no child of this process; then the orphan's parent reaps it */
     (void) reap(o->pid);
     forget(n, o);
 }
@@ -135,9 +135,10 @@ void orphans_forget(struct nursery *n) {
     while (!LIST_EMPTY(&n->undecided)) forget_undecided(LIST_FIRST(&n->undecided));
 }
 
-/* Starts to watch an orphan that was found in its parent's list of children. Before pidfd_open()
- * the kernel may have given the pid to another process, so the parent is checked again afterwards.
- * Returns 0 and stores the orphan in *out, or returns -ESRCH if the orphan is gone, or -ENOMEM. */
+/* Starts to watch an orphan that was found in the list of children of `parent`. The kernel may have
+ * given the pid to another process before pidfd_open(); so the function checks after pidfd_open()
+ * that the process still has this parent. Returns 0 and stores the orphan in *out; or returns
+ * -ESRCH if the orphan is gone, or -ENOMEM. */
 static int watch(struct nursery *n, pid_t pid, pid_t parent, struct orphan **out) {
     struct proc_stat stat;
     struct orphan *o = calloc(1, sizeof *o);
@@ -175,8 +176,9 @@ static bool is_past_session(const struct nursery *n, pid_t session) {
     return false;
 }
 
-/* Returns whether the process may live on. The kernel gives no process a pid that is still the
- * number of a session, so the session of a dead worker is recognised by that worker's pid. */
+/* Returns whether nursery_end_well() spares the process. A worker's Unix session has the worker's
+ * pid as its number. As long as a process is in that session, the kernel gives this number to no
+ * new process. So the pids of dead workers are enough to recognise their sessions. */
 bool orphans_spare(const struct nursery *n, pid_t pid) {
     if (n->spares == NURSERY_SPARES_DETACHED) return !is_past_session(n, getsid(pid));
     return n->spares == NURSERY_SPARES_ALL;
@@ -193,9 +195,9 @@ struct pass {
 
 static void signal_below(struct pass *p, pid_t parent, int depth);
 
-/* Signals the orphan `pid`, a child of this process, of a worker or of another orphan. Its children
- * are signalled first: when the orphan dies, they become children of this process, and only the
- * next pass would find them. */
+/* Signals the orphan `pid`, which is a child of this process, of a worker or of another orphan. The
+ * children of the orphan are signalled before it. Otherwise they would become children of this
+ * process when the orphan dies, and only the next pass would find them. */
 static void signal_one(struct pass *p, pid_t pid, pid_t parent, int depth) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive || orphans_spare(p->n, pid)) return;

@@ -1,6 +1,6 @@
 /* Reads /proc without malloc and stdio. The warden, and a forked child before exec, run in a copy
- * of a process that may have had threads. If another thread held a lock of malloc or stdio at the
- * fork, the copy of that lock stays locked for ever. */
+ * of a process that may have had threads. The copy has one thread only. If another thread held a
+ * lock of malloc or stdio at the fork, the copy of that lock stays locked for ever. */
 #include "agent/process/proc.h"
 
 #include "base/buffer.h"
@@ -13,7 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define STAT_BYTES 1024 /* bytes read of /proc/PID/stat; the process name in it has at most 64 */
+/* size in bytes of the buffer for /proc/PID/stat; the process name in that file has at most 64 */
+#define STAT_BYTES 1024
 
 /* ---- folders ---- */
 
@@ -85,9 +86,9 @@ ssize_t proc_read(const char *path, char *out, size_t size) {
 
 /* ---- stat ---- */
 
-/* Numbers of the fields as in proc(5). Field 2, the process name, is in parentheses and may contain
- * any byte, so parsing begins behind the last ')'. Field 3 is a letter; all later fields are
- * numbers. */
+/* The numbers that proc(5) gives to the fields of /proc/PID/stat. Field 2, the process name, is in
+ * parentheses and may contain any byte, so parsing begins behind the last ')'. Field 3 is a letter;
+ * all later fields are numbers. */
 enum {
     FIELD_STATE = 3,
     FIELD_PARENT,
@@ -112,7 +113,7 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     uint64_t field[FIELD_ENVIRON_END + 1] = {0};
     for (int i = FIELD_PARENT; i <= FIELD_ENVIRON_END; i++) {
         while (*p == ' ') p++;
-        if (*p == '-') p++; /* a minus sign is skipped: no field read here is ever negative */
+        if (*p == '-') p++; /* skip a minus sign: the fields that are used are never negative */
         if (i > FIELD_START && *p == '\n') break;
         if (*p < '0' || *p > '9') return -EPROTO;
         for (; *p >= '0' && *p <= '9'; p++) field[i] = field[i] * 10 + (uint64_t) (*p - '0');
@@ -141,12 +142,12 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-/* the most times that proc_environ_has() reads the environment: it reads again if the process may
- * have called execve during the read */
+/* the most times that proc_environ_has() reads the environment; the process may call execve during
+ * a read, and then the environment is read once more */
 #define READS_MAX 4
 
-/* Sets *found to 1 if the environment of the process contains `text`. Returns the number of bytes
- * read (up to the end of the read in which the text was found), or a negative errno. */
+/* Sets *found to 1 if the environment of the process contains `text`, else to 0. Returns the number
+ * of bytes read, or a negative errno. The read in which the text is found is the last one. */
 static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     char path[PROC_PATH_MAX], room[4096];
     proc_path(path, pid, "environ");
@@ -159,16 +160,18 @@ static ssize_t search_environ(pid_t pid, const char *text, int *found) {
         size += got;
         *found = memmem(room, have, text, overlap + 1) != NULL;
         if (*found) return size;
-        /* keep the end, because a match may begin in one read and end in the next */
+        /* keep the end of what was read, because a match may begin in one read and end in the
+         * next */
         keep = have < overlap ? have : overlap;
         memmove(room, room + have - keep, keep);
     }
     return got < 0 ? got : size;
 }
 
-/* The result 0 is certain only if the whole environment was read, that is, as many bytes as
- * /proc/PID/stat states. A process can stay in the middle of execve for long, if the scheduler does
- * not run it, so after READS_MAX reads the function returns -EAGAIN. */
+/* Returns 0 for a living process only if the whole environment was read, that is, as many bytes as
+ * /proc/PID/stat states. Otherwise the process is in the middle of execve, and the environment is
+ * read once more. The scheduler may leave a process in the middle of execve for long, so after
+ * READS_MAX reads the function returns -EAGAIN. */
 int proc_environ_has(pid_t pid, const char *text) {
     struct proc_stat now;
     ssize_t size = 0;
@@ -190,8 +193,8 @@ static int push(struct cr_buffer *list, pid_t pid) {
     return cr_buffer_append(list, &pid, sizeof pid);
 }
 
-/* Reads a list of pids of the form "12 345 6 ". A number may begin in one read and end in the
- * next. */
+/* Appends to `list` the pids in a file of the form "12 345 6 ". A number may begin in one read and
+ * end in the next. Returns 0 or a negative errno. */
 static int read_children(const char *path, struct cr_buffer *list) {
     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -errno;
@@ -211,8 +214,8 @@ static int read_children(const char *path, struct cr_buffer *list) {
     return got < 0 ? (int) got : 0;
 }
 
-/* Finds the children of a process by reading /proc/PID/task/TID/children of all its threads,
- * because the kernel lists a child with the thread that forked it. */
+/* Finds the children of a process in /proc/PID/task/TID/children of all its threads: the kernel
+ * lists a child with the thread that forked it. */
 static int children_by_thread(pid_t pid, struct cr_buffer *list) {
     char path[PROC_PATH_MAX];
     struct proc_dir tasks;
@@ -228,14 +231,15 @@ static int children_by_thread(pid_t pid, struct cr_buffer *list) {
         proc_path(path, pid, rest);
         rc = read_children(path, list);
         if (rc != -ENOENT) continue;
-        missing = true; /* the thread is gone, or this kernel has no such file */
+        /* there is no such file: the thread is gone, or the kernel has no such files */
+        missing = true;
         rc = 0;
     }
     proc_dir_close(&tasks);
     return missing && list->len == 0 ? -ENOENT : rc;
 }
 
-/* Finds the children of a process by reading the parent of every process, for kernels without
+/* Finds the children of a process by reading the parent of every process. Used on kernels without
  * /proc/PID/task/TID/children. */
 static int children_by_parent(pid_t pid, struct cr_buffer *list) {
     struct proc_dir all;

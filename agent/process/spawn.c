@@ -2,10 +2,10 @@
  *
  * The child runs on the memory of its parent (CLONE_VM) with a stack of its own. No page table is
  * copied, and the child reports a failure by storing it in that memory. vfork would suspend the
- * parent until the child has executed the program; here the parent goes on and clones the next
- * child on another processor. When the child stops using the memory, by exec or by death, the
- * kernel sets a word to 0 and wakes the parent (CLONE_CHILD_CLEARTID, a futex). Sharing memory has
- * these consequences:
+ * parent until the child has executed the program. With CLONE_VM alone the parent goes on, and
+ * clones the next child while the first one runs on another processor. When the child stops using
+ * the memory, by exec or by death, the kernel sets a word to 0 and wakes the parent
+ * (CLONE_CHILD_CLEARTID, a futex). Sharing memory has these consequences:
  *
  *   - The child also shares the parent's table of descriptors, because copying it is slow, until
  *     close_range(CLOSE_RANGE_UNSHARE) gives the child a table of its own.
@@ -16,10 +16,10 @@
  *   - clone3 with a new stack needs a few instructions of assembly, because the child cannot return
  *     from the function that called it.
  *
- * Where this is impossible, a fork is used, and a close-on-exec pipe carries the report: on kernels
- * without clone3 or close_range, on processors for which there is no assembly below, in sandboxes
- * that refuse clone3, and in sanitizer builds, whose shadow memory assumes one stack per thread and
- * one address space. */
+ * Where a child cannot run on the memory of its parent, it is forked, and a close-on-exec pipe
+ * carries its report: on kernels without clone3 or close_range, on processors for which there is no
+ * assembly below, in sandboxes that refuse clone3, and in sanitizer builds, whose shadow memory
+ * assumes one stack per thread and one address space. */
 #include "agent/process/spawn.h"
 
 #include "agent/process/proc.h"
@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 #define KERNEL_SIGSET 8  /* bytes of the kernel's sigset_t */
-#define SIGNAL_LAST   64 /* the kernel's last signal */
+#define SIGNAL_LAST   64 /* the largest signal number of the kernel */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
@@ -82,13 +82,14 @@ static inline long kernel_call(long number, long a, long b, long c, long d) {
                      : "memory", "cc");
     return first;
 #else
-    /* on this processor children are forked, so errno is their own */
+    /* on this processor children are forked, so errno here is the child's own copy */
     long ret = syscall(number, a, b, c, d);
     return ret < 0 ? -errno : ret;
 #endif
 }
 
-/* Calls clone3. The child calls run(slot) on its new stack; `run` must not return. */
+/* Calls clone3. The child calls run(slot) on its new stack; `run` must not return. In the parent,
+ * returns the child's pid or a negative errno. */
 static long clone3_run(struct clone_args *args, void (*run)(struct spawn_slot *),
                        struct spawn_slot *slot) {
 #if !MAY_BORROW
@@ -145,9 +146,9 @@ static _Noreturn void child_fail(struct spawn_slot *slot, enum spawn_step step, 
 }
 
 /* Sets all signals to their default and unblocks them. It uses system calls, because the C library
- * refuses to change the two real-time signals that it uses itself. */
+ * does not let a program change two real-time signals that it keeps for itself. */
 static void reset_signals(void) {
-    /* struct sigaction as the kernel has it: SIG_DFL, no flags, empty mask */
+    /* an empty struct sigaction in the kernel's layout: SIG_DFL, no flags, empty mask */
     const uint64_t standard[4] = {0};
     const uint64_t none = 0;
     for (int sig = 1; sig <= SIGNAL_LAST; sig++)
@@ -160,8 +161,9 @@ static void set_file_limit(const struct rlimit *files) {
     (void) kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long) limits, 0);
 }
 
-/* Moves the three descriptors to 0, 1 and 2. A source descriptor that is itself 0, 1 or 2 is first
- * duplicated to a higher number, so that no descriptor is overwritten before it was moved. */
+/* Makes the descriptors in wanted[] the child's descriptors 0, 1 and 2; -1 leaves a descriptor as
+ * it is. A descriptor in wanted[] that is itself 0, 1 or 2 is first duplicated to a higher number.
+ * Otherwise it might be overwritten before it is moved. Returns 0 or a negative errno. */
 static long place_stdio(const int wanted[3]) {
     int from[3];
     for (int i = 0; i < 3; i++) {
@@ -179,8 +181,8 @@ static long place_stdio(const int wanted[3]) {
     return 0;
 }
 
-/* Does what CLOSE_RANGE_CLOEXEC does, on Linux before 5.11, which lacks that flag. The C library
- * may be used here, because children are forked on these kernels. */
+/* Does the same as close_range() with CLOSE_RANGE_CLOEXEC, on Linux before 5.11, which lacks that
+ * flag. The C library may be used here, because on these kernels children are forked. */
 static void close_on_exec_one_by_one(void) {
     struct proc_dir dir;
     if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
@@ -193,8 +195,8 @@ static void close_on_exec_one_by_one(void) {
 }
 
 /* Gives the child a table of descriptors of its own that ends at the highest descriptor it needs.
- * With hundreds of workers, copying the pipes of all other workers and closing them again would
- * take most of the time. */
+ * With hundreds of workers, a start would otherwise spend most of its time on copying and closing
+ * the pipes of all other workers. Returns 0 or a negative errno. */
 static long leave_shared_files(const int stdio[3]) {
     unsigned top = 2;
     for (int i = 0; i < 3; i++)
@@ -202,8 +204,8 @@ static long leave_shared_files(const int stdio[3]) {
     return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
 }
 
-/* Moves a forked child into the cgroup. If that fails, the child is still found by the token in its
- * environment, as on machines without cgroups. */
+/* Moves the calling child, which was forked, into the cgroup. If that fails, the warden still finds
+ * the child by the token in its environment, as on machines without cgroups. */
 static void enter_cgroup(int cgroup_fd) {
     long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0) return;
@@ -214,8 +216,8 @@ static void enter_cgroup(int cgroup_fd) {
 static void child_main(struct spawn_slot *slot) {
     const struct spawn_request *request = &slot->request;
     slot->report.step = SPAWN_SESSION;
-    /* If the parent died before prctl, no parent-death signal comes, so check the parent after
-     * prctl. */
+    /* The kernel sends no parent-death signal if the parent died before prctl. So the child checks
+     * after prctl that its parent still lives. */
     (void) kernel_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
     long rc = kernel_call(SYS_setsid, 0, 0, 0, 0);
@@ -274,8 +276,8 @@ static int begin_borrowing(struct spawn_slot *slot) {
     return 0;
 }
 
-/* Forks the child. Exec closes the child's end of the pipe, so after a successful exec the parent's
- * read() returns 0 bytes. */
+/* Forks the child, with a pipe for its report. A successful exec closes the child's end of the pipe
+ * without a report, and the parent's read() returns 0 bytes. */
 static int begin_forking(struct spawn_slot *slot) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
@@ -328,7 +330,8 @@ static void await_exec(struct spawn_slot *slot) {
         (void) syscall(SYS_futex, &slot->uses_our_memory, FUTEX_WAIT, 1, NULL);
 }
 
-/* Reads a forked child's report; the pipe is empty if exec has succeeded. */
+/* Reads a forked child's report into slot->report. If exec has succeeded, the pipe is empty, and
+ * slot->report says that there was no error. */
 static void read_report(struct spawn_slot *slot) {
     struct spawn_report report;
     ssize_t got;
@@ -348,8 +351,8 @@ int spawn_finish(struct spawn_slot *slot, const char **what) {
     *what = step_name[slot->report.step];
     int rc = slot->report.rc;
     /* Linux 6.18 kills a new process before its first instruction if cgroup.kill was used more
-     * often on its cgroup than on the parent's cgroup. In that case the start is repeated without
-     * the cgroup. */
+     * often on its cgroup than on the parent's cgroup. For -ENOTSUP the caller repeats the start
+     * without the cgroup. */
     if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
     if (rc < 0)
         while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;

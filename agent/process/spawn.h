@@ -31,15 +31,18 @@ struct spawned {
     int pidfd; /* has close-on-exec set; -1 on a kernel without pidfds */
 };
 
-/* What a start consists of, in order. A report names the last of these that the child began. */
+/* The parts of a start, in their order. A report names the part that the child began last. */
 enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_CPUS, SPAWN_EXEC };
 
 struct spawn_report {
-    int rc;               /* 0, or the negative errno of `step` */
-    enum spawn_step step; /* SPAWN_CLONE means that the child executed no instruction */
+    int rc;               /* 0, or the negative errno with which `step` failed */
+    /* the part of the start that the child began last; SPAWN_CLONE means that the child executed no
+     * instruction */
+    enum spawn_step step;
 };
 
-/* The state of one start. It must not be moved, because the child may be running on its stack. */
+/* The state of one start. A slot must not be moved to another address, because the child may run on
+ * the stack in it. */
 struct spawn_slot {
     alignas(16) char stack[SPAWN_STACK_BYTES];
     struct spawn_request request;
@@ -47,36 +50,41 @@ struct spawn_slot {
     struct spawned child;
     pid_t parent;
     /* 1 while the child runs on the memory of this process. When the child executes the program or
-     * dies, the kernel sets this word to 0 and wakes the futex waiters on its address. */
+     * dies, the kernel sets uses_our_memory to 0 and wakes the threads that wait for it by
+     * futex(2). */
     uint32_t uses_our_memory;
-    int report_in;  /* this process's end of the pipe that carries a forked child's report; else
-                     * -1 */
-    int report_out; /* the child's end of that pipe; else -1 */
+    /* this process's end of the pipe through which a forked child sends its report; -1 if there is
+     * none */
+    int report_in;
+    /* the child's end of the pipe for the report; -1 if there is none */
+    int report_out;
 };
 
-/* Returns whether this kernel and processor let a child run on the memory of its parent until it
- * executes its program. If not, children are forked. */
+/* Returns true if this kernel and this processor let a child run on the memory of its parent until
+ * it executes its program. If it returns false, children are forked. */
 bool spawn_can_borrow(void);
 
 /* First half of a start: clones the child. Returns 0 and sets slot->child. On error it returns a
- * negative errno and there is no child; -ENOTSUP means that a child cannot be started in this
- * cgroup. The strings of the request must live until spawn_finish() has returned; its descriptors
- * may be closed when spawn_begin() has returned. *borrow is whether the child may run on our memory
- * until it executes its program. The caller initialises it with spawn_can_borrow() and passes the
- * same variable to all calls; spawn_begin() sets it to false once the kernel refuses that. */
+ * negative errno and there is no child; -ENOTSUP means that no child can be started in the cgroup
+ * of the request. The strings of the request must live until spawn_finish() has returned; its
+ * descriptors may be closed when spawn_begin() has returned. *borrow is true if the child may run
+ * on the memory of this process until it executes its program. The caller initialises *borrow with
+ * spawn_can_borrow() and passes the same variable to all calls; spawn_begin() sets it to false if
+ * the kernel refuses clone3. */
 int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow);
 
-/* Second half of a start: waits until the child has executed the program or has failed. Returns 0.
- * On error it returns a negative errno, sets *what to a verb for what failed ("execute", …), and
- * has waited for the child; the caller still has to close the pidfd. -ENOTSUP means that the caller
- * should start the process again without the cgroup. */
+/* Second half of a start: waits until the child has executed the program or has failed. Returns 0
+ * if it has executed the program. On error it waits for the child's death, sets *what to a verb
+ * that names what failed ("execute", …), and returns a negative errno; the caller must still close
+ * the pidfd. The error -ENOTSUP means that the caller should start the process once more without
+ * the cgroup. */
 int spawn_finish(struct spawn_slot *slot, const char **what);
 
 /* Fault points: changes of behaviour that only test programs define. */
 struct spawn_test_hooks {
-    void (*after_clone)(pid_t pid); /* runs after the clone, before the caller gets the pid */
-    int force_fork;                 /* behave as if clone3 were missing */
-    int force_no_pidfd;             /* behave as if pidfds were missing */
+    void (*after_clone)(pid_t pid); /* runs after the clone, before spawn_begin() returns */
+    int force_fork;                 /* if not 0, spawn_begin() acts as if clone3 were missing */
+    int force_no_pidfd;             /* if not 0, spawn_begin() acts as if pidfds were missing */
 };
 extern const struct spawn_test_hooks *spawn_test_hooks __attribute__((weak));
 #define SPAWN_TEST_HOOKS (&spawn_test_hooks != NULL ? spawn_test_hooks : NULL)

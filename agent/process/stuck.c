@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Reads a file of /proc/<pid>, escaped and without the newline at its end; "" if it cannot be
- * read. */
+/* Writes to `out` the text of the file /proc/<pid>/<name>, escaped and without a newline at its
+ * end; "" if the file cannot be read. */
 static void read_line(pid_t pid, const char *name, char *out, size_t cap) {
     char path[PROC_PATH_MAX], text[64];
     proc_path(path, pid, name);
@@ -25,7 +25,7 @@ static void report(struct nursery *n, const struct worker_process *w, pid_t pid)
     how.state = stat.state;
     read_line(pid, "comm", how.name, sizeof(how.name));
     read_line(pid, "wchan", how.wait_channel, sizeof(how.wait_channel));
-    /* the kernel shows "0" to processes without the right to see the function */
+    /* the kernel shows "0" to a process that may not see the function */
     if (strcmp(how.wait_channel, "0") == 0) how.wait_channel[0] = '\0';
     n->events.on_stuck(n->arg, w, &how);
 }

@@ -11,9 +11,9 @@
  * worker's Unix session, or if it descends from such a process.
  *
  * The warden is a fork in a Unix session of its own with every signal blocked, so that signals to
- * the launcher's Unix process group or terminal do not end it. It holds no descriptor but the pipe.
- * It may be the fork of a process with threads, so it makes system calls only and never uses the
- * heap. */
+ * the launcher's Unix process group or terminal do not end it. Its only descriptors are the pipe
+ * and /dev/null. The warden may be the fork of a process with threads, so it makes system calls
+ * only and never uses the heap. */
 #include "agent/process/warden.h"
 
 #include "agent/process/proc.h"
@@ -32,11 +32,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX (1 << 18) /* entries in one scan; unused pages of the array cost no memory */
-#define WAIT_MAX      256       /* killed processes for whose deaths one kill_round() waits */
-#define ROUND_MS      200       /* longest time that one kill_round() waits for deaths, in ms */
-#define CLEAN_SCANS   2         /* scans in a row that must find nothing before the warden exits */
-#define UNDECIDED_MS  10000     /* longest wait, in all, for processes to leave execve, in ms */
+/* the most processes that one scan of /proc reads; the array for them takes memory only as far as
+ * it is used */
+#define PROCESSES_MAX (1 << 18)
+#define WAIT_MAX      256       /* the most killed processes for whose deaths one kill_round()
+                                 * waits */
+#define ROUND_MS      200       /* kill_round() stops waiting for deaths after this many ms without
+                                 * a death */
+#define CLEAN_SCANS   2         /* number of scans in a row that must find nothing before the warden
+                                 * exits */
+#define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
+                                 * execve */
 #define LIFELINE_FD   3
 
 struct process {
@@ -45,9 +51,9 @@ struct process {
     bool ours;
 };
 
-/* The result of a scan: the number of living processes that belong to the nursery, and the number
- * of processes for which that is undecided. A process in the middle of execve has no environment
- * and so no token; a scan with such processes does not prove that the nursery is empty. */
+/* The result of a scan of /proc: how many living processes belong to the nursery, and for how many
+ * that is undecided. A process in the middle of execve has no environment and so no token. So a
+ * scan with undecided processes does not prove that the nursery is empty. */
 struct found {
     size_t ours, undecided;
 };
@@ -82,8 +88,8 @@ static size_t read_processes(struct process *all, const char *token,
     return count;
 }
 
-/* Returns whether `pid` belongs to the nursery. Uses binary search, because the kernel lists /proc
- * in ascending order. */
+/* Returns whether `pid` belongs to the nursery. The array is sorted by pid, because the kernel
+ * lists /proc in ascending order; so a binary search finds the pid. */
 static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -96,7 +102,7 @@ static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     return low < count && all[low].pid == pid && all[low].ours;
 }
 
-/* Marks the descendants of the nursery's processes as belonging to it, to any depth. */
+/* Sets `ours` for the descendants, of any depth, of processes for which it is set already. */
 static void mark_descendants(struct process *all, size_t count) {
     for (bool found = true; found;) {
         found = false;
@@ -108,15 +114,15 @@ static void mark_descendants(struct process *all, size_t count) {
     }
 }
 
-/* ---- killing them, in passes over /proc ---- */
+/* ---- killing the processes of the nursery, in several scans of /proc ---- */
 
-/* Waits. The warden may sleep, because it has no event loop. There is no event to wait for: the
- * kernel reports neither the end of an execve nor, on kernels without pidfds, the death of a
- * process that is not a child. */
+/* Sleeps for `ms` milliseconds. Sleeping blocks nothing here, because the warden has no event loop.
+ * And there is no event to wait for: the kernel reports neither the end of an execve nor, on
+ * kernels without pidfds, the death of a process that is not a child. */
 static void pause_for(int ms) { (void) poll(NULL, 0, ms); }
 
-/* Kills a process, through a pidfd if the kernel has them, and only if the pid still belongs to the
- * process that the scan read. Returns the pidfd, or -1. */
+/* Kills a process if its pid still belongs to the process that the scan read, which has the same
+ * start time. Uses a pidfd if the kernel has pidfds. Returns the pidfd; or -1 if there is none. */
 static int kill_process(const struct process *p) {
     int fd = (int) syscall(SYS_pidfd_open, p->pid, 0);
     struct proc_stat now;
@@ -160,15 +166,16 @@ static struct found kill_round(struct process *all, const char *token,
         else
             (void) close(fd);
     }
-    /* no pidfd reports the deaths, so wait 1 ms before the next scan */
+    /* without pidfds nothing reports the deaths of the killed processes, so wait 1 ms before the
+     * next scan */
     if (found.ours > 0 && waiting == 0) pause_for(1);
     await_deaths(dying, waiting);
     return found;
 }
 
-/* Returns the ms to pause before the next scan because some processes are undecided: 0 if there are
- * none, or if the pauses have reached UNDECIDED_MS in all. The pauses grow with the time paused so
- * far. */
+/* Returns how many ms to pause before the next scan, so that undecided processes can leave execve.
+ * Returns 0 if there are none, or if the earlier pauses, of paused_ms in all, have reached
+ * UNDECIDED_MS. The longer the earlier pauses, the longer is the next one. */
 static int undecided_pause(const struct found *found, int paused_ms) {
     return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
@@ -189,8 +196,8 @@ static void end_everything(const char *token, struct cgroup *cgroup,
             paused_ms += pause_ms;
             pause_for(pause_ms);
         }
-        /* A killed process stays in the cgroup until it is dead. So the scans that found nothing
-         * count only once the cgroup is empty. */
+        /* A killed process stays in the cgroup until it is dead. So scans that found nothing are
+         * not counted while the cgroup has processes. */
         if (clean > 0 && cgroup_populated(cgroup)) {
             clean = 0;
             pause_for(1);
@@ -201,16 +208,17 @@ static void end_everything(const char *token, struct cgroup *cgroup,
 
 /* ---- starting and ending the warden ---- */
 
-/* Moves the lifeline to LIFELINE_FD, opens /dev/null as 0, 1 and 2, and closes all other
- * descriptors. */
+/* Moves the lifeline to descriptor LIFELINE_FD, opens /dev/null as descriptors 0, 1 and 2, and
+ * closes all other descriptors. */
 static void keep_only(int lifeline) {
-    /* The lifeline itself may be descriptor 0, 1 or 2, which are overwritten below. */
+    /* The loop below overwrites descriptors 0, 1 and 2. The lifeline may be one of them, so it is
+     * duplicated first. */
     int spare = fcntl(lifeline, F_DUPFD_CLOEXEC, LIFELINE_FD + 1);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < LIFELINE_FD; i++) (void) dup2(null, i);
     (void) dup2(spare, LIFELINE_FD);
     if (syscall(SYS_close_range, LIFELINE_FD + 1, ~0U, 0) == 0) return;
-    struct proc_dir dir; /* Linux before 5.9 has no close_range */
+    struct proc_dir dir; /* Linux before 5.9 has no close_range(), so close one by one */
     if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
     const char *name;
     while ((name = proc_dir_next(&dir)) != NULL) {
@@ -265,8 +273,8 @@ void warden_wait(struct warden *w) {
     cr_close_fd(&w->lifeline);
 }
 
-/* The pid still belongs to the warden, because the warden is a child of this process that nobody
- * has waited for. */
+/* w->pid cannot belong to another process: the warden is a child of this process, and the kernel
+ * gives its pid to no other process before this process has waited for it. */
 void warden_kill(struct warden *w) {
     if (w->pid > 0) (void) kill(w->pid, SIGKILL);
 }

@@ -7,12 +7,12 @@
 
 #include <sys/types.h>
 
-#define WARDEN_TOKEN_MAX   40   /* size of a buffer for a nursery's token and its NUL */
+#define WARDEN_TOKEN_MAX   40   /* size in bytes of a buffer for a nursery's token with its NUL */
 #define WARDEN_SESSION_MAX 4096 /* the most workers that the roster can hold */
 
-/* The pids of the living workers, in memory that this process shares with the warden, so that
- * adding a worker costs no system call and does not wake the warden. session[i] is the pid of a
- * worker, which leads a Unix session, or 0 if the entry is free. */
+/* The pids of the living workers. The roster is in memory that this process shares with the warden,
+ * so adding a worker costs no system call and does not wake the warden. session[i] is the pid of a
+ * worker, which is also the number of its Unix session; or 0 if the entry is free. */
 struct warden_roster {
     pid_t session[WARDEN_SESSION_MAX];
 };
@@ -20,24 +20,26 @@ struct warden_roster {
 struct warden {
     pid_t pid; /* 0 = there is no warden */
     int pidfd; /* becomes readable when the warden has died; -1 on a kernel without pidfds */
-    /* the writing end of a pipe. When its last copy is closed, by this process or by this process's
-     * death, the warden ends the nursery */
+    /* the writing end of a pipe. When its last copy is closed, by this process or because this
+     * process dies, the warden ends all processes of the nursery */
     int lifeline;
 };
 
-/* Forks a warden. Returns 0 or a negative errno. */
+/* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
+ * *w. Returns 0 or a negative errno. */
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  const struct warden_roster *roster);
 
-/* Kills the warden; use it when the nursery has no processes left. Call warden_wait()
- * afterwards. */
+/* Call this when the nursery has no processes left, and call warden_wait() after it. Kills the
+ * warden. */
 void warden_kill(struct warden *w);
 
-/* Makes the warden end all processes of the nursery that are left, and exit afterwards. Do not call
- * warden_wait() after this call: the warden is no longer tracked. */
+/* Makes the warden end all processes of the nursery that are left, and then exit. After this call
+ * w->pid is 0 and nobody waits for the warden; do not call warden_wait(). */
 void warden_release(struct warden *w);
 
-/* Waits until a warden that was killed, by warden_kill() or from outside, is dead. */
+/* Waits until the warden is dead, and reaps it. The warden must have been killed, by warden_kill()
+ * or from outside. */
 void warden_wait(struct warden *w);
 
 #endif

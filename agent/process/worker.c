@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Writes the pid into a free entry of the warden's roster. Returns the entry's index, or -1 if the
- * roster is full. The warden recognises a worker without an entry by its token only. */
+/* Writes the pid into a free entry of the warden's roster. Returns the entry's index; or -1 if the
+ * roster is full. The warden recognises a worker that is not in the roster only by its token. */
 static int enter_roster(struct nursery *n, pid_t pid) {
     for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
         if (n->roster->session[i] != 0) continue;
@@ -30,14 +30,14 @@ void worker_register(struct worker_process *w, const struct spawned *child) {
     w->pidfd = child->pidfd;
     w->roster_slot = enter_roster(n, w->how.pid);
     TAILQ_INSERT_TAIL(&n->living, w, entry);
-    /* If the child is dead already, its pidfd is ready at once, so no death is lost. */
+    /* If the child is dead already, the epoll reports its pidfd at once, so no death is lost. */
     if (w->pidfd >= 0 && nursery_watch(n, w->pidfd, EPOLLIN, &w->watched) < 0) {
         cr_close_fd(&w->pidfd);
     }
 }
 
-/* Notes the worker's session for orphans_spare(). If memory is short, it notes nothing, so that
- * processes of this session may live on after a job that ended well. */
+/* Notes the Unix session of a dead worker for orphans_spare(). If memory is short, it notes
+ * nothing; then orphans_spare() may spare processes that are still in this session. */
 static void note_session(struct nursery *n, pid_t session) {
     if (n->past_count == n->past_cap) {
         size_t cap = n->past_cap == 0 ? 64 : 2 * n->past_cap;
@@ -70,8 +70,8 @@ static void record_exit(struct worker_process *w, const siginfo_t *info) {
 
 bool worker_note_death(struct worker_process *w) {
     siginfo_t info = {0};
-    /* The system call is used because the C library's waitid() does not return the resource
-     * usage. */
+    /* The raw system call is used because it also returns the resource usage of the worker; the C
+     * library's waitid() does not. */
     if (syscall(SYS_waitid, P_PID, w->how.pid, &info, WEXITED | WNOHANG, &w->how.usage) < 0 ||
         info.si_pid == 0) {
         return false;
@@ -83,16 +83,16 @@ bool worker_note_death(struct worker_process *w) {
 }
 
 /* Sends a signal to the worker's Unix process group. Before the first signal it records whether the
- * worker is exiting already: such an end was not caused by the signal. This matters because a dying
- * process closes its connections some time before it can be waited for. Another worker that notices
- * the closed connection may die first, and its death makes this process signal the worker that was
- * dying already. */
+ * worker is exiting already, because the signal does not cause the end of an exiting worker.
+ * Example: a dying worker A closes its connections some time before it can be waited for. Worker B
+ * notices the closed connection and dies first. Because of B's death this process signals A, which
+ * was dying before the signal. */
 void worker_send(struct worker_process *w, int signum) {
     struct proc_stat stat;
     if (w->how.signal_sent == 0 && proc_stat(w->how.pid, &stat) == 0) {
         w->exiting_before_signal = stat.exiting;
     }
     w->how.signal_sent = signum;
-    /* the kernel gives a child's pid to no other process before the child was waited for */
+    /* this pid cannot belong to another process: the worker has not been waited for yet */
     (void) kill(-w->how.pid, signum);
 }

@@ -1,6 +1,6 @@
 /* Starts workers. begin_start() clones a child and registers its pid; finish_start() waits until
- * the child has executed the program or has failed. Other workers are begun between these two
- * calls. */
+ * the child has executed the program or has failed. Between begin_start() and finish_start() for
+ * one child, begin_start() is called for other children. */
 #include "agent/process/claim.h"
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
@@ -15,9 +15,9 @@
 
 /* ---- starting one worker ---- */
 
-/* Returns a copy of the list `envp` in which `variable` replaces CRUN_NURSERY. The list is
- * malloc'ed; its strings are those of the caller and must live as long as the list. Returns NULL if
- * memory is short. */
+/* Returns a copy of the list `envp` in which `variable` replaces CRUN_NURSERY; or NULL if memory is
+ * short. The list is malloc'ed. Its strings are those of the caller and must live as long as the
+ * list. */
 static char **environment_with(char *const *envp, char *variable) {
     size_t count = 0, to = 0;
     while (envp[count] != NULL) count++;
@@ -43,8 +43,9 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
     return NULL;
 }
 
-/* Closes the cgroup, because no worker can be started in it. While workers live in the cgroup it
- * stays open, because it is needed to end them. */
+/* Call this when a worker could not be started in the cgroup. Closes the cgroup, so that later
+ * workers are started without it. While workers live the cgroup stays open, because it is needed to
+ * end those in it. */
 static void give_up_cgroup(struct nursery *n) {
     if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd);
 }
@@ -75,8 +76,9 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
     return 0;
 }
 
-/* Waits for the worker's exec. On error returns a negative errno and sets *what to a verb for the
- * step that failed, for the error text. */
+/* Waits until the worker has executed its program. If it could not be started in the cgroup, starts
+ * it outside of the cgroup. Returns 0; or a negative errno, and sets *what to a verb that names
+ * what failed ("execute", …). */
 static int finish(struct worker_process *w, const struct worker_spawn *how, struct spawn_slot *slot,
                   const char **what) {
     int rc = spawn_finish(slot, what);
@@ -90,15 +92,16 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
 
 /* ---- worker_spawn_all(): starting several workers ---- */
 
-/* The state of one worker_spawn_all(). At most NURSERY_SLOTS starts are begun and not yet
- * finished. */
+/* The state of one call of worker_spawn_all(). At most NURSERY_SLOTS workers are begun and not yet
+ * finished at the same time. */
 struct batch {
     struct nursery *n;
     const struct worker_spawn *how;
     void *const *args;
     struct worker_process **out;
-    size_t failed; /* index of the first worker that failed to start */
-    int rc;        /* negative errno of the first start that failed; 0 if none has failed */
+    size_t failed; /* lowest index of a worker that failed to start; valid if rc < 0 */
+    int rc;        /* negative errno with which worker `failed` failed to start; 0 if no start has
+                    * failed */
     struct cr_error *err;
 };
 

@@ -16,12 +16,12 @@
 #include <sys/types.h>
 
 struct timer_request {
-    pid_t pid;          /* the process whose timer this is; at least 2 */
+    pid_t pid;          /* the process that the timer is for; at least 2 */
     char *scope;        /* name of the timer within its process; malloc'ed */
     bool cancels;       /* true if the request cancels the timer */
-    int64_t expires_ms; /* time of expiration in ms since 1970 (wall clock); INT64_MAX: never; 0 if
-                         * `cancels` is true */
-    int signum;         /* signal to send at the expiration; 0: none */
+    int64_t expires_ms; /* time of expiration in ms since 1970 (wall clock); INT64_MAX if the timer
+                         * never expires; 0 if `cancels` is true */
+    int signum;         /* signal to send when the timer expires; 0 if none is to be sent */
 };
 
 /* Parses a line without its newline into *out, which timer_request_done() releases. Returns 0,

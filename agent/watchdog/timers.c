@@ -74,8 +74,8 @@ int64_t timers_next_ms(const struct timers *t) {
     return next;
 }
 
-/* Returns whether `a` is taken before `b`: a timer with a signal before one without, otherwise the
- * earlier one. Returns true if `b` is NULL. */
+/* Returns whether timers_take_expired() takes `a` before `b`: a timer with a signal before one
+ * without; otherwise the one that expires first. Returns true if `b` is NULL. */
 static bool comes_first(const struct timer *a, const struct timer *b) {
     if (b == NULL) return true;
     if ((a->signum > 0) != (b->signum > 0)) return a->signum > 0;

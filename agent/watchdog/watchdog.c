@@ -28,7 +28,7 @@ struct watchdog {
     uv_timer_t timer;
     int open_handles;
     struct timers timers;
-    struct cr_buffer input; /* received bytes of a line that is not complete */
+    struct cr_buffer input; /* bytes received of a line whose end has not come yet */
     void (*on_expired)(void *arg, pid_t pid);
     void (*on_close)(void *arg);
     void *arg;
@@ -54,7 +54,7 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
 }
 
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
-    /* removes the process's other timers, so that it gets one signal only */
+    /* the process gets only one signal, so its other timers are removed */
     (void) timers_forget(&w->timers, pid);
     w->on_expired(w->arg, pid);
     if (kill(pid, signum) < 0 && errno != ESRCH) {
@@ -111,7 +111,8 @@ static void take_lines(struct watchdog *w) {
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct watchdog *w = poll->data;
     (void) status, (void) events;
-    /* memory is short. The pipe stays readable, so the loop calls this function again. */
+    /* If memory is short, nothing is read now. The pipe stays readable, so the loop calls this
+     * function again. */
     if (cr_buffer_reserve(&w->input, LINE_BYTES_MAX) < 0) return;
     ssize_t n = read(w->fd, w->input.data + w->input.len, LINE_BYTES_MAX);
     if (n <= 0) return;
@@ -122,8 +123,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* ---- opening and closing ---- */
 
-/* Creates the pipe and opens it for reading and writing. If crun opened it only for reading, the
- * pipe would report its end whenever the last worker closes it. */
+/* Creates the pipe and opens it for reading and writing. If the launcher had no writing end, the
+ * pipe would report its end each time that the last worker closes it. */
 static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     if (unlink(path) < 0 && errno != ENOENT) {
         return cr_fail_errno(err, "cannot remove the file at the timer pipe's path '%s'", path);

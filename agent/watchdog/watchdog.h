@@ -21,8 +21,8 @@
 struct watchdog;
 
 /* Creates the pipe at `path`, in place of any file there; only this user may open it. on_expired
- * runs just before a signal is sent. Returns 0; or a negative errno, and sets err to a text that
- * names the path. */
+ * runs just before a signal is sent to a process whose timer has expired, and gets the pid of that
+ * process. Returns 0; or a negative errno, and sets err to a text that names the path. */
 int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *arg, pid_t pid),
                   void *arg, struct watchdog **out, struct cr_error *err);
 
