@@ -124,8 +124,8 @@ static size_t own_count(const struct environment *e) {
     return count;
 }
 
-/* Decides of which lists of devices each worker gets one entry. As in torchrun, the entry of
- * HIP_VISIBLE_DEVICES, if that is set, is also that of CUDA_VISIBLE_DEVICES. */
+/* Decides for which variables each worker gets one entry of the launcher's list. As in torchrun, if
+ * HIP_VISIBLE_DEVICES is set, its list is also used for CUDA_VISIBLE_DEVICES. */
 static void choose_visible(struct environment *e, char *const *inherited) {
     if (!e->job->virtual_local_rank) return;
     for (size_t i = 0; i < AGENT_VISIBLE_COUNT; i++) {

@@ -122,7 +122,7 @@ static bool is_of_network(enum event_type type) {
 }
 
 /* Events of the type EV_DEATH and of all types after it in EVENTS are not kept for a stalled
- * process, because they happen outside of it, for example in a worker. */
+ * process, because they happen outside of that process, for example in a worker. */
 bool world_hold(struct world *w, struct event *e) {
     if (is_of_network(e->type)) {
         struct sim_node *n = &w->nodes[e->conn->node];
