@@ -32,7 +32,7 @@ struct agent {
     const struct agent_job *job;
     char host[256];
     struct node node;
-    uv_timer_t timer; /* timer of the loop that runs until node_deadline() */
+    uv_timer_t timer; /* libuv timer for the next node_tick(), which is due at node_deadline() */
     /* time at which the timer expires (ms, monotonic clock); CR_FOREVER if the timer is stopped */
     int64_t timer_ms;
 
@@ -522,7 +522,7 @@ static void warn_of_haste(const struct agent *a) {
 }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) { /* the agent is closing already, and the relay may be freed */
+    if (a->open_parts > 0) { /* the agent is closing; the relay may be freed already */
         if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
         return;
     }

@@ -58,7 +58,8 @@ struct agent_job {
     const uint8_t *redirects, *tee;
     const uint8_t *console; /* by local rank: 0 if the output of the worker is not shown; NULL if
                              * the output of all workers is shown */
-    /* template for the prefix of lines; NULL or "": "[${role_name}${local_rank}]:" */
+    /* template for the prefix of each line of a teed stream on the console; if it is NULL or "",
+     * crun uses "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 

@@ -33,7 +33,7 @@ struct case_file {
     const struct log_dir *logs;
     struct log_relay *relay;
     struct case_worker *workers; /* [number of workers], by local rank */
-    /* fields of the current round's struct rendezvous_round */
+    /* first_rank, restart_count and max_restarts of the current round */
     uint32_t first_rank, restarts, max_restarts;
     uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
                                     * the round began */

@@ -1,6 +1,6 @@
-/* Builds the environment and the arguments of workers. The variables are listed in tables
- * (X-macros). From each table two things are made: the writing of the variables, and the removal of
- * inherited variables with these names. */
+/* Builds the environment and the arguments of workers. The variables that crun sets are listed in
+ * tables; some of the tables are X-macros. The tables are used to write the variables, and to leave
+ * out the launcher's variables that they replace. */
 #include "agent/environment.h"
 
 #include "base/template.h"

@@ -66,8 +66,8 @@ int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uin
  * timeout. */
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank);
 
-/* Closes all channels. When the loop has closed their handles, it frees the object and calls
- * on_close. */
+/* Closes all channels. When the loop has closed all handles, the object is freed, and on_close runs
+ * unless it is NULL. */
 void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg));
 
 #endif

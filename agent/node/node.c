@@ -148,7 +148,8 @@ static bool is_awaited(const struct node_worker *w) {
     return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED);
 }
 
-/* Reports the node as ready if no worker still has to make the agreed step. */
+/* If no worker still has to make the agreed step, reports to the rendezvous that the node is
+ * ready. */
 static void report_if_ready(struct node *n) {
     if (n->group.state != GROUP_RUNNING) return; /* the round is already ending */
     if (!n->change.is_set || n->change.reported_ready) return;
@@ -252,9 +253,9 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
 
 /* Call this when the end of the job becomes known while workers are being stopped: there is no next
  * round for which the kept workers could be kept. They are stopped now and get the rest of the
- * grace. If no other process is left, the action stop() does that. Otherwise stop() would signal
- * the other processes once more; so each kept worker gets its own SIGTERM here, and node_tick()
- * kills it when the grace is over. */
+ * grace. If no other process is left, the action stop() stops them. Otherwise stop() would signal
+ * the other processes once more. So in that case each kept worker gets its own SIGTERM here, and
+ * node_tick() kills it when the grace is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
     int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;

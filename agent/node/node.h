@@ -188,8 +188,8 @@ void node_done(struct node *n); /* frees what the node owns; the node may also b
 /* ---- events: the rendezvous ---- */
 
 void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round);
-/* Call this when the rendezvous has ended the round. grace_max_ms is the longest grace that the
- * rendezvous allows, as in rendezvous.h. */
+/* Call this when the rendezvous has ended the round. grace_max_ms is the longest grace in ms that
+ * the rendezvous allows; CR_FOREVER if only the stop timeout limits the grace. */
 void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms);
 void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome);
 void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change);

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The fields that all events of an agent have in common. The strings must be valid during each
- * call. */
+/* The fields that all events of an agent have in common. The strings must be valid while a function
+ * below runs. */
 struct event_source {
     bool enabled; /* true if events are written; if false, the functions below do nothing */
     const char *run_id, *role, *backend, *entry_point, *host;

@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A worker that ended with an error, or that crun stopped. The strings must be valid during each
- * call. */
+/* A worker that ended with an error, or that crun stopped. The strings must be valid while a
+ * function below runs. */
 struct verdict_worker {
     uint32_t rank, local_rank;
     pid_t pid;

@@ -379,7 +379,7 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
         story(w, "host %d: has rebuilt record %d", h->id, n->record);
         return;
     }
-    /* a host that was stalled does not know yet that it is deposed */
+    /* a former leader that was stalled may do this, as it does not know yet that it is deposed */
     if (h == &w->hosts[w->leader]) world_violation(w, "a round is rebuilt that is not the newest");
 }
 

@@ -24,7 +24,8 @@
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
 
-#define EVENTS_NOW_MAX 10000 /* the most events that one moment of the virtual clock may have */
+#define EVENTS_NOW_MAX 10000 /* the most events that may happen at the same time of the virtual
+                              * clock */
 
 static struct world the_world;
 

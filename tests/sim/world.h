@@ -127,7 +127,8 @@ struct conn {
     /* connected: true once the node knows that it is connected; failed: true once it knows that the
      * host has refused it, or once it has hung up */
     bool connected, failed;
-    bool node_open, host_open; /* true until the node, or the host, closes its end */
+    bool node_open, host_open; /* node_open: true until the node closes its end; host_open: true
+                                * until the host closes its end */
     bool fin_sent; /* true once the host has closed its direction; the host still reads */
     bool is_reset;             /* true after a reset: bytes under way do not arrive */
     /* by direction: true once EV_RESET is queued for the end that receives in this direction */
@@ -146,8 +147,9 @@ struct conn {
 struct host {
     struct world *w;
     bool up;
-    int id;                /* a number that each start of a host gets, beginning at 1 */
-    int64_t stalled_until; /* time at which a stalled host runs again; 0: it is not stalled */
+    int id;                /* number of this start of the host, counted over both hosts from 1 */
+    int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
+                            * stalled */
     int64_t offset, ppm, timer_at;
     struct held held;
     struct coordinator *coordinator;
@@ -193,8 +195,8 @@ struct sim_worker {
 
     /* ---- progress of the program ---- */
     struct channel_page page;
-    uint64_t steps, most_steps; /* steps made so far, and the number of steps after which it
-                                 * pauses */
+    uint64_t steps, most_steps; /* steps made so far in this round, and the number of steps after
+                                 * which the worker pauses */
     int64_t step_since;  /* time at which the current step began */
     bool hangs, waits;   /* hangs: true if it makes no steps; waits: true if it is inside
                           * crunrt_rejoin() */
@@ -254,7 +256,8 @@ struct round_record {
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
     bool is_rebuilt;
     uint64_t round;
-    int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
+    int64_t formed_at, superseded_at; /* superseded_at: time at which a newer round superseded this
+                                       * one; CR_FOREVER if none has */
     uint32_t group, restart_count;
     uint16_t port;
     int node[NODES_MAX];             /* by group rank: index of the node; -1 until the round is sent
@@ -262,7 +265,7 @@ struct round_record {
     struct rdzv_round told[NODES_MAX]; /* by group rank: the round as it was sent; its master_addr
                                         * is set to NULL */
     unsigned succeeded;              /* a bit for each group rank whose node has reported success */
-    int64_t failed_at;               /* time of the first worker's failure, or CR_FOREVER */
+    int64_t failed_at; /* time of the first failure of a worker; CR_FOREVER if none has failed */
     bool failed_by_itself; /* true if a worker failed for another reason than the end of a node */
     unsigned symptoms_of;            /* a bit for each node whose end made a worker of another node
                                       * fail */
@@ -279,7 +282,8 @@ struct candidate {
 struct change_record {
     int host_id;
     uint64_t id, step;  /* step: the agreed step; 0 until it is known */
-    int64_t top_answer; /* the largest step that a node has answered */
+    int64_t top_answer; /* the largest step that a node has answered; -1 if no node has answered a
+                         * step */
 };
 
 struct history {
@@ -294,7 +298,7 @@ struct history {
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
-    uint64_t resumed, rebuilt, restarts; /* RESUMEs; rebuilt rounds; restarts of a host */
+    uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
     uint64_t symptoms, charged, excused, refunded, killed;
 };
 
@@ -314,7 +318,8 @@ struct world {
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
     bool calm;          /* true once no more faults are injected */
-    /* the only faults are resets and short restarts of the host, which must stop no worker */
+    /* true if the only faults are resets and short restarts of the host, which must stop no
+     * worker */
     bool only_resets;
     int64_t last_reset; /* time of the last fault; with only_resets, a fault within two leases after
                          * it is left out */
@@ -370,8 +375,8 @@ struct conn *network_connect(struct sim_node *n); /* queues EV_CONNECTED or EV_R
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears `bytes` */
 /* closes the end that sends in the direction `dir`; the other end receives EV_CLOSED */
 void network_close(struct conn *c, enum direction dir);
-/* Resets the connection. `sides` has a bit for each direction whose receiving end learns of it at
- * once; the other end learns of it when it sends. */
+/* Resets the connection. `sides` has a bit for each direction whose receiving end learns of the
+ * reset at once. The other end learns of the reset when it sends. */
 void network_reset(struct conn *c, int sides);
 void network_clear(struct world *w);
 
@@ -388,7 +393,8 @@ bool host_serves(const struct conn *c); /* returns whether the host process to w
 void host_connected(struct conn *c);
 void host_bytes(struct conn *c, const char *bytes, size_t len);
 void host_closed(struct conn *c, enum rendezvous_loss how);
-void host_restart(struct host *h); /* as when a crun-agent gets SIGTERM and is started again */
+void host_restart(struct host *h); /* ends the host and starts it again later, as when a crun-agent
+                                    * gets SIGTERM and is started again */
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
@@ -430,10 +436,11 @@ void workers_die_with_agent(struct sim_node *n, bool silently);
 /* After `in` ms, ends one worker of the node by a signal that the agent has not sent, as when
  * somebody ends the whole node. Some workers of other nodes fail soon after that. */
 void workers_kill_one(struct sim_node *n, int64_t in);
-/* Call this when node `n` ends. It makes some workers of the other nodes in the round fail after a
+/* Call this when node `n` ends. Some workers of the other nodes in the round then fail after a
  * while, because the workers of `n` no longer answer them. */
 void workers_notice_end_of(struct sim_node *n);
-void workers_finish(struct sim_node *n); /* makes all workers that are not parked succeed now */
+void workers_finish(struct sim_node *n); /* lets all workers that are not parked end with exit code
+                                          * 0 */
 void worker_dies(struct sim_node *n, const struct event *e);
 void worker_acts(struct sim_node *n, const struct event *e);
 void worker_exit_reported(struct sim_node *n, const struct event *e);
